@@ -1,0 +1,67 @@
+/**
+ * The typed parts of a run, as `POST /agents/:id/stream` sends them (contract, "Agent raw stream"; decision 11).
+ * Everything else (text, object, UI stream) is a fold or a map over these.
+ */
+
+/** Five numbers, always; 0 when the provider does not say (decision 9). */
+export interface Usage {
+  promptTokens: number;
+  completionTokens: number;
+  totalTokens: number;
+  cachedInputTokens: number;
+  reasoningTokens: number;
+}
+
+export type FinishReason = "stop" | "length" | "content-filter" | "tool-calls" | "error" | "other";
+
+export interface ToolCall {
+  type: "tool-call";
+  toolCallId: string;
+  toolName: string;
+  input: unknown;
+}
+
+export interface ToolResult {
+  type: "tool-result";
+  toolCallId: string;
+  toolName: string;
+  input: unknown;
+  output: unknown;
+}
+
+type Marked<T> = T & { subAgentId?: string; subAgentName?: string };
+
+export type AgentPart = Marked<
+  | { type: "start" }
+  | { type: "start-step" }
+  | { type: "text-start"; id: string }
+  | { type: "text-delta"; id: string; delta: string }
+  | { type: "text-end"; id: string }
+  | { type: "reasoning-start"; id: string }
+  | { type: "reasoning-delta"; id: string; delta: string }
+  | { type: "reasoning-end"; id: string }
+  | { type: "tool-input-start"; id: string; toolName: string }
+  | { type: "tool-input-delta"; id: string; delta: string }
+  | { type: "tool-input-end"; id: string }
+  | ToolCall
+  | ToolResult
+  | { type: "tool-error"; toolCallId: string; toolName: string; input: unknown; error: string }
+  | { type: "source"; sourceType: "url"; id: string; url: string; title?: string }
+  | { type: "source"; sourceType: "document"; id: string; mediaType: string; title: string; filename?: string }
+  | { type: "file"; file: { base64: string; mediaType: string } }
+  | { type: "raw"; rawValue: unknown }
+  | { type: "finish-step"; usage: Usage; finishReason: FinishReason }
+  | { type: "finish"; finishReason: FinishReason; totalUsage: Usage; output?: unknown }
+  | { type: "abort" }
+  | { type: "error"; error: string }
+>;
+
+/**
+ * Takes the parts of a run as they come: called synchronously, in order. A promise says that the reader is behind: the
+ * loop awaits it before it reads on from the model, so that a slow reader slows the upstream (design.md, section 7).
+ */
+export interface PartSink {
+  /** The model has accepted the call: headers may go out (decision 5). Called once, before the first part. */
+  accepted?(): void;
+  part(part: AgentPart): Promise<void> | undefined;
+}

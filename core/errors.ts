@@ -1,0 +1,52 @@
+/** The one error class of the domain. Handlers throw it; `http/encode.ts` alone turns it into a reply. */
+
+/** Machine code (`x-error-code`) and HTTP status of every kind of failure (decisions 1 and 2). */
+export const STATUS = {
+  invalid_input: 400,
+  unauthorized: 401,
+  forbidden: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  conflict: 409,
+  too_large: 413,
+  unsupported_media_type: 415,
+  rate_limited: 429,
+  tool_failed: 500,
+  step_failed: 500,
+  provider_failed: 500,
+  internal: 500,
+  unavailable: 503,
+} as const;
+
+export type ErrorKind = keyof typeof STATUS;
+
+export interface ServiceErrorOptions {
+  /** Headers that the reply carries beside the standard ones, names in lower case. */
+  headers?: Record<string, string>;
+  cause?: unknown;
+}
+
+/** A failure whose message is safe to show to a client. */
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
+  readonly kind: ErrorKind;
+  readonly headers: Record<string, string> | undefined;
+
+  constructor(kind: ErrorKind, message: string, options: ServiceErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.kind = kind;
+    this.headers = options.headers;
+  }
+}
+
+export const invalid = (message: string, options?: ServiceErrorOptions) =>
+  new ServiceError("invalid_input", message, options);
+export const notFound = (message: string) => new ServiceError("not_found", message);
+export const unavailable = (message: string, retryAfterSeconds = 1) =>
+  new ServiceError("unavailable", message, { headers: { "retry-after": String(retryAfterSeconds) } });
+
+/** The message of anything that was thrown. */
+export function messageOf(thrown: unknown): string {
+  if (thrown instanceof Error) return thrown.message || thrown.name;
+  return typeof thrown === "string" ? thrown : "unknown error";
+}

@@ -1,0 +1,79 @@
+/**
+ * What a transport gives and takes: leaf types, no behaviour.
+ *
+ * A transport calls `Dispatch` synchronously, once per request, inside its native callback. During that call, and only
+ * then, the head may be read (`header`, `headers`): a native request object dies when the callback returns. `readBody`
+ * must be called during it as well, or not at all.
+ */
+
+/** A flat list of names (lower case) and values: `["content-type", "text/html", ...]`. Never content-length, never date. */
+export type HeaderList = readonly string[];
+
+export type BodyProblem = "too_large" | "aborted" | "malformed";
+
+export interface Exchange {
+  /** As sent, upper case. */
+  readonly method: string;
+  /** The raw target without the query: still percent-encoded. Always begins with `/`. */
+  readonly path: string;
+  /** The raw query without `?`; an empty string when there is none. */
+  readonly query: string;
+  /** One header by its lower-case name; an empty string when absent. Only during `Dispatch`. */
+  header(name: string): string;
+  /** A copy of all headers, names in lower case, repeated ones joined by `, `. Only during `Dispatch`. */
+  headers(): Record<string, string>;
+  /** The peer's address as text. */
+  remoteAddress(): string;
+
+  /**
+   * Collects the body, at most `limit` bytes; exactly one of the callbacks is called, once, maybe synchronously. The
+   * bytes belong to the caller. After `too_large` nothing more is read or kept and `reply` closes the connection.
+   */
+  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void;
+
+  /** True once the peer is gone or the reply has ended. Everything below is then a no-op. */
+  readonly closed: boolean;
+  /** At most one listener: called once when the peer leaves before the reply has ended. */
+  onAbort(listener: () => void): void;
+
+  /** A whole reply. On HEAD the transport sends the same head (content-length too) and no body. */
+  reply(status: number, headers: HeaderList, body: string | Uint8Array | null, close?: boolean): void;
+
+  /** Starts a reply of unknown length: sends status and headers at once. On HEAD it ends the reply. */
+  begin(status: number, headers: HeaderList): void;
+  /** Sends a chunk. False says that the peer is behind: wait for `drained` before the next one. The chunk was taken. */
+  write(chunk: string | Uint8Array): boolean;
+  /** Settles when the socket has drained or the exchange has closed: it never hangs on a peer that left. */
+  drained(): Promise<void>;
+  /** Bytes accepted by `write` that the socket has not taken yet. */
+  readonly buffered: number;
+  end(): void;
+  /** Cuts the connection without an answer. */
+  destroy(): void;
+}
+
+export type Dispatch = (exchange: Exchange) => void;
+
+export interface ListenOptions {
+  host: string;
+  port: number;
+  /** Connections at once; more are refused. */
+  connections: number;
+  /** Largest head (request line and headers) in bytes. */
+  headLimit: number;
+}
+
+export interface Listening {
+  /** The port in fact bound (for `port: 0`). */
+  readonly port: number;
+  /** Stops accepting connections; open ones go on. Idle keep-alive connections are closed, busy ones after their reply. */
+  stop(): void;
+  /** Cuts every connection that is left. */
+  close(): Promise<void>;
+}
+
+/** The port that `transport/uws.ts`, `transport/node.ts` and `transport/inject.ts` implement. */
+export interface Transport {
+  readonly name: "uws" | "node";
+  listen(dispatch: Dispatch, options: ListenOptions): Promise<Listening>;
+}

@@ -1,0 +1,107 @@
+/** One row of the routes table, and what a handler sees. Generic in the service, so that `http` knows no domain. */
+import type { Logger } from "pino";
+import type { Schemas } from "../../generated/types.ts";
+import type { HeaderList } from "./exchange.ts";
+
+export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+export type SchemaId = keyof Schemas;
+
+/** Access groups of the contract ("Default access by group"); `auth/groups.ts` says what each means in each mode. */
+export type Group =
+  | "execution"
+  | "management"
+  | "docs"
+  | "discovery"
+  | "observability"
+  | "updates"
+  | "probe"
+  | "custom";
+
+/** The user a provider returned; its id is `id`, else `sub` (decision 53). */
+export type User = Record<string, unknown>;
+
+/** What a handler knows beside its input. `signal` is made when first asked for, and aborts when the client leaves. */
+export interface Context<S> {
+  readonly service: S;
+  readonly user: User | null;
+  readonly requestId: string;
+  readonly signal: AbortSignal;
+  readonly logger: Logger;
+}
+
+/** The sink of a streamed reply. */
+export interface EventSink {
+  /** Sends status and headers now; later calls do nothing (decision 5: when the model has accepted the call). */
+  open(): void;
+  /**
+   * Queues one event, given as JSON text, and opens the stream if need be. Events of one burst leave in one write.
+   * Returns a promise only when the reader is behind: await it before the next event (back-pressure).
+   */
+  send(json: string): Promise<void> | undefined;
+  /** True once the reader is gone. */
+  readonly closed: boolean;
+}
+
+/** Produces a streamed reply. A throw before `open` is a plain error reply, after it an in-band event. */
+export type EventProducer = (sink: EventSink) => Promise<void>;
+
+/** JSON text of a payload that was serialised ahead, to be put into the envelope as it is. */
+export class Serialized {
+  readonly json: string;
+  constructor(json: string) {
+    this.json = json;
+  }
+}
+
+export type Output =
+  /** A value in the envelope. */
+  | { json: SchemaId; status?: 201 }
+  /** A value that is the whole body (probes, `/doc`). */
+  | { bare: SchemaId | null; type: string }
+  /** Server-sent events; `failure` is the in-band event for an error, `last` a raw data line at the end. */
+  | { events: SchemaId; headers?: HeaderList; last?: string; failure: (message: string) => unknown }
+  /** Bytes with a content type of their own. */
+  | { page: string };
+
+/** A page or asset: bytes, with its type and caching headers. */
+export interface Page {
+  body: string | Uint8Array;
+  type?: string;
+  status?: number;
+  headers?: HeaderList;
+}
+
+type Shape<Id> = Id extends SchemaId ? Schemas[Id] : undefined;
+
+export interface Input<Q, B> {
+  /** Path parameters by name, percent-decoded. */
+  params: Record<string, string>;
+  query: Shape<Q>;
+  body: Shape<B>;
+}
+
+export interface Route<S, Q extends SchemaId | undefined = SchemaId | undefined, B extends SchemaId | undefined = SchemaId | undefined> {
+  /** `agents.generateText`: operationId, log and metrics label, test title. */
+  operation: string;
+  method: Method;
+  /** `/agents/:id/text`. A parameter is one segment. Specificity decides a match, never order. */
+  path: string;
+  group: Group;
+  summary: string;
+  /** Longer text for `/doc`. */
+  description?: string;
+  query?: Q;
+  body?: B;
+  /** A request without a body is read as `{}`. */
+  bodyOptional?: boolean;
+  output: Output;
+  /** Error kinds beside the usual ones, for `/doc`. */
+  handle(input: Input<Q, B>, context: Context<S>): unknown;
+}
+
+/** Keeps the types of one row while it stands in a table of many. */
+export function defineRoute<S, const Q extends SchemaId | undefined = undefined, const B extends SchemaId | undefined = undefined>(
+  route: Route<S, Q, B>,
+): Route<S> {
+  return route as unknown as Route<S>;
+}

@@ -1,0 +1,179 @@
+/** `#plugin`: everything a plugin may import. Types of every kind, and helpers that add the kind. */
+import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
+import type { Logger } from "pino";
+import type { User } from "./http/route.ts";
+import type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
+
+export type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
+export type { Logger } from "pino";
+export { ServiceError } from "./errors.ts";
+export type { User } from "./http/route.ts";
+export type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
+
+/** What the host gives to `create`. `signal` aborts when the service stops; `onClose` callbacks run then, last first. */
+export interface Host {
+  readonly logger: Logger;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly signal: AbortSignal;
+  onClose(callback: () => void | Promise<void>): void;
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: a plugin author writes the type of its own input
+type Loose = any;
+
+export interface ToolPlugin<I = Loose> {
+  kind: "tool";
+  /** Default: the stem of the file. */
+  name?: string;
+  description?: string;
+  tags?: string[];
+  /** JSON Schema of the input; default: an object with any keys. */
+  parameters?: JsonSchema;
+  /** JSON Schema of `with` in the manifest. */
+  config?: JsonSchema;
+  /** `250ms`, `5s`; default 60s. */
+  timeout?: string;
+  approval?: boolean;
+  execute(input: I, call: ToolCallContext & { readonly config: Loose }): unknown;
+}
+
+export interface StepContext {
+  data: Loose;
+  input: Loose;
+  state: Loose;
+  setState(change: Record<string, unknown>): void;
+  steps: Record<string, Loose>;
+  context: Record<string, unknown>;
+  user: User | null;
+  config: Loose;
+  /** `return suspend(reason, data?)` suspends; after resume the step runs again with `resumeData` set. */
+  suspend(reason: string, data?: unknown): unknown;
+  resumeData: Loose;
+  signal: AbortSignal;
+  logger: Logger;
+  executionId: string;
+}
+
+export interface StepPlugin {
+  kind: "step";
+  name?: string;
+  description?: string;
+  config?: JsonSchema;
+  execute(step: StepContext): unknown;
+}
+
+export interface RouteRequest {
+  query: Record<string, Loose>;
+  params: Record<string, string>;
+  body: Loose;
+  user: User | null;
+  headers: Record<string, string>;
+}
+
+export interface RouteCall {
+  readonly signal: AbortSignal;
+  readonly logger: Logger;
+  readonly requestId: string;
+}
+
+export interface RoutePlugin {
+  kind: "route";
+  name?: string;
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  path: string;
+  summary?: string;
+  /** JSON Schemas. */
+  query?: JsonSchema;
+  body?: JsonSchema;
+  response?: JsonSchema;
+  /** CORS settings of this route alone (decision 43a). */
+  cors?: Record<string, unknown>;
+  handle(request: RouteRequest, call: RouteCall): unknown;
+}
+
+interface Factory<K extends string, T> {
+  kind: K;
+  name?: string;
+  /** JSON Schema of the keys beside `use`; checked, with its defaults applied, before `create`. */
+  config?: JsonSchema;
+  create(config: Loose, host: Host): T | Promise<T>;
+}
+
+export interface AuthProvider {
+  type: string;
+  publicRoutes?: string[];
+  verifyToken(
+    token: string,
+    request: { method: string; path: string; headers: Record<string, string>; query: Record<string, string> },
+  ): Promise<User | null | undefined>;
+}
+
+export interface ModelProvider {
+  languageModel(id: string): LanguageModelV3;
+  embeddingModel?(id: string): EmbeddingModelV3;
+  /** Tries after the first, before the first visible byte; default 2. */
+  retries?: number;
+}
+
+export interface Embedding {
+  dimensions: number;
+  embed(texts: string[], options: { signal?: AbortSignal }): Promise<Float32Array[]>;
+}
+
+export type AuthPlugin = Factory<"auth", AuthProvider> & { mapUser?(payload: Record<string, unknown>): User };
+export type ProviderPlugin = Factory<"provider", ModelProvider>;
+export type EmbeddingPlugin = Factory<"embedding", Embedding>;
+export type VectorsPlugin = Factory<"vectors", unknown>;
+export type StorePlugin = Factory<"store", unknown>;
+
+export interface OriginPlugin {
+  kind: "origin";
+  name?: string;
+  /** The allowed origin for this one, or undefined to reject it. */
+  origin(origin: string): string | undefined;
+}
+
+export interface SocketPeer {
+  readonly user: User | null;
+  send(data: unknown): void;
+  close(code?: number, reason?: string): void;
+}
+
+export interface SocketPlugin {
+  kind: "socket";
+  name?: string;
+  path: string;
+  open?(peer: SocketPeer): void;
+  message?(peer: SocketPeer, data: unknown): void;
+  close?(peer: SocketPeer): void;
+}
+
+/** Every kind of plugin by the name in `kind`. The folder is the plural: `plugins/tools/`. */
+export interface PluginKinds {
+  tool: ToolPlugin;
+  step: StepPlugin;
+  route: RoutePlugin;
+  auth: AuthPlugin;
+  provider: ProviderPlugin;
+  embedding: EmbeddingPlugin;
+  vectors: VectorsPlugin;
+  store: StorePlugin;
+  origin: OriginPlugin;
+  socket: SocketPlugin;
+}
+
+export type PluginKind = keyof PluginKinds;
+export type Plugin = PluginKinds[PluginKind];
+
+type Definition<T> = T extends unknown ? Omit<T, "kind"> : never;
+
+export const defineTool = <I = Loose>(tool: Definition<ToolPlugin<I>>): ToolPlugin<I> => ({ kind: "tool", ...tool });
+export const defineStep = (step: Definition<StepPlugin>): StepPlugin => ({ kind: "step", ...step });
+export const defineRoute = (route: Definition<RoutePlugin>): RoutePlugin => ({ kind: "route", ...route });
+export const defineAuth = (auth: Definition<AuthPlugin>): AuthPlugin => ({ kind: "auth", ...auth });
+export const defineProvider = (provider: Definition<ProviderPlugin>): ProviderPlugin => ({ kind: "provider", ...provider });
+export const defineEmbedding = (embedding: Definition<EmbeddingPlugin>): EmbeddingPlugin => ({ kind: "embedding", ...embedding });
+export const defineVectors = (vectors: Definition<VectorsPlugin>): VectorsPlugin => ({ kind: "vectors", ...vectors });
+export const defineStore = (store: Definition<StorePlugin>): StorePlugin => ({ kind: "store", ...store });
+export const defineOrigin = (origin: Definition<OriginPlugin>): OriginPlugin => ({ kind: "origin", ...origin });
+export const defineSocket = (socket: Definition<SocketPlugin>): SocketPlugin => ({ kind: "socket", ...socket });

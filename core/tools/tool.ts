@@ -1,0 +1,34 @@
+/** A tool as agents and `POST /tools/:name/execute` use it, whether a plugin or a REST call stands behind it. */
+import type { Logger } from "pino";
+import type { User } from "../http/route.ts";
+
+export type JsonSchema = Record<string, unknown>;
+
+/** What a tool knows beside its input (design.md, section 4). `signal` also aborts at the tool's time limit. */
+export interface ToolCallContext {
+  readonly signal: AbortSignal;
+  readonly logger: Logger;
+  readonly user: User | null;
+  readonly context: Record<string, unknown>;
+  readonly conversationId?: string;
+  readonly executionId?: string;
+  readonly idempotencyKey?: string;
+  readonly requestId: string;
+}
+
+export interface Tool {
+  /** The key in the manifest: the name that the API and the models see (decision 18a). */
+  readonly name: string;
+  readonly description: string;
+  readonly tags: readonly string[];
+  /** JSON Schema of the input. */
+  readonly parameters: JsonSchema;
+  /** Needs a person's yes before it runs (decision 18; until approvals exist it never runs, decision 56b). */
+  readonly approval: boolean;
+  /** Milliseconds. */
+  readonly timeout: number;
+  /** Every problem of an input joined by `; ` (`input.city must be string`), or null when it fits. */
+  validate(input: unknown): string | null;
+  /** Runs the tool without checks. Use `executeTool`, which checks approval, input, time limit and signal. */
+  run(input: unknown, call: ToolCallContext): unknown;
+}
