@@ -4,14 +4,30 @@ import type { Logger } from "pino";
 import type { User } from "./http/route.ts";
 import type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
 
-export type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
+export type {
+  EmbeddingModelV3,
+  LanguageModelV3,
+  LanguageModelV3CallOptions,
+  LanguageModelV3Content,
+  LanguageModelV3FinishReason,
+  LanguageModelV3GenerateResult,
+  LanguageModelV3Prompt,
+  LanguageModelV3StreamPart,
+  LanguageModelV3StreamResult,
+  LanguageModelV3Usage,
+} from "@ai-sdk/provider";
 export type { Logger } from "pino";
+export type { BatchedStreamResult, PartBatch, PartSource } from "./agents/part-source.ts";
+export { DURATION_PATTERN, parseDuration } from "./duration.ts";
 export { ServiceError } from "./errors.ts";
 export type { User } from "./http/route.ts";
+export { compileTemplate, type Template } from "./template.ts";
 export type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
 
 /** What the host gives to `create`. `signal` aborts when the service stops; `onClose` callbacks run then, last first. */
 export interface Host {
+  /** The key in the manifest of what is made, where it has one: `openai` for `providers.openai`. */
+  readonly name?: string;
   readonly logger: Logger;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
@@ -171,8 +187,14 @@ export const defineTool = <I = Loose>(tool: Definition<ToolPlugin<I>>): ToolPlug
 export const defineStep = (step: Definition<StepPlugin>): StepPlugin => ({ kind: "step", ...step });
 export const defineRoute = (route: Definition<RoutePlugin>): RoutePlugin => ({ kind: "route", ...route });
 export const defineAuth = (auth: Definition<AuthPlugin>): AuthPlugin => ({ kind: "auth", ...auth });
-export const defineProvider = (provider: Definition<ProviderPlugin>): ProviderPlugin => ({ kind: "provider", ...provider });
-export const defineEmbedding = (embedding: Definition<EmbeddingPlugin>): EmbeddingPlugin => ({ kind: "embedding", ...embedding });
+export const defineProvider = (provider: Definition<ProviderPlugin>): ProviderPlugin => ({
+  kind: "provider",
+  ...provider,
+});
+export const defineEmbedding = (embedding: Definition<EmbeddingPlugin>): EmbeddingPlugin => ({
+  kind: "embedding",
+  ...embedding,
+});
 export const defineVectors = (vectors: Definition<VectorsPlugin>): VectorsPlugin => ({ kind: "vectors", ...vectors });
 export const defineStore = (store: Definition<StorePlugin>): StorePlugin => ({ kind: "store", ...store });
 export const defineOrigin = (origin: Definition<OriginPlugin>): OriginPlugin => ({ kind: "origin", ...origin });

@@ -19,6 +19,8 @@ export interface ToolCall {
   toolCallId: string;
   toolName: string;
   input: unknown;
+  /** Set when the provider runs the tool itself. */
+  providerExecuted?: true;
 }
 
 export interface ToolResult {
@@ -27,6 +29,7 @@ export interface ToolResult {
   toolName: string;
   input: unknown;
   output: unknown;
+  providerExecuted?: true;
 }
 
 type Marked<T> = T & { subAgentId?: string; subAgentName?: string };
@@ -40,12 +43,12 @@ export type AgentPart = Marked<
   | { type: "reasoning-start"; id: string }
   | { type: "reasoning-delta"; id: string; delta: string }
   | { type: "reasoning-end"; id: string }
-  | { type: "tool-input-start"; id: string; toolName: string }
+  | { type: "tool-input-start"; id: string; toolName: string; providerExecuted?: true }
   | { type: "tool-input-delta"; id: string; delta: string }
   | { type: "tool-input-end"; id: string }
   | ToolCall
   | ToolResult
-  | { type: "tool-error"; toolCallId: string; toolName: string; input: unknown; error: string }
+  | { type: "tool-error"; toolCallId: string; toolName: string; input: unknown; error: string; providerExecuted?: true }
   | { type: "source"; sourceType: "url"; id: string; url: string; title?: string }
   | { type: "source"; sourceType: "document"; id: string; mediaType: string; title: string; filename?: string }
   | { type: "file"; file: { base64: string; mediaType: string } }
@@ -64,4 +67,9 @@ export interface PartSink {
   /** The model has accepted the call: headers may go out (decision 5). Called once, before the first part. */
   accepted?(): void;
   part(part: AgentPart): Promise<void> | undefined;
+  /** True once nobody reads any more: the run ends as if the client had left. */
+  readonly closed: boolean;
 }
+
+/** A sink for runs whose parts nobody asked for. */
+export const SILENT: PartSink = Object.freeze({ part: () => undefined, closed: false });

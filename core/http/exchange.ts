@@ -33,6 +33,8 @@ export interface Exchange {
 
   /** True once the peer is gone or the reply has ended. Everything below is then a no-op. */
   readonly closed: boolean;
+  /** Written by the transport as `x-request-id` of the reply, beside the headers given; empty = none. */
+  requestId: string;
   /** At most one listener: called once when the peer leaves before the reply has ended. */
   onAbort(listener: () => void): void;
 
@@ -48,6 +50,8 @@ export interface Exchange {
   /** Bytes accepted by `write` that the socket has not taken yet. */
   readonly buffered: number;
   end(): void;
+  /** Runs `work`; all that it sends (begin, write, end) leaves in one write where the transport can do that. */
+  cork(work: () => void): void;
   /** Cuts the connection without an answer. */
   destroy(): void;
 }

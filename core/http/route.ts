@@ -1,6 +1,7 @@
 /** One row of the routes table, and what a handler sees. Generic in the service, so that `http` knows no domain. */
 import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
+import type { Check } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -27,6 +28,8 @@ export interface Context<S> {
   readonly requestId: string;
   readonly signal: AbortSignal;
   readonly logger: Logger;
+  /** The request's headers; empty unless the route has `readsHeaders`. */
+  readonly headers: Record<string, string>;
 }
 
 /** The sink of a streamed reply. */
@@ -94,8 +97,13 @@ export interface Route<S, Q extends SchemaId | undefined = SchemaId | undefined,
   body?: B;
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
+  /** Validators of a route whose schemas are not ours (a plugin's), in place of `query` and `body`. */
+  checks?: { query?: Check; body?: Check };
+  /** Those schemas, for `/doc`. */
+  schemas?: { query?: object; body?: object; response?: object };
+  /** Copy all headers for the handler (custom routes); the others do without that cost. */
+  readsHeaders?: boolean;
   output: Output;
-  /** Error kinds beside the usual ones, for `/doc`. */
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }
 

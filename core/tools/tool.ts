@@ -16,6 +16,12 @@ export interface ToolCallContext {
   readonly requestId: string;
 }
 
+/** What `Tool.run` gets: the call, and the tool's own `with` from the manifest. */
+export interface ConfiguredCall extends ToolCallContext {
+  /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
+  readonly config: unknown;
+}
+
 export interface Tool {
   /** The key in the manifest: the name that the API and the models see (decision 18a). */
   readonly name: string;
@@ -27,8 +33,28 @@ export interface Tool {
   readonly approval: boolean;
   /** Milliseconds. */
   readonly timeout: number;
+  /** `with` of the manifest; handed to `run` as `call.config`. */
+  readonly config: unknown;
   /** Every problem of an input joined by `; ` (`input.city must be string`), or null when it fits. */
   validate(input: unknown): string | null;
   /** Runs the tool without checks. Use `executeTool`, which checks approval, input, time limit and signal. */
-  run(input: unknown, call: ToolCallContext): unknown;
+  run(input: unknown, call: ConfiguredCall): unknown;
+}
+
+/**
+ * On whose behalf a tool runs. `call` is the request's own context and is never copied: its `signal` and `logger` are
+ * made when first asked for, and most tools ask for neither.
+ */
+export interface ToolOrigin {
+  readonly call: {
+    readonly signal: AbortSignal;
+    readonly logger: Logger;
+    readonly user: User | null;
+    readonly requestId: string;
+  };
+  /** `context` of the request; an empty object when there is none. */
+  readonly context: Record<string, unknown>;
+  readonly conversationId?: string;
+  readonly executionId?: string;
+  readonly idempotencyKey?: string;
 }

@@ -1,0 +1,44 @@
+/** Runs autocannon in a process of its own: one job as JSON in the first argument, counts as JSON on stdout. */
+import autocannon from "autocannon";
+import { checked } from "./capture.ts";
+import type { Counts, Load } from "./load.ts";
+import { httpScenarios, SCENARIOS } from "./scenarios.ts";
+
+interface Job extends Load {
+  port: number;
+  name: string;
+  /** Characters of a sample body: replies of about this length are looked into one by one only now and then. */
+  length: number;
+}
+
+/** One body in so many is parsed and checked wholly; parsing each would make the load tool the bottleneck. */
+const SAMPLED = 128;
+/** Numbers and times inside a body may be some digits longer or shorter. */
+const TOLERANCE = 32;
+
+const job = JSON.parse(process.argv[2] as string) as Job;
+const scenario = httpScenarios(SCENARIOS).find((row) => row.name === job.name);
+if (scenario === undefined) throw new Error(`no scenario "${job.name}"`);
+
+let seen = 0;
+const result = await autocannon({
+  url: `http://127.0.0.1:${job.port}${scenario.path}`,
+  connections: job.connections,
+  duration: job.seconds,
+  method: scenario.method,
+  ...(scenario.body === null ? {} : { headers: { "content-type": "application/json" }, body: scenario.body }),
+  verifyBody: (body) => {
+    seen += 1;
+    if (Math.abs(body.length - job.length) > TOLERANCE) return false;
+    return seen % SAMPLED !== 1 || checked(scenario, body) === null;
+  },
+});
+
+const counts: Counts = {
+  requests: result["2xx"],
+  seconds: result.duration,
+  p50: result.latency.p50,
+  p99: result.latency.p99,
+  failures: result.errors + result.timeouts + result.non2xx + result.mismatches,
+};
+process.stdout.write(JSON.stringify(counts));

@@ -1,0 +1,24 @@
+/** The part of autocannon that the bench uses; the package has no types. */
+declare module "autocannon" {
+  interface Options {
+    url: string;
+    connections: number;
+    duration: number;
+    method?: string;
+    headers?: Record<string, string>;
+    body?: string;
+    verifyBody?(body: string): boolean;
+  }
+  interface Result {
+    "2xx": number;
+    non2xx: number;
+    errors: number;
+    timeouts: number;
+    mismatches: number;
+    /** Seconds. */
+    duration: number;
+    /** Milliseconds. */
+    latency: { p50: number; p99: number };
+  }
+  export default function autocannon(options: Options): PromiseLike<Result>;
+}

@@ -1,0 +1,64 @@
+/** One reply of the real server, taken apart so that the bare server can give the same bytes. */
+import { request } from "node:http";
+import type { HttpScenario } from "./scenarios.ts";
+
+export interface Reply {
+  method: string;
+  path: string;
+  /** `200 OK`. */
+  status: string;
+  headers: [name: string, value: string][];
+  /** One item for a whole reply, one per event for a stream. */
+  chunks: string[];
+  streamed: boolean;
+}
+
+/** What a server writes by itself. */
+const OWN_HEADERS = new Set(["date", "content-length", "transfer-encoding", "connection", "keep-alive", "uwebsockets"]);
+
+/** Splits an event stream behind each blank line. */
+function eventTexts(body: string): string[] {
+  return body.split(/(?<=\n\n)/);
+}
+
+/** Sends the request of a scenario once. Throws when the reply is not the one the scenario expects. */
+export async function capture(port: number, scenario: HttpScenario): Promise<Reply> {
+  const headers = scenario.body === null ? {} : { "content-type": "application/json" };
+  const { method, path } = scenario;
+  const reply = await new Promise<Reply & { body: string }>((resolve, reject) => {
+    const sent = request({ host: "127.0.0.1", port, method, path, headers, agent: false }, (response) => {
+      let body = "";
+      response.setEncoding("utf8").on("data", (text: string) => {
+        body += text;
+      });
+      response.once("error", reject);
+      response.once("end", () => {
+        const pairs: [string, string][] = [];
+        for (let index = 0; index < response.rawHeaders.length; index += 2) {
+          const name = response.rawHeaders[index] as string;
+          if (!OWN_HEADERS.has(name.toLowerCase())) pairs.push([name, response.rawHeaders[index + 1] as string]);
+        }
+        const streamed = (response.headers["content-type"] ?? "").startsWith("text/event-stream");
+        const status = `${response.statusCode} ${response.statusMessage}`;
+        resolve({ method, path, status, headers: pairs, streamed, chunks: streamed ? eventTexts(body) : [body], body });
+      });
+    });
+    sent.once("error", reject);
+    sent.end(scenario.body ?? undefined);
+  });
+  const wrong = reply.status.startsWith("200 ")
+    ? checked(scenario, reply.body)
+    : `status ${reply.status}: ${reply.body}`;
+  if (wrong !== null) throw new Error(`${scenario.name}: unexpected reply of ${method} ${path}: ${wrong}`);
+  const { body: _, ...rest } = reply;
+  return rest;
+}
+
+/** The scenario's check, where a body that does not even parse is a finding too. */
+export function checked(scenario: HttpScenario, body: string): string | null {
+  try {
+    return scenario.check(body);
+  } catch (error) {
+    return `${(error as Error).message} in ${JSON.stringify(body.slice(0, 200))}`;
+  }
+}

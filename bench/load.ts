@@ -1,0 +1,128 @@
+/** One run of load on one server: autocannon in a process of its own, or wrk. Both on the core that the server does not use. */
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Reply } from "./capture.ts";
+import { cpuSeconds, hasCommand, LOAD_CORE, spawnOn } from "./process.ts";
+import type { HttpScenario } from "./scenarios.ts";
+import type { Running } from "./targets.ts";
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+
+export type Tool = "autocannon" | "wrk";
+
+export interface Load {
+  seconds: number;
+  connections: number;
+}
+
+/** What a load tool counts. */
+export interface Counts {
+  requests: number;
+  seconds: number;
+  /** Milliseconds. */
+  p50: number;
+  p99: number;
+  /** Connection errors, time-outs, statuses other than 2xx, bodies that do not fit. */
+  failures: number;
+}
+
+export interface LoadResult extends Counts {
+  /** Requests a second. */
+  rate: number;
+  /** CPU of the server process per request. */
+  cpuMicros: number;
+}
+
+export function availableTools(): Tool[] {
+  return hasCommand("wrk") ? ["autocannon", "wrk"] : ["autocannon"];
+}
+
+const LUA = `
+wrk.method = os.getenv("BENCH_METHOD")
+local body = os.getenv("BENCH_BODY")
+if body ~= "" then
+  wrk.body = body
+  wrk.headers["content-type"] = "application/json"
+end
+function done(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format('RESULT {"requests":%d,"micros":%d,"bytes":%d,"p50":%d,"p99":%d,"failures":%d}\\n',
+    summary.requests, summary.duration, summary.bytes, latency:percentile(50), latency:percentile(99),
+    e.connect + e.read + e.write + e.status + e.timeout))
+end
+`;
+
+async function outputOf(command: string, args: string[], env: Record<string, string>): Promise<string> {
+  const child = spawnOn(LOAD_CORE, command, args, {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  let errors = "";
+  child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+    output += text;
+  });
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    errors += text;
+  });
+  const [code] = await once(child, "close");
+  if (code !== 0) throw new Error(`${command} ended with ${code}: ${errors || output}`);
+  return output;
+}
+
+/** The least number of bytes that a reply with these headers and chunks has. */
+function leastBytes(reply: Reply): number {
+  return reply.chunks.reduce((sum, chunk) => sum + Buffer.byteLength(chunk), reply.status.length);
+}
+
+/** wrk checks statuses; the replies' length is checked over the whole run, so that cut or empty ones show. */
+async function wrk(port: number, scenario: HttpScenario, load: Load, sample: Reply): Promise<Counts> {
+  const folder = mkdtempSync(join(tmpdir(), "penstock-bench-"));
+  const script = join(folder, "run.lua");
+  writeFileSync(script, LUA);
+  try {
+    const args = [
+      "-t1",
+      `-c${load.connections}`,
+      `-d${load.seconds}s`,
+      "-s",
+      script,
+      `http://127.0.0.1:${port}${scenario.path}`,
+    ];
+    const output = await outputOf("wrk", args, { BENCH_METHOD: scenario.method, BENCH_BODY: scenario.body ?? "" });
+    const line = output.split("\n").find((text) => text.startsWith("RESULT "));
+    if (line === undefined) throw new Error(`wrk printed no result: ${output}`);
+    const { requests, micros, bytes, p50, p99, failures } = JSON.parse(line.slice(7)) as Record<string, number> &
+      Counts;
+    const short = bytes! / requests < leastBytes(sample) * 0.98 ? requests : 0;
+    return { requests, seconds: micros! / 1e6, p50: p50 / 1e3, p99: p99 / 1e3, failures: failures + short };
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+async function autocannon(port: number, scenario: HttpScenario, load: Load, sample: Reply): Promise<Counts> {
+  const length = sample.chunks.reduce((sum, chunk) => sum + chunk.length, 0);
+  const job = JSON.stringify({ port, name: scenario.name, length, ...load });
+  const worker = join(HERE, "autocannon-worker.ts");
+  return JSON.parse(await outputOf(process.execPath, ["--import", "tsx", worker, job], {})) as Counts;
+}
+
+const TOOLS = { autocannon, wrk } as const;
+
+/** Loads a server and adds what the run cost it. */
+export async function runLoad(
+  tool: Tool,
+  server: Running,
+  scenario: HttpScenario,
+  load: Load,
+  sample: Reply,
+): Promise<LoadResult> {
+  const before = cpuSeconds(server.pid);
+  const counts = await TOOLS[tool](server.port, scenario, load, sample);
+  const spent = cpuSeconds(server.pid) - before;
+  return { ...counts, rate: counts.requests / counts.seconds, cpuMicros: (spent * 1e6) / counts.requests };
+}

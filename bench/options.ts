@@ -1,0 +1,80 @@
+/** The command line of the bench. */
+import { parseArgs } from "node:util";
+import { availableTools, type Tool } from "./load.ts";
+
+export interface Options {
+  scenarios: string[];
+  seconds: number;
+  rounds: number;
+  connections: number;
+  transport: "auto" | "uws" | "node";
+  entry: string;
+  tools: Tool[];
+  json: boolean;
+  /** Minutes, or null. */
+  soak: number | null;
+  /** Folder for CPU profiles, or null. */
+  profile: string | null;
+  help: boolean;
+}
+
+export const USAGE = `npm run bench -- [SCENARIO ...] [options]
+
+  --seconds N        length of one run of load (5)
+  --rounds N         runs per server and tool; the median is printed (3)
+  --connections N    keep-alive connections (64)
+  --transport NAME   auto, uws or node (auto)
+  --tool NAME        autocannon or wrk; default: both where wrk is installed
+  --entry FILE       what is started: core/penstock.js, or dist/penstock.js after npm run build
+  --json             one JSON line per result on stdout, everything else on stderr
+  --soak MINUTES     all scenarios mixed, resident memory over time, nothing else
+  --profile DIR      write a CPU profile per HTTP scenario and print where the time goes`;
+
+const TRANSPORTS = ["auto", "uws", "node"] as const;
+
+function positive(name: string, text: string): number {
+  const value = Number(text);
+  if (!(value > 0)) throw new Error(`--${name} must be a number above 0`);
+  return value;
+}
+
+function oneOf<const T extends string>(name: string, text: string, known: readonly T[]): T {
+  const found = known.find((value) => value === text);
+  if (found === undefined) throw new Error(`--${name} must be one of ${known.join(", ")}`);
+  return found;
+}
+
+/** Throws an error that a person can act on. */
+export function readOptions(args: readonly string[]): Options {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      seconds: { type: "string", default: "5" },
+      rounds: { type: "string", default: "3" },
+      connections: { type: "string", default: "64" },
+      transport: { type: "string", default: "auto" },
+      entry: { type: "string", default: "core/penstock.js" },
+      tool: { type: "string" },
+      json: { type: "boolean", default: false },
+      soak: { type: "string" },
+      profile: { type: "string" },
+      help: { type: "boolean", default: false },
+    },
+  });
+  const tools = availableTools();
+  return {
+    scenarios: positionals,
+    // wrk takes whole seconds.
+    seconds: Math.ceil(positive("seconds", values.seconds)),
+    rounds: Math.ceil(positive("rounds", values.rounds)),
+    connections: Math.ceil(positive("connections", values.connections)),
+    transport: oneOf("transport", values.transport, TRANSPORTS),
+    entry: values.entry,
+    tools: values.tool === undefined ? tools : [oneOf("tool", values.tool, tools)],
+    json: values.json,
+    soak: values.soak === undefined ? null : positive("soak", values.soak),
+    profile: values.profile ?? null,
+    help: values.help,
+  };
+}

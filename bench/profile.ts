@@ -1,0 +1,76 @@
+/** A CPU profile of the server under one scenario, summed by function: microseconds of self time per request. */
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { capture } from "./capture.ts";
+import { type Load, runLoad, type Tool } from "./load.ts";
+import { table } from "./report.ts";
+import type { HttpScenario } from "./scenarios.ts";
+import { ROOT, type Running } from "./targets.ts";
+
+export interface ProfilePlan extends Load {
+  folder: string;
+  tools: readonly Tool[];
+  start(nodeOptions: readonly string[]): Promise<Running>;
+}
+
+interface CpuProfile {
+  nodes: {
+    id: number;
+    callFrame: { functionName: string; url: string; lineNumber: number };
+    positionTicks?: { line: number; ticks: number }[];
+  }[];
+  samples: number[];
+  timeDeltas: number[];
+}
+
+const SHOWN = 30;
+const INTERVAL_MICROS = 200;
+
+/** `core/http/encode.ts:42`; node's own modules keep their names. */
+function place(url: string, line: number): string {
+  if (url === "") return "";
+  const path = url.startsWith("file:") ? relative(ROOT, fileURLToPath(url)) : url;
+  return `${path}:${line + 1}`;
+}
+
+/** Self time in microseconds by function and place, largest first; `(idle)` and `(program)` stay in. */
+export function selfTimes(profile: CpuProfile): { name: string; place: string; micros: number }[] {
+  const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
+  const sums = new Map<string, { name: string; place: string; micros: number }>();
+  for (const [index, id] of profile.samples.entries()) {
+    const frame = nodes.get(id)!.callFrame;
+    const name = frame.functionName || "(anonymous)";
+    const where = place(frame.url, frame.lineNumber);
+    const key = `${name} ${where}`;
+    const entry = sums.get(key) ?? { name, place: where, micros: 0 };
+    entry.micros += profile.timeDeltas[index] ?? 0;
+    sums.set(key, entry);
+  }
+  return [...sums.values()].sort((left, right) => right.micros - left.micros);
+}
+
+/** Loads a profiled server and gives the table of what its time went into. */
+export async function profileScenario(scenario: HttpScenario, plan: ProfilePlan): Promise<string> {
+  const folder = resolve(plan.folder);
+  mkdirSync(folder, { recursive: true });
+  const fresh = mkdtempSync(join(folder, "run-"));
+  const options = ["--cpu-prof", `--cpu-prof-interval=${INTERVAL_MICROS}`, `--cpu-prof-dir=${fresh}`];
+  const server = await plan.start(options);
+  const sample = await capture(server.port, scenario);
+  const result = await runLoad(plan.tools.at(-1)!, server, scenario, plan, sample).finally(() => server.stop());
+  const file = join(folder, `${scenario.name}.cpuprofile`);
+  const written = readdirSync(fresh).map((name) => ({ name, size: readFileSync(join(fresh, name)).length }));
+  // A loader thread writes one too; the server's is the larger.
+  const largest = written.sort((left, right) => right.size - left.size)[0];
+  if (largest === undefined) throw new Error("the server wrote no profile: it must end by itself on SIGTERM");
+  renameSync(join(fresh, largest.name), file);
+  rmSync(fresh, { recursive: true });
+  const times = selfTimes(JSON.parse(readFileSync(file, "utf8")) as CpuProfile);
+  const rows = times
+    .filter(({ name }) => name !== "(idle)")
+    .slice(0, SHOWN)
+    .map(({ name, place: where, micros }) => [name, (micros / result.requests).toFixed(2), where]);
+  const head = `${scenario.title}: ${Math.round(result.rate)} req/s, ${result.cpuMicros.toFixed(1)} us CPU per request (profiled)`;
+  return `${head}\n${table([["function", "us/req", "where"], ...rows])}\n${file}\n`;
+}

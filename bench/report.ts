@@ -1,0 +1,99 @@
+/** Results as a table for people and as lines of JSON for machines. */
+import type { Measured } from "./measure.ts";
+import { aimText, type HttpScenario, reaches, type SpecialScenario } from "./scenarios.ts";
+import type { Figure } from "./special.ts";
+
+/** Columns padded to their widest cell; numbers (and everything but the first column) to the right. */
+export function table(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const line = (row: readonly string[]) =>
+    row
+      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
+      .join("  ");
+  return [line(rows[0]!), widths.map((width) => "-".repeat(width)).join("  "), ...rows.slice(1).map(line)].join("\n");
+}
+
+const whole = (value: number) => (Number.isFinite(value) ? Math.round(value).toLocaleString("en-US") : "?");
+const decimal = (value: number, digits: number) => (Number.isFinite(value) ? value.toFixed(digits) : "?");
+const percent = (value: number) => (Number.isFinite(value) ? `${(value * 100).toFixed(0)} %` : "?");
+const verdict = (reached: boolean) => (reached ? "reached" : "missed");
+
+/** One line of the HTTP table: a scenario under one load tool, beside the bare server under the same tool. */
+export interface HttpResult {
+  scenario: HttpScenario;
+  server: Measured;
+  bare: Measured;
+}
+
+/** The figure that the scenario's aim speaks of. */
+export function aimedFigure({ scenario, server, bare }: HttpResult): number {
+  return scenario.aim.measure === "CPU share of bare"
+    ? bare.median.cpuMicros / server.median.cpuMicros
+    : server.median.rate;
+}
+
+export function httpTable(results: readonly HttpResult[]): string {
+  const head = [
+    "scenario",
+    "load",
+    "req/s",
+    "CPU us/req",
+    "p50 ms",
+    "p99 ms",
+    "bare req/s",
+    "bare CPU us/req",
+    "rate share",
+  ];
+  const rows = results.map((result) => {
+    const { server, bare, scenario } = result;
+    return [
+      scenario.title,
+      server.tool,
+      whole(server.median.rate),
+      decimal(server.median.cpuMicros, 1),
+      decimal(server.median.p50, 2),
+      decimal(server.median.p99, 2),
+      whole(bare.median.rate),
+      decimal(bare.median.cpuMicros, 1),
+      percent(server.median.rate / bare.median.rate),
+      percent(bare.median.cpuMicros / server.median.cpuMicros),
+      aimText(scenario.aim),
+      verdict(reaches(scenario.aim, aimedFigure(result))),
+      String(server.median.failures + bare.median.failures),
+    ];
+  });
+  return table([[...head, "CPU share", "aim", "", "failures"], ...rows]);
+}
+
+export function specialTable(rows: readonly { scenario: SpecialScenario; figure: Figure }[]): string {
+  const cells = rows.map(({ scenario, figure }) => {
+    const aim = figure.aim === null ? undefined : scenario.aims[figure.aim];
+    return [
+      `${scenario.title}: ${figure.label}`,
+      decimal(figure.value, figure.value < 10 ? 3 : 1),
+      aim ? aimText(aim) : "",
+      aim ? verdict(reaches(aim, figure.value)) : "",
+      figure.note ?? "",
+    ];
+  });
+  return table([["measure", "value", "aim", "", "note"], ...cells]);
+}
+
+export function httpLine(result: HttpResult): string {
+  const { scenario, server, bare } = result;
+  const value = aimedFigure(result);
+  return JSON.stringify({
+    scenario: scenario.name,
+    tool: server.tool,
+    server: server.median,
+    bare: bare.median,
+    aim: scenario.aim,
+    value,
+    reached: reaches(scenario.aim, value),
+  });
+}
+
+export function specialLine(scenario: SpecialScenario, figure: Figure): string {
+  const aim = figure.aim === null ? undefined : scenario.aims[figure.aim];
+  return JSON.stringify({ ...figure, aim, ...(aim ? { reached: reaches(aim, figure.value) } : {}) });
+}

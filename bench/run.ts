@@ -1,0 +1,106 @@
+/** `npm run bench`: see README.md beside this file. */
+import { capture } from "./capture.ts";
+import { measure } from "./measure.ts";
+import { type Options, readOptions, USAGE } from "./options.ts";
+import { pins } from "./process.ts";
+import { profileScenario } from "./profile.ts";
+import { type HttpResult, httpLine, httpTable, specialLine, specialTable } from "./report.ts";
+import { chosen, type HttpScenario, httpScenarios, type SpecialScenario } from "./scenarios.ts";
+import { soak } from "./soak.ts";
+import { type Figure, runSpecial } from "./special.ts";
+import { startCeiling, startPenstock } from "./targets.ts";
+
+const say = (line: string) => process.stderr.write(`${line}\n`);
+
+function startServer(options: Options, nodeOptions: readonly string[] = []) {
+  return startPenstock({ entry: options.entry, transport: options.transport, nodeOptions });
+}
+
+/** One scenario on a fresh server and a fresh bare one, so that no row inherits the heap of the row before. */
+async function runHttp(scenario: HttpScenario, options: Options): Promise<HttpResult[]> {
+  const server = await startServer(options);
+  try {
+    const sample = await capture(server.port, scenario);
+    const bare = await startCeiling([sample]);
+    try {
+      const contenders = [
+        { name: "server", server },
+        { name: "bare", server: bare },
+      ];
+      const measured = await measure(scenario, contenders, sample, { ...options, onRun: say });
+      const row = (tool: string, contender: string) =>
+        measured.find((result) => result.tool === tool && result.contender === contender)!;
+      return options.tools.map((tool) => ({ scenario, server: row(tool, "server"), bare: row(tool, "bare") }));
+    } finally {
+      await bare.stop();
+    }
+  } finally {
+    await server.stop();
+  }
+}
+
+/** Runs the chosen scenarios; resolves with the number of failed requests. */
+async function bench(options: Options): Promise<number> {
+  const http: HttpResult[] = [];
+  const special: { scenario: SpecialScenario; figure: Figure }[] = [];
+  for (const scenario of chosen(options.scenarios)) {
+    if (scenario.kind === "http") {
+      const results = await runHttp(scenario, options);
+      http.push(...results);
+      if (options.json) for (const result of results) console.log(httpLine(result));
+      continue;
+    }
+    say(scenario.title);
+    const figures = await runSpecial(scenario, { ...options, start: () => startServer(options) });
+    special.push(...figures.map((figure) => ({ scenario, figure })));
+    if (options.json) for (const figure of figures) console.log(specialLine(scenario, figure));
+  }
+  const print = options.json ? say : console.log;
+  print(
+    `\nnode ${process.version}, transport ${options.transport}, ${options.entry}, ${options.connections} connections`,
+  );
+  print(
+    `median of ${options.rounds} rounds of ${options.seconds} s${pins() ? "" : "; NOT PINNED: server and load share cores"}\n`,
+  );
+  if (http.length > 0) print(`${httpTable(http)}\n`);
+  if (special.length > 0) print(`${specialTable(special)}\n`);
+  return http.reduce((sum, { server, bare }) => sum + server.median.failures + bare.median.failures, 0);
+}
+
+async function runSoak(options: Options, minutes: number): Promise<number> {
+  const server = await startServer(options);
+  try {
+    const { connections, tools } = options;
+    return await soak(server, { minutes, connections, tool: tools.at(-1)!, print: (line) => console.log(line) });
+  } finally {
+    await server.stop();
+  }
+}
+
+async function runProfiles(options: Options, folder: string): Promise<number> {
+  for (const scenario of httpScenarios(chosen(options.scenarios))) {
+    const start = (nodeOptions: readonly string[]) => startServer(options, nodeOptions);
+    console.log(await profileScenario(scenario, { ...options, folder, start }));
+  }
+  return 0;
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  const options = readOptions(args);
+  if (options.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  const failures = await (options.soak !== null
+    ? runSoak(options, options.soak)
+    : options.profile !== null
+      ? runProfiles(options, options.profile)
+      : bench(options));
+  if (failures > 0) say(`${failures} requests failed: the figures above do not count`);
+  return failures > 0 ? 1 : 0;
+}
+
+process.exitCode = await main(process.argv.slice(2)).catch((error: unknown) => {
+  say(error instanceof Error ? error.message : String(error));
+  return 1;
+});

@@ -1,0 +1,180 @@
+/** What is measured, with the aim of each row and the check of every reply. One row here is one line of the report. */
+
+/** `least`: higher is better; `most`: lower is better. The unit is the one of the measure. */
+export interface Aim {
+  measure: "requests/s" | "CPU share of bare" | "ms" | "MiB" | "s" | "KiB/stream";
+  least?: number;
+  most?: number;
+}
+
+/** Many short requests over keep-alive connections, beside a bare server that replies with the same bytes. */
+export interface HttpScenario {
+  kind: "http";
+  name: string;
+  title: string;
+  method: "GET" | "POST";
+  path: string;
+  /** JSON text. */
+  body: string | null;
+  aim: Aim;
+  /** What is wrong with a reply's body, or null. */
+  check(body: string): string | null;
+}
+
+/** A measure with a runner of its own (`bench/special.ts`). */
+export interface SpecialScenario {
+  kind: "special";
+  name: "startup" | "memory" | "paced" | "open";
+  title: string;
+  aims: Aim[];
+}
+
+export type Scenario = HttpScenario | SpecialScenario;
+
+/** 32 words, so that 32 deltas are one word each. */
+export const WORDS = Array.from({ length: 32 }, (_, index) => `word${String(index).padStart(2, "0")}`).join(" ");
+export const DELTAS = 32;
+
+const input = (text: string) => JSON.stringify({ input: text });
+const count = (text: string, part: string) => text.split(part).length - 1;
+
+/** Parses the envelope and hands its data to `wrong`, which says what does not fit. */
+function enveloped(wrong: (data: Record<string, unknown>) => string | null): (body: string) => string | null {
+  return (body) => {
+    const reply = JSON.parse(body) as { success: boolean; data: Record<string, unknown> };
+    return reply.success === true ? wrong(reply.data) : `success is ${String(reply.success)}`;
+  };
+}
+
+/** The JSON payloads of an event stream's `data:` lines; `[DONE]` stays text. */
+export function eventsOf(body: string): Record<string, unknown>[] {
+  const lines = body.split("\n").filter((line) => line.startsWith("data: "));
+  return lines.map((line) => (line === "data: [DONE]" ? { type: "[DONE]" } : JSON.parse(line.slice(6))));
+}
+
+function streamed(last: string): (body: string) => string | null {
+  return (body) => {
+    const events = eventsOf(body);
+    const deltas = events.filter((event) => event.type === "text-delta");
+    const text = deltas.map((event) => event.delta).join("");
+    if (deltas.length !== DELTAS) return `${deltas.length} deltas instead of ${DELTAS}`;
+    if (text !== WORDS) return `the deltas make ${JSON.stringify(text)}`;
+    return events.at(-1)?.type === last ? null : `the last event is ${JSON.stringify(events.at(-1))}`;
+  };
+}
+
+export const SCENARIOS: readonly Scenario[] = [
+  {
+    kind: "http",
+    name: "agents",
+    title: "GET /agents",
+    method: "GET",
+    path: "/agents",
+    body: null,
+    aim: { measure: "CPU share of bare", least: 0.95 },
+    check: (body) =>
+      count(body, '"id":"') >= 4 && body.startsWith('{"success":true') ? null : "not the list of agents",
+  },
+  {
+    kind: "http",
+    name: "text",
+    title: "POST /agents/:id/text",
+    method: "POST",
+    path: "/agents/assistant/text",
+    body: input(WORDS),
+    aim: { measure: "requests/s", least: 60_000 },
+    check: enveloped((data) => (data.text === WORDS && data.finishReason === "stop" ? null : "another text")),
+  },
+  {
+    kind: "http",
+    name: "tool-call",
+    title: "a tool call and an answer",
+    method: "POST",
+    path: "/agents/caller/text",
+    body: input("add two and three"),
+    aim: { measure: "requests/s", least: 25_000 },
+    check: enveloped((data) =>
+      data.text === "The sum is 5." && (data.toolResults as unknown[]).length === 1 ? null : "another answer",
+    ),
+  },
+  {
+    kind: "http",
+    name: "execute",
+    title: "POST /tools/:name/execute",
+    method: "POST",
+    path: "/tools/add/execute",
+    body: JSON.stringify({ input: { a: 2, b: 3 } }),
+    aim: { measure: "requests/s", least: 80_000 },
+    check: enveloped((data) => ((data.result as { sum?: number }).sum === 5 ? null : "another sum")),
+  },
+  {
+    kind: "http",
+    name: "stream",
+    title: "POST /agents/:id/stream, 32 deltas",
+    method: "POST",
+    path: "/agents/assistant/stream",
+    body: input(WORDS),
+    aim: { measure: "requests/s", least: 19_000 },
+    check: streamed("finish"),
+  },
+  {
+    kind: "http",
+    name: "chat",
+    title: "POST /agents/:id/chat, 32 deltas",
+    method: "POST",
+    path: "/agents/assistant/chat",
+    body: JSON.stringify({ input: [{ role: "user", parts: [{ type: "text", text: WORDS }] }] }),
+    aim: { measure: "requests/s", least: 15_000 },
+    check: streamed("[DONE]"),
+  },
+  {
+    kind: "special",
+    name: "startup",
+    title: "process start to first reply",
+    aims: [{ measure: "ms", most: 500 }],
+  },
+  {
+    kind: "special",
+    name: "memory",
+    title: "resident memory: idle, after load",
+    aims: [
+      { measure: "MiB", most: 130 },
+      { measure: "MiB", most: 200 },
+    ],
+  },
+  {
+    kind: "special",
+    name: "paced",
+    title: "1,000 streams of 10 deltas 100 ms apart (ideal 1.0 s)",
+    aims: [{ measure: "s", most: 1.05 }],
+  },
+  {
+    kind: "special",
+    name: "open",
+    title: "5,000 open slow streams",
+    aims: [{ measure: "KiB/stream", most: 20 }],
+  },
+];
+
+export function httpScenarios(scenarios: readonly Scenario[]): HttpScenario[] {
+  return scenarios.filter((scenario) => scenario.kind === "http");
+}
+
+/** The rows of these names, in the order of the table; all rows when there is no name. Throws on an unknown name. */
+export function chosen(names: readonly string[]): readonly Scenario[] {
+  const unknown = names.find((name) => !SCENARIOS.some((scenario) => scenario.name === name));
+  if (unknown !== undefined) {
+    throw new Error(`no scenario "${unknown}"; there are: ${SCENARIOS.map((scenario) => scenario.name).join(", ")}`);
+  }
+  return names.length === 0 ? SCENARIOS : SCENARIOS.filter((scenario) => names.includes(scenario.name));
+}
+
+/** Whether a value reaches an aim. */
+export function reaches(aim: Aim, value: number): boolean {
+  return value >= (aim.least ?? Number.NEGATIVE_INFINITY) && value <= (aim.most ?? Number.POSITIVE_INFINITY);
+}
+
+export function aimText(aim: Aim): string {
+  const bound = aim.least === undefined ? `<= ${aim.most}` : `>= ${aim.least.toLocaleString("en-US")}`;
+  return `${bound} ${aim.measure}`;
+}

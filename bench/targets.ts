@@ -1,0 +1,92 @@
+/** Servers to measure: Penstock as its users start it, and the bare server beside it. */
+import { once } from "node:events";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Reply } from "./capture.ts";
+import { ended, firstMessage, SERVER_CORE, spawnOn } from "./process.ts";
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+export const ROOT = dirname(HERE);
+
+export interface Running {
+  readonly port: number;
+  readonly pid: number;
+  /** Milliseconds from the start of the process to the line that says where it listens. */
+  readonly bootMillis: number;
+  stop(): Promise<void>;
+}
+
+export interface Target {
+  readonly name: string;
+  start(): Promise<Running>;
+}
+
+export interface PenstockOptions {
+  /** Folder of the source tree or of the build. */
+  root?: string;
+  /** Relative to `root`: `core/penstock.js`, `dist/penstock.js`. */
+  entry?: string;
+  transport?: string;
+  manifest?: string;
+  /** Options for node itself: `--cpu-prof`. */
+  nodeOptions?: readonly string[];
+}
+
+const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
+
+/** Starts `node ENTRY serve --config bench/service.yaml --port 0` and waits for its start line. */
+export async function startPenstock(options: PenstockOptions = {}): Promise<Running> {
+  const { root = ROOT, entry = "core/penstock.js", transport = "auto", nodeOptions = [] } = options;
+  const manifest = options.manifest ?? join(HERE, "service.yaml");
+  const args = [...nodeOptions, entry, "serve", "--config", manifest, "--host", "127.0.0.1", "--port", "0"];
+  const began = performance.now();
+  const child = spawnOn(SERVER_CORE, process.execPath, args, {
+    cwd: root,
+    env: { ...process.env, BENCH_TRANSPORT: transport },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  const port = await new Promise<number>((resolve, reject) => {
+    const read = (text: string) => {
+      output = (output + text).slice(-16_384);
+      const found = LISTENING.exec(output);
+      if (found) resolve(Number(found[1]));
+    };
+    child.stdout?.setEncoding("utf8").on("data", read);
+    child.stderr?.setEncoding("utf8").on("data", read);
+    child.once("error", reject);
+    child.once("exit", (code) => reject(new Error(`the server ended with ${code} before it listened\n${output}`)));
+  });
+  const bootMillis = performance.now() - began;
+  return {
+    port,
+    pid: child.pid as number,
+    bootMillis,
+    stop: async () => {
+      child.kill("SIGTERM");
+      await ended(child, 10_000);
+    },
+  };
+}
+
+/** Starts the bare server with the replies to give, each by method and path. */
+export async function startCeiling(replies: readonly Reply[]): Promise<Running> {
+  const began = performance.now();
+  const child = spawnOn(SERVER_CORE, process.execPath, ["--import", "tsx", join(HERE, "ceiling.ts")], {
+    cwd: ROOT,
+    stdio: ["ignore", "inherit", "pipe", "ipc"],
+  });
+  const message = firstMessage<{ port: number }>(child);
+  await once(child, "spawn");
+  child.send(replies);
+  const { port } = await message;
+  return {
+    port,
+    pid: child.pid as number,
+    bootMillis: performance.now() - began,
+    stop: async () => {
+      child.kill("SIGTERM");
+      await ended(child, 5_000);
+    },
+  };
+}

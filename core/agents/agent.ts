@@ -1,0 +1,51 @@
+/** What the rest of the service sees of an agent. */
+import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage } from "../../generated/types.ts";
+import type { Context, EventProducer } from "../http/route.ts";
+import type { TextResult } from "./text.ts";
+
+/** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
+export type RunCall = Pick<Context<unknown>, "user" | "requestId" | "signal" | "logger">;
+
+/** Body of `/text` and `/stream`. */
+export interface GenerateBody {
+  /** A string, UI messages or model messages; `input.ts` checks it. */
+  input: unknown;
+  options?: GenerateOptions;
+}
+
+/** Body of `/object` and `/stream-object`. */
+export interface ObjectBody extends GenerateBody {
+  schema: object;
+}
+
+/** Body of `/chat`: ours, or the one that a chat hook posts. */
+export interface ChatBody {
+  input?: unknown;
+  options?: GenerateOptions;
+  /** The hook's id of the chat: the conversation when `options` name none. */
+  id?: string;
+  messages?: unknown;
+}
+
+/**
+ * One agent. Every method that runs it throws ServiceError `invalid_input` at once for a body that makes no sense, and
+ * `provider_failed` when the model fails; the producers throw the latter too, so that it becomes a reply or an event.
+ */
+export interface Agent {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  summary(): AgentSummary;
+  detail(): AgentDetail;
+  generateText(body: GenerateBody, call: RunCall): Promise<TextResult>;
+  /** Resolves to a value that fits `body.schema`. */
+  generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
+  /** The typed parts of the run, one event each. */
+  stream(body: GenerateBody, call: RunCall): EventProducer;
+  /** The UI message stream. */
+  chat(body: ChatBody, call: RunCall): EventProducer;
+  /** Growing partial objects, then the final one. */
+  streamObject(body: ObjectBody, call: RunCall): EventProducer;
+  /** The last runs, newest first. `page` counts from 0. */
+  history(page: number, limit: number): HistoryPage;
+}

@@ -1,0 +1,226 @@
+/** A list of models that stand in for each other: retries and fallback, before the first visible byte only. */
+import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
+import type { Logger } from "pino";
+import { classifyFailure, providerFailed } from "./model-failure.ts";
+import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
+import { pause, untilAborted } from "./pause.ts";
+
+export type { PartBatch } from "./part-source.ts";
+
+/**
+ * The parts of one answer. What goes wrong is thrown as ServiceError `provider_failed`, with the provider's own error as
+ * its cause, for the log alone. An abort is thrown as the signal's reason.
+ */
+export type ModelStream = PartSource;
+
+export interface ModelChain {
+  /** `provider/model` of the first entry. */
+  readonly id: string;
+  /**
+   * Calls the model. Resolves when it has accepted the call (response headers may go out). Until the first part that a
+   * client sees, failures of the stream are still met with another try, inside `next`.
+   *
+   * @throws ServiceError `provider_failed` when no model of the chain answers, the signal's reason once it aborts.
+   */
+  stream(options: LanguageModelV3CallOptions): Promise<ModelStream>;
+}
+
+/** One entry of a chain. */
+export interface ChainedModel {
+  /** `provider/model`, as in the manifest. */
+  readonly id: string;
+  readonly model: LanguageModelV3;
+  /** Tries after the first. */
+  readonly retries: number;
+}
+
+export interface ChainSettings {
+  logger: Pick<Logger, "info" | "warn">;
+  /** The first pause between two tries, in milliseconds; it doubles with each. */
+  backoff?: number;
+}
+
+const BACKOFF = 500;
+const LONGEST_BACKOFF = 8000;
+/** A model that wants a longer rest is left for the next one of the chain. */
+const LONGEST_RETRY_AFTER = 30_000;
+
+/** Parts that no client gets to see: a failure after them may still be mended in silence. */
+const UNSEEN: ReadonlySet<string> = new Set<LanguageModelV3StreamPart["type"]>([
+  "stream-start",
+  "response-metadata",
+  "raw",
+]);
+
+/** @param models at least one */
+export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
+  // Models that were seen to answer in batches: they promise to honour the signal, which saves listening to it here.
+  const batched = new WeakSet<LanguageModelV3>();
+  return {
+    id: models[0]!.id,
+    stream: (options) => new ChainedAnswer(models, settings, options, batched).open(),
+  };
+}
+
+class ChainedAnswer implements ModelStream {
+  readonly #models: readonly ChainedModel[];
+  readonly #settings: ChainSettings;
+  readonly #options: LanguageModelV3CallOptions;
+  readonly #batched: WeakSet<LanguageModelV3>;
+  /** Which model of the chain, and how often it was tried again. */
+  #position = 0;
+  #retries = 0;
+  #source: PartSource | null = null;
+  /** A client has seen something of this answer. */
+  #visible = false;
+  /** Unseen parts, kept until the first that is seen: another try would bring them again. */
+  #held: LanguageModelV3StreamPart[] | null = null;
+  #cancelled = false;
+
+  constructor(
+    models: readonly ChainedModel[],
+    settings: ChainSettings,
+    options: LanguageModelV3CallOptions,
+    batched: WeakSet<LanguageModelV3>,
+  ) {
+    this.#models = models;
+    this.#settings = settings;
+    this.#options = options;
+    this.#batched = batched;
+  }
+
+  async open(): Promise<ModelStream> {
+    for (;;) {
+      try {
+        await this.#call(this.#models[this.#position]!.model);
+        return this;
+      } catch (thrown) {
+        await this.#recover(thrown);
+      }
+    }
+  }
+
+  next(): PartBatch | null | Promise<PartBatch | null> {
+    for (;;) {
+      const source = this.#source;
+      if (source === null) return null;
+      let batch: ReturnType<PartSource["next"]>;
+      try {
+        batch = source.next();
+      } catch (thrown) {
+        return this.#failed(thrown);
+      }
+      if (batch instanceof Promise) return this.#later(batch);
+      if (batch === null) return this.#ended();
+      if (this.#visible) return batch;
+      const shown = this.#show(batch);
+      if (shown !== null) return shown;
+    }
+  }
+
+  cancel(): void {
+    this.#cancelled = true;
+    this.#source?.cancel();
+    this.#source = null;
+  }
+
+  async #call(model: LanguageModelV3): Promise<void> {
+    const call = model.doStream(this.#options);
+    if (this.#batched.has(model)) return this.#read(model, (await call) as BatchedStreamResult);
+    const signal = this.#options.abortSignal;
+    const result = (await untilAborted(call, signal, discard)) as BatchedStreamResult;
+    return this.#read(model, result);
+  }
+
+  #read(model: LanguageModelV3, result: BatchedStreamResult): void {
+    if (result.batches !== undefined) {
+      this.#batched.add(model);
+      this.#source = result.batches;
+    } else {
+      this.#batched.delete(model);
+      this.#source = new StreamSource(result.stream, this.#options.abortSignal);
+    }
+    // Cancelled while the call was on its way.
+    if (this.#cancelled) this.cancel();
+  }
+
+  async #later(pending: Promise<PartBatch | null>): Promise<PartBatch | null> {
+    let batch: PartBatch | null;
+    try {
+      batch = await pending;
+    } catch (thrown) {
+      return this.#failed(thrown);
+    }
+    if (this.#cancelled) return null;
+    if (batch === null) return this.#ended();
+    return this.#visible ? batch : (this.#show(batch) ?? this.next());
+  }
+
+  /** The batch when it holds something to see, with what was held before; else null, and it is held. */
+  #show(batch: PartBatch): PartBatch | null {
+    const held = this.#held;
+    for (const part of batch) {
+      if (UNSEEN.has(part.type)) continue;
+      this.#visible = true;
+      this.#held = null;
+      return held === null ? batch : [...held, ...batch];
+    }
+    if (held === null) this.#held = [...batch];
+    else held.push(...batch);
+    return null;
+  }
+
+  #ended(): PartBatch | null {
+    this.#source = null;
+    const held = this.#held;
+    this.#held = null;
+    return held;
+  }
+
+  async #failed(thrown: unknown): Promise<PartBatch | null> {
+    if (this.#cancelled) return null;
+    this.#source?.cancel();
+    this.#source = null;
+    this.#held = null;
+    if (this.#visible) {
+      if (this.#options.abortSignal?.aborted) throw this.#options.abortSignal.reason;
+      throw providerFailed(classifyFailure(thrown).reason, thrown);
+    }
+    await this.#recover(thrown);
+    await this.open();
+    return this.next();
+  }
+
+  /** Returns when there is another try to make: after a pause with the same model, or at once with the next one. */
+  async #recover(thrown: unknown): Promise<void> {
+    const signal = this.#options.abortSignal;
+    if (signal?.aborted) throw signal.reason;
+    const { id, retries } = this.#models[this.#position]!;
+    const failure = classifyFailure(thrown);
+    const { logger } = this.#settings;
+    const wait = failure.retryAfter ?? this.#backoff();
+    if (failure.retry && this.#retries < retries && wait <= LONGEST_RETRY_AFTER) {
+      this.#retries++;
+      logger.info({ model: id, err: thrown, try: this.#retries, wait }, `model ${failure.reason}, trying again`);
+      return pause(wait, signal);
+    }
+    const next = this.#models[this.#position + 1];
+    if (next === undefined) throw providerFailed(failure.reason, thrown);
+    logger.warn({ model: id, err: thrown, next: next.id }, `model ${failure.reason}, falling back`);
+    this.#position++;
+    this.#retries = 0;
+  }
+
+  /** Doubles with every try; a random half of it keeps clients that failed together from coming back together. */
+  #backoff(): number {
+    const longest = Math.min((this.#settings.backoff ?? BACKOFF) * 2 ** this.#retries, LONGEST_BACKOFF);
+    return Math.round(longest * (0.5 + Math.random() / 2));
+  }
+}
+
+/** A provider that did not look at the signal answers after all: nobody reads it. */
+function discard(result: { stream: ReadableStream }): void {
+  const { batches } = result as Partial<BatchedStreamResult>;
+  if (batches !== undefined) batches.cancel();
+  else result.stream.cancel().catch(() => undefined);
+}

@@ -1,0 +1,41 @@
+/** The form of a result: plain text, or a value that fits a schema, read from what the model wrote. */
+import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
+import type { OutputOptions } from "../../generated/types.ts";
+import type { ClientSchema } from "./client-schema.ts";
+import { parseAnswer } from "./partial-json.ts";
+
+export interface OutputSpec {
+  /** What the model is told. */
+  readonly format: LanguageModelV3CallOptions["responseFormat"];
+  /** The value of a finished answer, or what is wrong with it. */
+  read(text: string): { value: unknown } | { problem: string };
+}
+
+const TEXT: OutputSpec = Object.freeze({ format: undefined, read: (text: string) => ({ value: text }) });
+
+/** Of a value that fits the schema, or of any object without one. */
+export function objectOutput(schema: ClientSchema | undefined): OutputSpec {
+  return {
+    format: schema === undefined ? { type: "json" } : { type: "json", schema: schema.schema },
+    read(text) {
+      const value = parseAnswer(text);
+      if (value === undefined) return { problem: "it is not JSON" };
+      const problem = schema === undefined ? objectProblem(value) : schema.problems(value);
+      return problem === null ? { value } : { problem };
+    },
+  };
+}
+
+function objectProblem(value: unknown): string | null {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? null : "result must be object";
+}
+
+/** `options.output` of a request. */
+export function outputOption(
+  output: OutputOptions | undefined,
+  compile: (schema: object, path: string) => ClientSchema,
+): OutputSpec | null {
+  if (output === undefined) return null;
+  if (output.type === "text") return TEXT;
+  return objectOutput(output.schema === undefined ? undefined : compile(output.schema, "options.output.schema"));
+}

@@ -1,0 +1,47 @@
+/** Waiting that ends at once when a signal aborts. */
+
+/** Resolves after `milliseconds`; rejects with the signal's reason when it aborts before. */
+export function pause(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
+  return abortable(signal, (resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    return () => clearTimeout(timer);
+  });
+}
+
+/** The outcome of `promise`, or the signal's reason when it aborts before; `late` gets a value that comes after that. */
+export function untilAborted<T>(
+  promise: PromiseLike<T>,
+  signal: AbortSignal | undefined,
+  late: (value: T) => void,
+): Promise<T> {
+  return abortable(signal, (resolve, reject) => {
+    promise.then((value) => (signal?.aborted ? late(value) : resolve(value)), reject);
+    return () => undefined;
+  });
+}
+
+/** Runs `begin`, which returns how to stop it. */
+function abortable<T>(
+  signal: AbortSignal | undefined,
+  begin: (resolve: (value: T) => void, reject: (thrown: unknown) => void) => () => void,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const aborted = () => {
+      stop();
+      reject(signal?.reason);
+    };
+    const settled = () => signal?.removeEventListener("abort", aborted);
+    const stop = begin(
+      (value) => {
+        settled();
+        resolve(value);
+      },
+      (thrown) => {
+        settled();
+        reject(thrown);
+      },
+    );
+    if (signal?.aborted) aborted();
+    else signal?.addEventListener("abort", aborted, { once: true });
+  });
+}

@@ -1,0 +1,48 @@
+/** The tools that a run may call, and what the model is told of them. */
+import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
+import { executeTool } from "../tools/execute.ts";
+import type { Tool, ToolOrigin } from "../tools/tool.ts";
+import type { PartSink } from "./parts.ts";
+
+/** One tool call's surroundings. `sink` takes the parts of a sub-agent. */
+export interface ToolRun {
+  readonly origin: ToolOrigin;
+  readonly sink: PartSink;
+  /** How many agents stand above the one that calls. */
+  readonly depth: number;
+}
+
+export interface AgentTool {
+  readonly name: string;
+  readonly definition: LanguageModelV3FunctionTool;
+  /** Gives or throws at once, or gives a promise. */
+  run(input: unknown, run: ToolRun): unknown;
+}
+
+export interface ToolSet {
+  /** Undefined when there are none: some providers refuse an empty list. */
+  readonly definitions: LanguageModelV3FunctionTool[] | undefined;
+  readonly byName: ReadonlyMap<string, AgentTool>;
+}
+
+export function toolSet(tools: readonly AgentTool[]): ToolSet {
+  return {
+    definitions: tools.length === 0 ? undefined : tools.map((tool) => tool.definition),
+    byName: new Map(tools.map((tool) => [tool.name, tool])),
+  };
+}
+
+export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
+
+/** A tool of the registry, as an agent calls it: `executeTool` checks approval, input, time limit and signal. */
+export function agentTool(tool: Tool): AgentTool {
+  return {
+    name: tool.name,
+    definition: definitionOf(tool.name, tool.description, tool.parameters),
+    run: (input, { origin }) => executeTool(tool, input, origin),
+  };
+}
+
+export function definitionOf(name: string, description: string, parameters: object): LanguageModelV3FunctionTool {
+  return { type: "function", name, description, inputSchema: parameters };
+}

@@ -1,0 +1,100 @@
+/** Contract, "Agents". */
+import { notFound } from "../errors.ts";
+import { defineRoute } from "../http/route.ts";
+import type { Service } from "../service.ts";
+
+const STREAM_FAILURE = (error: string) => ({ type: "error", error });
+const UI_HEADERS = ["x-vercel-ai-ui-message-stream", "v1"];
+
+function agentOf(service: Service, id: string) {
+  const agent = service.agents.get(id);
+  if (agent === undefined) throw notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
+  return agent;
+}
+
+export const AGENT_ROUTES = [
+  defineRoute<Service>({
+    operation: "agents.list",
+    method: "GET",
+    path: "/agents",
+    group: "management",
+    summary: "List agents",
+    output: { json: "AgentList" },
+    handle: (_input, { service }) => service.agentList(),
+  }),
+  defineRoute<Service>({
+    operation: "agents.get",
+    method: "GET",
+    path: "/agents/:id",
+    group: "management",
+    summary: "Inspect an agent",
+    output: { json: "AgentDetail" },
+    handle: ({ params }, { service }) => agentOf(service, params.id!).detail(),
+  }),
+  defineRoute<Service, undefined, "GenerateRequest">({
+    operation: "agents.generateText",
+    method: "POST",
+    path: "/agents/:id/text",
+    group: "execution",
+    summary: "Generate text",
+    body: "GenerateRequest",
+    output: { json: "TextResult" },
+    handle: ({ params, body }, call) => agentOf(call.service, params.id!).generateText(body, call),
+  }),
+  defineRoute<Service, undefined, "GenerateRequest">({
+    operation: "agents.stream",
+    method: "POST",
+    path: "/agents/:id/stream",
+    group: "execution",
+    summary: "Stream the raw parts of a run",
+    body: "GenerateRequest",
+    output: { events: "RawStreamPart", failure: STREAM_FAILURE },
+    handle: ({ params, body }, call) => agentOf(call.service, params.id!).stream(body, call),
+  }),
+  defineRoute<Service, undefined, "ChatRequest">({
+    operation: "agents.chat",
+    method: "POST",
+    path: "/agents/:id/chat",
+    group: "execution",
+    summary: "Stream a run in the UI message stream format",
+    body: "ChatRequest",
+    output: {
+      events: "UIMessageChunk",
+      headers: UI_HEADERS,
+      last: "[DONE]",
+      failure: (errorText) => ({ type: "error", errorText }),
+    },
+    handle: ({ params, body }, call) => agentOf(call.service, params.id!).chat(body, call),
+  }),
+  defineRoute<Service, undefined, "ObjectRequest">({
+    operation: "agents.generateObject",
+    method: "POST",
+    path: "/agents/:id/object",
+    group: "execution",
+    summary: "Generate an object that conforms to a JSON Schema",
+    body: "ObjectRequest",
+    output: { json: "GeneratedObject" },
+    handle: ({ params, body }, call) => agentOf(call.service, params.id!).generateObject(body, call),
+  }),
+  defineRoute<Service, undefined, "ObjectRequest">({
+    operation: "agents.streamObject",
+    method: "POST",
+    path: "/agents/:id/stream-object",
+    group: "execution",
+    summary: "Stream an object as it grows",
+    body: "ObjectRequest",
+    output: { events: "ObjectStreamEvent", failure: STREAM_FAILURE },
+    handle: ({ params, body }, call) => agentOf(call.service, params.id!).streamObject(body, call),
+  }),
+  defineRoute<Service, "HistoryQuery">({
+    operation: "agents.history",
+    method: "GET",
+    path: "/agents/:id/history",
+    group: "management",
+    summary: "List the runs of an agent, newest first",
+    query: "HistoryQuery",
+    output: { json: "HistoryPage" },
+    handle: ({ params, query }, { service }) =>
+      agentOf(service, params.id!).history(query.page ?? 0, query.limit ?? 10),
+  }),
+];

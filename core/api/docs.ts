@@ -1,0 +1,53 @@
+/** `/`, `/doc` and `/ui`: rows of the table. */
+import { defineRoute, type Route } from "../http/route.ts";
+import type { Documentation } from "./pages/documentation.ts";
+
+/** What these rows need of a service. */
+export interface DocsService {
+  readonly documentation: Documentation;
+}
+
+const HTML = "text/html; charset=utf-8";
+
+export const DOCS_ROUTES: readonly Route<DocsService>[] = [
+  defineRoute({
+    operation: "docs.landing",
+    method: "GET",
+    path: "/",
+    group: "docs",
+    summary: "Landing page",
+    description: "What the service serves, with links and a command to try it.",
+    output: { page: HTML },
+    handle: (_input, { service }) => service.documentation.landing(),
+  }),
+  defineRoute({
+    operation: "docs.openapi",
+    method: "GET",
+    path: "/doc",
+    group: "docs",
+    summary: "OpenAPI 3.1 document",
+    description: "This document.",
+    output: { bare: null, type: "application/json; charset=utf-8" },
+    handle: (_input, { service }) => service.documentation.openapi(),
+  }),
+  defineRoute({
+    operation: "docs.explorer",
+    method: "GET",
+    path: "/ui",
+    group: "docs",
+    summary: "API explorer",
+    description: "An interactive page over the OpenAPI document.",
+    output: { page: HTML },
+    handle: (_input, { service }) => service.documentation.explorer(),
+  }),
+  defineRoute({
+    operation: "docs.asset",
+    method: "GET",
+    path: "/ui/:asset",
+    group: "docs",
+    summary: "Asset of the API explorer",
+    description: "Script and styles of the explorer, served from this server.",
+    output: { page: "application/octet-stream" },
+    handle: (input, { service }) => service.documentation.asset(input.params.asset ?? ""),
+  }),
+];

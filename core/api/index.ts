@@ -1,0 +1,9 @@
+/** The routes table: the product in one list. Routing, validation, `/doc`, CORS methods and table tests derive from it. */
+import type { Route } from "../http/route.ts";
+import type { Service } from "../service.ts";
+import { AGENT_ROUTES } from "./agents.ts";
+import { DOCS_ROUTES } from "./docs.ts";
+import { PLATFORM_ROUTES } from "./platform.ts";
+import { TOOL_ROUTES } from "./tools.ts";
+
+export const ROUTES: readonly Route<Service>[] = [...DOCS_ROUTES, ...AGENT_ROUTES, ...TOOL_ROUTES, ...PLATFORM_ROUTES];

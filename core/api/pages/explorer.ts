@@ -1,0 +1,114 @@
+/** `GET /ui`: the API explorer. Its script and styles come from the installed swagger-ui-dist, through this server. */
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { notFound } from "../../errors.ts";
+import type { Page } from "../../http/route.ts";
+import { html, trusted } from "./html.ts";
+import { ICON } from "./landing-style.ts";
+
+export interface Explorer {
+  page(title: string): string;
+  /** Throws `not_found` for a name that is not an asset. Read at first use, then kept. */
+  asset(name: string): Promise<Page>;
+}
+
+/** The relative server goes first here, so that a trial call stays with the server that this page came from. */
+const START = `"use strict";
+document.documentElement.classList.toggle("dark-mode", matchMedia("(prefers-color-scheme: dark)").matches);
+const address = new URL("doc", document.baseURI.replace(/\\/+$/, "")).href;
+SwaggerUIBundle({
+  url: address,
+  dom_id: "#explorer",
+  deepLinking: true,
+  validatorUrl: null,
+  tryItOutEnabled: true,
+  displayRequestDuration: true,
+  defaultModelsExpandDepth: 0,
+  responseInterceptor(response) {
+    if (response.url !== address || !response.ok) return response;
+    const description = JSON.parse(response.text);
+    description.servers.sort((a, b) => (a.url === "." ? 0 : 1) - (b.url === "." ? 0 : 1));
+    response.text = JSON.stringify(description);
+    return response;
+  },
+});
+`;
+
+const STYLE = `body { margin: 0; }
+html.dark-mode body { background: #1c2022; }
+.swagger-ui .info { margin: 2rem 0; }
+`;
+
+const ASSETS: Record<string, { type: string; text?: string }> = {
+  "swagger-ui-bundle.js": { type: "text/javascript; charset=utf-8" },
+  "swagger-ui.css": { type: "text/css; charset=utf-8" },
+  "explorer.js": { type: "text/javascript; charset=utf-8", text: START },
+  "explorer.css": { type: "text/css; charset=utf-8", text: STYLE },
+};
+
+export const EXPLORER_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "font-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+export function createExplorer(): Explorer {
+  const require = createRequire(import.meta.url);
+  const pages = new Map<string, Promise<Page>>();
+  return {
+    page(title) {
+      const { version } = require("swagger-ui-dist/package.json") as { version: string };
+      return renderExplorer(title, `${version}-${digest(START + STYLE).slice(0, 8)}`);
+    },
+    asset(name) {
+      const asset = Object.hasOwn(ASSETS, name) ? ASSETS[name]! : undefined;
+      if (asset === undefined)
+        return Promise.reject(notFound(`the explorer has no asset called "${name.slice(0, 100)}"`));
+      let page = pages.get(name);
+      if (page === undefined) {
+        page = loadAsset(asset, () => readFile(require.resolve(`swagger-ui-dist/${name}`)));
+        // A read that failed is tried again by the next request.
+        page.catch(() => pages.delete(name));
+        pages.set(name, page);
+      }
+      return page;
+    },
+  };
+}
+
+const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");
+
+async function loadAsset(asset: { type: string; text?: string }, read: () => Promise<Uint8Array>): Promise<Page> {
+  const body = asset.text === undefined ? await read() : Buffer.from(asset.text);
+  // The address of an asset carries the version, so that a copy may be kept for good.
+  const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];
+  return { body, type: asset.type, headers: [...cache, "x-content-type-options", "nosniff"] };
+}
+
+function renderExplorer(title: string, version: string): string {
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title}: API explorer</title>
+<link rel="icon" href="${trusted(ICON)}">
+<link rel="stylesheet" href="./ui/swagger-ui.css?v=${version}">
+<link rel="stylesheet" href="./ui/explorer.css?v=${version}">
+</head>
+<body>
+<div id="explorer"></div>
+<noscript>The explorer needs JavaScript. The document it shows is <a href="./doc">here</a>.</noscript>
+<script src="./ui/swagger-ui-bundle.js?v=${version}"></script>
+<script src="./ui/explorer.js?v=${version}"></script>
+</body>
+</html>
+`.text;
+}

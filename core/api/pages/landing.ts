@@ -1,0 +1,120 @@
+/** `GET /`: what this service serves, and a command that tries it. Links are relative: they hold behind any base path. */
+import type { AgentSummary } from "../../../generated/types.ts";
+import { type Html, html, trusted } from "./html.ts";
+import { ICON, LANDING_FIGURE, LANDING_STYLE } from "./landing-style.ts";
+
+export interface LandingView {
+  name: string;
+  version: string;
+  /** Where clients reach the service, without a slash at the end. */
+  baseUrl: string;
+  /** Whether calls need a token. */
+  secured: boolean;
+  agents: readonly Pick<AgentSummary, "id" | "name" | "description" | "model" | "tools" | "subAgents">[];
+  tools: readonly { name: string; description: string; tags: readonly string[] }[];
+  workflows: readonly { id: string; name: string; purpose: string }[];
+  /** What a reader must know about the workflows, for example that this version does not run them. */
+  workflowsNote?: string | undefined;
+}
+
+const LINKS = [
+  ["ui", "API explorer"],
+  ["doc", "OpenAPI document"],
+  ["agents", "Agents"],
+  ["tools", "Tools"],
+  ["healthz", "Health"],
+] as const;
+
+export function renderLanding(view: LandingView): string {
+  const links = LINKS.map(([href, label], index) =>
+    index === 0 ? html`<a class="main" href="./${href}">${label}</a>` : html`<a href="./${href}">${label}</a>`,
+  );
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${view.name}</title>
+<link rel="icon" href="${trusted(ICON)}">
+<style>${trusted(LANDING_STYLE)}</style>
+</head>
+<body>
+<header>${trusted(LANDING_FIGURE)}<div>
+<p class="version">version ${view.version}</p>
+<h1>${view.name}</h1>
+<p class="lead">${served(view)}, at <code>${view.baseUrl}</code>.</p>
+<nav>${links}</nav>
+</div></header>
+<main>
+${tryIt(view)}
+${section("Agents", view.agents.length, null, html`<div class="cards">${view.agents.map(agentCard)}</div>`)}
+${section("Tools", view.tools.length, null, html`<ul class="rows">${view.tools.map(toolRow)}</ul>`)}
+${section("Workflows", view.workflows.length, view.workflowsNote, html`<ul class="rows">${view.workflows.map(workflowRow)}</ul>`)}
+</main>
+<footer>Served by Penstock from one manifest.</footer>
+</body>
+</html>
+`.text;
+}
+
+const counted = (count: number, noun: string) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
+/** `3 agents and 4 tools`; a kind that is missing is not counted, and declared workflows have their own section. */
+function served(view: LandingView): string {
+  const parts = [
+    ...(view.agents.length > 0 ? [counted(view.agents.length, "agent")] : []),
+    ...(view.tools.length > 0 ? [counted(view.tools.length, "tool")] : []),
+  ];
+  return parts.length === 0 ? "No agents and no tools yet" : parts.join(" and ");
+}
+
+function section(title: string, count: number, note: string | null | undefined, content: Html): Html | null {
+  if (count === 0) return null;
+  const remark = note ? html`<p class="note">${note}</p>` : null;
+  return html`<section><h2>${title} <span>${count}</span></h2>${remark}${content}</section>`;
+}
+
+function tryIt(view: LandingView): Html {
+  const shells = commands(view).map(
+    ({ caption, command }) => html`<div class="shell"><p>${caption}</p><pre>${command}</pre></div>`,
+  );
+  return html`<section><h2>Try it</h2><div class="shells">${shells}</div></section>`;
+}
+
+/** Commands for a POSIX shell that work as they stand. */
+function commands(view: LandingView): { caption: string; command: string }[] {
+  const token = view.secured ? ` \\\n  -H "authorization: Bearer $TOKEN"` : "";
+  const [agent] = view.agents;
+  if (agent === undefined) {
+    return [{ caption: "Is it up?", command: `curl -s ${quote(`${view.baseUrl}/healthz`)}` }];
+  }
+  const url = `${view.baseUrl}/agents/${encodeURIComponent(agent.id)}`;
+  const rest = ` \\\n  -H 'content-type: application/json'${token} \\\n  -d '{"input": "Hello!"}'`;
+  return [
+    { caption: `Ask ${agent.name}`, command: `curl -s ${quote(`${url}/text`)}${rest}` },
+    { caption: "Watch the answer come", command: `curl -sN ${quote(`${url}/stream`)}${rest}` },
+  ];
+}
+
+/** One word of a POSIX shell. */
+const quote = (word: string) => (/^[\w:/.%@+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+const chips = (names: readonly string[]) => names.map((name) => html`<span class="chip">${name}</span>`);
+
+function agentCard(agent: LandingView["agents"][number]): Html {
+  const tools = agent.tools.map((tool) => tool.name);
+  const delegates = agent.subAgents.map((subAgent) => subAgent.id);
+  return html`<article class="card">
+<h3><a href="./agents/${encodeURIComponent(agent.id)}">${agent.name}</a> <code class="id">${agent.id}</code></h3>
+<p>${agent.description}</p>
+<dl><dt>Model</dt><dd>${chips([agent.model])}</dd>
+${tools.length > 0 ? html`<dt>Tools</dt><dd>${chips(tools)}</dd>` : null}
+${delegates.length > 0 ? html`<dt>Delegates to</dt><dd>${chips(delegates)}</dd>` : null}</dl>
+</article>`;
+}
+
+const toolRow = (tool: LandingView["tools"][number]) =>
+  html`<li><code>${tool.name}</code><p>${tool.description}</p><div class="tags">${chips(tool.tags)}</div></li>`;
+
+const workflowRow = (workflow: LandingView["workflows"][number]) =>
+  html`<li><code>${workflow.id}</code><p>${workflow.name}${workflow.purpose === "" ? "" : `: ${workflow.purpose}`}</p></li>`;

@@ -1,0 +1,29 @@
+/** Probes (decision 54). */
+import { defineRoute, type Page } from "../http/route.ts";
+import type { Service } from "../service.ts";
+
+const JSON_TYPE = "application/json; charset=utf-8";
+
+export const PLATFORM_ROUTES = [
+  defineRoute<Service>({
+    operation: "platform.health",
+    method: "GET",
+    path: "/healthz",
+    group: "probe",
+    summary: "Whether the process is up",
+    output: { bare: "Readiness", type: JSON_TYPE },
+    handle: (): Page => ({ body: '{"status":"ok"}' }),
+  }),
+  defineRoute<Service>({
+    operation: "platform.readiness",
+    method: "GET",
+    path: "/readyz",
+    group: "probe",
+    summary: "Whether the service takes requests",
+    output: { bare: "Readiness", type: JSON_TYPE },
+    handle: (_input, { service }): Page =>
+      service.stopping
+        ? { status: 503, body: '{"status":"stopping"}', headers: ["retry-after", "1"] }
+        : { body: '{"status":"ready"}' },
+  }),
+];

@@ -1,0 +1,42 @@
+/** Contract, "Tools". */
+import { notFound } from "../errors.ts";
+import { type Context, defineRoute } from "../http/route.ts";
+import type { Service } from "../service.ts";
+import { executeTool } from "../tools/execute.ts";
+
+export const TOOL_ROUTES = [
+  defineRoute<Service>({
+    operation: "tools.list",
+    method: "GET",
+    path: "/tools",
+    group: "management",
+    summary: "List tools",
+    output: { json: "ToolList" },
+    handle: (_input, { service }) => service.toolList,
+  }),
+  defineRoute<Service, undefined, "ExecuteToolRequest">({
+    operation: "tools.execute",
+    method: "POST",
+    path: "/tools/:name/execute",
+    group: "execution",
+    summary: "Execute a tool",
+    body: "ExecuteToolRequest",
+    output: { json: "ToolExecutionResult" },
+    handle: ({ params, body }, call) => execute(call.service, params.name!, body, call),
+  }),
+];
+
+function execute(service: Service, name: string, body: { input: unknown; context?: object }, call: Context<Service>) {
+  const tool = service.tools.get(name);
+  if (tool === undefined) throw notFound(`tool ${JSON.stringify(name.slice(0, 128))} does not exist`);
+  const started = performance.now();
+  const finish = (result: unknown) => ({
+    toolName: name,
+    result: result === undefined ? null : result,
+    // Milliseconds, to the microsecond (decision 30).
+    executionTime: Math.round((performance.now() - started) * 1000) / 1000,
+    timestamp: new Date().toISOString(),
+  });
+  const result = executeTool(tool, body.input, { call, context: (body.context ?? {}) as Record<string, unknown> });
+  return result instanceof Promise ? result.then(finish) : finish(result);
+}

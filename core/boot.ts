@@ -1,0 +1,111 @@
+/**
+ * Boot as a compiler: read, load plugins, check references, compile. Every stage reports all that it finds, and nothing
+ * listens until there is nothing to report (design.md, "BOOT").
+ */
+import { dirname, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Logger } from "pino";
+import { compileAgents } from "./agents/compile.ts";
+import { createModels } from "./agents/models.ts";
+import { ROUTES } from "./api/index.ts";
+import { customRoute } from "./api/custom.ts";
+import { messageOf } from "./errors.ts";
+import type { Route } from "./http/route.ts";
+import { createSchemaCompiler } from "./json-schema.ts";
+import type { Issue } from "./manifest/issues.ts";
+import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
+import type { Manifest } from "./manifest/manifest.ts";
+import { checkReferences } from "./manifest/references.ts";
+import { createHost, type OwnedHost } from "./registry/host.ts";
+import { loadPlugins } from "./registry/load.ts";
+import { type PluginProblem, shortPath } from "./registry/problem.ts";
+import type { Registry } from "./registry/registry.ts";
+import { createService, type Service } from "./service.ts";
+import { compileTools } from "./tools/compile.ts";
+
+/** The plugins that Penstock ships. */
+const BUILT_IN = fileURLToPath(new URL("../plugins", import.meta.url));
+
+export interface BootOptions {
+  config: string;
+  /** Folders of plugins beside the built-in one and those that the manifest names. */
+  plugins: readonly string[];
+  env: Readonly<Record<string, string | undefined>>;
+  logger: Logger;
+}
+
+interface Problem {
+  path: readonly (string | number)[];
+  message: string;
+}
+
+export interface Booted {
+  loaded: LoadedManifest;
+  registry: Registry;
+  /** Null when `issues` holds an error. */
+  service: Service | null;
+  /** Sorted by place. Warnings do not stop the boot. */
+  issues: Issue[];
+  host: OwnedHost;
+}
+
+export async function boot(options: BootOptions): Promise<Booted> {
+  const file = resolve(options.config);
+  const folder = dirname(file);
+  const host = createHost({ logger: options.logger, env: options.env });
+  const loaded = await loadManifest(file, options.env);
+  const issues = [...loaded.issues];
+  const { manifest } = loaded;
+
+  const folders = [...(manifest?.plugins ?? []).map((path) => resolve(folder, path)), ...options.plugins.map((path) => resolve(path))];
+  const { registry, problems } = await loadPlugins(folders, { builtIn: BUILT_IN });
+  for (const problem of problems) issues.push(pluginIssue(problem));
+  if (manifest === null) return { loaded, registry, service: null, issues: sorted(issues), host };
+
+  const known = Object.fromEntries(PLUGIN_KINDS.map(({ kind }) => [kind, registry.names(kind)])) as Record<PluginKind, readonly string[]>;
+  issues.push(...checkReferences(loaded, known));
+  const at = (list: readonly Problem[]) => {
+    for (const { path, message } of list) issues.push(loaded.issueAt(path, message));
+  };
+  const { tools, problems: toolProblems } = compileTools(manifest, registry, host);
+  at(toolProblems);
+  const { models, problems: modelProblems } = await createModels(manifest, registry, host);
+  at(modelProblems);
+  const custom = customRoutes(manifest, registry, at);
+  if (issues.some((issue) => issue.severity === "error")) return { loaded, registry, service: null, issues: sorted(issues), host };
+
+  const agents = compileAgents(manifest, { tools, models });
+  const service = createService({ manifest, agents, tools, routes: [...ROUTES, ...custom] });
+  return { loaded, registry, service, issues: sorted(issues), host };
+}
+
+function customRoutes(manifest: Manifest, registry: Registry, report: (problems: Problem[]) => void): Route<Service>[] {
+  const compiler = createSchemaCompiler();
+  const rows: Route<Service>[] = [];
+  const taken = new Set(ROUTES.map(shapeOf));
+  for (const [index, { use }] of manifest.routes.entries()) {
+    const plugin = registry.get("route", use);
+    if (plugin === undefined) continue;
+    try {
+      const row = customRoute(use, plugin, compiler);
+      if (taken.has(shapeOf(row))) report([{ path: ["routes", index, "use"], message: `${row.method} ${row.path} is taken by another route` }]);
+      taken.add(shapeOf(row));
+      rows.push(row);
+    } catch (error) {
+      report([{ path: ["routes", index, "use"], message: `route plugin "${use}": ${messageOf(error)}` }]);
+    }
+  }
+  return rows;
+}
+
+/** Two routes of one shape would shadow each other, whatever their parameters are called. */
+const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
+
+function pluginIssue(problem: PluginProblem): Issue {
+  const message = `${problem.phase}: ${problem.cause}`;
+  return { severity: "error", file: shortPath(problem.file), line: 1, column: 1, path: "plugin", message };
+}
+
+function sorted(issues: Issue[]): Issue[] {
+  return issues.sort((a, b) => (a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line || a.column - b.column));
+}

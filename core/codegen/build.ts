@@ -1,0 +1,170 @@
+/**
+ * `npm run build`: bundles Penstock for production into `dist/`, which starts with plain `node dist/penstock.js`.
+ *
+ * The folder mirrors the source tree where code looks for files beside itself: `dist/package.json`, `dist/plugins/**`,
+ * data files under `dist/core/**`. All outputs share chunks, so there is one copy of every module: a `ServiceError` thrown by a
+ * plugin (which imports `#plugin`) is the one that the core knows.
+ */
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { basename, dirname, extname, join, relative, resolve, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import * as esbuild from "esbuild";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const CODE = [".ts", ".mts", ".js", ".mjs"];
+
+/**
+ * Found in node_modules at run time: native code, files served to browsers, and what compiles a user's `.ts` plugins
+ * (needed by those alone).
+ */
+const EXTERNAL = ["uWebSockets.js", "swagger-ui-dist", "tsx", "esbuild"];
+
+/** CommonJS packages in the bundle `require` node's own modules. */
+const REQUIRE =
+  'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);';
+
+const ENTRY = '#!/usr/bin/env node\nimport { main } from "./core/main.ts";\nawait main(process.argv.slice(2));\n';
+
+/** The sources, their schemas and the tools for them are not part of a build. */
+const NO_GENERATE =
+  'export function run() {\n  throw new Error("generate works in a checkout of the source only");\n}\n';
+
+export interface BuildOptions {
+  /** The source tree; default: the one this file lies in. */
+  root?: string;
+  /** Emptied first. It needs the packages of `root` in a `node_modules` above it. */
+  out: string;
+}
+
+export interface BuildResult {
+  /** Paths relative to `out`, with sizes in bytes. */
+  files: { path: string; bytes: number }[];
+}
+
+/** All files below a folder, absolute. */
+function filesBelow(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    return entry.isDirectory() ? filesBelow(path) : [path];
+  });
+}
+
+const isCode = (path: string) => CODE.includes(extname(path)) && !/\.d\.m?ts$/.test(path);
+
+/** Plugins of `plugins/<kind>s/`; a folder inside those holds helpers, which are bundled into whoever imports them. */
+function pluginFiles(root: string): string[] {
+  const folder = join(root, "plugins");
+  return filesBelow(folder).filter((path) => isCode(path) && relative(folder, path).split(sep).length === 2);
+}
+
+/** Files under `core/` that code reads at run time: pages, templates. */
+function dataFiles(root: string): string[] {
+  const ignored = new Set([".md", ...CODE]);
+  return filesBelow(join(root, "core")).filter((path) => !ignored.has(extname(path)));
+}
+
+/** The entry, which has no file of its own, and the part of the command line that a build leaves out. */
+function virtualModules(root: string): esbuild.Plugin {
+  return {
+    name: "virtual-modules",
+    setup(build) {
+      build.onResolve({ filter: /^penstock-entry$/ }, () => ({ path: "entry", namespace: "penstock" }));
+      build.onLoad({ filter: /.*/, namespace: "penstock" }, () => ({
+        contents: ENTRY,
+        resolveDir: root,
+        loader: "ts",
+      }));
+      build.onLoad({ filter: /[\\/]core[\\/]codegen[\\/]main\.ts$/ }, () => ({ contents: NO_GENERATE, loader: "js" }));
+    },
+  };
+}
+
+/**
+ * Keeps `import.meta.url` true: a source file that looks for a neighbour finds it at the same place below `out`. Chunks lie
+ * in `out` itself, so the place is always relative to the file that the code ended up in.
+ */
+function sourcePlaces(root: string): esbuild.Plugin {
+  const core = join(root, "core") + sep;
+  return {
+    name: "source-places",
+    setup(build) {
+      build.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
+        if (!path.startsWith(core)) return undefined;
+        const source = await readFile(path, "utf8");
+        if (!source.includes("import.meta.url")) return undefined;
+        const place = JSON.stringify(`./${relative(root, path).split(sep).join("/")}`);
+        return {
+          contents: source.replaceAll("import.meta.url", `new URL(${place}, import.meta.url).href`),
+          loader: "ts",
+        };
+      });
+    },
+  };
+}
+
+/** What node and the version line need to know of `package.json`. */
+function packageFile(root: string): string {
+  const { name, version, license } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as Record<
+    string,
+    string
+  >;
+  return `${JSON.stringify({ name, version, license, private: true, type: "module", imports: { "#plugin": "./plugin.js" } }, null, 2)}\n`;
+}
+
+/** Builds. Throws esbuild's errors, which name file and line. */
+export async function build(options: BuildOptions): Promise<BuildResult> {
+  const root = resolve(options.root ?? ROOT);
+  const out = resolve(options.out);
+  if (existsSync(out) && readdirSync(out).length > 0 && !existsSync(join(out, "penstock.js"))) {
+    throw new Error(`${out} is no earlier build: choose a new folder, or empty this one`);
+  }
+  rmSync(out, { recursive: true, force: true });
+  mkdirSync(out, { recursive: true });
+  const plugins = pluginFiles(root).map((path) => {
+    const place = relative(root, path);
+    return { in: path, out: join(dirname(place), basename(place, extname(place))) };
+  });
+  await esbuild.build({
+    absWorkingDir: root,
+    entryPoints: [
+      { in: "penstock-entry", out: "penstock" },
+      { in: join(root, "core/plugin.ts"), out: "plugin" },
+      ...plugins,
+    ],
+    outdir: out,
+    bundle: true,
+    splitting: true,
+    chunkNames: "chunk-[name]-[hash]",
+    format: "esm",
+    platform: "node",
+    target: "node20",
+    external: EXTERNAL,
+    // ESM builds of packages where they have one: they can be shaken.
+    mainFields: ["module", "main"],
+    banner: { js: REQUIRE },
+    // Names stay: stack traces and logs are read by people.
+    minifyWhitespace: true,
+    minifySyntax: true,
+    legalComments: "linked",
+    logLevel: "silent",
+    plugins: [virtualModules(root), sourcePlaces(root)],
+  });
+  for (const path of dataFiles(root)) {
+    const copy = join(out, relative(root, path));
+    mkdirSync(dirname(copy), { recursive: true });
+    cpSync(path, copy);
+  }
+  writeFileSync(join(out, "package.json"), packageFile(root));
+  return { files: filesBelow(out).map((path) => ({ path: relative(out, path), bytes: statSync(path).size })) };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { values } = parseArgs({ options: { out: { type: "string", default: join(ROOT, "dist") } } });
+  const { files } = await build({ out: values.out });
+  const size = files.reduce((sum, { bytes }) => sum + bytes, 0) / 1024;
+  console.log(
+    `${values.out}: ${files.length} files, ${size.toFixed(0)} KiB; start it with: node ${join(values.out, "penstock.js")}`,
+  );
+}

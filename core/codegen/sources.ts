@@ -1,0 +1,86 @@
+/** Reads `schemas/**`: every `$defs` entry of every file is one named definition. */
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { JsonSchema } from "../tools/tool.ts";
+
+export const GROUPS = ["manifest", "api", "events"] as const;
+export type Group = (typeof GROUPS)[number];
+
+export interface SchemaFile {
+  /** `schemas/api/agents.json`, always with `/`. */
+  path: string;
+  group: Group;
+  id: string;
+  document: JsonSchema;
+}
+
+export interface Definition {
+  /** The key in `$defs`; unique over all files. */
+  name: string;
+  group: Group;
+  file: string;
+  schema: JsonSchema;
+  /** Absolute reference: `$id#/$defs/name`. */
+  reference: string;
+}
+
+/** Something wrong in one schema file. The rest is still generated, so that one broken file does not stop the others. */
+export interface SchemaProblem {
+  file: string;
+  message: string;
+}
+
+export interface Sources {
+  files: SchemaFile[];
+  definitions: Definition[];
+  problems: SchemaProblem[];
+}
+
+const IDENTIFIER = /^[A-Z][A-Za-z0-9]*$/;
+const ID_BASE = "https://penstock.dev/";
+
+/** Reads every `*.json` below `root/schemas/<group>/`, in a fixed order. Never throws on a bad file. */
+export async function readSources(root: string): Promise<Sources> {
+  const sources: Sources = { files: [], definitions: [], problems: [] };
+  for (const group of GROUPS) {
+    const folder = join(root, "schemas", group);
+    const names = await readdir(folder).catch(() => []);
+    for (const name of names.filter((entry) => entry.endsWith(".json")).sort()) {
+      const path = `schemas/${group}/${name}`;
+      addFile(sources, group, path, await readFile(join(folder, name), "utf8"));
+    }
+  }
+  return sources;
+}
+
+function addFile(sources: Sources, group: Group, path: string, text: string): void {
+  const problem = (message: string) => sources.problems.push({ file: path, message });
+  let document: unknown;
+  try {
+    document = JSON.parse(text);
+  } catch (error) {
+    problem(`not JSON: ${(error as Error).message}`);
+    return;
+  }
+  if (!isObject(document) || !isObject(document.$defs)) {
+    problem('must be an object with "$defs"');
+    return;
+  }
+  const id = ID_BASE + path;
+  if (document.$id !== id) {
+    problem(`"$id" must be "${id}"`);
+    return;
+  }
+  sources.files.push({ path, group, id, document });
+  for (const [name, schema] of Object.entries(document.$defs)) {
+    const twin = sources.definitions.find((other) => other.name === name);
+    if (!IDENTIFIER.test(name)) problem(`$defs.${name}: a name must match ${IDENTIFIER.source}`);
+    else if (twin) problem(`$defs.${name}: the name is taken by ${twin.file}`);
+    else if (!isObject(schema)) problem(`$defs.${name}: must be a schema object`);
+    else sources.definitions.push({ name, group, file: path, schema, reference: `${id}#/$defs/${name}` });
+  }
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,121 @@
+/** `generated/validators.js`: Ajv's standalone code of every definition, bundled to one ESM file without `require`. */
+import { Ajv2020, type Options } from "ajv/dist/2020.js";
+import standalone from "ajv/dist/standalone/index.js";
+import formats from "ajv-formats";
+import { build, type Plugin } from "esbuild";
+import type { Definition, SchemaFile, SchemaProblem } from "./sources.ts";
+
+type Flavour = "manifest" | "query" | "plain";
+
+/**
+ * The manifest gets its defaults here, and errors that carry their schema (known keys for "did you mean"). Queries are
+ * text, so numbers are read from it. Bodies are taken as they are: defaults would hide an agent's own options.
+ */
+const FLAVOURS: Record<Flavour, Options> = {
+  manifest: { useDefaults: true, verbose: true },
+  query: { coerceTypes: true },
+  plain: {},
+};
+
+const COMMON: Options = {
+  allErrors: true,
+  strict: true,
+  strictTypes: false,
+  strictRequired: false,
+  allowUnionTypes: true,
+  allowMatchingProperties: true,
+  code: { source: true, esm: true, lines: true },
+};
+
+/** Keywords for the type generator, for editors, and for the texts of our own messages. */
+const VOCABULARY = ["tsType", "errorMessage", "patternErrorMessage", "example"];
+
+function flavourOf(definition: Definition): Flavour {
+  if (definition.group === "manifest") return "manifest";
+  return definition.name.endsWith("Query") ? "query" : "plain";
+}
+
+export function createAjv(options: Options): Ajv2020 {
+  const ajv = new Ajv2020({ ...COMMON, ...options });
+  // The default export of a CommonJS module is seen one level too deep by TypeScript.
+  (formats as unknown as (instance: Ajv2020) => void)(ajv);
+  ajv.addVocabulary(VOCABULARY);
+  return ajv;
+}
+
+/** Those definitions that compile; the others are named in `problems`. */
+export function compilable(files: SchemaFile[], definitions: Definition[], problems: SchemaProblem[]): Definition[] {
+  const instances = new Map<Flavour, Ajv2020>();
+  for (const flavour of Object.keys(FLAVOURS) as Flavour[]) {
+    const ajv = createAjv(FLAVOURS[flavour]);
+    instances.set(flavour, ajv);
+    for (const file of files) {
+      try {
+        ajv.addSchema(file.document);
+      } catch (error) {
+        if (flavour === "plain") problems.push({ file: file.path, message: (error as Error).message });
+      }
+    }
+  }
+  return definitions.filter((definition) => {
+    try {
+      return instances.get(flavourOf(definition))!.getSchema(definition.reference) !== undefined;
+    } catch (error) {
+      problems.push({ file: definition.file, message: `$defs.${definition.name}: ${(error as Error).message}` });
+      return false;
+    }
+  });
+}
+
+/** The text of the module, without the head comment. All `definitions` must compile. */
+export async function generateValidators(
+  root: string,
+  files: SchemaFile[],
+  definitions: Definition[],
+): Promise<string> {
+  const modules = new Map<string, string>();
+  const entry: string[] = [];
+  const members: string[] = [];
+  for (const flavour of Object.keys(FLAVOURS) as Flavour[]) {
+    const own = definitions.filter((definition) => flavourOf(definition) === flavour);
+    if (own.length === 0) continue;
+    const ajv = createAjv(FLAVOURS[flavour]);
+    for (const file of files) ajv.addSchema(file.document);
+    const exports = Object.fromEntries(own.map(({ name, reference }) => [name, reference]));
+    modules.set(flavour, (standalone as unknown as { default: typeof standalone.default }).default(ajv, exports));
+    entry.push(`import * as ${flavour} from "${flavour}";`);
+    members.push(...own.map(({ name }) => `  ${name}: ${flavour}.${name},`));
+  }
+  modules.set("entry", `${entry.join("\n")}\nexport const validators = {\n${members.sort().join("\n")}\n};\n`);
+  return bundle(root, modules);
+}
+
+async function bundle(root: string, modules: ReadonlyMap<string, string>): Promise<string> {
+  const virtual: Plugin = {
+    name: "schemas",
+    setup(setup) {
+      setup.onResolve({ filter: /^(entry|manifest|query|plain)$/ }, ({ path }) => ({ path, namespace: "schemas" }));
+      setup.onLoad({ filter: /.*/, namespace: "schemas" }, ({ path }) => ({
+        contents: modules.get(path) ?? "",
+        loader: "js",
+        resolveDir: root,
+      }));
+    },
+  };
+  const result = await build({
+    entryPoints: ["entry"],
+    bundle: true,
+    write: false,
+    format: "esm",
+    platform: "neutral",
+    mainFields: ["main"],
+    target: "node20",
+    absWorkingDir: root,
+    // Paths are part of the output: they must not depend on where node_modules really lies.
+    preserveSymlinks: true,
+    legalComments: "none",
+    logLevel: "silent",
+    plugins: [virtual],
+  });
+  return result.outputFiles[0]!.text;
+}

@@ -1,0 +1,21 @@
+/** Durations as people write them: `250ms`, `5s`, `2m`, `24h`, `30d`. */
+
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const SHAPE = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/;
+
+/** The pattern of a duration in a JSON Schema. */
+export const DURATION_PATTERN = SHAPE.source;
+
+/**
+ * Milliseconds of a duration, a whole number.
+ *
+ * @throws Error when the text is no duration; the message repeats the text and shows the form.
+ */
+export function parseDuration(text: string): number {
+  const match = SHAPE.exec(text);
+  const unit = match === null ? undefined : UNITS[match[2]!];
+  if (match === null || unit === undefined) {
+    throw new Error(`${JSON.stringify(text)} is no duration: write a number and ms, s, m, h or d, like "5s"`);
+  }
+  return Math.round(Number(match[1]) * unit);
+}

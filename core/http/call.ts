@@ -1,0 +1,170 @@
+/** One request on its way through the pipeline: what the handler sees as its context, and how it is answered. */
+import type { Logger } from "pino";
+import { messageOf, ServiceError, unavailable } from "../errors.ts";
+import { failureText, refusal } from "./encode.ts";
+import { EventWriter } from "./event-writer.ts";
+import type { Exchange, HeaderList } from "./exchange.ts";
+import type { InFlight, Pending } from "./in-flight.ts";
+import type { Context, EventProducer, User } from "./route.ts";
+
+/** What the calls of a service share. */
+export interface Shared<S> {
+  readonly service: S;
+  readonly logger: Logger;
+  readonly inFlight: InFlight;
+  /** Milliseconds until the headers of the reply must be out, and between two bytes of a silent stream. */
+  readonly limits: { request: number; heartbeat: number; streamBuffer: number };
+  /** Whether one line a request is logged. */
+  readonly logs: boolean;
+}
+
+/** Milliseconds after which the headers of a stream go out although the model has not accepted yet (decision 5). */
+const OPEN_AFTER = 5_000;
+
+/** How an in-band failure of this kind of stream looks. */
+export type FailureEvent = (message: string) => unknown;
+
+export class Call<S> implements Context<S>, Pending {
+  readonly exchange: Exchange;
+  readonly operation: string;
+  readonly service: S;
+  readonly requestId: string;
+  readonly #shared: Shared<S>;
+  readonly #cors: HeaderList;
+  readonly #path: string;
+  readonly #started: number;
+  user: User | null = null;
+  headers: Record<string, string> = NO_HEADERS;
+  previous: Pending | null = null;
+  next: Pending | null = null;
+  #controller: AbortController | null = null;
+  #logger: Logger | null = null;
+  #writer: EventWriter | null = null;
+  #failure: FailureEvent | null = null;
+  #since = 0;
+  #tracked = false;
+  #finished = false;
+
+  constructor(shared: Shared<S>, exchange: Exchange, operation: string, cors: HeaderList) {
+    this.#shared = shared;
+    this.exchange = exchange;
+    this.operation = operation;
+    this.service = shared.service;
+    this.requestId = exchange.requestId;
+    this.#cors = cors;
+    // Read now: the head is gone when the line is written.
+    this.#path = shared.logs ? exchange.path : "";
+    this.#started = shared.logs ? performance.now() : 0;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      this.#controller = new AbortController();
+      if (this.exchange.closed) this.#controller.abort(new Error("the client has left"));
+    }
+    return this.#controller.signal;
+  }
+
+  get logger(): Logger {
+    this.#logger ??= this.#shared.logger.child({ requestId: this.requestId });
+    return this.#logger;
+  }
+
+  get finished(): boolean {
+    return this.#finished;
+  }
+
+  /** The answer takes longer than the native callback: watch the peer and the clock. */
+  track(): void {
+    if (this.#tracked || this.#finished) return;
+    this.#tracked = true;
+    this.#since = this.#shared.inFlight.now;
+    this.#shared.inFlight.add(this);
+    this.exchange.onAbort(() => this.#left());
+  }
+
+  reply(status: number, headers: HeaderList, body: string | Uint8Array | null): void {
+    if (this.#finished) return;
+    this.exchange.reply(status, headers, body);
+    this.#finish(status);
+  }
+
+  /** Answers with a failure: a plain reply, or an event and the end when a stream has begun. */
+  fail(error: unknown): void {
+    if (this.#finished) return;
+    if (this.exchange.closed) return this.#finish(499);
+    if (!(error instanceof ServiceError)) this.logger.error({ err: error, operation: this.operation }, messageOf(error));
+    else if (error.cause !== undefined) this.logger.warn({ err: error.cause, operation: this.operation }, error.message);
+    if (this.#writer?.opened === true) {
+      const event = this.#failure!(failureText(error, this.requestId));
+      this.#writer.send(JSON.stringify(event));
+      this.#writer.finish();
+      this.#finish(200);
+      return;
+    }
+    const { status, headers, body } = refusal(error, this.requestId);
+    this.reply(status, this.#cors.length === 0 ? headers : [...headers, ...this.#cors], body);
+  }
+
+  /** Runs a producer of events; the reply ends with it. */
+  stream(headers: HeaderList, failure: FailureEvent, last: string | undefined, produce: EventProducer): void {
+    const writer = new EventWriter(this.exchange, headers, this.#shared.limits.streamBuffer);
+    this.#writer = writer;
+    this.#failure = failure;
+    produce(writer).then(
+      () => {
+        if (this.#finished) return;
+        if (!this.exchange.closed) writer.finish(last);
+        this.#finish(200);
+      },
+      (error) => this.fail(error),
+    );
+  }
+
+  tick(now: number): void {
+    const waited = now - this.#since;
+    if (this.#writer === null || !this.#writer.opened) {
+      if (waited >= this.#shared.limits.request) {
+        this.fail(unavailable(`the request took longer than ${this.#shared.limits.request / 1000} s`));
+        this.#controller?.abort(new Error("the request took too long"));
+      } else if (this.#writer !== null && waited >= OPEN_AFTER) {
+        this.#writer.open();
+        this.#since = now;
+      }
+      return;
+    }
+    if (this.#writer.wrote) {
+      this.#writer.wrote = false;
+      this.#since = now;
+    } else if (waited >= this.#shared.limits.heartbeat) {
+      this.#writer.heartbeat();
+      this.#since = now;
+    }
+  }
+
+  abandon(): void {
+    const error = unavailable("the server is stopping");
+    this.fail(error);
+    this.#controller?.abort(error);
+  }
+
+  #left(): void {
+    this.#finish(499);
+    this.#controller?.abort(new Error("the client has left"));
+  }
+
+  #finish(status: number): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    if (this.#tracked) this.#shared.inFlight.remove(this);
+    if (!this.#shared.logs) return;
+    const { requestId, operation } = this;
+    const milliseconds = Math.round((performance.now() - this.#started) * 1000) / 1000;
+    this.#shared.logger.debug(
+      { requestId, method: this.exchange.method, path: this.#path, operation, status, milliseconds },
+      "request",
+    );
+  }
+}
+
+const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));

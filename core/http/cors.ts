@@ -1,0 +1,62 @@
+/** CORS (contract: "Extension: custom routes and CORS"): headers of replies, and preflights, compiled from the manifest. */
+import type { HeaderList } from "./exchange.ts";
+
+export interface CorsSettings {
+  /** The allowed origin for this one, or undefined to reject it; `*` for all. */
+  origin: "*" | readonly string[] | ((origin: string) => string | undefined);
+  allowHeaders?: readonly string[];
+  allowMethods?: readonly string[];
+  exposeHeaders?: readonly string[];
+  /** Seconds. */
+  maxAge?: number;
+  credentials?: boolean;
+}
+
+export interface Cors {
+  /** The same headers for every request, or null when they depend on its origin. */
+  readonly constant: HeaderList | null;
+  /** Headers of a reply to a request from `origin` (empty when it has none). */
+  headers(origin: string): HeaderList;
+  /** Headers of the answer to a preflight. */
+  preflight(origin: string, requestedHeaders: string, allow: string): HeaderList;
+}
+
+const EXPOSED = ["x-request-id", "x-error-code", "retry-after", "x-vercel-ai-ui-message-stream"];
+const HEADER_NAMES = /^[A-Za-z0-9_\-, ]{1,2048}$/;
+
+/** No headers at all: `cors: false`. */
+export const NO_CORS: Cors = { constant: [], headers: () => [], preflight: () => [] };
+
+export function compileCors(settings: CorsSettings): Cors {
+  const credentials = settings.credentials ?? false;
+  const expose = (settings.exposeHeaders ?? EXPOSED).join(", ");
+  const shared: string[] = expose === "" ? [] : ["access-control-expose-headers", expose];
+  if (credentials) shared.push("access-control-allow-credentials", "true");
+  const allowed = matcher(settings.origin);
+  const constant = settings.origin === "*" && !credentials ? ["access-control-allow-origin", "*", ...shared] : null;
+
+  const headers = (origin: string): HeaderList => {
+    if (constant !== null) return constant;
+    const answer = origin === "" ? undefined : allowed(origin);
+    if (answer === undefined) return ["vary", "Origin"];
+    return ["access-control-allow-origin", answer, "vary", "Origin", ...shared];
+  };
+  const preflight = (origin: string, requestedHeaders: string, allow: string): HeaderList => {
+    const answer = headers(origin);
+    if (!answer.includes("access-control-allow-origin")) return answer;
+    const list = [...answer, "access-control-allow-methods", (settings.allowMethods ?? [allow]).join(", ")];
+    const names = settings.allowHeaders?.join(", ") ?? (HEADER_NAMES.test(requestedHeaders) ? requestedHeaders : "");
+    if (names !== "") list.push("access-control-allow-headers", names);
+    if (settings.maxAge !== undefined) list.push("access-control-max-age", String(settings.maxAge));
+    return list;
+  };
+  return { constant, headers, preflight };
+}
+
+/** With credentials `*` is not allowed on the wire: the exact origin is echoed. */
+function matcher(origin: CorsSettings["origin"]): (origin: string) => string | undefined {
+  if (origin === "*") return (given) => given;
+  if (typeof origin === "function") return origin;
+  const known = new Set(origin);
+  return (given) => (known.has(given) ? given : undefined);
+}

@@ -1,0 +1,77 @@
+/** From bytes and text to checked input: JSON bodies, query strings, path parameters. */
+import { invalid, ServiceError } from "../errors.ts";
+import { describeProblems } from "../json-schema.ts";
+import type { ErrorObject } from "ajv/dist/2020.js";
+
+/** Deepest nesting of arrays and objects in a body. */
+const DEEPEST = 128;
+
+export interface Check {
+  (value: unknown): boolean;
+  errors?: ErrorObject[] | null;
+}
+
+/** Throws `unsupported_media_type` unless the type is JSON or absent. */
+export function requireJson(contentType: string): void {
+  if (contentType === "application/json" || contentType === "") return;
+  const type = contentType.split(";", 1)[0]!.trim().toLowerCase();
+  if (type === "application/json" || /^application\/[a-z0-9.!#$&^_-]+\+json$/.test(type)) return;
+  throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type.slice(0, 80)}`);
+}
+
+/** Parses a JSON body; throws `invalid_input` when it is not JSON or too deep. */
+export function parseBody(bytes: Uint8Array): unknown {
+  if (bytes.length > DEEPEST * 2 && tooDeep(bytes)) throw invalid(`body is nested deeper than ${DEEPEST} levels`);
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw invalid(`body is not valid JSON: ${(error as Error).message.slice(0, 160)}`);
+  }
+}
+
+function tooDeep(bytes: Uint8Array): boolean {
+  let depth = 0;
+  let quoted = false;
+  for (let index = 0; index < bytes.length; index++) {
+    const byte = bytes[index];
+    if (quoted) {
+      if (byte === 0x5c) index++;
+      else if (byte === 0x22) quoted = false;
+    } else if (byte === 0x22) quoted = true;
+    else if (byte === 0x7b || byte === 0x5b) {
+      if (++depth > DEEPEST) return true;
+    } else if (byte === 0x7d || byte === 0x5d) depth--;
+  }
+  return false;
+}
+
+/** Throws `invalid_input` with every problem, each naming its field. */
+export function requireValid(check: Check, value: unknown): void {
+  if (!check(value)) throw invalid(describeProblems(check.errors));
+}
+
+/** A query string as an object of texts; of a repeated name the last value counts. */
+export function parseQuery(query: string): Record<string, unknown> {
+  const parsed: Record<string, unknown> = Object.create(null);
+  if (query !== "") for (const [name, value] of new URLSearchParams(query)) parsed[name] = value;
+  return parsed;
+}
+
+/** Path parameters by name, percent-decoded; throws `invalid_input` on a broken escape. */
+export function decodeParameters(names: readonly string[], values: readonly string[]): Record<string, string> {
+  const parameters: Record<string, string> = Object.create(null);
+  for (let index = 0; index < names.length; index++) {
+    const raw = values[index]!;
+    parameters[names[index]!] = raw.includes("%") ? decode(names[index]!, raw) : raw;
+  }
+  return parameters;
+}
+
+function decode(name: string, raw: string): string {
+  try {
+    return decodeURIComponent(raw);
+  } catch {
+    throw invalid(`${name} in the path is not valid percent-encoding`);
+  }
+}

@@ -1,0 +1,40 @@
+/** From a value or an error to the bytes of a reply: the envelope (contract, "Response conventions"; decision 1). */
+import { type ErrorKind, ServiceError, STATUS } from "../errors.ts";
+import type { HeaderList } from "./exchange.ts";
+import { Serialized } from "./route.ts";
+
+export const JSON_TYPE = "application/json; charset=utf-8";
+
+/** `{"success":true,"data":...}`; an absent value is null. */
+export function envelope(value: unknown): string {
+  const data = value instanceof Serialized ? value.json : (JSON.stringify(value) ?? "null");
+  return `{"success":true,"data":${data}}`;
+}
+
+export interface Refusal {
+  status: number;
+  headers: HeaderList;
+  body: string;
+}
+
+const EXTRA: Partial<Record<ErrorKind, HeaderList>> = {
+  unauthorized: ["www-authenticate", 'Bearer realm="penstock"'],
+  rate_limited: ["retry-after", "1"],
+  unavailable: ["retry-after", "1"],
+};
+
+/** The reply to a failure. What is not a `ServiceError` says no more than the id to find it by in the log. */
+export function refusal(error: unknown, requestId: string): Refusal {
+  const known =
+    error instanceof ServiceError ? error : new ServiceError("internal", `internal error (request id ${requestId})`);
+  const headers = ["content-type", JSON_TYPE, "x-error-code", known.kind];
+  for (const [name, value] of Object.entries(known.headers ?? {})) headers.push(name, value);
+  const extra = EXTRA[known.kind];
+  if (extra !== undefined && known.headers?.[extra[0]!] === undefined) headers.push(...extra);
+  return { status: STATUS[known.kind], headers, body: JSON.stringify({ success: false, error: known.message }) };
+}
+
+/** What an in-band error event says. */
+export function failureText(error: unknown, requestId: string): string {
+  return error instanceof ServiceError ? error.message : `internal error (request id ${requestId})`;
+}

@@ -1,0 +1,83 @@
+/**
+ * The requests that are being answered, and the one clock for all their deadlines: no timer per request. Entries form a
+ * linked list, so that coming and going cost nothing.
+ */
+
+/** Milliseconds between two looks at the clock. */
+const TICK = 250;
+
+export interface Pending {
+  previous: Pending | null;
+  next: Pending | null;
+  /** Called about four times a second with the time in milliseconds since some start. */
+  tick(now: number): void;
+  /** The server is stopping and will wait no longer. */
+  abandon(): void;
+}
+
+export class InFlight {
+  #first: Pending | null = null;
+  #size = 0;
+  #timer: NodeJS.Timeout;
+  #waiting: (() => void)[] = [];
+  /** The time of the last tick: good to a quarter of a second, and free. */
+  now = 0;
+
+  constructor() {
+    this.#timer = setInterval(() => this.#tick(), TICK);
+    this.#timer.unref();
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  add(entry: Pending): void {
+    entry.next = this.#first;
+    if (this.#first !== null) this.#first.previous = entry;
+    this.#first = entry;
+    this.#size++;
+  }
+
+  remove(entry: Pending): void {
+    if (entry.previous !== null) entry.previous.next = entry.next;
+    else if (this.#first === entry) this.#first = entry.next;
+    else return;
+    if (entry.next !== null) entry.next.previous = entry.previous;
+    entry.previous = null;
+    entry.next = null;
+    if (--this.#size === 0 && this.#waiting.length > 0) for (const resolve of this.#waiting.splice(0)) resolve();
+  }
+
+  /** Waits until nothing is in flight, at most `timeout` milliseconds; then abandons what is left. */
+  async drain(timeout: number): Promise<void> {
+    if (this.#size === 0) return;
+    let timer: NodeJS.Timeout | undefined;
+    await Promise.race([
+      new Promise<void>((resolve) => this.#waiting.push(resolve)),
+      new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, timeout);
+      }),
+    ]);
+    clearTimeout(timer);
+    this.#each((entry) => entry.abandon());
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  #tick(): void {
+    this.now += TICK;
+    this.#each((entry) => entry.tick(this.now));
+  }
+
+  #each(visit: (entry: Pending) => void): void {
+    let entry = this.#first;
+    while (entry !== null) {
+      const { next } = entry;
+      visit(entry);
+      entry = next;
+    }
+  }
+}

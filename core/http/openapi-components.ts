@@ -1,0 +1,108 @@
+/** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are in fact used. */
+import { type ErrorKind, STATUS } from "../errors.ts";
+import type { JsonSchema } from "../tools/tool.ts";
+
+export const COMPONENT = "#/components/schemas/";
+
+/** Name, meaning and an example message of every error reply that operations refer to. */
+const FAILURES = {
+  invalid_input: ["InvalidInput", "The request is not valid; every problem is named.", "input is required"],
+  unauthorized: [
+    "Unauthorized",
+    "Credentials are missing or wrong; the message says how to send them.",
+    "authentication required: send an Authorization: Bearer header",
+  ],
+  not_found: ["NotFound", "What the path names does not exist.", 'no agent is called "suport"'],
+  too_large: ["TooLarge", "The body is over the limit.", "body is larger than 1048576 bytes"],
+  unsupported_media_type: [
+    "UnsupportedMediaType",
+    "The body is not JSON.",
+    "content-type must be application/json, not text/plain",
+  ],
+  internal: ["Failed", "A tool, the model provider or the service itself failed.", "model provider failed: timed out"],
+  unavailable: [
+    "Unavailable",
+    "The service is stopping or over its limits: try again after `Retry-After` seconds.",
+    "the service is stopping",
+  ],
+} as const satisfies Partial<Record<ErrorKind, readonly [string, string, string]>>;
+
+export type Failure = keyof typeof FAILURES;
+
+/** `{"404": {"$ref": "#/components/responses/NotFound"}}` for each kind. */
+export function failureReplies(kinds: readonly Failure[]): Record<string, object> {
+  return Object.fromEntries(
+    kinds.map((kind) => [STATUS[kind], { $ref: `#/components/responses/${FAILURES[kind][0]}` }]),
+  );
+}
+
+export function failureComponents(used: ReadonlySet<Failure>): Record<string, object> {
+  const components: Record<string, object> = {};
+  for (const kind of Object.keys(FAILURES) as Failure[]) {
+    if (!used.has(kind)) continue;
+    const [name, description, error] = FAILURES[kind];
+    const retry = kind === "unavailable" ? { "retry-after": { $ref: "#/components/headers/RetryAfter" } } : {};
+    components[name] = {
+      description,
+      headers: {
+        "x-request-id": { $ref: "#/components/headers/RequestId" },
+        "x-error-code": {
+          description: "Machine-readable code of the error.",
+          schema: { type: "string" },
+          example: kind,
+        },
+        ...retry,
+      },
+      content: {
+        "application/json": { schema: { $ref: `${COMPONENT}ErrorEnvelope` }, example: { success: false, error } },
+      },
+    };
+  }
+  return components;
+}
+
+export const HEADERS = {
+  RequestId: {
+    description: "Id of the request: the one that was sent, or a new one.",
+    schema: { type: "string" },
+    example: "9b1f6c3a-52d4-4e0e-9a55-6f1d2a9e7c10",
+  },
+  RetryAfter: { description: "Seconds to wait.", schema: { type: "integer", minimum: 0 }, example: 1 },
+};
+
+/** Tags by the first word of an operation's name. */
+const TAGS: Record<string, [string, string]> = {
+  agents: ["Agents", "Text, objects, streams and chats from the agents of the manifest."],
+  tools: ["Tools", "The tools of the manifest, and running one directly."],
+  docs: ["Documentation", "This document, the explorer and the landing page."],
+  platform: ["Probes", "For orchestrators and load balancers."],
+  custom: ["Custom routes", "Routes that plugins add."],
+};
+
+/** Tag of an operation and what it says: `agents.generateText` -> Agents. */
+export function tagOf(operation: string): { name: string; description: string } {
+  const word = operation.split(".", 1)[0] ?? operation;
+  const [name, description] = (Object.hasOwn(TAGS, word) ? TAGS[word] : undefined) ?? [
+    word.charAt(0).toUpperCase() + word.slice(1),
+    `Operations on ${word}.`,
+  ];
+  return { name, description };
+}
+
+/** The schemas that `root` reaches through references, by name, sorted. */
+export function reachable(root: unknown, all: Readonly<Record<string, JsonSchema>>): Record<string, JsonSchema> {
+  const found = new Map<string, JsonSchema>();
+  const queue: unknown[] = [root];
+  for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
+    for (const [key, value] of Object.entries(next as object)) {
+      if (typeof value === "object" && value !== null) queue.push(value);
+      if (key !== "$ref" || typeof value !== "string" || !value.startsWith(COMPONENT)) continue;
+      const name = value.slice(COMPONENT.length);
+      const schema = Object.hasOwn(all, name) ? all[name] : undefined;
+      if (schema === undefined) throw new Error(`no schema is called ${name}`);
+      if (!found.has(name)) queue.push(schema);
+      found.set(name, schema);
+    }
+  }
+  return Object.fromEntries([...found].sort(([a], [b]) => (a < b ? -1 : 1)));
+}

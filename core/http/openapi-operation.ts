@@ -1,0 +1,156 @@
+/** One row of the routes table as an OpenAPI operation. */
+import type { JsonSchema } from "../tools/tool.ts";
+import { COMPONENT, type Failure, tagOf } from "./openapi-components.ts";
+import type { Output, Route } from "./route.ts";
+
+type Schemas = Readonly<Record<string, JsonSchema>>;
+
+/** Replies beside 200 in the same shape, by operation. */
+const OTHER_REPLIES: Record<string, [status: number, description: string]> = {
+  "platform.readiness": [503, "Not ready."],
+};
+
+const PATH_PARAMETERS: Record<string, string> = {
+  "agents/id": "Id of the agent.",
+  "tools/name": "Name of the tool.",
+  "ui/asset": "File name of the asset.",
+};
+
+/** `/agents/:id/text` -> `/agents/{id}/text`. */
+export const openapiPath = (path: string) => path.replace(/:([^/]+)/g, "{$1}");
+
+/** The kinds of failure that a route may answer with, beside those of authorization. */
+export function failuresOf(route: Route<never>): Failure[] {
+  const kinds: Failure[] = [];
+  const body = route.body !== undefined || route.schemas?.body !== undefined;
+  const parameters = route.path.includes("/:");
+  if (body || parameters || route.query !== undefined || route.schemas?.query !== undefined)
+    kinds.push("invalid_input");
+  if (parameters) kinds.push("not_found");
+  if (body) kinds.push("too_large", "unsupported_media_type");
+  // Pages and probes are at hand: they neither run anything nor wait for anything.
+  if ("json" in route.output || "events" in route.output) kinds.push("internal", "unavailable");
+  return kinds;
+}
+
+export function describeOperation(route: Route<never>, schemas: Schemas): Record<string, unknown> {
+  const parameters = [...pathParameters(route.path), ...queryParameters(querySchema(route, schemas))];
+  const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: COMPONENT + route.body };
+  return {
+    operationId: route.operation,
+    tags: [tagOf(route.operation).name],
+    summary: route.summary,
+    ...(route.description !== undefined && { description: route.description }),
+    ...(parameters.length > 0 && { parameters }),
+    ...(body !== undefined && { requestBody: requestBody(route, body, schemas) }),
+    responses: replies(route, schemas),
+  };
+}
+
+function pathParameters(path: string): object[] {
+  const segments = path.slice(1).split("/");
+  const parameters = segments.filter((segment) => segment.startsWith(":")).map((segment) => segment.slice(1));
+  return parameters.map((name) => {
+    const known = `${segments[0]}/${name}`;
+    const description = Object.hasOwn(PATH_PARAMETERS, known) ? PATH_PARAMETERS[known] : `The \`${name}\` in the path.`;
+    return { name, in: "path", required: true, description, schema: { type: "string" } };
+  });
+}
+
+function querySchema(route: Route<never>, schemas: Schemas): JsonSchema | undefined {
+  return route.query === undefined ? embed(route.schemas?.query) : schemas[route.query];
+}
+
+function queryParameters(query: JsonSchema | undefined): object[] {
+  const properties = Object.entries((query?.properties ?? {}) as Record<string, JsonSchema>);
+  const required = (query?.required ?? []) as string[];
+  return properties.map(([name, { description, ...schema }]) => ({
+    name,
+    in: "query",
+    required: required.includes(name),
+    ...(description !== undefined && { description }),
+    schema,
+  }));
+}
+
+function requestBody(route: Route<never>, schema: JsonSchema, schemas: Schemas): object {
+  const samples = (route.body === undefined ? [] : (schemas[route.body]?.examples ?? [])) as unknown[];
+  const examples = Object.fromEntries(samples.map((value, index) => [`example${index + 1}`, { value }]));
+  return {
+    required: route.bodyOptional !== true,
+    content: { "application/json": { schema, ...(samples.length > 0 && { examples }) } },
+  };
+}
+
+function replies(route: Route<never>, schemas: Schemas): Record<string, object> {
+  const reply = describeReply(route, schemas);
+  const other = Object.hasOwn(OTHER_REPLIES, route.operation) ? OTHER_REPLIES[route.operation] : undefined;
+  const more = other === undefined ? {} : { [other[0]]: { ...reply, description: other[1] } };
+  return { [statusOf(route.output)]: reply, ...more };
+}
+
+const statusOf = (output: Output) => ("json" in output ? (output.status ?? 200) : 200);
+
+function describeReply(route: Route<never>, schemas: Schemas): object {
+  const { output } = route;
+  if ("events" in output) return eventReply(output, schemas);
+  if ("page" in output)
+    return { description: "The page.", content: { [mediaType(output.page)]: { schema: { type: "string" } } } };
+  if ("bare" in output) {
+    const schema = output.bare === null ? { type: "object" } : { $ref: COMPONENT + output.bare };
+    return { description: "Success.", content: { [mediaType(output.type)]: { schema } } };
+  }
+  const data = embed(route.schemas?.response) ?? { $ref: COMPONENT + output.json };
+  const sample = route.schemas?.response === undefined ? exampleOf(output.json, schemas) : undefined;
+  const example = sample === undefined ? undefined : { success: true, data: sample };
+  return {
+    description: "Success.",
+    headers: { "x-request-id": { $ref: "#/components/headers/RequestId" } },
+    content: { "application/json": { schema: enveloped(data), ...(example && { example }) } },
+  };
+}
+
+const mediaType = (type: string) => type.split(";", 1)[0]!.trim();
+
+function enveloped(data: JsonSchema): JsonSchema {
+  const success = { const: true, description: "Always true." };
+  return { type: "object", required: ["success", "data"], properties: { success, data } };
+}
+
+/** The schema's own example; for a list, one of its items. */
+function exampleOf(name: string, schemas: Schemas): unknown {
+  const schema = schemas[name];
+  const own = (schema?.examples as unknown[] | undefined)?.[0];
+  if (own !== undefined || schema?.type !== "array") return own;
+  const item = (schema.items as JsonSchema).$ref;
+  const sample = typeof item === "string" ? exampleOf(item.slice(COMPONENT.length), schemas) : undefined;
+  return sample === undefined ? undefined : [sample];
+}
+
+/** OpenAPI 3.1 has no word for the items of a stream: the text is described, and its `contentSchema` is one event. */
+function eventReply(output: Extract<Output, { events: unknown }>, schemas: Schemas): object {
+  const events = (schemas[output.events]?.examples ?? []) as unknown[];
+  const lines = events.map((event, index) => `id: ${index + 1}\ndata: ${JSON.stringify(event)}\n\n`);
+  if (output.last !== undefined) lines.push(`data: ${output.last}\n\n`);
+  const description = `Server-sent events. The \`data\` of each one is JSON: \`${output.events}\`.`;
+  const extra = (output.headers ?? []).flatMap((name, index, list) =>
+    index % 2 === 0 ? [[name, { description: "Always this value.", schema: { const: list[index + 1] } }]] : [],
+  );
+  return {
+    description,
+    headers: { "x-request-id": { $ref: "#/components/headers/RequestId" }, ...Object.fromEntries(extra) },
+    content: {
+      "text/event-stream": {
+        schema: { type: "string", description, contentSchema: { $ref: COMPONENT + output.events } },
+        ...(lines.length > 0 && { example: lines.join("") }),
+      },
+    },
+  };
+}
+
+/** A plugin's schema inside the document. One with references of its own would point into the wrong document. */
+function embed(schema: object | undefined): JsonSchema | undefined {
+  if (schema === undefined) return undefined;
+  if (!/"\$(?:ref|dynamicRef|id|anchor)":/.test(JSON.stringify(schema))) return schema as JsonSchema;
+  return { description: "Checked against the schema of the plugin." };
+}

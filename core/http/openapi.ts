@@ -1,0 +1,105 @@
+/** The OpenAPI 3.1 document, from the routes table and `schemas/`. Made once at boot. */
+import { schemas as generated } from "../../generated/schemas.ts";
+import type { JsonSchema } from "../tools/tool.ts";
+import {
+  COMPONENT,
+  type Failure,
+  failureComponents,
+  failureReplies,
+  HEADERS,
+  reachable,
+  tagOf,
+} from "./openapi-components.ts";
+import { describeOperation, failuresOf, openapiPath } from "./openapi-operation.ts";
+import type { Route } from "./route.ts";
+
+/** Credentials that the service takes, and which of them a route needs: `[]` for a public one. */
+export interface DocumentSecurity {
+  schemes: Record<string, object>;
+  of(route: Route<never>): readonly Record<string, readonly string[]>[];
+}
+
+export interface DocumentInfo {
+  /** Name and version of the service, from the manifest. */
+  title: string;
+  version: string;
+  /** Where clients reach the service, base path included; undefined when the manifest does not say. */
+  publicUrl?: string | undefined;
+  /** Undefined while authentication is off. */
+  security?: DocumentSecurity | undefined;
+}
+
+const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstock.
+
+* A JSON reply is \`{"success": true, "data": ...}\`, or \`{"success": false, "error": "..."}\` with a message to act on,
+  its code in \`x-error-code\` and the request's id in \`x-request-id\`.
+* A stream is server-sent events. What fails after its first byte is an \`error\` event, and the stream ends.
+* A path that exists answers another method with 405 and \`Allow\`. HEAD mirrors GET.`;
+
+/** Where validation is left to the handler, whose messages are shorter, the document still shows what is meant. */
+const INPUT = { $ref: `${COMPONENT}AgentInput` };
+const MESSAGES = { type: "array", description: "The chat so far.", items: { $ref: `${COMPONENT}UIMessage` } };
+const RICHER: Record<string, JsonSchema> = {
+  GenerateRequest: { input: INPUT },
+  ObjectRequest: { input: INPUT },
+  ChatRequest: { input: INPUT, messages: MESSAGES },
+};
+
+export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentInfo): Record<string, unknown> {
+  const schemas = documented(generated);
+  const paths: Record<string, Record<string, unknown>> = Object.create(null);
+  const tags = new Map<string, { name: string; description: string }>();
+  const used = new Set<Failure>();
+  for (const row of routes) {
+    const route = row as Route<never>;
+    const operation = describeOperation(route, schemas);
+    const security = info.security?.of(route) ?? [];
+    const failures = failuresOf(route);
+    if (security.length > 0) failures.push("unauthorized");
+    for (const kind of failures) used.add(kind);
+    Object.assign(operation.responses as object, failureReplies(failures));
+    if (info.security !== undefined) operation.security = security;
+    const tag = tagOf(route.operation);
+    tags.set(tag.name, tag);
+    const path = openapiPath(route.path);
+    paths[path] ??= {};
+    paths[path][route.method.toLowerCase()] = operation;
+  }
+  const responses = failureComponents(used);
+  return {
+    openapi: "3.1.0",
+    info: { title: info.title, version: info.version, description: DESCRIPTION },
+    servers: serversOf(info.publicUrl),
+    ...(info.security === undefined && { security: [] }),
+    tags: [...tags.values()],
+    paths,
+    components: {
+      schemas: reachable({ paths, responses }, schemas),
+      responses,
+      headers: usedHeaders({ paths, responses }),
+      ...(info.security !== undefined && { securitySchemes: info.security.schemes }),
+    },
+  };
+}
+
+/** A relative server is resolved against the address of the document, so it is right behind any proxy. */
+function serversOf(publicUrl: string | undefined): object[] {
+  const relative = { url: ".", description: "Where this document comes from." };
+  if (publicUrl === undefined) return [relative];
+  return [{ url: publicUrl.replace(/\/+$/, ""), description: "The public address." }, relative];
+}
+
+function documented(schemas: Readonly<Record<string, JsonSchema>>): Record<string, JsonSchema> {
+  const copy = { ...schemas };
+  for (const [name, properties] of Object.entries(RICHER)) {
+    const schema = copy[name];
+    if (schema === undefined) continue;
+    copy[name] = { ...schema, properties: { ...(schema.properties as object), ...properties } };
+  }
+  return copy;
+}
+
+function usedHeaders(root: object): Record<string, object> {
+  const text = JSON.stringify(root);
+  return Object.fromEntries(Object.entries(HEADERS).filter(([name]) => text.includes(`#/components/headers/${name}"`)));
+}

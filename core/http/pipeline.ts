@@ -1,0 +1,212 @@
+/**
+ * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
+ * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
+ */
+import { invalid, notFound, ServiceError } from "../errors.ts";
+import { Call, type Shared } from "./call.ts";
+import type { Cors } from "./cors.ts";
+import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requireValid } from "./decode.ts";
+import { envelope, JSON_TYPE, refusal } from "./encode.ts";
+import { EVENT_HEADERS } from "./event-writer.ts";
+import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
+import type { EventProducer, Output, Page, Route } from "./route.ts";
+import { createRouter, type Endpoint } from "./router.ts";
+
+export interface PipelineSettings<S> extends Shared<S> {
+  requestId(given: string): string;
+  /** Validator of a schema id; queries are coerced from text by theirs. */
+  check(schema: string): Check;
+  /** CORS of one route: the service's, or its own. */
+  cors(route: Route<S>): Cors;
+  /** CORS of replies that belong to no route. */
+  defaultCors: Cors;
+  /** Throws `unauthorized`; sets `call.user`. Null where the class of the route is public. */
+  authorize(route: Route<S>): ((call: Call<S>, exchange: Exchange) => void | Promise<void>) | null;
+  /** Bytes. */
+  bodyLimit: number;
+  /** True once the server is stopping. */
+  stopping(): boolean;
+}
+
+interface Compiled {
+  method: string;
+  path: string;
+  run(exchange: Exchange, values: string[]): void;
+  preflight(exchange: Exchange, allow: string): void;
+}
+
+export function compilePipeline<S>(routes: readonly Route<S>[], settings: PipelineSettings<S>): Dispatch {
+  const router = createRouter(routes.map((route) => compileRoute(route, settings)));
+  return (exchange) => {
+    exchange.requestId = settings.requestId(exchange.header("x-request-id"));
+    const match = router.find(exchange.path);
+    if (match === null) return refuse(exchange, settings, notFound(`no route for ${shown(exchange.path)}`));
+    const { endpoint, values } = match;
+    const route = endpoint.methods.get(exchange.method);
+    if (route !== undefined) return route.run(exchange, values);
+    otherMethod(exchange, endpoint, values, settings);
+  };
+}
+
+/** HEAD mirrors GET; OPTIONS is answered before authorization; the rest is 405 (decision 2). */
+function otherMethod<S>(exchange: Exchange, endpoint: Endpoint<Compiled>, values: string[], settings: PipelineSettings<S>) {
+  const { methods, allow } = endpoint;
+  if (exchange.method === "HEAD" && methods.has("GET")) return methods.get("GET")!.run(exchange, values);
+  if (exchange.method === "OPTIONS") {
+    const wanted = exchange.header("access-control-request-method");
+    const route = methods.get(wanted) ?? methods.values().next().value!;
+    return route.preflight(exchange, allow);
+  }
+  const message = `${exchange.method.slice(0, 20)} is not allowed here; allowed: ${allow}`;
+  refuse(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
+}
+
+function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
+  const { status, headers, body } = refusal(error, exchange.requestId);
+  const { constant } = settings.defaultCors;
+  const cors = constant ?? settings.defaultCors.headers(exchange.header("origin"));
+  exchange.reply(status, [...headers, ...cors], body);
+}
+
+const shown = (path: string) => (path.length > 100 ? `${path.slice(0, 100)}...` : path);
+
+const BODY_PROBLEMS: Record<BodyProblem, (limit: number) => ServiceError> = {
+  too_large: (limit) => new ServiceError("too_large", `body is larger than ${limit} bytes`),
+  malformed: () => invalid("body could not be read: its length or encoding is malformed"),
+  aborted: () => invalid("body ended before its stated length"),
+};
+
+function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compiled {
+  const names = [...route.path.matchAll(/:([^/]+)/g)].map((match) => match[1]!);
+  const checkQuery = route.checks?.query ?? (route.query === undefined ? null : settings.check(route.query));
+  const checkBody = route.checks?.body ?? (route.body === undefined ? null : settings.check(route.body));
+  const authorize = settings.authorize(route);
+  const cors = settings.cors(route);
+  const encode = compileOutput(route.output, cors.constant);
+  const { operation, bodyOptional = false, readsHeaders = false } = route;
+
+  function handle(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
+    try {
+      const input = { params: decodeParameters(names, values), query: undefined as unknown, body };
+      if (checkQuery !== null) {
+        input.query = parseQuery(query);
+        requireValid(checkQuery, input.query);
+      }
+      const result = route.handle(input as never, call);
+      if (result instanceof Promise) {
+        call.track();
+        result.then(
+          (value) => answer(call, value, corsHeaders),
+          (error) => call.fail(error),
+        );
+      } else answer(call, result, corsHeaders);
+    } catch (error) {
+      call.fail(error);
+    }
+  }
+
+  function answer(call: Call<S>, value: unknown, corsHeaders: HeaderList): void {
+    try {
+      encode(call as Call<unknown>, value, corsHeaders);
+    } catch (error) {
+      call.fail(error);
+    }
+  }
+
+  function receive(call: Call<S>, values: string[], query: string, bytes: Uint8Array, corsHeaders: HeaderList): void {
+    try {
+      const body = bytes.length === 0 && bodyOptional ? {} : decodeBody(bytes);
+      requireValid(checkBody!, body);
+      handle(call, values, query, body, corsHeaders);
+    } catch (error) {
+      call.fail(error);
+    }
+  }
+
+  function read(call: Call<S>, exchange: Exchange, values: string[], corsHeaders: HeaderList, type: string): void {
+    const { query } = exchange;
+    let proceed: ((bytes: Uint8Array) => void) | null = (bytes) => receive(call, values, query, bytes, corsHeaders);
+    if (authorize !== null) {
+      // The body arrives while the credentials are checked; nothing looks at it before they are.
+      const allowed = authorize(call, exchange);
+      if (allowed instanceof Promise) {
+        const checked = proceed;
+        allowed.catch(() => {});
+        proceed = (bytes) => void allowed.then(() => checked(bytes), (error) => call.fail(error));
+      }
+    }
+    requireJson(type);
+    exchange.readBody(settings.bodyLimit, proceed, (problem) => call.fail(BODY_PROBLEMS[problem](settings.bodyLimit)));
+    if (!call.finished) call.track();
+  }
+
+  return {
+    method: route.method,
+    path: route.path,
+    preflight(exchange, allow) {
+      const origin = exchange.header("origin");
+      const requested = exchange.header("access-control-request-headers");
+      exchange.reply(204, ["allow", allow, ...cors.preflight(origin, requested, allow)], null);
+    },
+    run(exchange, values) {
+      const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
+      const call = new Call(settings, exchange, operation, corsHeaders);
+      try {
+        if (readsHeaders) call.headers = exchange.headers();
+        if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
+        if (authorize === null) return handle(call, values, exchange.query, undefined, corsHeaders);
+        const { query } = exchange;
+        const allowed = authorize(call, exchange);
+        if (!(allowed instanceof Promise)) return handle(call, values, query, undefined, corsHeaders);
+        call.track();
+        allowed.then(
+          () => handle(call, values, query, undefined, corsHeaders),
+          (error) => call.fail(error),
+        );
+      } catch (error) {
+        call.fail(error);
+      }
+    },
+  };
+}
+
+function decodeBody(bytes: Uint8Array): unknown {
+  if (bytes.length === 0) throw invalid("body is required: a JSON object");
+  return parseBody(bytes);
+}
+
+type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
+
+/** The header lists of a route are made once where CORS does not depend on the origin. */
+function compileOutput(output: Output, constant: HeaderList | null): Encode {
+  if ("json" in output) {
+    const status = output.status ?? 200;
+    const headers = combine(["content-type", JSON_TYPE], constant);
+    return (call, value, cors) => call.reply(status, headers(cors), envelope(value));
+  }
+  if ("bare" in output) {
+    const headers = combine(["content-type", output.type], constant);
+    return (call, value, cors) => {
+      const { body, status = 200, headers: more } = value as Page;
+      call.reply(status, more === undefined ? headers(cors) : [...headers(cors), ...more], body);
+    };
+  }
+  if ("events" in output) {
+    const headers = combine([...EVENT_HEADERS, ...(output.headers ?? [])], constant);
+    return (call, value, cors) => {
+      call.track();
+      call.stream(headers(cors), output.failure, output.last, value as EventProducer);
+    };
+  }
+  return (call, value, cors) => {
+    const page = value as Page;
+    const type = page.type ?? output.page;
+    call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
+  };
+}
+
+function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {
+  if (constant === null) return (cors) => [...own, ...cors];
+  const list = [...own, ...constant];
+  return () => list;
+}

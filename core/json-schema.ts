@@ -1,0 +1,63 @@
+/** JSON Schemas that are known only at run time (tools, workflows, clients), and what their errors say to a person. */
+import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
+import formats from "ajv-formats";
+
+/** A compiler of its own for each service: schemas and their memory go when it goes. */
+export interface SchemaCompiler {
+  /** Throws an Error that says what is wrong with the schema. */
+  compile(schema: object): ValidateFunction;
+}
+
+/** `defaults` fills in the schema's defaults, for configuration; never use it on what a client sends. */
+export function createSchemaCompiler(options: { defaults?: boolean } = {}): SchemaCompiler {
+  const ajv = new Ajv2020({ allErrors: true, strict: false, useDefaults: options.defaults ?? false, logger: false });
+  formats.default(ajv);
+  return { compile: (schema) => ajv.compile(schema) };
+}
+
+const MOST_PROBLEMS = 20;
+
+/** All problems joined by `; `: `input.amount must be number; input.name is required`. `root` names the whole value. */
+export function describeProblems(errors: readonly ErrorObject[] | null | undefined, root = ""): string {
+  const seen = new Set<string>();
+  for (const error of errors ?? []) {
+    const text = describeProblem(error, root);
+    if (text !== null) seen.add(text);
+    if (seen.size >= MOST_PROBLEMS) break;
+  }
+  return [...seen].join("; ");
+}
+
+function describeProblem(error: ErrorObject, root: string): string | null {
+  const at = fieldOf(error.instancePath, root);
+  const params = error.params as Record<string, unknown>;
+  switch (error.keyword) {
+    case "required":
+      return `${join(at, String(params.missingProperty))} is required`;
+    case "additionalProperties":
+    case "unevaluatedProperties":
+      return `${join(at, String(params.additionalProperty ?? params.unevaluatedProperty))} is not a known key`;
+    case "enum":
+      return `${at || "body"} must be one of ${(params.allowedValues as unknown[]).map((value) => JSON.stringify(value)).join(", ")}`;
+    case "const":
+      return `${at || "body"} must be ${JSON.stringify(params.allowedValue)}`;
+    case "if":
+      return null;
+    case "type":
+      return `${at || "body"} must be ${[params.type].flat().join(" or ")}`;
+    default:
+      return `${at || "body"} ${error.message ?? "is not valid"}`;
+  }
+}
+
+/** `/options/stopSequences/0` -> `options.stopSequences[0]`. */
+function fieldOf(pointer: string, root: string): string {
+  let field = root;
+  for (const raw of pointer.split("/").slice(1)) {
+    const key = raw.replaceAll("~1", "/").replaceAll("~0", "~");
+    field = /^\d+$/.test(key) ? `${field}[${key}]` : join(field, key);
+  }
+  return field;
+}
+
+const join = (parent: string, key: string) => (parent === "" ? key : `${parent}.${key}`);

@@ -1,0 +1,109 @@
+/** `${NAME}`, `${NAME:-default}` and `${file:PATH}` inside string values, after parsing: a value can inject no YAML. */
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import type { Path } from "./issues.ts";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What one string of the manifest took from outside. */
+export interface Substitution {
+  path: Path;
+  /** Names of variables, and `file:PATH`, whose values came in. Empty when defaults stood in for all of them. */
+  sources: readonly string[];
+  /** The text with `***` for everything that came from outside. */
+  masked: string;
+  /** Whether the string was one `${...}` and nothing else: such a value may become a number or a boolean. */
+  whole: boolean;
+}
+
+export interface EnvironmentProblem {
+  path: Path;
+  message: string;
+}
+
+export interface Substituted {
+  value: unknown;
+  /** By path, as `JSON.stringify` writes it. */
+  substitutions: ReadonlyMap<string, Substitution>;
+  /** Texts that came from outside: they are masked wherever a message would show them. */
+  secrets: readonly string[];
+  problems: EnvironmentProblem[];
+}
+
+export const MASK = "***";
+/** `$${` stands for a plain `${`. */
+const REFERENCE = /\$\$\{|\$\{([^}]*)\}/g;
+const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
+
+/** A copy of `value` with every reference replaced. Values that came in are not looked at again. */
+export function substitute(value: unknown, env: Environment, folder: string): Substituted {
+  const substitutions = new Map<string, Substitution>();
+  const secrets = new Set<string>();
+  const problems: EnvironmentProblem[] = [];
+
+  const lookUp = (reference: string, path: Path): { text: string; source: string | null } => {
+    if (reference.startsWith("file:")) {
+      const file = reference.slice("file:".length);
+      try {
+        return { text: readFileSync(resolve(folder, file), "utf8").replace(/\r?\n$/, ""), source: reference };
+      } catch (error) {
+        const code = (error as NodeJS.ErrnoException).code ?? "unreadable";
+        problems.push({ path, message: `\${${reference}}: the file cannot be read (${code})` });
+        return { text: "", source: null };
+      }
+    }
+    const [, name, fallback] = VARIABLE.exec(reference) ?? [];
+    if (name === undefined) {
+      const message = `\${${reference}}: write \${NAME}, \${NAME:-default} or \${file:PATH}; $\${ stands for a plain \${`;
+      problems.push({ path, message });
+      return { text: "", source: null };
+    }
+    const found = env[name];
+    // As in a shell, `:-` also stands in for a variable that is set but empty.
+    if (found !== undefined && (found !== "" || fallback === undefined)) return { text: found, source: name };
+    if (fallback !== undefined) return { text: fallback, source: null };
+    problems.push({ path, message: `the environment variable ${name} is not set` });
+    return { text: "", source: null };
+  };
+
+  const replace = (text: string, path: Path): string => {
+    if (!text.includes("${")) return text;
+    const sources: string[] = [];
+    let masked = "";
+    let result = "";
+    let last = 0;
+    for (const match of text.matchAll(REFERENCE)) {
+      const between = text.slice(last, match.index);
+      last = match.index + match[0].length;
+      const { text: found, source } = match[0] === "$${" ? { text: "${", source: null } : lookUp(match[1]!, path);
+      result += between + found;
+      masked += between + (source === null ? found : MASK);
+      if (source === null) continue;
+      sources.push(source);
+      if (found !== "") secrets.add(found);
+    }
+    result += text.slice(last);
+    masked += text.slice(last);
+    const whole = /^\$\{[^}]*\}$/.test(text);
+    substitutions.set(JSON.stringify(path), { path, sources, masked, whole });
+    return result;
+  };
+
+  const walk = (node: unknown, path: Path): unknown => {
+    if (typeof node === "string") return replace(node, path);
+    if (Array.isArray(node)) return node.map((item, index) => walk(item, [...path, index]));
+    if (typeof node !== "object" || node === null) return node;
+    return Object.fromEntries(Object.entries(node).map(([key, item]) => [key, walk(item, [...path, key])]));
+  };
+
+  return { value: walk(value, []), substitutions, secrets: [...secrets], problems };
+}
+
+/** `text` with `***` for every secret in it. Very short ones would blot out half of any message, and are left. */
+export function maskText(text: string, secrets: readonly string[]): string {
+  let masked = text;
+  for (const secret of [...secrets].sort((a, b) => b.length - a.length)) {
+    if (secret.length >= 4) masked = masked.replaceAll(secret, MASK);
+  }
+  return masked;
+}

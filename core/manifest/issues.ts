@@ -1,0 +1,119 @@
+/** A problem of a manifest, where it stands, and how it is printed. */
+
+export interface Issue {
+  severity: "error" | "warning";
+  file: string;
+  /** From 1. */
+  line: number;
+  /** From 1. */
+  column: number;
+  /** `agents.assistant.tools[0]`; an empty string for the whole file. */
+  path: string;
+  message: string;
+}
+
+/** Keys and indexes from the root of the manifest. */
+export type Path = readonly (string | number)[];
+
+/** Thrown by those who cannot go on with a manifest that has errors. Its message is the whole report. */
+export class ManifestError extends Error {
+  override readonly name = "ManifestError";
+  readonly issues: readonly Issue[];
+
+  constructor(issues: readonly Issue[]) {
+    super(formatIssues(issues));
+    this.issues = issues;
+  }
+}
+
+/** `service.yaml:42:7  agents.assistant.modle: unknown key, did you mean "model"?` */
+export function formatIssue(issue: Issue): string {
+  const place = `${issue.file}:${issue.line}:${issue.column}`;
+  const message = issue.severity === "warning" ? `warning: ${issue.message}` : issue.message;
+  return `${place}  ${issue.path === "" ? "" : `${issue.path}: `}${message}`;
+}
+
+/** One line an issue, in the order of the file. */
+export const formatIssues = (issues: readonly Issue[]): string => sortIssues(issues).map(formatIssue).join("\n");
+
+export const hasErrors = (issues: readonly Issue[]): boolean => issues.some(({ severity }) => severity === "error");
+
+/** A copy in the order of the file, without repetitions. */
+export function sortIssues(issues: readonly Issue[]): Issue[] {
+  const unique = new Map(issues.map((issue) => [formatIssue(issue), issue]));
+  return [...unique.values()].sort(
+    (a, b) => compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.path, b.path),
+  );
+}
+
+const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+
+const PLAIN_KEY = /^[A-Za-z_$][A-Za-z0-9_$-]*$/;
+
+/** `["agents", "a", "tools", 0]` -> `agents.a.tools[0]`; keys that are no plain names are quoted: `tools["x.y"]`. */
+export function formatPath(path: Path): string {
+  let text = "";
+  for (const part of path) {
+    if (typeof part === "number") text += `[${part}]`;
+    else if (!PLAIN_KEY.test(part)) text += `[${JSON.stringify(part)}]`;
+    else text += text === "" ? part : `.${part}`;
+  }
+  return text;
+}
+
+/** The reverse of `formatPath`. Accepts `agents.a.tools.0` too; null when it cannot be read. */
+export function parsePath(text: string): (string | number)[] | null {
+  const path: (string | number)[] = [];
+  const token = /\.?([^.[\]"]+)|\[(\d+)\]|\.?\[?("(?:[^"\\]|\\.)*")\]?/y;
+  while (token.lastIndex < text.length) {
+    const match = token.exec(text);
+    if (match === null) return null;
+    if (match[1] !== undefined) path.push(match[1]);
+    else if (match[2] !== undefined) path.push(Number(match[2]));
+    else path.push(JSON.parse(match[3] as string) as string);
+  }
+  return path;
+}
+
+/** The known name that a misspelt one most likely means, or undefined. */
+export function suggest(name: string, known: Iterable<string>): string | undefined {
+  const wanted = name.toLowerCase();
+  let best: string | undefined;
+  let least = Math.min(3, Math.max(1, Math.floor(name.length / 3))) + 1;
+  for (const candidate of known) {
+    const distance = editDistance(wanted, candidate.toLowerCase());
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+/** `, did you mean "model"?` or `; known: a, b` or nothing when there is nothing to say. */
+export function hint(name: string, known: readonly string[]): string {
+  const near = suggest(name, known);
+  if (near !== undefined) return `, did you mean "${near}"?`;
+  if (known.length === 0) return "";
+  const rest = known.length > 20 ? ", ..." : "";
+  return `; known: ${known.slice(0, 20).join(", ")}${rest}`;
+}
+
+/** Insertions, deletions, substitutions and swaps of neighbours. */
+function editDistance(a: string, b: string): number {
+  if (Math.abs(a.length - b.length) > 3) return 4;
+  let before: number[] = [];
+  let last = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const cost = a[i - 1] === b[j - 1] ? 0 : 1;
+      let value = Math.min(last[j]! + 1, row[j - 1]! + 1, last[j - 1]! + cost);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) value = Math.min(value, before[j - 2]! + 1);
+      row.push(value);
+    }
+    before = last;
+    last = row;
+  }
+  return last[b.length]!;
+}

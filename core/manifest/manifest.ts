@@ -1,0 +1,33 @@
+/**
+ * The manifest as the rest of the service sees it: defaults applied, durations in milliseconds and sizes in bytes as
+ * numbers, frozen. `name` of agents, workflows and steps is their id where it was left out, and an agent's `memory` is
+ * false where there is none.
+ */
+export type {
+  AgentManifest,
+  AgentMemoryOptionsManifest,
+  AgentOptionsManifest,
+  AgentStepManifest,
+  AgentToolManifest,
+  AuthManifest,
+  AuthProviderManifest,
+  CorsManifest,
+  HistoryManifest,
+  HttpToolManifest,
+  LimitsManifest,
+  LogsManifest,
+  Manifest,
+  McpManifest,
+  MemoryManifest,
+  ObservabilityManifest,
+  ProviderManifest,
+  RetryManifest,
+  RouteManifest,
+  ServerManifest,
+  StepList,
+  StepManifest,
+  ThenManifest,
+  ToolManifest,
+  UpdatesManifest,
+  WorkflowManifest,
+} from "../../generated/types.ts";

@@ -1,0 +1,161 @@
+/** Reads YAML into plain values that remember where they stand. */
+import { type Alias, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from "yaml";
+import type { Path } from "./issues.ts";
+import { type Position, Positions } from "./positions.ts";
+
+export interface ReadProblem {
+  path: Path;
+  position: Position;
+  message: string;
+  severity: "error" | "warning";
+}
+
+export interface Source {
+  /** Plain objects, arrays and scalars; undefined when the text could not be read. */
+  value: unknown;
+  positions: Positions;
+  problems: ReadProblem[];
+}
+
+/** More values than this (a few aliases of aliases are enough) are refused. */
+const MAX_VALUES = 200_000;
+const MAX_DEPTH = 200;
+
+/** Never throws: what is wrong is in `problems`. */
+export function readYaml(text: string): Source {
+  const lines = new LineCounter();
+  const positions = new Positions(lines);
+  const source: Source = { value: undefined, positions, problems: [] };
+  const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, strict: true, prettyErrors: false });
+  const rows = text.split("\n");
+  for (const [list, severity] of [[document.errors, "error"], [document.warnings, "warning"]] as const) {
+    for (const { message, pos } of list) {
+      const position = positions.at(pos[0]);
+      source.problems.push({ path: [], position, message: explainSyntax(message, rows[position.line - 1]), severity });
+    }
+  }
+  if (document.errors.length > 0) return source;
+  const reader = new Reader(source);
+  const contents = document.contents as Node | null;
+  source.value = contents === null ? null : reader.read(contents, [], undefined);
+  return source;
+}
+
+/** YAML's own words, and what is most often behind them. */
+function explainSyntax(message: string, row: string | undefined): string {
+  if (message.includes("multiple documents")) return "a second document begins here: a manifest is one document";
+  const text = `not YAML: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
+  return row !== undefined && /[:-]\s+\{\{/.test(row) ? `${text}; quote a value that begins with {{` : text;
+}
+
+/** One pass over the nodes of a document. */
+class Reader {
+  readonly #source: Source;
+  /** Anchors whose content is being read: an alias to one of them would never end. */
+  readonly #open: Node[] = [];
+  readonly #anchors = new Map<string, Node>();
+  #count = 0;
+
+  constructor(source: Source) {
+    this.#source = source;
+  }
+
+  read(node: Node | null, path: Path, key: number | undefined): unknown {
+    const offset = node?.range?.[0];
+    this.#source.positions.add(path, key, offset);
+    if (++this.#count > MAX_VALUES || path.length > MAX_DEPTH) {
+      if (this.#count <= MAX_VALUES + 1) this.#problem(path, offset, "too many values, or nested too deep");
+      this.#count = MAX_VALUES + 1;
+      return null;
+    }
+    if (node === null) return null;
+    if (isAlias(node)) return this.#alias(node, path, key);
+    if (isScalar(node)) {
+      this.#anchor(node);
+      return typeof node.value === "bigint" ? Number(node.value) : node.value;
+    }
+    this.#anchor(node);
+    this.#open.push(node);
+    const value = isSeq(node) ? this.#list(node.items as Node[], path) : this.#map(node, path);
+    this.#open.pop();
+    return value;
+  }
+
+  #anchor(node: Node): void {
+    const name = (node as { anchor?: string }).anchor;
+    if (name !== undefined) this.#anchors.set(name, node);
+  }
+
+  #alias(node: Alias, path: Path, key: number | undefined): unknown {
+    const target = this.#anchors.get(node.source);
+    if (target === undefined || this.#open.includes(target)) {
+      const why = target === undefined ? "there is no such anchor before it" : "it contains itself";
+      this.#problem(path, node.range?.[0], `*${node.source}: ${why}`);
+      return null;
+    }
+    // A problem inside is reported where the anchor stands: that is the text to change.
+    return this.read(target, path, key);
+  }
+
+  #list(items: readonly (Node | null)[], path: Path): unknown[] {
+    return items.map((item, index) => this.read(item, [...path, index], undefined));
+  }
+
+  #map(node: Node, path: Path): unknown {
+    if (!isMap(node)) return null;
+    if (isBareExpression(node.items as Pair<Node | null, Node | null>[])) {
+      this.#problem(path, node.range?.[0], 'YAML reads {{ ... }} as a map: quote it, "{{ ... }}"');
+      return "";
+    }
+    const own: Record<string, unknown> = {};
+    const merges: (Node | null)[] = [];
+    for (const { key, value } of node.items as Pair<Node | null, Node | null>[]) {
+      const offset = key?.range?.[0];
+      const name = this.#name(key, path, offset);
+      if (name === null) continue;
+      if (name === "<<") merges.push(value);
+      else if (Object.hasOwn(own, name)) {
+        this.#problem([...path, name], offset, "stands here twice");
+      } else own[name] = this.read(value, [...path, name], offset);
+    }
+    for (const other of merges.flatMap((merge) => this.#merge(merge, path))) {
+      for (const name of Object.keys(other)) if (!Object.hasOwn(own, name)) own[name] = other[name];
+    }
+    return own;
+  }
+
+  /** The maps behind `<<: *anchor` or `<<: [*a, *b]`, first one first. Own keys go before theirs. */
+  #merge(value: Node | null, path: Path): Record<string, unknown>[] {
+    const parts = isSeq(value) ? (value.items as Node[]) : [value];
+    return parts.flatMap((part) => {
+      const merged = this.read(part, path, undefined);
+      if (typeof merged === "object" && merged !== null && !Array.isArray(merged)) return [merged as Record<string, unknown>];
+      this.#problem(path, part?.range?.[0], "<< takes a map or a list of maps");
+      return [];
+    });
+  }
+
+  #name(key: Node | null, path: Path, offset: number | undefined): string | null {
+    const value = isScalar(key) ? key.value : isAlias(key) ? this.read(key, path, undefined) : undefined;
+    if (typeof value === "object" || value === undefined) {
+      this.#problem(path, offset, "a key must be text");
+      return null;
+    }
+    if (value === "__proto__") {
+      this.#problem(path, offset, '"__proto__" is not allowed as a key');
+      return null;
+    }
+    return String(value);
+  }
+
+  #problem(path: Path, offset: number | undefined, message: string): void {
+    const position = offset === undefined ? this.#source.positions.key(path) : this.#source.positions.at(offset);
+    this.#source.problems.push({ path, position, message, severity: "error" });
+  }
+}
+
+/** `{{ x }}` without quotes is a flow map whose one key is a flow map. */
+function isBareExpression(items: readonly Pair<Node | null, Node | null>[]): boolean {
+  const [pair] = items;
+  return items.length === 1 && pair !== undefined && isMap(pair.key) && pair.key.flow === true && !pair.value?.range?.[1];
+}

@@ -1,0 +1,73 @@
+/** From a plugin and what the manifest says to an instance: check the configuration, call `create`, check its result. */
+import { messageOf } from "../errors.ts";
+import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../json-schema.ts";
+import type { AuthPlugin, EmbeddingPlugin, Host, JsonSchema, ProviderPlugin, StorePlugin, VectorsPlugin } from "../plugin.ts";
+import { isObject, PLUGIN_KINDS } from "./kinds.ts";
+import type { PluginPhase } from "./problem.ts";
+import { fieldProblems } from "./shape.ts";
+
+export type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
+
+export interface ConfigureOptions {
+  /** How problems call the whole configuration; default none: `rate must be number`. */
+  label?: string;
+  /** Shares a compiler between many plugins; it must fill in defaults. */
+  compiler?: SchemaCompiler;
+}
+
+/**
+ * Checks a configuration against the plugin's schema and fills in the schema's defaults. The value given is not changed.
+ *
+ * A plugin without a schema takes no configuration: a key that nothing reads is a mistake in the manifest.
+ *
+ * @param config the keys beside `use`, or `with`; `undefined` means `{}`
+ */
+export function configure(plugin: { config?: JsonSchema }, config: unknown, options: ConfigureOptions = {}): Configured {
+  const { label = "", compiler = createSchemaCompiler({ defaults: true }) } = options;
+  const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
+  const schema = plugin.config ?? { type: "object", additionalProperties: false };
+  try {
+    const validate = compiler.compile(schema);
+    if (validate(filled)) return { config: filled, problem: null };
+    return { config: null, problem: describeProblems(validate.errors, label) };
+  } catch (error) {
+    return { config: null, problem: `the plugin's config is not a JSON Schema: ${messageOf(error)}` };
+  }
+}
+
+type Factory = AuthPlugin | ProviderPlugin | EmbeddingPlugin | VectorsPlugin | StorePlugin;
+
+/** A plugin could not be made into an instance; `message` is for a person. */
+export class CreateError extends Error {
+  override readonly name = "CreateError";
+  readonly phase: PluginPhase;
+
+  constructor(phase: PluginPhase, message: string, cause?: unknown) {
+    super(message, { cause });
+    this.phase = phase;
+  }
+}
+
+/**
+ * Configures a plugin and makes its instance.
+ *
+ * @throws CreateError of phase `config` or `create`
+ */
+export async function createInstance<P extends Factory>(
+  plugin: P,
+  config: unknown,
+  host: Host,
+  options: ConfigureOptions = {},
+): Promise<Awaited<ReturnType<P["create"]>>> {
+  const configured = configure(plugin, config, options);
+  if (configured.config === null) throw new CreateError("config", configured.problem);
+  let instance: unknown;
+  try {
+    instance = await plugin.create(configured.config, host);
+  } catch (error) {
+    throw new CreateError("create", `create failed: ${messageOf(error)}`, error);
+  }
+  const problems = isObject(instance) ? fieldProblems(instance, PLUGIN_KINDS[plugin.kind].created ?? {}) : ["is not an object"];
+  if (problems.length > 0) throw new CreateError("create", `what create returns is no ${plugin.kind}: ${problems.join("; ")}`);
+  return instance as Awaited<ReturnType<P["create"]>>;
+}

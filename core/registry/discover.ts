@@ -1,0 +1,106 @@
+/** Finds the plugin files of a folder: `<root>/<kind's folder>/*.{ts,mts,js,mjs}`. Reads names, never contents. */
+import { type Dirent, readdirSync, statSync } from "node:fs";
+import { basename, extname, join } from "node:path";
+import type { PluginKind } from "../plugin.ts";
+import { KINDS, kindOfFolder, PLUGIN_KINDS } from "./kinds.ts";
+import type { PluginProblem } from "./problem.ts";
+
+export interface PluginFile {
+  readonly kind: PluginKind;
+  /** Absolute path. */
+  readonly file: string;
+  /** The file's name without its ending: the plugin's name unless it says another. */
+  readonly stem: string;
+}
+
+export interface Discovery {
+  /** Sorted by path. */
+  readonly files: readonly PluginFile[];
+  readonly problems: readonly PluginProblem[];
+}
+
+const ENDINGS = [".ts", ".mts", ".js", ".mjs"];
+/** Files that go with plugins and are none. */
+const IGNORED = /^(\.|readme|licen[cs]e|changelog|package(-lock)?\.json$|tsconfig\.)|\.d\.[cm]?ts$|\.map$|~$/i;
+const FOLDERS = KINDS.map((kind) => `${PLUGIN_KINDS[kind].folder}/`).join(", ");
+
+/**
+ * @param root absolute path of a plugin folder
+ *
+ * Folders inside a kind's folder are the plugins' own (helpers, fixtures) and are left alone.
+ */
+export function discover(root: string): Discovery {
+  const files: PluginFile[] = [];
+  const problems: PluginProblem[] = [];
+  const report = (file: string, cause: string) => void problems.push({ file, phase: "import", cause });
+
+  let entries: Entry[];
+  try {
+    entries = list(root);
+  } catch (error) {
+    report(root, `the plugin folder cannot be read: ${readFailure(error)}`);
+    return { files, problems };
+  }
+
+  for (const entry of entries) {
+    const path = join(root, entry.name);
+    if (!entry.folder) {
+      if (ENDINGS.includes(extname(entry.name))) report(path, `a plugin lies in the folder of its kind (${FOLDERS}): move it there`);
+      continue;
+    }
+    const kind = kindOfFolder(entry.name);
+    if (kind === undefined) problems.push(...strayFiles(path));
+    else
+      for (const { name, folder } of list(path)) {
+        const file = join(path, name);
+        const ending = extname(name);
+        if (folder) continue;
+        if (ENDINGS.includes(ending)) files.push({ kind, file, stem: basename(name, ending) });
+        else report(file, `a plugin file ends in ${ENDINGS.join(", ")}, not in ${ending === "" ? "nothing" : ending}`);
+      }
+  }
+  return { files, problems };
+}
+
+interface Entry {
+  name: string;
+  folder: boolean;
+}
+
+function list(folder: string): Entry[] {
+  return readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => !IGNORED.test(entry.name) && entry.name !== "node_modules")
+    .map((entry) => ({ name: entry.name, folder: isFolder(entry, folder) }))
+    .sort((left, right) => (left.name < right.name ? -1 : 1));
+}
+
+/** A mounted volume may consist of symbolic links. */
+function isFolder(entry: Dirent, parent: string): boolean {
+  if (!entry.isSymbolicLink()) return entry.isDirectory();
+  return statSync(join(parent, entry.name), { throwIfNoEntry: false })?.isDirectory() ?? false;
+}
+
+/** `tool/add.ts`: a mistyped folder must not lose plugins quietly. */
+function strayFiles(folder: string): PluginProblem[] {
+  const name = basename(folder);
+  const kind = KINDS.find((known) => [known, `${known}s`, `${name}s`].includes(name) || PLUGIN_KINDS[known].folder === `${name}s`);
+  const hint = kind === undefined ? `the folders are ${FOLDERS}` : `did you mean ${PLUGIN_KINDS[kind].folder}/?`;
+  return list(folder)
+    .filter((entry) => !entry.folder && ENDINGS.includes(extname(entry.name)))
+    .map((entry) => ({
+      file: join(folder, entry.name),
+      phase: "import",
+      cause: `${name}/ is the folder of no kind of plugin: ${hint} (helpers go in a folder inside a kind's folder)`,
+    }));
+}
+
+const READ_FAILURES: Readonly<Record<string, string>> = {
+  ENOENT: "it does not exist",
+  ENOTDIR: "it is not a folder",
+  EACCES: "permission denied",
+};
+
+function readFailure(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return READ_FAILURES[code ?? ""] ?? message;
+}

@@ -1,0 +1,39 @@
+/** Why a plugin file could not be imported, in one line that helps its author: no stack, no paths of the loader. */
+import { messageOf } from "../errors.ts";
+import { shortPath } from "./problem.ts";
+
+/** esbuild (inside tsx): `/path/add.ts:4:0: ERROR: Unexpected "}"`, the column from 0. */
+const TRANSFORM_ERROR = /:(\d+):(\d+): ERROR: (.+)/g;
+const NOT_FOUND = /^Cannot find (?:package|module) '([^']+)'(?: imported from (.+))?/;
+const NOT_FOUND_CODES = ["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND"];
+
+/** @param file the plugin that was asked for; the fault may lie in a file that it imports */
+export function describeImportFailure(error: unknown, file: string): string {
+  const message = messageOf(error);
+  const { code, name, stack } = (error instanceof Error ? error : {}) as NodeJS.ErrnoException;
+
+  const syntax = [...message.matchAll(TRANSFORM_ERROR)].map(([, line, column, text]) => `line ${line}, column ${Number(column) + 1}: ${text}`);
+  if (syntax.length > 0) return `syntax error in ${syntax.join("; ")}`;
+  if (name === "SyntaxError") return `syntax error: ${oneLine(message)}`;
+
+  const missing = NOT_FOUND_CODES.includes(code ?? "") ? NOT_FOUND.exec(message) : null;
+  if (missing !== null) return describeMissing(missing[1]!, missing[2], file);
+
+  const line = lineIn(stack, file);
+  return `threw while it was imported${line === undefined ? "" : ` (line ${line})`}: ${oneLine(message)}`;
+}
+
+function describeMissing(specifier: string, importer: string | undefined, file: string): string {
+  const from = importer === undefined || importer === file ? "" : `, which ${shortPath(importer)} imports`;
+  if (/^[./]|^file:/.test(specifier)) return `cannot find ${shortPath(specifier)}${from}`;
+  const name = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
+  return `package "${name}"${from} is not installed: run npm install ${name}`;
+}
+
+/** The line of the plugin itself in a stack. */
+function lineIn(stack: string | undefined, file: string): string | undefined {
+  const at = stack?.indexOf(`${file}:`) ?? -1;
+  return at === -1 ? undefined : /^\d+/.exec(stack!.slice(at + file.length + 1))?.[0];
+}
+
+const oneLine = (text: string) => text.replace(/\s*\n\s*/g, " ").trim();

@@ -1,0 +1,130 @@
+/** What each kind of plugin is: its folder, and the shape that a default export must have. A new kind is a new row. */
+import { parseDuration } from "../duration.ts";
+import type { PluginKind } from "../plugin.ts";
+import { schemaProblems } from "../schema-shape.ts";
+
+/** Says what is wrong with a field (`must be a function`), or null. */
+type Check = (value: unknown) => string | null;
+
+interface Field {
+  check: Check;
+  required: boolean;
+}
+
+export interface KindRow {
+  /** The folder below a plugin root. */
+  folder: string;
+  fields: Readonly<Record<string, Field>>;
+  /** Fields that what `create` returns must have; absent for kinds without `create`. */
+  created?: Readonly<Record<string, Field>>;
+}
+
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+/** The name of a plugin. */
+export const NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/;
+
+const must = (what: string, fits: (value: unknown) => boolean): Check => (value) => (fits(value) ? null : `must be ${what}`);
+const required = (check: Check): Field => ({ check, required: true });
+const optional = (check: Check): Field => ({ check, required: false });
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const name = must("letters, digits, _, . or -, at most 128", (value) => typeof value === "string" && NAME.test(value));
+const text = must("a string", (value) => typeof value === "string");
+const texts = must("a list of strings", (value) => Array.isArray(value) && value.every((item) => typeof item === "string"));
+const flag = must("true or false", (value) => typeof value === "boolean");
+const callback = must("a function", (value) => typeof value === "function");
+const object = must("an object", isObject);
+const cors = must("an object of CORS settings, or false", (value) => value === false || isObject(value));
+const method = must(`one of ${METHODS.join(", ")}`, (value) => METHODS.includes(value as string));
+const path = must("a path that begins with /", (value) => typeof value === "string" && value.startsWith("/"));
+const dimensions = must("a whole number above 0", (value) => Number.isInteger(value) && (value as number) > 0);
+const retries = must("a whole number, 0 or more", (value) => Number.isInteger(value) && (value as number) >= 0);
+
+const duration = must('a duration like "250ms" or "5s"', (value) => {
+  try {
+    return typeof value === "string" && parseDuration(value) >= 0;
+  } catch {
+    return false;
+  }
+});
+
+const schema: Check = (value) => {
+  if (!isObject(value)) return "must be a JSON Schema, an object";
+  const problems = schemaProblems(value);
+  return problems.length === 0 ? null : `is not a JSON Schema: ${problems.join("; ")}`;
+};
+
+const common = { kind: optional(text), name: optional(name) };
+const made = { ...common, create: required(callback), config: optional(object) };
+
+/** Every kind, in the order in which problems and names are listed. `config` is compiled later, in phase "config". */
+export const PLUGIN_KINDS: Readonly<Record<PluginKind, KindRow>> = {
+  tool: {
+    folder: "tools",
+    fields: {
+      ...common,
+      description: optional(text),
+      tags: optional(texts),
+      parameters: optional(schema),
+      config: optional(object),
+      timeout: optional(duration),
+      approval: optional(flag),
+      execute: required(callback),
+    },
+  },
+  step: {
+    folder: "steps",
+    fields: { ...common, description: optional(text), config: optional(object), execute: required(callback) },
+  },
+  route: {
+    folder: "routes",
+    fields: {
+      ...common,
+      method: required(method),
+      path: required(path),
+      summary: optional(text),
+      query: optional(schema),
+      body: optional(schema),
+      response: optional(schema),
+      cors: optional(cors),
+      handle: required(callback),
+    },
+  },
+  auth: {
+    folder: "auth",
+    fields: { ...made, mapUser: optional(callback) },
+    created: { type: required(text), publicRoutes: optional(texts), verifyToken: required(callback) },
+  },
+  provider: {
+    folder: "providers",
+    fields: made,
+    created: { languageModel: required(callback), embeddingModel: optional(callback), retries: optional(retries) },
+  },
+  embedding: {
+    folder: "embeddings",
+    fields: made,
+    created: { dimensions: required(dimensions), embed: required(callback) },
+  },
+  vectors: { folder: "vectors", fields: made, created: {} },
+  store: { folder: "stores", fields: made, created: {} },
+  origin: { folder: "origins", fields: { ...common, origin: required(callback) } },
+  socket: {
+    folder: "sockets",
+    fields: {
+      ...common,
+      path: required(path),
+      open: optional(callback),
+      message: optional(callback),
+      close: optional(callback),
+    },
+  },
+};
+
+export const KINDS = Object.keys(PLUGIN_KINDS) as PluginKind[];
+
+/** `"tools"` -> `"tool"`; undefined for a folder that holds no kind. */
+export function kindOfFolder(folder: string): PluginKind | undefined {
+  return KINDS.find((kind) => PLUGIN_KINDS[kind].folder === folder);
+}

@@ -1,0 +1,110 @@
+/** Loads the plugins of all folders: find, import, check, register. One broken plugin hides neither itself nor another. */
+import { realpathSync } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Plugin } from "../plugin.ts";
+import { discover, type PluginFile } from "./discover.ts";
+import { describeImportFailure } from "./import-failure.ts";
+import { NAME } from "./kinds.ts";
+import type { PluginPhase, PluginProblem } from "./problem.ts";
+import { shortPath } from "./problem.ts";
+import { Registry, type RegistryEntry, registryKey } from "./registry.ts";
+import { prepareResolution } from "./resolution.ts";
+import { checkShape } from "./shape.ts";
+import { schemaProblems } from "../schema-shape.ts";
+
+export interface LoadOptions {
+  /** The folder of the plugins that Penstock ships; always loaded, first. */
+  builtIn: string;
+}
+
+export interface LoadedPlugins {
+  /** The plugins without a problem. */
+  registry: Registry;
+  /** All problems of all files, sorted by file. */
+  problems: PluginProblem[];
+}
+
+/** A file that is not imported after this long waits for something at its top level that will not come. */
+const IMPORT_LIMIT = 30_000;
+
+/** @param folders the user's plugin folders, absolute or relative to the working directory */
+export async function loadPlugins(folders: readonly string[], options: LoadOptions): Promise<LoadedPlugins> {
+  const roots = [...new Set([options.builtIn, ...folders].map(realFolder))];
+  const found = roots.map(discover);
+  const files = found.flatMap((discovery) => discovery.files);
+  await prepareResolution(files.map(({ file }) => file), { foreign: roots.length > 1 });
+  const loaded = await Promise.all(files.map(load));
+  const { entries, clashes } = register(loaded);
+  const problems = [...found, ...loaded, { problems: clashes }].flatMap((part) => part.problems);
+  return { registry: new Registry(entries), problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)) };
+}
+
+function realFolder(folder: string): string {
+  const path = resolve(folder);
+  try {
+    return realpathSync(path);
+  } catch {
+    return path; // `discover` says what is wrong with it.
+  }
+}
+
+interface Loaded {
+  entry: RegistryEntry | null;
+  problems: PluginProblem[];
+}
+
+async function load({ kind, file, stem }: PluginFile): Promise<Loaded> {
+  const failed = (phase: PluginPhase, causes: readonly string[]): Loaded => ({
+    entry: null,
+    problems: causes.map((cause) => ({ file, phase, cause })),
+  });
+  let namespace: Record<string, unknown>;
+  try {
+    namespace = await withinLimit(import(pathToFileURL(file).href));
+  } catch (error) {
+    return failed("import", [describeImportFailure(error, file)]);
+  }
+  const { plugin, problems } = checkShape(namespace, kind);
+  if (plugin === null) return failed("shape", problems);
+  const name = plugin.name ?? stem;
+  if (!NAME.test(name)) return failed("shape", [`"${name}" cannot be a name: rename the file, or give the plugin a name`]);
+  const schemas = configSchemaProblems(plugin);
+  if (schemas.length > 0) return failed("config", schemas);
+  return { entry: { kind, name, file, plugin }, problems: [] };
+}
+
+async function withinLimit<T>(imported: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`still waiting after ${IMPORT_LIMIT / 1000} s`)), IMPORT_LIMIT);
+  });
+  try {
+    return await Promise.race([imported, limit]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** `compile` in `configure` finds the rest, such as a `$ref` to nothing; this one costs a start next to nothing. */
+function configSchemaProblems(plugin: Plugin): string[] {
+  const schema = "config" in plugin ? plugin.config : undefined;
+  return schema === undefined ? [] : schemaProblems(schema, "config");
+}
+
+/** Names are unique within a kind, over all folders: a folder of the user never shadows what Penstock ships. */
+function register(loaded: readonly Loaded[]): { entries: RegistryEntry[]; clashes: PluginProblem[] } {
+  const entries = new Map<string, RegistryEntry>();
+  const clashes: PluginProblem[] = [];
+  for (const { entry } of loaded) {
+    if (entry === null) continue;
+    const key = registryKey(entry.kind, entry.name);
+    const first = entries.get(key);
+    if (first === undefined) entries.set(key, entry);
+    else {
+      const cause = `the ${entry.kind} name "${entry.name}" is taken by ${shortPath(first.file)}: rename one of them`;
+      clashes.push({ file: entry.file, phase: "shape", cause });
+    }
+  }
+  return { entries: [...entries.values()], clashes };
+}

@@ -1,0 +1,37 @@
+/** The plugins of a service, by kind and name. Filled at boot and never changed after. */
+import type { PluginKind, PluginKinds } from "../plugin.ts";
+
+export interface RegistryEntry<K extends PluginKind = PluginKind> {
+  readonly kind: K;
+  readonly name: string;
+  /** Absolute path of the file. */
+  readonly file: string;
+  readonly plugin: PluginKinds[K];
+}
+
+export class Registry {
+  readonly #entries: ReadonlyMap<string, RegistryEntry>;
+
+  /** @param entries no two of one kind and name */
+  constructor(entries: readonly RegistryEntry[]) {
+    this.#entries = new Map(entries.map((entry) => [registryKey(entry.kind, entry.name), entry]));
+  }
+
+  get<K extends PluginKind>(kind: K, name: string): PluginKinds[K] | undefined {
+    return this.entry(kind, name)?.plugin;
+  }
+
+  entry<K extends PluginKind>(kind: K, name: string): RegistryEntry<K> | undefined {
+    return this.#entries.get(registryKey(kind, name)) as RegistryEntry<K> | undefined;
+  }
+
+  /** Sorted. */
+  names(kind: PluginKind): readonly string[] {
+    return [...this.#entries.values()]
+      .filter((entry) => entry.kind === kind)
+      .map((entry) => entry.name)
+      .sort();
+  }
+}
+
+export const registryKey = (kind: PluginKind, name: string) => `${kind} ${name}`;

@@ -1,0 +1,72 @@
+/**
+ * Makes `#plugin` and TypeScript work for plugin files anywhere on the disk, ES modules and CommonJS alike. Inside the
+ * project package.json maps `#plugin`; a folder elsewhere has another package.json, or none, which makes it CommonJS.
+ * Every way leads to the one module that core uses, so that a `ServiceError` of a plugin is core's own.
+ */
+import Module, { register } from "node:module";
+import { fileURLToPath } from "node:url";
+import * as plugin from "../plugin.ts";
+
+const SPECIFIER = "#plugin";
+/** Marks what is done once per process: the module system is shared by all services in it. */
+const READY = Symbol.for("penstock.resolution");
+const TYPESCRIPT = /\.m?ts$/;
+
+type Load = (request: string, parent: unknown, isMain: boolean) => unknown;
+type ResolveFilename = (request: string, ...rest: unknown[]) => string;
+interface Internals {
+  _load: Load & { [READY]?: true };
+  _resolveFilename: ResolveFilename;
+}
+
+/**
+ * Call before importing `files`.
+ *
+ * @param options.foreign whether some of them lie outside the folder that Penstock ships
+ */
+export async function prepareResolution(files: readonly string[], options: { foreign: boolean }): Promise<void> {
+  // A bundle runs without tsx until a TypeScript plugin turns up; sources cannot run without it.
+  const sources = TYPESCRIPT.test(import.meta.url);
+  const typescript = files.some((file) => TYPESCRIPT.test(file));
+  const internals = Module as unknown as Internals;
+  if (internals._load[READY] || (!options.foreign && (sources || !typescript))) return;
+  if (typescript) await registerTypeScript(sources);
+  patchRequire(internals);
+  registerImport();
+}
+
+async function registerTypeScript(sources: boolean): Promise<void> {
+  const { register: registerRequire } = await import("tsx/cjs/api");
+  registerRequire();
+  if (sources) return;
+  const { register: registerEsm } = await import("tsx/esm/api");
+  registerEsm();
+}
+
+function patchRequire(internals: Internals): void {
+  const load = internals._load;
+  const resolve = internals._resolveFilename;
+  const patched: Internals["_load"] = function (this: unknown, request, parent, isMain) {
+    return request === SPECIFIER ? plugin : load.call(this, request, parent, isMain);
+  };
+  patched[READY] = true;
+  internals._load = patched;
+  internals._resolveFilename = function (this: unknown, request, ...rest) {
+    return request === SPECIFIER ? fileURLToPath(import.meta.url) : resolve.call(this, request, ...rest);
+  };
+}
+
+/** Hooks of `import` live in a thread of their own, so that the module they answer fetches core's through `require`. */
+function registerImport(): void {
+  const names = Object.keys(plugin).map((name) => `export const ${name} = plugin.${name};`);
+  const bridge = dataModule(
+    `import { createRequire } from "node:module";
+const plugin = createRequire(${JSON.stringify(import.meta.url)})("${SPECIFIER}");
+${names.join("\n")}`,
+  );
+  const hooks = `export const resolve = (specifier, context, next) =>
+  specifier === "${SPECIFIER}" ? { url: ${JSON.stringify(bridge)}, format: "module", shortCircuit: true } : next(specifier, context);`;
+  register(dataModule(hooks));
+}
+
+const dataModule = (source: string) => `data:text/javascript,${encodeURIComponent(source)}`;

@@ -1,0 +1,193 @@
+/** Serves a manifest: boots, listens, and stops in order. */
+import { validators } from "../generated/validators.js";
+import { accessOf } from "./auth/access.ts";
+import { boot, type Booted } from "./boot.ts";
+import { compileServiceCors } from "./cors-settings.ts";
+import { messageOf } from "./errors.ts";
+import type { Check } from "./http/decode.ts";
+import type { Dispatch, Listening } from "./http/exchange.ts";
+import { InFlight } from "./http/in-flight.ts";
+import { compilePipeline } from "./http/pipeline.ts";
+import { createRequestIds } from "./http/request-id.ts";
+import type { Invocation } from "./main.ts";
+import { printIssues } from "./inspect.ts";
+import { createLogger } from "./observability/logger.ts";
+import type { Service } from "./service.ts";
+import { chooseTransport } from "./transport/choose.ts";
+import type { DestinationStream, Logger } from "pino";
+
+/** Largest head of a request, in bytes. */
+const HEAD_LIMIT = 16 * 1024;
+/** A group signal arrives twice when npm stands between; a second one within this many milliseconds is the same one. */
+const SAME_SIGNAL = 1_000;
+
+export interface StartOptions {
+  config: string;
+  plugins?: readonly string[];
+  port?: number;
+  host?: string;
+  env?: Readonly<Record<string, string | undefined>>;
+  /** Where the log goes; default: standard output. */
+  log?: DestinationStream;
+}
+
+export interface Running {
+  readonly url: string;
+  readonly port: number;
+  readonly service: Service;
+  readonly dispatch: Dispatch;
+  readonly logger: Logger;
+  readonly transport: string;
+  /** Refuses new work, waits for running work up to `limits.drain`, then cuts it. */
+  stop(): Promise<void>;
+  /** Cuts everything now. */
+  kill(): Promise<void>;
+}
+
+export class BootError extends Error {
+  readonly booted: Booted;
+  constructor(booted: Booted) {
+    super("the manifest has errors");
+    this.booted = booted;
+  }
+}
+
+/** Boots and listens. Throws `BootError` with every problem of the manifest, or an Error when the port is taken. */
+export async function start(options: StartOptions): Promise<Running & { booted: Booted }> {
+  const env = options.env ?? process.env;
+  const logger = createLogger("info", options.log);
+  const booted = await boot({ config: options.config, plugins: options.plugins ?? [], env, logger });
+  if (booted.service === null) {
+    await booted.host.close();
+    throw new BootError(booted);
+  }
+  const { service } = booted;
+  const { server, logs } = service.manifest;
+  logger.level = logs.level;
+  const host = options.host ?? server.host;
+  const inFlight = new InFlight();
+  const dispatch = compileDispatch(service, logger, inFlight, booted);
+  const close = async () => {
+    inFlight.close();
+    await booted.host.close();
+  };
+  let listening: Listening;
+  let transport: string;
+  try {
+    const chosen = await chooseTransport(server.transport, host, logger);
+    transport = chosen.name;
+    const { connections } = server.limits;
+    listening = await chosen.listen(dispatch, { host, port: options.port ?? server.port, connections, headLimit: HEAD_LIMIT });
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const shown = host.includes(":") ? `[${host}]` : host;
+  let stopped: Promise<void> | null = null;
+  const cut = async () => {
+    await listening.close();
+    await close();
+  };
+  return {
+    booted,
+    url: `http://${shown}:${listening.port}`,
+    port: listening.port,
+    service,
+    dispatch,
+    logger,
+    transport,
+    stop() {
+      stopped ??= (async () => {
+        service.stopping = true;
+        listening.stop();
+        await inFlight.drain(server.limits.drain);
+        await cut();
+      })();
+      return stopped;
+    },
+    kill: cut,
+  };
+}
+
+function compileDispatch(service: Service, logger: Logger, inFlight: InFlight, booted: Booted): Dispatch {
+  const { server } = service.manifest;
+  const cors = compileServiceCors(server, booted.registry);
+  const { mode } = service.manifest.auth;
+  return compilePipeline(service.routes, {
+    service,
+    logger,
+    inFlight,
+    limits: server.limits,
+    logs: logger.isLevelEnabled("debug"),
+    requestId: createRequestIds(),
+    check: (schema) => validators[schema as keyof typeof validators] as Check,
+    cors: cors.of,
+    defaultCors: cors.default,
+    authorize: (route) => {
+      const access = accessOf(mode as "none", route.group);
+      if (access !== "public") throw new Error(`access class ${access} is not served by this version`);
+      return null;
+    },
+    bodyLimit: server.limits.body,
+    stopping: () => service.stopping,
+  });
+}
+
+/** The command `serve`: starts, says where, and stays until a signal. */
+export async function serve(invocation: Invocation): Promise<number> {
+  let running: Awaited<ReturnType<typeof start>>;
+  try {
+    running = await start(invocation);
+  } catch (error) {
+    if (!(error instanceof BootError)) throw error;
+    printIssues(error.booted.issues);
+    return 1;
+  }
+  printIssues(running.booted.issues);
+  process.stdout.write(`${describe(running)}\n`);
+  return untilStopped(running);
+}
+
+function describe({ url, service, transport }: Running): string {
+  const { manifest } = service;
+  const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+  const serves = [
+    count(service.agents.size, "agent"),
+    count(service.tools.size, "tool"),
+    count(Object.keys(manifest.workflows).length, "workflow"),
+  ];
+  return `${manifest.name} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}`;
+}
+
+/** The kind of store and its file; never the credentials of a database. */
+const storeName = (store: string) => (/^postgres/.test(store) ? "postgres" : store);
+
+function untilStopped(running: Running): Promise<number> {
+  return new Promise((resolve) => {
+    let first = 0;
+    const onSignal = (signal: NodeJS.Signals) => {
+      const now = performance.now();
+      if (first === 0) {
+        first = now;
+        running.logger.info({ signal }, "stopping");
+        running.stop().then(
+          () => resolve(0),
+          (error) => {
+            running.logger.error({ err: error }, messageOf(error));
+            resolve(1);
+          },
+        );
+      } else if (now - first > SAME_SIGNAL) {
+        running.logger.warn({ signal }, "stopping now");
+        void running.kill().finally(() => process.exit(1));
+      }
+    };
+    process.on("SIGTERM", onSignal);
+    process.on("SIGINT", onSignal);
+    process.on("unhandledRejection", (error) => running.logger.error({ err: error }, "a promise was rejected and nobody looked"));
+    process.on("uncaughtException", (error) => {
+      running.logger.fatal({ err: error }, "uncaught exception");
+      void running.kill().finally(() => process.exit(1));
+    });
+  });
+}

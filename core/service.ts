@@ -1,0 +1,49 @@
+/** What a booted Penstock is made of: handed to every handler as `call.service`. */
+import type { Agent } from "./agents/agent.ts";
+import type { Route } from "./http/route.ts";
+import { Serialized } from "./http/route.ts";
+import type { Manifest } from "./manifest/manifest.ts";
+import { describeTool } from "./tools/describe.ts";
+import type { Tool } from "./tools/tool.ts";
+
+export interface Service {
+  readonly manifest: Manifest;
+  readonly agents: ReadonlyMap<string, Agent>;
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly routes: readonly Route<Service>[];
+  /** `data` of `GET /tools`: nothing in it changes while the service runs. */
+  readonly toolList: Serialized;
+  /** `data` of `GET /agents`, made anew only when the status of an agent has changed. */
+  agentList(): Serialized;
+  /** True from the signal to stop on. */
+  stopping: boolean;
+}
+
+export type ServiceParts = Pick<Service, "manifest" | "agents" | "tools" | "routes">;
+
+export function createService(parts: ServiceParts): Service {
+  const { manifest, agents, tools } = parts;
+  const everyAgent = [...agents.values()];
+  let list: Serialized | null = null;
+  for (const agent of everyAgent) {
+    agent.onStatusChange(() => {
+      list = null;
+    });
+  }
+  return {
+    ...parts,
+    toolList: new Serialized(JSON.stringify([...tools.values()].map((tool) => describeTool(tool, ownersOf(tool.name, manifest))))),
+    agentList() {
+      list ??= new Serialized(JSON.stringify(everyAgent.map((agent) => agent.summary())));
+      return list;
+    },
+    stopping: false,
+  };
+}
+
+/** The agents that own a tool, conditional ones too, in the order of the manifest. */
+function ownersOf(tool: string, manifest: Manifest): { id: string; name: string }[] {
+  return Object.entries(manifest.agents)
+    .filter(([, agent]) => agent.tools.some((item) => (typeof item === "string" ? item : item.use) === tool))
+    .map(([id, agent]) => ({ id, name: agent.name || id }));
+}

@@ -1,0 +1,15 @@
+/** Templates for plugins: `{{ }}` in any JSON value, as in the manifest. */
+
+/** Compiled once, rendered often. Rendering throws an Error that names the expression when a field is missing. */
+export type Template = (scope: Record<string, unknown>) => unknown;
+
+/**
+ * Compiles a value: every `{{ expression }}` inside its strings, a value without any as it is.
+ *
+ * @param names what expressions may refer to
+ * @throws Error that says what is wrong with an expression
+ */
+export function compileTemplate(value: unknown, names: readonly string[]): Template {
+  if (JSON.stringify(value)?.includes("{{")) throw new Error(`templates over ${names.join(", ")} are not built yet`);
+  return () => value;
+}

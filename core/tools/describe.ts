@@ -1,0 +1,16 @@
+/** A tool as the API shows it (contract, "Tool"). */
+import type { Tool as ToolResource } from "../../generated/types.ts";
+import type { Tool } from "./tool.ts";
+
+/** @param agents the agents that own the tool, in the order of the manifest */
+export function describeTool(tool: Tool, agents: readonly { id: string; name: string }[]): ToolResource {
+  const { name, description, tags, parameters } = tool;
+  return {
+    name,
+    description,
+    tags: [...tags],
+    parameters,
+    status: "ready",
+    agents: agents.map((agent) => ({ id: agent.id, name: agent.name })),
+  };
+}

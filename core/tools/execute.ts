@@ -1,0 +1,53 @@
+/** The one function that runs tools, for agents and for the API alike: nothing that it checks can be passed by. */
+import { invalid, messageOf, ServiceError } from "../errors.ts";
+import type { Tool, ToolOrigin } from "./tool.ts";
+import { ToolCall } from "./tool-call.ts";
+
+/**
+ * Checks approval and input, runs the tool, and bounds it by its time limit and the client's signal.
+ *
+ * Gives what the tool gives: a value at once, or a promise when the tool answers later (so `await` it, inside a `try`,
+ * since a failure at once is thrown at once). A tool that gives nothing gives null.
+ *
+ * @throws ServiceError `conflict` for a tool that needs approval, `invalid_input` with every problem of the input,
+ * `tool_failed` with the tool's own message or its time limit; and the reason of `origin.call.signal` once it aborts.
+ */
+export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
+  if (tool.approval) throw approvalMissing(tool);
+  const problem = tool.validate(input);
+  if (problem !== null) throw invalid(problem);
+
+  const call = new ToolCall(tool, origin);
+  let result: unknown;
+  try {
+    result = tool.run(input, call);
+  } catch (thrown) {
+    call.end();
+    throw failure(tool, call, thrown);
+  }
+  if (isPromise(result)) {
+    return call.wait(result).then(nothingAsNull, (thrown) => {
+      throw failure(tool, call, thrown);
+    });
+  }
+  call.end();
+  return nothingAsNull(result);
+}
+
+const nothingAsNull = (value: unknown) => (value === undefined ? null : value);
+
+function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+}
+
+/** Of a call that was stopped the reason counts, whatever the tool made of it. */
+function failure(tool: Tool, call: ToolCall, thrown: unknown): unknown {
+  if (call.stopped !== null) return call.stopped.reason;
+  const said = thrown instanceof Error || typeof thrown === "string" ? messageOf(thrown) : "";
+  return new ServiceError("tool_failed", said || `tool ${JSON.stringify(tool.name)} failed`, { cause: thrown });
+}
+
+function approvalMissing(tool: Tool): ServiceError {
+  const name = JSON.stringify(tool.name);
+  return new ServiceError("conflict", `tool ${name} needs a person's approval, and approvals are not available in this version`);
+}

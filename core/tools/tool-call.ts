@@ -1,0 +1,119 @@
+/** One call of one tool. Costs no promise, timer, signal or listener until the tool asks for one. */
+import type { Logger } from "pino";
+import { ServiceError } from "../errors.ts";
+import type { User } from "../http/route.ts";
+import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
+
+/** The longest delay that a timer takes; a longer one would fire at once. */
+const LONGEST = 2 ** 31 - 1;
+
+/**
+ * The `call` that a tool sees. Plain values are fields, so that `{ ...call }` has them; `signal` and `logger` are made
+ * on first use. The call is over once: by its result, its time limit or the client, whichever is first.
+ */
+export class ToolCall implements ConfiguredCall {
+  readonly user: User | null;
+  readonly context: Record<string, unknown>;
+  readonly requestId: string;
+  readonly config: unknown;
+  readonly conversationId?: string;
+  readonly executionId?: string;
+  readonly idempotencyKey?: string;
+  readonly #origin: ToolOrigin;
+  readonly #tool: Tool;
+  #controller: AbortController | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  /** Listens to the client while the call runs. */
+  #left: (() => void) | null = null;
+  #reject: ((reason: unknown) => void) | null = null;
+  #over = false;
+  #stopped: { reason: unknown } | null = null;
+
+  constructor(tool: Tool, origin: ToolOrigin) {
+    this.#tool = tool;
+    this.#origin = origin;
+    this.user = origin.call.user;
+    this.requestId = origin.call.requestId;
+    this.context = origin.context;
+    this.config = tool.config;
+    if (origin.conversationId !== undefined) this.conversationId = origin.conversationId;
+    if (origin.executionId !== undefined) this.executionId = origin.executionId;
+    if (origin.idempotencyKey !== undefined) this.idempotencyKey = origin.idempotencyKey;
+  }
+
+  get logger(): Logger {
+    return this.#origin.call.logger;
+  }
+
+  /** Aborts when the client leaves and at the time limit, for as long as the call runs. */
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      this.#controller = new AbortController();
+      if (!this.#over) this.#watch();
+      if (this.#stopped !== null) this.#controller.abort(this.#stopped.reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /** Why the call was stopped from outside, or null. */
+  get stopped(): { reason: unknown } | null {
+    return this.#stopped;
+  }
+
+  /** The call has its result: nothing stays behind. */
+  end(): void {
+    this.#over = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#left !== null) this.#origin.call.signal.removeEventListener("abort", this.#left);
+    this.#left = null;
+  }
+
+  /**
+   * Waits for a tool that answers later. Rejects at the time limit and when the client leaves, whether or not the tool
+   * honours its signal; what it answers after that is discarded.
+   */
+  wait(result: PromiseLike<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#reject = reject;
+      this.#timer = setTimeout(() => this.#stop(this.#timedOut()), Math.min(this.#tool.timeout, LONGEST));
+      this.#watch();
+      result.then(
+        (value) => {
+          this.end();
+          resolve(value);
+        },
+        (thrown) => {
+          this.end();
+          reject(thrown);
+        },
+      );
+    });
+  }
+
+  #watch(): void {
+    if (this.#left !== null || this.#over) return;
+    const { signal } = this.#origin.call;
+    if (signal.aborted) return this.#stop(signal.reason);
+    this.#left = () => this.#stop(signal.reason);
+    signal.addEventListener("abort", this.#left);
+  }
+
+  #stop(reason: unknown): void {
+    if (this.#over) return;
+    this.#stopped = { reason };
+    this.end();
+    // Before the tool hears of it, so that its own complaint about the abort is not taken for the outcome.
+    this.#reject?.(reason);
+    this.#controller?.abort(reason);
+  }
+
+  #timedOut(): ServiceError {
+    const { name, timeout } = this.#tool;
+    return new ServiceError("tool_failed", `tool ${JSON.stringify(name)} timed out after ${formatDuration(timeout)}`);
+  }
+}
+
+function formatDuration(milliseconds: number): string {
+  return milliseconds % 1000 === 0 ? `${milliseconds / 1000}s` : `${milliseconds}ms`;
+}

@@ -1,0 +1,197 @@
+/** One request and its reply over node:http. */
+import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
+import type { BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
+import { BodyBuffer } from "./body.ts";
+import { normalizeAddress } from "./target.ts";
+
+const EMPTY = new Uint8Array(0);
+
+/** What an exchange needs to know of the server and the connection it belongs to. */
+export interface Connection {
+  /** Replies still owed on this socket, in order. */
+  readonly open: Set<NodeExchange>;
+  /** True once the server is stopping: every reply then ends its connection. */
+  isStopping(): boolean;
+}
+
+export class NodeExchange implements Exchange {
+  readonly path: string;
+  readonly query: string;
+  closed = false;
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #connection: Connection;
+  #listener: (() => void) | null = null;
+  #bodyFailed: ((problem: BodyProblem) => void) | null = null;
+  #drained: Promise<void> | null = null;
+  #settleDrained: (() => void) | null = null;
+  #expectsContinue: boolean;
+  #mustClose = false;
+
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    target: { path: string; query: string },
+    connection: Connection,
+    expectsContinue: boolean,
+  ) {
+    this.#request = request;
+    this.#response = response;
+    this.#connection = connection;
+    this.#expectsContinue = expectsContinue;
+    this.path = target.path;
+    this.query = target.query;
+    connection.open.add(this);
+  }
+
+  get method(): string {
+    return this.#request.method!;
+  }
+
+  header(name: string): string {
+    const value = this.#request.headers[name];
+    return value === undefined ? "" : typeof value === "string" ? value : value.join(", ");
+  }
+
+  headers(): Record<string, string> {
+    const copy: Record<string, string> = Object.create(null);
+    for (const name in this.#request.headers) copy[name] = this.header(name);
+    return copy;
+  }
+
+  remoteAddress(): string {
+    return normalizeAddress(this.#request.socket.remoteAddress ?? "");
+  }
+
+  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void {
+    const request = this.#request;
+    const declared = request.headers["content-length"];
+    if (declared === undefined && request.headers["transfer-encoding"] === undefined) return done(EMPTY);
+    if (declared !== undefined && Number(declared) > limit) return this.#refuseBody(failed);
+    if (this.#expectsContinue) this.#response.writeContinue();
+    this.#expectsContinue = false;
+    const body = new BodyBuffer(limit);
+    this.#bodyFailed = failed;
+    request.on("data", (chunk: Buffer) => {
+      if (this.#bodyFailed === null || body.add(chunk)) return;
+      this.#bodyFailed = null;
+      this.#refuseBody(failed);
+    });
+    request.once("end", () => {
+      if (this.#bodyFailed === null) return;
+      this.#bodyFailed = null;
+      done(body.take());
+    });
+  }
+
+  #refuseBody(failed: (problem: BodyProblem) => void): void {
+    this.#mustClose = true;
+    this.#request.pause();
+    failed("too_large");
+  }
+
+  onAbort(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  /** The socket is gone. Called by the server, once per socket, so that no request adds a listener of its own. */
+  abort(problem: BodyProblem = "aborted"): void {
+    if (this.closed) return;
+    this.#close();
+    const failed = this.#bodyFailed;
+    this.#bodyFailed = null;
+    failed?.(problem);
+    this.#listener?.();
+  }
+
+  /** True while the request's body is still arriving and nothing of the reply is out: a raw error may be written. */
+  get refusable(): boolean {
+    return !this.#request.complete && !this.#response.headersSent;
+  }
+
+  reply(status: number, headers: HeaderList, body: string | Uint8Array | null, close = false): void {
+    if (this.closed || this.#response.headersSent) return;
+    const length = body === null ? 0 : typeof body === "string" ? Buffer.byteLength(body) : body.length;
+    this.#writeHead(status, headers, close, status === 204 || status === 304 ? -1 : length);
+    this.#finish(body);
+  }
+
+  begin(status: number, headers: HeaderList): void {
+    if (this.closed || this.#response.headersSent) return;
+    this.#writeHead(status, headers, false, -1);
+    if (this.method === "HEAD") return this.#finish(null);
+    const response = this.#response;
+    response.cork(); // what is written in this tick leaves with the head
+    response.flushHeaders();
+    process.nextTick(uncork, response);
+  }
+
+  #writeHead(status: number, headers: HeaderList, close: boolean, length: number): void {
+    const request = this.#request;
+    const list: OutgoingHttpHeader[] = headers.slice();
+    if (length >= 0) list.push("content-length", String(length));
+    // A body that was not read is not waited for: the connection ends with the reply.
+    if (close || this.#mustClose || this.#connection.isStopping() || (!request.complete && hasBody(request))) {
+      list.push("connection", "close");
+    } else if (request.httpVersionMinor === 1) {
+      this.#response.removeHeader("connection"); // persistent is what HTTP/1.1 means: no headers to say so
+    }
+    this.#response.writeHead(status, list as OutgoingHttpHeader[]);
+  }
+
+  write(chunk: string | Uint8Array): boolean {
+    if (this.closed || chunk.length === 0) return true;
+    return this.#response.write(chunk);
+  }
+
+  drained(): Promise<void> {
+    if (this.closed || !this.#response.writableNeedDrain) return Promise.resolve();
+    this.#drained ??= new Promise((resolve) => {
+      this.#settleDrained = resolve;
+      this.#response.once("drain", () => this.#settle());
+    });
+    return this.#drained;
+  }
+
+  #settle(): void {
+    const settle = this.#settleDrained;
+    this.#drained = null;
+    this.#settleDrained = null;
+    settle?.();
+  }
+
+  get buffered(): number {
+    return this.closed ? 0 : this.#response.writableLength;
+  }
+
+  end(): void {
+    if (!this.closed) this.#finish(null);
+  }
+
+  #finish(body: string | Uint8Array | null): void {
+    this.#close();
+    if (body === null || body.length === 0) this.#response.end();
+    else this.#response.end(body);
+  }
+
+  #close(): void {
+    this.closed = true;
+    this.#connection.open.delete(this);
+    this.#settle();
+  }
+
+  destroy(): void {
+    if (this.closed) return;
+    this.#close();
+    this.#request.socket.destroy();
+  }
+}
+
+function uncork(response: ServerResponse): void {
+  response.uncork();
+}
+
+function hasBody(request: IncomingMessage): boolean {
+  const { headers } = request;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+}

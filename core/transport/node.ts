@@ -1,0 +1,118 @@
+/** The portable transport: node:http, for where the native addon does not load. */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
+import { listenError } from "./listen-error.ts";
+import { type Connection, NodeExchange } from "./node-exchange.ts";
+import { refusal } from "./refusal.ts";
+import { splitTarget } from "./target.ts";
+
+export interface NodeOptions {
+  /** Milliseconds for a whole head to arrive. Default 10,000. */
+  headTimeout?: number;
+  /** Milliseconds for a whole request, body included, to arrive. Default 60,000. */
+  requestTimeout?: number;
+  /** Milliseconds a connection may rest between requests. Default 75,000, longer than a proxy keeps an idle upstream. */
+  idleTimeout?: number;
+}
+
+/** What Node's parser says, as a status: everything else is 400. */
+const PARSER_STATUS: Record<string, number | undefined> = {
+  HPE_HEADER_OVERFLOW: 431,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+};
+
+class NodeListening implements Listening {
+  readonly port: number;
+  readonly #server: Server;
+  readonly #sockets: Map<Socket, Connection>;
+  readonly #markStopping: () => void;
+  #ended: Promise<void> | null = null;
+
+  constructor(server: Server, sockets: Map<Socket, Connection>, markStopping: () => void) {
+    this.port = (server.address() as AddressInfo).port;
+    this.#server = server;
+    this.#sockets = sockets;
+    this.#markStopping = markStopping;
+  }
+
+  stop(): void {
+    if (this.#ended !== null) return;
+    this.#markStopping();
+    this.#ended = new Promise((resolve) => this.#server.close(() => resolve()));
+    for (const [socket, connection] of this.#sockets) {
+      // A socket that never sent a byte is idle too, which closeIdleConnections does not see.
+      if (connection.open.size === 0 && socket.bytesRead === 0) socket.destroy();
+    }
+  }
+
+  close(): Promise<void> {
+    this.stop();
+    this.#server.closeAllConnections();
+    return this.#ended!;
+  }
+}
+
+/** A transport over node:http. `listen` rejects with a message that names host and port when it cannot bind. */
+export function createNodeTransport(timeouts: NodeOptions = {}): Transport {
+  return { name: "node", listen: (dispatch, options) => listen(dispatch, options, timeouts) };
+}
+
+function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOptions): Promise<Listening> {
+  const sockets = new Map<Socket, Connection>();
+  let stopping = false;
+  const isStopping = () => stopping;
+  const headersTimeout = timeouts.headTimeout ?? 10_000;
+  const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
+  const server = createServer({
+    insecureHTTPParser: false,
+    requireHostHeader: true,
+    joinDuplicateHeaders: true,
+    maxHeaderSize: options.headLimit,
+    headersTimeout,
+    requestTimeout,
+    keepAliveTimeout: timeouts.idleTimeout ?? 75_000,
+    connectionsCheckingInterval: Math.max(100, Math.min(1_000, headersTimeout / 4)),
+  });
+  server.maxConnections = options.connections;
+  server.on("connection", (socket: Socket) => {
+    const connection: Connection = { open: new Set(), isStopping };
+    sockets.set(socket, connection);
+    socket.once("close", () => {
+      sockets.delete(socket);
+      for (const exchange of [...connection.open]) exchange.abort();
+    });
+  });
+  const receive = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) => {
+    const connection = sockets.get(request.socket);
+    if (connection === undefined) return;
+    request.on("error", ignore); // told by the socket's close
+    response.on("error", ignore);
+    const target = splitTarget(request.url!);
+    if (target === null) return request.socket.end(refusal(400, "the request target is not a path"));
+    dispatch(new NodeExchange(request, response, target, connection, expectsContinue));
+    // Keep-alive connections that fall idle while stopping are closed by their reply, or here when it had begun before.
+    if (stopping) response.once("finish", () => server.closeIdleConnections());
+  };
+  server.on("request", (request, response) => receive(request, response, false));
+  server.on("checkContinue", (request, response) => receive(request, response, true));
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, sockets));
+  return new Promise((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => reject(listenError(options, error.code, error)));
+    server.listen(options.port, options.host, () => {
+      resolve(new NodeListening(server, sockets, () => (stopping = true)));
+    });
+  });
+}
+
+/** Answers what the parser refused, unless a reply is under way on the socket: then it is only cut. */
+function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socket, Connection>): void {
+  const open = [...(sockets.get(socket)?.open ?? [])];
+  const answerable = open.length === 0 || (open.length === 1 && open[0]!.refusable);
+  for (const exchange of open) exchange.abort("malformed");
+  if (!socket.writable || !answerable || error.code === "ECONNRESET") return void socket.destroy();
+  socket.end(refusal(PARSER_STATUS[error.code ?? ""] ?? 400), () => socket.destroy());
+}
+
+function ignore(): void {}

@@ -1,0 +1,28 @@
+/** Raw replies for what never becomes a request: refused by a parser, before there is a route. */
+
+const REFUSALS: Record<number, { reason: string; error: string }> = {
+  400: { reason: "Bad Request", error: "the request is not valid HTTP/1.1" },
+  408: { reason: "Request Timeout", error: "the request took too long to arrive" },
+  413: { reason: "Payload Too Large", error: "the request is too large" },
+  431: { reason: "Request Header Fields Too Large", error: "the head of the request is too large" },
+};
+
+/** A whole HTTP/1.1 reply with the error envelope that ends its connection. */
+export function refusal(status: number, error?: string): string {
+  const { reason, error: usual } = REFUSALS[status] ?? REFUSALS[400]!;
+  const body = refusalBody(error ?? usual);
+  return (
+    `HTTP/1.1 ${status} ${reason}\r\nconnection: close\r\ncontent-type: application/json\r\n` +
+    `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+  );
+}
+
+/** The envelope of a refusal. */
+export function refusalBody(error: string): string {
+  return JSON.stringify({ success: false, error });
+}
+
+/** The usual words for a status. */
+export function refusalText(status: number): string {
+  return (REFUSALS[status] ?? REFUSALS[400]!).error;
+}

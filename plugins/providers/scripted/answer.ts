@@ -1,0 +1,190 @@
+/** From what a model says to the parts of its answer, and the counting of words that stands in for tokens. */
+import type {
+  BatchedStreamResult,
+  LanguageModelV3CallOptions,
+  LanguageModelV3FinishReason,
+  LanguageModelV3StreamPart,
+  LanguageModelV3Usage,
+  PartBatch,
+  PartSource,
+} from "#plugin";
+import { type Pace, PacedParts } from "./pace.ts";
+
+/** What is said: a text, tool calls, or nothing but a failure; a failure beside a text comes after it. */
+export interface Saying {
+  text?: string;
+  calls?: readonly { tool: string; input: unknown }[];
+  failure?: Error;
+}
+
+const START: LanguageModelV3StreamPart = { type: "stream-start", warnings: [] };
+const TEXT_ID = "text";
+const TEXT_START: LanguageModelV3StreamPart = { type: "text-start", id: TEXT_ID };
+const TEXT_END: LanguageModelV3StreamPart = { type: "text-end", id: TEXT_ID };
+const STOP: LanguageModelV3FinishReason = { unified: "stop", raw: "stop" };
+const LENGTH: LanguageModelV3FinishReason = { unified: "length", raw: "length" };
+const TOOL_CALLS: LanguageModelV3FinishReason = { unified: "tool-calls", raw: "tool-calls" };
+
+/** Words of a text: runs of anything but white space. */
+export function countWords(text: string): number {
+  let words = 0;
+  let inside = false;
+  for (let index = 0; index < text.length; index++) {
+    const space = text.charCodeAt(index) <= 32;
+    if (!space && !inside) words++;
+    inside = !space;
+  }
+  return words;
+}
+
+function countPrompt(prompt: LanguageModelV3CallOptions["prompt"]): number {
+  let words = 0;
+  for (const message of prompt) {
+    if (typeof message.content === "string") {
+      words += countWords(message.content);
+      continue;
+    }
+    for (const part of message.content) {
+      if (part.type === "text" || part.type === "reasoning") words += countWords(part.text);
+      else if (part.type === "tool-call") words += countWords(JSON.stringify(part.input));
+      else if (part.type === "tool-result") words += countWords(JSON.stringify(part.output));
+    }
+  }
+  return words;
+}
+
+function usageOf(input: number, output: number): LanguageModelV3Usage {
+  return {
+    inputTokens: { total: input, noCache: input, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: output, text: output, reasoning: 0 },
+  };
+}
+
+/** The first `most` words with the white space between them. */
+function firstWords(text: string, most: number): string {
+  let index = 0;
+  for (let left = most; left > 0; left--) {
+    while (index < text.length && text.charCodeAt(index) <= 32) index++;
+    while (index < text.length && text.charCodeAt(index) > 32) index++;
+  }
+  return text.slice(0, index);
+}
+
+/** Deltas that join to `text`: at most `chunks`, of about the same length, never through the middle of a character. */
+export function cutText(text: string, chunks: number): LanguageModelV3StreamPart[] {
+  const deltas: LanguageModelV3StreamPart[] = [];
+  const length = text.length;
+  const count = Math.min(chunks, length);
+  let from = 0;
+  for (let chunk = 1; chunk <= count; chunk++) {
+    let to = Math.floor((length * chunk) / count);
+    if (to < length && (text.charCodeAt(to) & 0xfc00) === 0xdc00) to++;
+    if (to > from) deltas.push({ type: "text-delta", id: TEXT_ID, delta: text.slice(from, to) });
+    from = to;
+  }
+  return deltas;
+}
+
+function partsOf(saying: Saying, options: LanguageModelV3CallOptions, chunks: number): LanguageModelV3StreamPart[] {
+  const parts: LanguageModelV3StreamPart[] = [START];
+  const { text, calls, failure } = saying;
+  let reason = STOP;
+  let words = 0;
+  if (text !== undefined) {
+    words = countWords(text);
+    let spoken = text;
+    if (options.maxOutputTokens !== undefined && words > options.maxOutputTokens) {
+      words = options.maxOutputTokens;
+      spoken = firstWords(text, words);
+      reason = LENGTH;
+    }
+    parts.push(TEXT_START, ...cutText(spoken, chunks), TEXT_END);
+  }
+  if (calls !== undefined) {
+    reason = TOOL_CALLS;
+    for (const { tool, input } of calls) {
+      const id = `call_${crypto.randomUUID()}`;
+      const json = JSON.stringify(input);
+      words += countWords(json);
+      parts.push(
+        { type: "tool-input-start", id, toolName: tool },
+        { type: "tool-input-delta", id, delta: json },
+        { type: "tool-input-end", id },
+        { type: "tool-call", toolCallId: id, toolName: tool, input: json },
+      );
+    }
+  }
+  if (failure === undefined) {
+    parts.push({ type: "finish", finishReason: reason, usage: usageOf(countPrompt(options.prompt), words) });
+  }
+  return parts;
+}
+
+/** All parts at once, in one batch. */
+class Burst implements PartSource {
+  #parts: PartBatch | null;
+  readonly #failure: Error | undefined;
+
+  constructor(parts: PartBatch, failure: Error | undefined) {
+    this.#parts = parts;
+    this.#failure = failure;
+  }
+
+  next(): PartBatch | null {
+    const parts = this.#parts;
+    this.#parts = null;
+    if (parts === null && this.#failure !== undefined) throw this.#failure;
+    return parts;
+  }
+
+  cancel(): void {
+    this.#parts = null;
+  }
+}
+
+/** The parts in groups of which each ends with a text delta; what follows the last delta belongs to its group. */
+function groupsOf(parts: LanguageModelV3StreamPart[]): LanguageModelV3StreamPart[][] {
+  const groups: LanguageModelV3StreamPart[][] = [[]];
+  let spoken = false;
+  for (const part of parts) {
+    if (part.type === "text-delta") {
+      if (spoken) groups.push([]);
+      spoken = true;
+    }
+    groups.at(-1)?.push(part);
+  }
+  return groups;
+}
+
+class Answer implements BatchedStreamResult {
+  readonly batches: PartSource;
+
+  constructor(batches: PartSource) {
+    this.batches = batches;
+  }
+
+  /** For readers that do not know `batches`. */
+  get stream(): ReadableStream<LanguageModelV3StreamPart> {
+    const batches = this.batches;
+    return new ReadableStream<LanguageModelV3StreamPart>({
+      async pull(controller) {
+        const batch = await batches.next();
+        if (batch === null) controller.close();
+        else for (const part of batch) controller.enqueue(part);
+      },
+      cancel: () => batches.cancel(),
+    });
+  }
+}
+
+/** The answer to a call. Without delays it is one batch that is there at once. */
+export function answer(
+  saying: Saying,
+  options: LanguageModelV3CallOptions,
+  chunks: number,
+  pace: Pace,
+): BatchedStreamResult {
+  const parts = partsOf(saying, options, chunks);
+  if (pace.delay === 0 && pace.firstDelay === 0) return new Answer(new Burst(parts, saying.failure));
+  return new Answer(new PacedParts(groupsOf(parts), saying.failure, pace, options.abortSignal));
+}

@@ -1,0 +1,140 @@
+/** `npm run build`: the bundle starts with plain node, serves, and loads plugins of both kinds as the sources do. */
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { build } from "../core/codegen/build.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+const MANIFEST = `
+name: Built
+version: 1.0.0
+server: { port: 0 }
+plugins: [./plugins]
+providers:
+  demo: { use: scripted }
+tools:
+  shout: { use: shout }
+  refuse: { use: refuse }
+agents:
+  echo: { name: Echo, description: Repeats, instructions: Repeat., model: demo/echo, memory: false }
+`;
+
+/** TypeScript with a type import, and a helper beside it. */
+const SHOUT = `
+import { defineTool, type ToolCallContext } from "#plugin";
+import { louder } from "./helpers/louder.ts";
+export default defineTool<{ text: string }>({
+  description: "Shouts",
+  parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
+  execute: ({ text }, _call: ToolCallContext) => ({ text: louder(text) }),
+});
+`;
+const LOUDER = "export const louder = (text: string): string => text.toUpperCase();\n";
+
+/** Throws the class that \`#plugin\` exports: the core knows it only when there is one copy of it. */
+const REFUSE = `
+import { ServiceError } from "#plugin";
+export default { kind: "tool", description: "Refuses", execute() { throw new ServiceError("conflict", "not now"); } };
+`;
+
+let folder: string;
+let out: string;
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), "penstock-build-"));
+  out = join(folder, "dist");
+  symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  await build({ out });
+  const user = mkdtempSync(join(folder, "user-"));
+  for (const place of ["plugins/tools/helpers"]) mkdirSync(join(user, place), { recursive: true });
+  writeFileSync(join(user, "service.yaml"), MANIFEST);
+  writeFileSync(join(user, "plugins/tools/shout.ts"), SHOUT);
+  writeFileSync(join(user, "plugins/tools/helpers/louder.ts"), LOUDER);
+  writeFileSync(join(user, "plugins/tools/refuse.mjs"), REFUSE);
+  await start(user);
+});
+
+let server: ChildProcess;
+let base: string;
+
+/** Starts the build from a folder that is not its own. */
+async function start(cwd: string): Promise<void> {
+  server = spawn(process.execPath, [join(out, "penstock.js"), "serve", "--config", "service.yaml", "--port", "0"], {
+    cwd,
+    env: { PATH: process.env.PATH },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  base = await new Promise<string>((resolve, reject) => {
+    const read = (text: string) => {
+      output += text;
+      const url = /http:\/\/[^\s:]+:\d+/.exec(output)?.[0];
+      if (url !== undefined) resolve(url);
+    };
+    server.stdout?.setEncoding("utf8").on("data", read);
+    server.stderr?.setEncoding("utf8").on("data", read);
+    server.once("exit", (code) => reject(new Error(`ended with ${code}\n${output}`)));
+  });
+}
+
+after(async () => {
+  if (server?.exitCode === null) {
+    server.kill("SIGTERM");
+    const [code] = await once(server, "exit");
+    assert.equal(code, 0);
+  }
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function post(path: string, body: unknown): Promise<{ status: number; json: Record<string, unknown> }> {
+  const headers = { "content-type": "application/json" };
+  const response = await fetch(base + path, { method: "POST", headers, body: JSON.stringify(body) });
+  return { status: response.status, json: (await response.json()) as Record<string, unknown> };
+}
+
+test("GET /healthz and GET /agents answer from the build, started with plain node outside the project", async () => {
+  assert.equal((await fetch(`${base}/healthz`)).status, 200);
+  const list = (await (await fetch(`${base}/agents`)).json()) as { data: { id: string }[] };
+  assert.deepEqual(
+    list.data.map(({ id }) => id),
+    ["echo"],
+  );
+});
+
+test("POST /agents/:id/text runs a built-in provider of the build", async () => {
+  const { status, json } = await post("/agents/echo/text", { input: "hello there" });
+  assert.equal(status, 200);
+  assert.equal((json.data as { text: string }).text, "hello there");
+});
+
+test("POST /tools/:name/execute runs a user's TypeScript plugin with its helper", async () => {
+  const { status, json } = await post("/tools/shout/execute", { input: { text: "hello" } });
+  assert.equal(status, 200, JSON.stringify(json));
+  assert.deepEqual((json.data as { result: unknown }).result, { text: "HELLO" });
+});
+
+test("a ServiceError that a user's plugin throws is the class that the build's core knows", async () => {
+  const { status, json } = await post("/tools/refuse/execute", { input: {} });
+  assert.equal(status, 409, JSON.stringify(json));
+  assert.deepEqual(json, { success: false, error: "not now" });
+});
+
+test("GET /doc, GET /ui and GET / find their files in the build", async () => {
+  for (const path of ["/doc", "/ui", "/"]) {
+    const response = await fetch(base + path);
+    assert.equal(response.status, 200, path);
+    assert.ok((await response.text()).length > 200, path);
+  }
+});
+
+test("a build refuses a folder that holds something else", async () => {
+  const other = mkdtempSync(join(folder, "other-"));
+  writeFileSync(join(other, "notes.txt"), "mine");
+  await assert.rejects(build({ out: other }), /no earlier build/);
+});
