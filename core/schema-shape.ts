@@ -3,11 +3,24 @@
  * own meta schema takes 35 ms of every start, and its messages do not say where.
  */
 
-type Shape = "schema" | "schemas" | "map" | "text" | "texts" | "number" | "positive" | "count" | "flag" | "type" | "list" | "pattern";
+type Shape =
+  | "schema"
+  | "schemas"
+  | "map"
+  | "text"
+  | "texts"
+  | "number"
+  | "positive"
+  | "count"
+  | "flag"
+  | "type"
+  | "list"
+  | "pattern";
 
 const KEYWORDS: ReadonlyMap<string, Shape> = new Map(
   Object.entries({
-    schema: "additionalProperties contains contentSchema else if items not propertyNames then unevaluatedItems unevaluatedProperties",
+    schema:
+      "additionalProperties contains contentSchema else if items not propertyNames then unevaluatedItems unevaluatedProperties",
     schemas: "allOf anyOf oneOf prefixItems",
     map: "$defs definitions dependentSchemas patternProperties properties",
     text: "$anchor $comment $dynamicAnchor $dynamicRef $id $ref $schema contentEncoding contentMediaType description format title",
@@ -19,7 +32,9 @@ const KEYWORDS: ReadonlyMap<string, Shape> = new Map(
     type: "type",
     list: "enum examples",
     pattern: "pattern",
-  } satisfies Record<Shape, string>).flatMap(([shape, names]) => names.split(" ").map((name) => [name, shape as Shape])),
+  } satisfies Record<Shape, string>).flatMap(([shape, names]) =>
+    names.split(" ").map((name) => [name, shape as Shape]),
+  ),
 );
 
 const TYPES = ["array", "boolean", "integer", "null", "number", "object", "string"];

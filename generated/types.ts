@@ -1059,9 +1059,7 @@ export type FinishReason = "stop" | "length" | "content-filter" | "tool-calls" |
 /**
  * What the plugin's handler gave back.
  */
-export interface CustomResult {
-  [k: string]: unknown;
-}
+export type CustomResult = unknown;
 
 /**
  * Body of `/agents/{id}/text` and `/agents/{id}/stream`.
@@ -1070,9 +1068,7 @@ export interface GenerateRequest {
   /**
    * A string, an array of UI messages (`{role, parts}`) or an array of model messages (`{role, content}`).
    */
-  input: {
-    [k: string]: unknown;
-  };
+  input: unknown;
   options?: GenerateOptions;
 }
 
@@ -1083,9 +1079,7 @@ export interface ObjectRequest {
   /**
    * A string, an array of UI messages (`{role, parts}`) or an array of model messages (`{role, content}`).
    */
-  input: {
-    [k: string]: unknown;
-  };
+  input: unknown;
   /**
    * JSON Schema that the result conforms to. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`.
    */
@@ -1100,9 +1094,7 @@ export interface ChatRequest {
   /**
    * A string, an array of UI messages (`{role, parts}`) or an array of model messages (`{role, content}`).
    */
-  input?: {
-    [k: string]: unknown;
-  };
+  input?: unknown;
   options?: GenerateOptions;
   /**
    * The chat's id: the conversation when `options` names none.
@@ -1111,9 +1103,7 @@ export interface ChatRequest {
   /**
    * The chat so far, as UI messages.
    */
-  messages?: {
-    [k: string]: unknown;
-  };
+  messages?: unknown;
   /**
    * Why the hook posts: `submit-message` or `regenerate-message`.
    */
@@ -1143,9 +1133,7 @@ export interface ToolCall {
   /**
    * What the tool was called with.
    */
-  input: {
-    [k: string]: unknown;
-  };
+  input: unknown;
 }
 
 /**
@@ -1167,15 +1155,11 @@ export interface ToolResult {
   /**
    * What the tool was called with.
    */
-  input: {
-    [k: string]: unknown;
-  };
+  input: unknown;
   /**
    * What the tool gave back.
    */
-  output: {
-    [k: string]: unknown;
-  };
+  output: unknown;
 }
 
 /**
@@ -1189,9 +1173,7 @@ export interface TextResult {
   /**
    * Present when `options.output` was requested: the object that conforms to its schema, or the text.
    */
-  output?: {
-    [k: string]: unknown;
-  };
+  output?: unknown;
   usage: Usage;
   finishReason: FinishReason;
   /**
@@ -1207,9 +1189,7 @@ export interface TextResult {
 /**
  * The object that conforms to the `schema` of the request.
  */
-export interface GeneratedObject {
-  [k: string]: unknown;
-}
+export type GeneratedObject = unknown;
 
 /**
  * Query of the history.
@@ -1252,15 +1232,11 @@ export interface HistoryEntry {
   /**
    * What it was asked, as it was sent.
    */
-  input: {
-    [k: string]: unknown;
-  };
+  input: unknown;
   /**
    * What it answered; absent until it has.
    */
-  output?: {
-    [k: string]: unknown;
-  };
+  output?: unknown;
   usage?: Usage;
   /**
    * Whose run it was, when the call said so.
@@ -1326,9 +1302,7 @@ export interface UIMessage {
   /**
    * Free-form data of the client.
    */
-  metadata?: {
-    [k: string]: unknown;
-  };
+  metadata?: unknown;
 }
 
 /**
@@ -1655,9 +1629,7 @@ export interface ToolExecutionResult {
   /**
    * Its result.
    */
-  result: {
-    [k: string]: unknown;
-  };
+  result: unknown;
   /**
    * Milliseconds it took, to the microsecond.
    */
@@ -1894,9 +1866,7 @@ export type RawStreamPart =
       /**
        * What the tool is called with.
        */
-      input: {
-        [k: string]: unknown;
-      };
+      input: unknown;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -1922,15 +1892,11 @@ export type RawStreamPart =
       /**
        * What the tool is called with.
        */
-      input: {
-        [k: string]: unknown;
-      };
+      input: unknown;
       /**
        * What the tool gave back.
        */
-      output: {
-        [k: string]: unknown;
-      };
+      output: unknown;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -1956,9 +1922,7 @@ export type RawStreamPart =
       /**
        * What the tool is called with.
        */
-      input: {
-        [k: string]: unknown;
-      };
+      input: unknown;
       /**
        * What went wrong.
        */
@@ -2045,9 +2009,7 @@ export type RawStreamPart =
       /**
        * The event.
        */
-      rawValue: {
-        [k: string]: unknown;
-      };
+      rawValue: unknown;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -2083,9 +2045,7 @@ export type RawStreamPart =
       /**
        * The result, when `options.output` was requested.
        */
-      output?: {
-        [k: string]: unknown;
-      };
+      output?: unknown;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -2140,9 +2100,7 @@ export type ObjectStreamEvent =
       /**
        * The parsed part of the object.
        */
-      partialUpdate: {
-        [k: string]: unknown;
-      };
+      partialUpdate: unknown;
     }
   | {
       /**
@@ -2152,9 +2110,7 @@ export type ObjectStreamEvent =
       /**
        * Conforms to the schema of the request.
        */
-      finalObject: {
-        [k: string]: unknown;
-      };
+      finalObject: unknown;
       usage: Usage;
       finishReason: FinishReason;
     }
@@ -2301,9 +2257,7 @@ export type UIMessageChunk =
       /**
        * What the tool is called with.
        */
-      input: {
-        [k: string]: unknown;
-      };
+      input: unknown;
     }
   | {
       /**
@@ -2321,9 +2275,7 @@ export type UIMessageChunk =
       /**
        * What the model wrote.
        */
-      input: {
-        [k: string]: unknown;
-      };
+      input: unknown;
       /**
        * What is wrong with it.
        */
@@ -2341,9 +2293,7 @@ export type UIMessageChunk =
       /**
        * What the tool gave back.
        */
-      output: {
-        [k: string]: unknown;
-      };
+      output: unknown;
     }
   | {
       /**

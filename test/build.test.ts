@@ -20,9 +20,9 @@ providers:
   demo: { use: scripted }
 tools:
   shout: { use: shout }
-  refuse: { use: refuse }
 agents:
   echo: { name: Echo, description: Repeats, instructions: Repeat., model: demo/echo, memory: false }
+routes: [{ use: refuse }]
 `;
 
 /** TypeScript with a type import, and a helper beside it. */
@@ -40,7 +40,8 @@ const LOUDER = "export const louder = (text: string): string => text.toUpperCase
 /** Throws the class that \`#plugin\` exports: the core knows it only when there is one copy of it. */
 const REFUSE = `
 import { ServiceError } from "#plugin";
-export default { kind: "tool", description: "Refuses", execute() { throw new ServiceError("conflict", "not now"); } };
+const handle = () => { throw new ServiceError("conflict", "not now"); };
+export default { kind: "route", method: "GET", path: "/refuse", handle };
 `;
 
 let folder: string;
@@ -52,11 +53,11 @@ before(async () => {
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
   await build({ out });
   const user = mkdtempSync(join(folder, "user-"));
-  for (const place of ["plugins/tools/helpers"]) mkdirSync(join(user, place), { recursive: true });
+  for (const place of ["plugins/tools/helpers", "plugins/routes"]) mkdirSync(join(user, place), { recursive: true });
   writeFileSync(join(user, "service.yaml"), MANIFEST);
   writeFileSync(join(user, "plugins/tools/shout.ts"), SHOUT);
   writeFileSync(join(user, "plugins/tools/helpers/louder.ts"), LOUDER);
-  writeFileSync(join(user, "plugins/tools/refuse.mjs"), REFUSE);
+  writeFileSync(join(user, "plugins/routes/refuse.mjs"), REFUSE);
   await start(user);
 });
 
@@ -120,9 +121,9 @@ test("POST /tools/:name/execute runs a user's TypeScript plugin with its helper"
 });
 
 test("a ServiceError that a user's plugin throws is the class that the build's core knows", async () => {
-  const { status, json } = await post("/tools/refuse/execute", { input: {} });
-  assert.equal(status, 409, JSON.stringify(json));
-  assert.deepEqual(json, { success: false, error: "not now" });
+  const response = await fetch(`${base}/refuse`);
+  assert.deepEqual(await response.json(), { success: false, error: "not now" });
+  assert.equal(response.status, 409);
 });
 
 test("GET /doc, GET /ui and GET / find their files in the build", async () => {

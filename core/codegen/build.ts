@@ -94,7 +94,8 @@ function sourcePlaces(root: string): esbuild.Plugin {
         if (!path.startsWith(core)) return undefined;
         const source = await readFile(path, "utf8");
         if (!source.includes("import.meta.url")) return undefined;
-        const place = JSON.stringify(`./${relative(root, path).split(sep).join("/")}`);
+        // It ends in .js: from the ending code tells whether it runs from sources.
+        const place = JSON.stringify(`./${relative(root, path).split(sep).join("/").replace(/\.ts$/, ".js")}`);
         return {
           contents: source.replaceAll("import.meta.url", `new URL(${place}, import.meta.url).href`),
           loader: "ts",

@@ -74,9 +74,9 @@ export const HEADERS = {
 const TAGS: Record<string, [string, string]> = {
   agents: ["Agents", "Text, objects, streams and chats from the agents of the manifest."],
   tools: ["Tools", "The tools of the manifest, and running one directly."],
-  docs: ["Documentation", "This document, the explorer and the landing page."],
-  platform: ["Probes", "For orchestrators and load balancers."],
   custom: ["Custom routes", "Routes that plugins add."],
+  platform: ["Probes", "For orchestrators and load balancers."],
+  docs: ["Documentation", "This document, the explorer and the landing page."],
 };
 
 /** Tag of an operation and what it says: `agents.generateText` -> Agents. */
@@ -87,6 +87,13 @@ export function tagOf(operation: string): { name: string; description: string } 
     `Operations on ${word}.`,
   ];
   return { name, description };
+}
+
+/** The tags in the order in which a reader wants them: what the service does first, what describes it last. */
+export function orderTags<T extends { name: string }>(tags: Iterable<T>): T[] {
+  const order = Object.values(TAGS).map(([name]) => name);
+  const rank = ({ name }: T) => (order.includes(name) ? order.indexOf(name) : order.length);
+  return [...tags].sort((a, b) => rank(a) - rank(b));
 }
 
 /** The schemas that `root` reaches through references, by name, sorted. */

@@ -33,8 +33,13 @@ export function failuresOf(route: Route<never>): Failure[] {
   return kinds;
 }
 
-export function describeOperation(route: Route<never>, schemas: Schemas): Record<string, unknown> {
-  const parameters = [...pathParameters(route.path), ...queryParameters(querySchema(route, schemas))];
+/** `samples` are values of path parameters by first segment and name: `{"agents/id": "support"}`. */
+export function describeOperation(
+  route: Route<never>,
+  schemas: Schemas,
+  samples: Readonly<Record<string, string | undefined>>,
+): Record<string, unknown> {
+  const parameters = [...pathParameters(route.path, samples), ...queryParameters(querySchema(route, schemas))];
   const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: COMPONENT + route.body };
   return {
     operationId: route.operation,
@@ -47,13 +52,15 @@ export function describeOperation(route: Route<never>, schemas: Schemas): Record
   };
 }
 
-function pathParameters(path: string): object[] {
+function pathParameters(path: string, samples: Readonly<Record<string, string | undefined>>): object[] {
   const segments = path.slice(1).split("/");
   const parameters = segments.filter((segment) => segment.startsWith(":")).map((segment) => segment.slice(1));
   return parameters.map((name) => {
     const known = `${segments[0]}/${name}`;
     const description = Object.hasOwn(PATH_PARAMETERS, known) ? PATH_PARAMETERS[known] : `The \`${name}\` in the path.`;
-    return { name, in: "path", required: true, description, schema: { type: "string" } };
+    const example = samples[known];
+    const sample = example === undefined ? {} : { example };
+    return { name, in: "path", required: true, description, schema: { type: "string" }, ...sample };
   });
 }
 

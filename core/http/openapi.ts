@@ -7,6 +7,7 @@ import {
   failureComponents,
   failureReplies,
   HEADERS,
+  orderTags,
   reachable,
   tagOf,
 } from "./openapi-components.ts";
@@ -25,6 +26,8 @@ export interface DocumentInfo {
   version: string;
   /** Where clients reach the service, base path included; undefined when the manifest does not say. */
   publicUrl?: string | undefined;
+  /** Values that path parameters may take here, for trial calls: `{"agents/id": "support"}`. */
+  samples?: Readonly<Record<string, string | undefined>> | undefined;
   /** Undefined while authentication is off. */
   security?: DocumentSecurity | undefined;
 }
@@ -52,7 +55,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
   const used = new Set<Failure>();
   for (const row of routes) {
     const route = row as Route<never>;
-    const operation = describeOperation(route, schemas);
+    const operation = describeOperation(route, schemas, info.samples ?? {});
     const security = info.security?.of(route) ?? [];
     const failures = failuresOf(route);
     if (security.length > 0) failures.push("unauthorized");
@@ -71,7 +74,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
     info: { title: info.title, version: info.version, description: DESCRIPTION },
     servers: serversOf(info.publicUrl),
     ...(info.security === undefined && { security: [] }),
-    tags: [...tags.values()],
+    tags: orderTags(tags.values()),
     paths,
     components: {
       schemas: reachable({ paths, responses }, schemas),

@@ -32,7 +32,7 @@ export interface Substituted {
 
 export const MASK = "***";
 /** `$${` stands for a plain `${`. */
-const REFERENCE = /\$\$\{|\$\{([^}]*)\}/g;
+const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
 
 /** A copy of `value` with every reference replaced. Values that came in are not looked at again. */
@@ -41,7 +41,8 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
   const secrets = new Set<string>();
   const problems: EnvironmentProblem[] = [];
 
-  const lookUp = (reference: string, path: Path): { text: string; source: string | null } => {
+  const lookUp = (match: RegExpMatchArray, path: Path): { text: string; source: string | null } => {
+    const reference = match[1] as string;
     if (reference.startsWith("file:")) {
       const file = reference.slice("file:".length);
       try {
@@ -53,8 +54,8 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
       }
     }
     const [, name, fallback] = VARIABLE.exec(reference) ?? [];
-    if (name === undefined) {
-      const message = `\${${reference}}: write \${NAME}, \${NAME:-default} or \${file:PATH}; $\${ stands for a plain \${`;
+    if (name === undefined || match[2] === "") {
+      const message = `\${${reference}${match[2]}: write \${NAME}, \${NAME:-default} or \${file:PATH}; $\${ stands for a plain \${`;
       problems.push({ path, message });
       return { text: "", source: null };
     }
@@ -75,7 +76,7 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
     for (const match of text.matchAll(REFERENCE)) {
       const between = text.slice(last, match.index);
       last = match.index + match[0].length;
-      const { text: found, source } = match[0] === "$${" ? { text: "${", source: null } : lookUp(match[1]!, path);
+      const { text: found, source } = match[0] === "$${" ? { text: "${", source: null } : lookUp(match, path);
       result += between + found;
       masked += between + (source === null ? found : MASK);
       if (source === null) continue;
@@ -99,11 +100,12 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
   return { value: walk(value, []), substitutions, secrets: [...secrets], problems };
 }
 
-/** `text` with `***` for every secret in it. Very short ones would blot out half of any message, and are left. */
+/** `text` with `***` for every secret in it; very short ones only where they stand in quotes, as values do. */
 export function maskText(text: string, secrets: readonly string[]): string {
   let masked = text;
   for (const secret of [...secrets].sort((a, b) => b.length - a.length)) {
     if (secret.length >= 4) masked = masked.replaceAll(secret, MASK);
+    else masked = masked.replaceAll(`"${secret}"`, `"${MASK}"`);
   }
   return masked;
 }

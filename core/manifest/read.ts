@@ -28,7 +28,10 @@ export function readYaml(text: string): Source {
   const source: Source = { value: undefined, positions, problems: [] };
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, strict: true, prettyErrors: false });
   const rows = text.split("\n");
-  for (const [list, severity] of [[document.errors, "error"], [document.warnings, "warning"]] as const) {
+  for (const [list, severity] of [
+    [document.errors, "error"],
+    [document.warnings, "warning"],
+  ] as const) {
     for (const { message, pos } of list) {
       const position = positions.at(pos[0]);
       source.problems.push({ path: [], position, message: explainSyntax(message, rows[position.line - 1]), severity });
@@ -62,7 +65,7 @@ class Reader {
 
   read(node: Node | null, path: Path, key: number | undefined): unknown {
     const offset = node?.range?.[0];
-    this.#source.positions.add(path, key, offset);
+    this.#source.positions.add(path, key ?? offset);
     if (++this.#count > MAX_VALUES || path.length > MAX_DEPTH) {
       if (this.#count <= MAX_VALUES + 1) this.#problem(path, offset, "too many values, or nested too deep");
       this.#count = MAX_VALUES + 1;
@@ -129,7 +132,8 @@ class Reader {
     const parts = isSeq(value) ? (value.items as Node[]) : [value];
     return parts.flatMap((part) => {
       const merged = this.read(part, path, undefined);
-      if (typeof merged === "object" && merged !== null && !Array.isArray(merged)) return [merged as Record<string, unknown>];
+      if (typeof merged === "object" && merged !== null && !Array.isArray(merged))
+        return [merged as Record<string, unknown>];
       this.#problem(path, part?.range?.[0], "<< takes a map or a list of maps");
       return [];
     });
@@ -149,7 +153,7 @@ class Reader {
   }
 
   #problem(path: Path, offset: number | undefined, message: string): void {
-    const position = offset === undefined ? this.#source.positions.key(path) : this.#source.positions.at(offset);
+    const position = offset === undefined ? this.#source.positions.find(path) : this.#source.positions.at(offset);
     this.#source.problems.push({ path, position, message, severity: "error" });
   }
 }
@@ -157,5 +161,7 @@ class Reader {
 /** `{{ x }}` without quotes is a flow map whose one key is a flow map. */
 function isBareExpression(items: readonly Pair<Node | null, Node | null>[]): boolean {
   const [pair] = items;
-  return items.length === 1 && pair !== undefined && isMap(pair.key) && pair.key.flow === true && !pair.value?.range?.[1];
+  return (
+    items.length === 1 && pair !== undefined && isMap(pair.key) && pair.key.flow === true && !pair.value?.range?.[1]
+  );
 }

@@ -1,8 +1,16 @@
 /** From a plugin and what the manifest says to an instance: check the configuration, call `create`, check its result. */
 import { messageOf } from "../errors.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../json-schema.ts";
-import type { AuthPlugin, EmbeddingPlugin, Host, JsonSchema, ProviderPlugin, StorePlugin, VectorsPlugin } from "../plugin.ts";
-import { isObject, PLUGIN_KINDS } from "./kinds.ts";
+import type {
+  AuthPlugin,
+  EmbeddingPlugin,
+  Host,
+  JsonSchema,
+  ProviderPlugin,
+  StorePlugin,
+  VectorsPlugin,
+} from "../plugin.ts";
+import { isObject, kindRow } from "./kinds.ts";
 import type { PluginPhase } from "./problem.ts";
 import { fieldProblems } from "./shape.ts";
 
@@ -18,14 +26,18 @@ export interface ConfigureOptions {
 /**
  * Checks a configuration against the plugin's schema and fills in the schema's defaults. The value given is not changed.
  *
- * A plugin without a schema takes no configuration: a key that nothing reads is a mistake in the manifest.
+ * A plugin without a schema takes any keys.
  *
  * @param config the keys beside `use`, or `with`; `undefined` means `{}`
  */
-export function configure(plugin: { config?: JsonSchema }, config: unknown, options: ConfigureOptions = {}): Configured {
+export function configure(
+  plugin: { config?: JsonSchema },
+  config: unknown,
+  options: ConfigureOptions = {},
+): Configured {
   const { label = "", compiler = createSchemaCompiler({ defaults: true }) } = options;
   const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
-  const schema = plugin.config ?? { type: "object", additionalProperties: false };
+  const schema = plugin.config ?? { type: "object" };
   try {
     const validate = compiler.compile(schema);
     if (validate(filled)) return { config: filled, problem: null };
@@ -67,7 +79,12 @@ export async function createInstance<P extends Factory>(
   } catch (error) {
     throw new CreateError("create", `create failed: ${messageOf(error)}`, error);
   }
-  const problems = isObject(instance) ? fieldProblems(instance, PLUGIN_KINDS[plugin.kind].created ?? {}) : ["is not an object"];
-  if (problems.length > 0) throw new CreateError("create", `what create returns is no ${plugin.kind}: ${problems.join("; ")}`);
+  // A provider of the AI SDK is a function with methods.
+  const problems =
+    isObject(instance) || typeof instance === "function"
+      ? fieldProblems(instance as object, kindRow(plugin.kind).created ?? {})
+      : ["is not an object"];
+  if (problems.length > 0)
+    throw new CreateError("create", `what create returns is no ${plugin.kind}: ${problems.join("; ")}`);
   return instance as Awaited<ReturnType<P["create"]>>;
 }

@@ -1,8 +1,9 @@
 /** Finds the plugin files of a folder: `<root>/<kind's folder>/*.{ts,mts,js,mjs}`. Reads names, never contents. */
 import { type Dirent, readdirSync, statSync } from "node:fs";
 import { basename, extname, join } from "node:path";
+import { suggest } from "../manifest/issues.ts";
 import type { PluginKind } from "../plugin.ts";
-import { KINDS, kindOfFolder, PLUGIN_KINDS } from "./kinds.ts";
+import { PLUGIN_KINDS } from "./kinds.ts";
 import type { PluginProblem } from "./problem.ts";
 
 export interface PluginFile {
@@ -22,7 +23,8 @@ export interface Discovery {
 const ENDINGS = [".ts", ".mts", ".js", ".mjs"];
 /** Files that go with plugins and are none. */
 const IGNORED = /^(\.|readme|licen[cs]e|changelog|package(-lock)?\.json$|tsconfig\.)|\.d\.[cm]?ts$|\.map$|~$/i;
-const FOLDERS = KINDS.map((kind) => `${PLUGIN_KINDS[kind].folder}/`).join(", ");
+const FOLDERS = PLUGIN_KINDS.map(({ folder }) => folder);
+const FOLDER_LIST = FOLDERS.map((folder) => `${folder}/`).join(", ");
 
 /**
  * @param root absolute path of a plugin folder
@@ -45,10 +47,11 @@ export function discover(root: string): Discovery {
   for (const entry of entries) {
     const path = join(root, entry.name);
     if (!entry.folder) {
-      if (ENDINGS.includes(extname(entry.name))) report(path, `a plugin lies in the folder of its kind (${FOLDERS}): move it there`);
+      if (ENDINGS.includes(extname(entry.name)))
+        report(path, `a plugin lies in the folder of its kind (${FOLDER_LIST}): move it there`);
       continue;
     }
-    const kind = kindOfFolder(entry.name);
+    const kind = PLUGIN_KINDS.find(({ folder }) => folder === entry.name)?.kind;
     if (kind === undefined) problems.push(...strayFiles(path));
     else
       for (const { name, folder } of list(path)) {
@@ -83,8 +86,8 @@ function isFolder(entry: Dirent, parent: string): boolean {
 /** `tool/add.ts`: a mistyped folder must not lose plugins quietly. */
 function strayFiles(folder: string): PluginProblem[] {
   const name = basename(folder);
-  const kind = KINDS.find((known) => [known, `${known}s`, `${name}s`].includes(name) || PLUGIN_KINDS[known].folder === `${name}s`);
-  const hint = kind === undefined ? `the folders are ${FOLDERS}` : `did you mean ${PLUGIN_KINDS[kind].folder}/?`;
+  const meant = suggest(name, FOLDERS);
+  const hint = meant === undefined ? `the folders are ${FOLDER_LIST}` : `did you mean ${meant}/?`;
   return list(folder)
     .filter((entry) => !entry.folder && ENDINGS.includes(extname(entry.name)))
     .map((entry) => ({

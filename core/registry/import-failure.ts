@@ -12,8 +12,12 @@ export function describeImportFailure(error: unknown, file: string): string {
   const message = messageOf(error);
   const { code, name, stack } = (error instanceof Error ? error : {}) as NodeJS.ErrnoException;
 
-  const syntax = [...message.matchAll(TRANSFORM_ERROR)].map(([, line, column, text]) => `line ${line}, column ${Number(column) + 1}: ${text}`);
+  const syntax = [...message.matchAll(TRANSFORM_ERROR)].map(
+    ([, line, column, text]) => `line ${line}, column ${Number(column) + 1}: ${text}`,
+  );
   if (syntax.length > 0) return `syntax error in ${syntax.join("; ")}`;
+  // Linking fails with a SyntaxError too: an import of a name that the other module does not export.
+  if (message.startsWith("The requested module")) return oneLine(message);
   if (name === "SyntaxError") return `syntax error: ${oneLine(message)}`;
 
   const missing = NOT_FOUND_CODES.includes(code ?? "") ? NOT_FOUND.exec(message) : null;

@@ -23,7 +23,10 @@ const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 /** The name of a plugin. */
 export const NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/;
 
-const must = (what: string, fits: (value: unknown) => boolean): Check => (value) => (fits(value) ? null : `must be ${what}`);
+const must =
+  (what: string, fits: (value: unknown) => boolean): Check =>
+  (value) =>
+    fits(value) ? null : `must be ${what}`;
 const required = (check: Check): Field => ({ check, required: true });
 const optional = (check: Check): Field => ({ check, required: false });
 
@@ -32,7 +35,10 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 
 const name = must("letters, digits, _, . or -, at most 128", (value) => typeof value === "string" && NAME.test(value));
 const text = must("a string", (value) => typeof value === "string");
-const texts = must("a list of strings", (value) => Array.isArray(value) && value.every((item) => typeof item === "string"));
+const texts = must(
+  "a list of strings",
+  (value) => Array.isArray(value) && value.every((item) => typeof item === "string"),
+);
 const flag = must("true or false", (value) => typeof value === "boolean");
 const callback = must("a function", (value) => typeof value === "function");
 const object = must("an object", isObject);
@@ -59,8 +65,8 @@ const schema: Check = (value) => {
 const common = { kind: optional(text), name: optional(name) };
 const made = { ...common, create: required(callback), config: optional(object) };
 
-/** Every kind, in the order in which problems and names are listed. `config` is compiled later, in phase "config". */
-export const PLUGIN_KINDS: Readonly<Record<PluginKind, KindRow>> = {
+/** `config` is checked later, in a phase of its own. */
+const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   tool: {
     folder: "tools",
     fields: {
@@ -122,9 +128,11 @@ export const PLUGIN_KINDS: Readonly<Record<PluginKind, KindRow>> = {
   },
 };
 
-export const KINDS = Object.keys(PLUGIN_KINDS) as PluginKind[];
+/** Every kind, in the order in which they are listed. */
+export const PLUGIN_KINDS: readonly (KindRow & { readonly kind: PluginKind })[] = Object.entries(ROWS).map(
+  ([kind, row]) => ({ kind: kind as PluginKind, ...row }),
+);
 
-/** `"tools"` -> `"tool"`; undefined for a folder that holds no kind. */
-export function kindOfFolder(folder: string): PluginKind | undefined {
-  return KINDS.find((kind) => PLUGIN_KINDS[kind].folder === folder);
-}
+export const kindRow = (kind: PluginKind): KindRow => ROWS[kind];
+
+export const isKind = (name: unknown): name is PluginKind => typeof name === "string" && Object.hasOwn(ROWS, name);

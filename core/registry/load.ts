@@ -3,6 +3,7 @@ import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Plugin } from "../plugin.ts";
+import { schemaProblems } from "../schema-shape.ts";
 import { discover, type PluginFile } from "./discover.ts";
 import { describeImportFailure } from "./import-failure.ts";
 import { NAME } from "./kinds.ts";
@@ -11,7 +12,6 @@ import { shortPath } from "./problem.ts";
 import { Registry, type RegistryEntry, registryKey } from "./registry.ts";
 import { prepareResolution } from "./resolution.ts";
 import { checkShape } from "./shape.ts";
-import { schemaProblems } from "../schema-shape.ts";
 
 export interface LoadOptions {
   /** The folder of the plugins that Penstock ships; always loaded, first. */
@@ -33,11 +33,17 @@ export async function loadPlugins(folders: readonly string[], options: LoadOptio
   const roots = [...new Set([options.builtIn, ...folders].map(realFolder))];
   const found = roots.map(discover);
   const files = found.flatMap((discovery) => discovery.files);
-  await prepareResolution(files.map(({ file }) => file), { foreign: roots.length > 1 });
+  await prepareResolution(
+    files.map(({ file }) => file),
+    { foreign: roots.length > 1 },
+  );
   const loaded = await Promise.all(files.map(load));
   const { entries, clashes } = register(loaded);
   const problems = [...found, ...loaded, { problems: clashes }].flatMap((part) => part.problems);
-  return { registry: new Registry(entries), problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)) };
+  return {
+    registry: new Registry(entries),
+    problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)),
+  };
 }
 
 function realFolder(folder: string): string {
@@ -68,7 +74,8 @@ async function load({ kind, file, stem }: PluginFile): Promise<Loaded> {
   const { plugin, problems } = checkShape(namespace, kind);
   if (plugin === null) return failed("shape", problems);
   const name = plugin.name ?? stem;
-  if (!NAME.test(name)) return failed("shape", [`"${name}" cannot be a name: rename the file, or give the plugin a name`]);
+  if (!NAME.test(name))
+    return failed("shape", [`"${name}" cannot be a name: rename the file, or give the plugin a name`]);
   const schemas = configSchemaProblems(plugin);
   if (schemas.length > 0) return failed("config", schemas);
   return { entry: { kind, name, file, plugin }, problems: [] };

@@ -1,7 +1,7 @@
 /** Whether what a file exports is a plugin of the kind of its folder. */
+import { suggest } from "../manifest/issues.ts";
 import type { Plugin, PluginKind } from "../plugin.ts";
-import { isObject, type KindRow, PLUGIN_KINDS } from "./kinds.ts";
-import { nearest } from "./nearest.ts";
+import { isKind, isObject, type KindRow, kindRow } from "./kinds.ts";
 
 export type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
 
@@ -11,10 +11,12 @@ const faulty = (...problems: string[]): Shaped => ({ plugin: null, problems });
 export function checkShape(namespace: Record<string, unknown>, kind: PluginKind): Shaped {
   const exported = unwrapDefault(namespace);
   if (exported === undefined) return faulty(`has no default export: write export default { kind: "${kind}", ... }`);
-  if (!isObject(exported)) return faulty(`the default export must be an object with kind: "${kind}", not ${nameOf(exported)}`);
-  if (exported.kind === undefined) return faulty(`kind is missing: add kind: "${kind}", or export through ${helperOf(kind)} of #plugin`);
+  if (!isObject(exported))
+    return faulty(`the default export must be an object with kind: "${kind}", not ${nameOf(exported)}`);
+  if (exported.kind === undefined)
+    return faulty(`kind is missing: add kind: "${kind}", or export through ${helperOf(kind)} of #plugin`);
   if (exported.kind !== kind) return faulty(wrongKind(exported.kind, kind));
-  const { fields } = PLUGIN_KINDS[kind];
+  const { fields } = kindRow(kind);
   const problems = [...fieldProblems(exported, fields), ...misspelled(exported, Object.keys(fields))];
   return problems.length > 0 ? faulty(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
 }
@@ -32,21 +34,21 @@ export function fieldProblems(value: object, fields: KindRow["fields"]): string[
 /** A CommonJS module seen from an ES module has its exports, and `default` among them, inside `default`. */
 function unwrapDefault(namespace: Record<string, unknown>): unknown {
   let value = namespace.default;
-  for (let depth = 0; depth < 2 && isObject(value) && value.kind === undefined && isObject(value.default); depth++) value = value.default;
+  for (let depth = 0; depth < 2 && isObject(value) && value.kind === undefined && isObject(value.default); depth++)
+    value = value.default;
   return value;
 }
 
 function wrongKind(found: unknown, kind: PluginKind): string {
-  const known = typeof found === "string" && Object.hasOwn(PLUGIN_KINDS, found) ? PLUGIN_KINDS[found as PluginKind] : undefined;
-  const folder = PLUGIN_KINDS[kind].folder;
-  if (known === undefined) return `kind must be "${kind}" in ${folder}/, not ${JSON.stringify(found) ?? nameOf(found)}`;
-  return `kind is "${found}", but the file lies in ${folder}/: move it to ${known.folder}/, or make it kind: "${kind}"`;
+  const { folder } = kindRow(kind);
+  if (!isKind(found)) return `kind must be "${kind}" in ${folder}/, not ${JSON.stringify(found) ?? nameOf(found)}`;
+  return `kind is "${found}", but the file lies in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
 }
 
 /** A slip in an optional field would be lost without a word. A key that resembles none is the author's own. */
 function misspelled(plugin: Record<string, unknown>, known: readonly string[]): string[] {
   return Object.keys(plugin).flatMap((key) => {
-    const meant = known.includes(key) ? undefined : nearest(key, known);
+    const meant = known.includes(key) ? undefined : suggest(key, known);
     return meant === undefined || plugin[meant] !== undefined ? [] : [`unknown key "${key}", did you mean "${meant}"?`];
   });
 }

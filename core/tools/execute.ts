@@ -49,5 +49,8 @@ function failure(tool: Tool, call: ToolCall, thrown: unknown): unknown {
 
 function approvalMissing(tool: Tool): ServiceError {
   const name = JSON.stringify(tool.name);
-  return new ServiceError("conflict", `tool ${name} needs a person's approval, and approvals are not available in this version`);
+  return new ServiceError(
+    "conflict",
+    `tool ${name} needs a person's approval, and approvals are not available in this version`,
+  );
 }

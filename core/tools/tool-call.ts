@@ -16,9 +16,9 @@ export class ToolCall implements ConfiguredCall {
   readonly context: Record<string, unknown>;
   readonly requestId: string;
   readonly config: unknown;
-  readonly conversationId?: string;
-  readonly executionId?: string;
-  readonly idempotencyKey?: string;
+  readonly conversationId: string | undefined;
+  readonly executionId: string | undefined;
+  readonly idempotencyKey: string | undefined;
   readonly #origin: ToolOrigin;
   readonly #tool: Tool;
   #controller: AbortController | null = null;
@@ -36,9 +36,9 @@ export class ToolCall implements ConfiguredCall {
     this.requestId = origin.call.requestId;
     this.context = origin.context;
     this.config = tool.config;
-    if (origin.conversationId !== undefined) this.conversationId = origin.conversationId;
-    if (origin.executionId !== undefined) this.executionId = origin.executionId;
-    if (origin.idempotencyKey !== undefined) this.idempotencyKey = origin.idempotencyKey;
+    this.conversationId = origin.conversationId;
+    this.executionId = origin.executionId;
+    this.idempotencyKey = origin.idempotencyKey;
   }
 
   get logger(): Logger {
@@ -94,7 +94,10 @@ export class ToolCall implements ConfiguredCall {
   #watch(): void {
     if (this.#left !== null || this.#over) return;
     const { signal } = this.#origin.call;
-    if (signal.aborted) return this.#stop(signal.reason);
+    if (signal.aborted) {
+      this.#stop(signal.reason);
+      return;
+    }
     this.#left = () => this.#stop(signal.reason);
     signal.addEventListener("abort", this.#left);
   }

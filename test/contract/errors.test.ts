@@ -20,24 +20,157 @@ const JSON_TYPE = { "content-type": "application/json" };
 const TEXT = "/agents/assistant/text";
 
 const CASES: Case[] = [
-  { title: "an unknown path is 404", path: "/nothing/here", status: 404, code: "not_found", error: /no route for \/nothing\/here/ },
+  {
+    title: "an unknown path is 404",
+    path: "/nothing/here",
+    status: 404,
+    code: "not_found",
+    error: /no route for \/nothing\/here/,
+  },
   { title: "a path with a trailing slash is 404", path: "/agents/", status: 404, code: "not_found", error: /no route/ },
-  { title: "GET /agents/:id of an unknown agent is 404", path: "/agents/nobody", status: 404, code: "not_found", error: /agent "nobody" does not exist/ },
-  { title: "a parameter with a broken escape is 400", path: "/agents/%zz", status: 400, code: "invalid_input", error: /id in the path is not valid percent-encoding/ },
-  { title: "an encoded slash stays inside the parameter", path: "/agents/a%2Fb", status: 404, code: "not_found", error: /agent "a\/b" does not exist/ },
-  { title: "a wrong method on a known path is 405", method: "DELETE", path: "/agents", status: 405, code: "method_not_allowed", error: /allowed: GET, HEAD, OPTIONS/ },
-  { title: "a body that is not JSON is 400", method: "POST", path: TEXT, headers: JSON_TYPE, body: "{oops", status: 400, code: "invalid_input", error: /body is not valid JSON/ },
-  { title: "an empty body is 400", method: "POST", path: TEXT, headers: JSON_TYPE, body: "", status: 400, code: "invalid_input", error: /body is required/ },
-  { title: "a body that is no object is 400", method: "POST", path: TEXT, headers: JSON_TYPE, body: "[1]", status: 400, code: "invalid_input", error: /body must be object/ },
-  { title: "a body without its required field is 400 and names it", method: "POST", path: TEXT, headers: JSON_TYPE, body: "{}", status: 400, code: "invalid_input", error: /input is required/ },
-  { title: "all problems of a body are joined by `; `", method: "POST", path: TEXT, headers: JSON_TYPE, body: '{"input":"x","options":{"temperature":3,"topP":-1}}', status: 400, code: "invalid_input", error: /options\.temperature must be <= 1; options\.topP must be >= 0/ },
-  { title: "a body nested too deep is 400", method: "POST", path: TEXT, headers: JSON_TYPE, body: `{"input":${"[".repeat(500)}${"]".repeat(500)}}`, status: 400, code: "invalid_input", error: /nested deeper than 128/ },
-  { title: "a content type that is not JSON is 415", method: "POST", path: TEXT, headers: { "content-type": "text/plain" }, body: '{"input":"x"}', status: 415, code: "unsupported_media_type", error: /must be application\/json, not text\/plain/ },
-  { title: "a body over the limit is 413", method: "POST", path: TEXT, headers: JSON_TYPE, body: JSON.stringify({ input: "x".repeat(5000) }), status: 413, code: "too_large", error: /larger than 4096 bytes/ },
-  { title: "POST /agents/:id/text of an unknown agent is 404", method: "POST", path: "/agents/nobody/text", headers: JSON_TYPE, body: '{"input":"x"}', status: 404, code: "not_found", error: /agent "nobody"/ },
-  { title: "POST /tools/:name/execute of an unknown tool is 404", method: "POST", path: "/tools/nothing/execute", headers: JSON_TYPE, body: '{"input":{}}', status: 404, code: "not_found", error: /tool "nothing" does not exist/ },
-  { title: "GET /agents/:id/history with a limit that is no number is 400", path: "/agents/assistant/history?limit=abc", status: 400, code: "invalid_input", error: /limit must be/ },
-  { title: "GET /agents/:id/history with a limit over 100 is 400", path: "/agents/assistant/history?limit=101", status: 400, code: "invalid_input", error: /limit must be <= 100/ },
+  {
+    title: "GET /agents/:id of an unknown agent is 404",
+    path: "/agents/nobody",
+    status: 404,
+    code: "not_found",
+    error: /agent "nobody" does not exist/,
+  },
+  {
+    title: "a parameter with a broken escape is 400",
+    path: "/agents/%zz",
+    status: 400,
+    code: "invalid_input",
+    error: /id in the path is not valid percent-encoding/,
+  },
+  {
+    title: "an encoded slash stays inside the parameter",
+    path: "/agents/a%2Fb",
+    status: 404,
+    code: "not_found",
+    error: /agent "a\/b" does not exist/,
+  },
+  {
+    title: "a wrong method on a known path is 405",
+    method: "DELETE",
+    path: "/agents",
+    status: 405,
+    code: "method_not_allowed",
+    error: /allowed: GET, HEAD, OPTIONS/,
+  },
+  {
+    title: "a body that is not JSON is 400",
+    method: "POST",
+    path: TEXT,
+    headers: JSON_TYPE,
+    body: "{oops",
+    status: 400,
+    code: "invalid_input",
+    error: /body is not valid JSON/,
+  },
+  {
+    title: "an empty body is 400",
+    method: "POST",
+    path: TEXT,
+    headers: JSON_TYPE,
+    body: "",
+    status: 400,
+    code: "invalid_input",
+    error: /body is required/,
+  },
+  {
+    title: "a body that is no object is 400",
+    method: "POST",
+    path: TEXT,
+    headers: JSON_TYPE,
+    body: "[1]",
+    status: 400,
+    code: "invalid_input",
+    error: /body must be object/,
+  },
+  {
+    title: "a body without its required field is 400 and names it",
+    method: "POST",
+    path: TEXT,
+    headers: JSON_TYPE,
+    body: "{}",
+    status: 400,
+    code: "invalid_input",
+    error: /input is required/,
+  },
+  {
+    title: "all problems of a body are joined by `; `",
+    method: "POST",
+    path: TEXT,
+    headers: JSON_TYPE,
+    body: '{"input":"x","options":{"temperature":3,"topP":-1}}',
+    status: 400,
+    code: "invalid_input",
+    error: /options\.temperature must be <= 1; options\.topP must be >= 0/,
+  },
+  {
+    title: "a body nested too deep is 400",
+    method: "POST",
+    path: TEXT,
+    headers: JSON_TYPE,
+    body: `{"input":${"[".repeat(500)}${"]".repeat(500)}}`,
+    status: 400,
+    code: "invalid_input",
+    error: /nested deeper than 128/,
+  },
+  {
+    title: "a content type that is not JSON is 415",
+    method: "POST",
+    path: TEXT,
+    headers: { "content-type": "text/plain" },
+    body: '{"input":"x"}',
+    status: 415,
+    code: "unsupported_media_type",
+    error: /must be application\/json, not text\/plain/,
+  },
+  {
+    title: "a body over the limit is 413",
+    method: "POST",
+    path: TEXT,
+    headers: JSON_TYPE,
+    body: JSON.stringify({ input: "x".repeat(5000) }),
+    status: 413,
+    code: "too_large",
+    error: /larger than 4096 bytes/,
+  },
+  {
+    title: "POST /agents/:id/text of an unknown agent is 404",
+    method: "POST",
+    path: "/agents/nobody/text",
+    headers: JSON_TYPE,
+    body: '{"input":"x"}',
+    status: 404,
+    code: "not_found",
+    error: /agent "nobody"/,
+  },
+  {
+    title: "POST /tools/:name/execute of an unknown tool is 404",
+    method: "POST",
+    path: "/tools/nothing/execute",
+    headers: JSON_TYPE,
+    body: '{"input":{}}',
+    status: 404,
+    code: "not_found",
+    error: /tool "nothing" does not exist/,
+  },
+  {
+    title: "GET /agents/:id/history with a limit that is no number is 400",
+    path: "/agents/assistant/history?limit=abc",
+    status: 400,
+    code: "invalid_input",
+    error: /limit must be/,
+  },
+  {
+    title: "GET /agents/:id/history with a limit over 100 is 400",
+    path: "/agents/assistant/history?limit=101",
+    status: 400,
+    code: "invalid_input",
+    error: /limit must be <= 100/,
+  },
 ];
 
 const manifest = (transport: string) => manifestWith({}, { server: { transport, limits: { body: "4KiB" } } });
@@ -92,7 +225,11 @@ for (const transport of TRANSPORTS) {
       }
       const preflight = await fetch(`${service.url}${TEXT}`, {
         method: "OPTIONS",
-        headers: { origin: "https://shop.example", "access-control-request-method": "POST", "access-control-request-headers": "content-type" },
+        headers: {
+          origin: "https://shop.example",
+          "access-control-request-method": "POST",
+          "access-control-request-headers": "content-type",
+        },
       });
       assert.equal(preflight.status, 204);
       assert.equal(preflight.headers.get("access-control-allow-methods"), "OPTIONS, POST");
@@ -104,7 +241,9 @@ for (const transport of TRANSPORTS) {
       const heard = await new Promise<string>((resolve, reject) => {
         let text = "";
         const socket = connect(service.port, "127.0.0.1", () => {
-          socket.write(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n\r\n`);
+          socket.write(
+            `POST ${TEXT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n\r\n`,
+          );
           socket.write("x".repeat(10_000));
         });
         socket.on("data", (chunk) => {

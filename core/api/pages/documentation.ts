@@ -1,9 +1,10 @@
 /** The pages of one service: made at first use, kept as bytes. */
 import { createHash } from "node:crypto";
 import type { HeaderList } from "../../http/exchange.ts";
-import { type DocumentInfo, openapiDocument } from "../../http/openapi.ts";
+import { type DocumentInfo, type DocumentSecurity, openapiDocument } from "../../http/openapi.ts";
 import type { Page, Route } from "../../http/route.ts";
-import { createExplorer, EXPLORER_POLICY } from "./explorer.ts";
+import type { Manifest } from "../../manifest/manifest.ts";
+import { createExplorer, explorerPolicy } from "./explorer.ts";
 import { type LandingView, renderLanding } from "./landing.ts";
 import { LANDING_STYLE } from "./landing-style.ts";
 
@@ -16,22 +17,57 @@ export interface Documentation {
 }
 
 export interface DocumentationSource<S> {
-  info: DocumentInfo;
-  /** Every row of the table, these ones included. */
+  manifest: Pick<Manifest, "name" | "version" | "workflows"> & { server: { publicUrl?: string } };
+  /** Every row of the table, those of these pages included. */
   routes: readonly Route<S>[];
-  /** Called at the first request for the page, when the address is known. */
-  view(): LandingView;
+  agents: ReadonlyMap<string, { summary(): LandingView["agents"][number] }>;
+  tools: ReadonlyMap<string, LandingView["tools"][number]>;
+  /** Where the service listens (`http://127.0.0.1:3141`); asked for at the first request, when it does. */
+  address(): string;
+  /** Undefined while authentication is off. */
+  security?: DocumentSecurity;
 }
 
 export function createDocumentation<S>(source: DocumentationSource<S>): Documentation {
+  const { manifest, routes } = source;
+  const { publicUrl } = manifest.server;
   const explorer = createExplorer();
+  const info: DocumentInfo = {
+    title: manifest.name,
+    version: manifest.version,
+    publicUrl,
+    security: source.security,
+    samples: { "agents/id": first(source.agents), "tools/name": first(source.tools) },
+  };
   return {
-    landing: once(() => webPage(renderLanding(source.view()), landingPolicy())),
-    openapi: once(() => ({ body: Buffer.from(JSON.stringify(openapiDocument(source.routes, source.info))) })),
-    explorer: once(() => webPage(explorer.page(source.info.title), EXPLORER_POLICY)),
+    landing: once(() => webPage(renderLanding(landingView(source)), landingPolicy())),
+    openapi: once(() => ({ body: Buffer.from(JSON.stringify(openapiDocument(routes, info))) })),
+    explorer: once(() => webPage(explorer.page(manifest.name), explorerPolicy(publicUrl))),
     asset: (name) => explorer.asset(name),
   };
 }
+
+const first = (map: ReadonlyMap<string, unknown>): string | undefined => map.keys().next().value;
+
+const NOT_RUN = "Declared in the manifest; this version does not run workflows yet.";
+
+function landingView<S>({ manifest, routes, agents, tools, address, security }: DocumentationSource<S>): LandingView {
+  const runsWorkflows = routes.some(({ operation }) => operation.startsWith("workflows."));
+  return {
+    name: manifest.name,
+    version: manifest.version,
+    baseUrl: (manifest.server.publicUrl ?? reachable(address())).replace(/\/+$/, ""),
+    secured: security !== undefined,
+    agents: [...agents.values()].map((agent) => agent.summary()),
+    tools: [...tools.values()],
+    workflows: Object.entries(manifest.workflows).map(([id, { name, purpose }]) => ({ id, name, purpose })),
+    workflowsNote: runsWorkflows ? undefined : NOT_RUN,
+  };
+}
+
+/** Every address of the machine is no address to call: on this machine, the loopback one is. */
+const reachable = (address: string) =>
+  address.replace(/^(?<scheme>https?:\/\/)(0\.0\.0\.0|\[::\])(?=[:/]|$)/, "$<scheme>127.0.0.1");
 
 function once<T>(make: () => T): () => T {
   let made: { value: T } | undefined;

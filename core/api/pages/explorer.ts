@@ -16,7 +16,7 @@ export interface Explorer {
 /** The relative server goes first here, so that a trial call stays with the server that this page came from. */
 const START = `"use strict";
 document.documentElement.classList.toggle("dark-mode", matchMedia("(prefers-color-scheme: dark)").matches);
-const address = new URL("doc", document.baseURI.replace(/\\/+$/, "")).href;
+const address = new URL("doc", location.href).href;
 SwaggerUIBundle({
   url: address,
   dom_id: "#explorer",
@@ -47,17 +47,21 @@ const ASSETS: Record<string, { type: string; text?: string }> = {
   "explorer.css": { type: "text/css; charset=utf-8", text: STYLE },
 };
 
-export const EXPLORER_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "font-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
+/** Only what this server gives may run; calls go to this server and to the public address that the document names. */
+export function explorerPolicy(publicUrl: string | undefined): string {
+  const calls = publicUrl === undefined ? "'self'" : `'self' ${new URL(publicUrl).origin}`;
+  return [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self' data:",
+    `connect-src ${calls}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
+}
 
 export function createExplorer(): Explorer {
   const require = createRequire(import.meta.url);

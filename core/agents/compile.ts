@@ -1,0 +1,96 @@
+/** Boot: the agents of the manifest, linked with their tools, models and each other. */
+import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
+import type { Tool } from "../tools/tool.ts";
+import { Activity, type Changes } from "./activity.ts";
+import type { Agent } from "./agent.ts";
+import { createClientSchemas } from "./client-schema.ts";
+import type { AgentCore } from "./core.ts";
+import { type AgentFacts, createListing, type Description, describe } from "./describe.ts";
+import { dynamicChain, dynamicInstructions, dynamicTools, type Report } from "./dynamic.ts";
+import { agentOf } from "./handle.ts";
+import { History } from "./history.ts";
+import type { Models } from "./models.ts";
+import { type Settings, settle, TABLE_DEFAULTS } from "./options.ts";
+import { delegateTool } from "./sub-agents.ts";
+import { type AgentTool, agentTool, toolSet } from "./tool-set.ts";
+
+export interface AgentProblem {
+  /** Where in the manifest: `["agents", "assistant", "tools", 0]`. */
+  path: readonly (string | number)[];
+  message: string;
+}
+
+export interface CompiledAgents {
+  /** By id, in the order of the manifest. */
+  agents: Map<string, Agent>;
+  /** `data` of `GET /agents` as JSON; the same string until the status of an agent changes. */
+  listing: () => string;
+  problems: AgentProblem[];
+}
+
+/** Builds every agent. What the manifest gets wrong is reported in `problems`; nothing is thrown for it. */
+export function compileAgents(manifest: Manifest, tools: ReadonlyMap<string, Tool>, models: Models): CompiledAgents {
+  const problems: AgentProblem[] = [];
+  const report: Report = (path, message) => problems.push({ path, message });
+  const changes: Changes = { count: 0 };
+  const compileSchema = createClientSchemas();
+  const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
+  const cores = new Map<string, AgentCore>();
+  const facts = new Map<string, AgentFacts>();
+
+  for (const [id, agent] of Object.entries(manifest.agents)) {
+    const path = ["agents", id];
+    const { name, description } = agent;
+    const activity = new Activity(changes);
+    const subAgents = agent.subAgents.filter((subAgent) => Object.hasOwn(manifest.agents, subAgent));
+    const delegate =
+      subAgents.length === 0 ? [] : [delegateTool(subAgents.map((sub) => identityOf(manifest, sub)), cores)];
+    cores.set(id, {
+      id,
+      name,
+      description,
+      defaults: defaultsOf(agent, manifest),
+      instructions: dynamicInstructions(agent, path, report),
+      chain: dynamicChain(agent, models, path, report),
+      tools: dynamicTools(agent, known, delegate, path, report),
+      history: new History(id),
+      activity,
+      compileSchema,
+    });
+    facts.set(id, { id, name, description, model: modelOf(agent), tools: declared(agent, known), subAgents, activity });
+  }
+
+  const descriptions = new Map<string, Description>();
+  for (const fact of facts.values()) descriptions.set(fact.id, describe(fact, facts));
+  const agents = new Map([...cores.values()].map((core) => [core.id, agentOf(core, descriptions.get(core.id)!)]));
+  return { agents, listing: createListing([...descriptions.values()], changes), problems };
+}
+
+function identityOf(manifest: Manifest, id: string) {
+  const { name, description } = manifest.agents[id]!;
+  return { id, name, description };
+}
+
+/** The agent's own options over its memory's settings over the table of the contract. */
+function defaultsOf(agent: AgentManifest, manifest: Manifest): Settings {
+  const memory = typeof agent.memory === "string" ? manifest.memory[agent.memory] : undefined;
+  const base = settle(
+    {
+      contextLimit: memory?.contextLimit,
+      semanticMemory: { semanticLimit: memory?.semantic?.limit, semanticThreshold: memory?.semantic?.threshold },
+    },
+    TABLE_DEFAULTS,
+  );
+  return Object.freeze(settle({ ...agent.options, maxSteps: agent.maxSteps }, base));
+}
+
+/** What the list shows: every tool that a request may be offered and that has a fixed name. */
+function declared(agent: AgentManifest, known: ReadonlyMap<string, AgentTool>) {
+  const names = agent.tools.map((item) => (typeof item === "string" ? item : item.use));
+  return toolSet([...new Set(names)].flatMap((name) => known.get(name) ?? []));
+}
+
+const modelOf = ({ model }: AgentManifest): string => {
+  const first = typeof model === "string" ? model : model[0]!;
+  return first.includes("{{") ? "dynamic" : first;
+};

@@ -1,0 +1,31 @@
+/** An agent as it stands after boot: what can be known ahead is, and the rest is a function of the request. */
+import type { Activity } from "./activity.ts";
+import type { RunCall } from "./agent.ts";
+import type { ClientSchema } from "./client-schema.ts";
+import type { History } from "./history.ts";
+import type { ModelChain } from "./model-chain.ts";
+import type { Settings } from "./options.ts";
+import type { ToolSet } from "./tool-set.ts";
+
+/** Names in scope of an agent's expressions. */
+export interface AgentScope {
+  readonly context: Record<string, unknown>;
+  readonly user: RunCall["user"];
+}
+
+/** A value that may depend on the request. Throws ServiceError `invalid_input` where the request makes no sense of it. */
+export type Dynamic<T> = (scope: AgentScope) => T;
+
+export interface AgentCore {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  /** The options of a request that says nothing. */
+  readonly defaults: Settings;
+  readonly instructions: Dynamic<string>;
+  readonly chain: Dynamic<ModelChain>;
+  readonly tools: Dynamic<ToolSet>;
+  readonly history: History;
+  readonly activity: Activity;
+  readonly compileSchema: (schema: object, path: string) => ClientSchema;
+}

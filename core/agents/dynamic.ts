@@ -1,0 +1,119 @@
+/** What an agent may make of the request: its instructions, its model, and which of its tools are offered. */
+import { invalid, messageOf, ServiceError } from "../errors.ts";
+import { compileTemplate, isTemplate } from "../manifest/expression.ts";
+import type { AgentManifest } from "../manifest/manifest.ts";
+import type { Dynamic } from "./core.ts";
+import type { ModelChain } from "./model-chain.ts";
+import type { Models } from "./models.ts";
+import { type AgentTool, type ToolSet, toolSet } from "./tool-set.ts";
+
+type Path = readonly (string | number)[];
+/** Takes what is wrong with the manifest, and where. */
+export type Report = (path: Path, message: string) => void;
+
+const SCOPE = ["context", "user"];
+
+/** A template as a function of the request. Reports one that does not compile, and stands in for it. */
+function evaluator(value: string, path: Path, report: Report): Dynamic<unknown> {
+  const compiled = compileTemplate(value, SCOPE);
+  if ("problem" in compiled) {
+    report(path, compiled.problem);
+    return () => null;
+  }
+  return (scope) => {
+    try {
+      return compiled.evaluate({ context: scope.context, user: scope.user });
+    } catch (error) {
+      throw error instanceof ServiceError ? error : invalid(`${path.join(".")}: ${messageOf(error)}`);
+    }
+  };
+}
+
+export function dynamicInstructions(manifest: AgentManifest, path: Path, report: Report): Dynamic<string> {
+  const { instructions } = manifest;
+  if (!isTemplate(instructions)) return () => instructions;
+  const evaluate = evaluator(instructions, [...path, "instructions"], report);
+  return (scope) => {
+    const value = evaluate(scope);
+    return typeof value === "string" ? value : JSON.stringify(value);
+  };
+}
+
+/** The chain of a list is made once; an expression may give a name or a list of names. */
+export function dynamicChain(manifest: AgentManifest, models: Models, path: Path, report: Report): Dynamic<ModelChain> {
+  const { model } = manifest;
+  const names = typeof model === "string" ? [model] : model;
+  if (typeof model !== "string" || !isTemplate(model)) {
+    const chain = models.chain(names);
+    return () => chain;
+  }
+  const evaluate = evaluator(model, [...path, "model"], report);
+  const where = [...path, "model"].join(".");
+  return (scope) => {
+    const chosen = [evaluate(scope)].flat();
+    if (chosen.length === 0 || !chosen.every((name) => typeof name === "string")) {
+      throw invalid(`${where} must give the name of a model, not ${JSON.stringify(chosen)}`);
+    }
+    return models.chain(chosen as string[]);
+  };
+}
+
+interface Choice {
+  /** The tool, or its name as a function of the request. */
+  readonly use: AgentTool | Dynamic<unknown>;
+  readonly offered: Dynamic<boolean> | null;
+}
+
+/**
+ * The tools that a request is offered.
+ *
+ * @param known every tool of the manifest: an expression may name any of them.
+ * @param extra tools that are always there (`delegate_task`).
+ */
+export function dynamicTools(
+  manifest: AgentManifest,
+  known: ReadonlyMap<string, AgentTool>,
+  extra: readonly AgentTool[],
+  path: Path,
+  report: Report,
+): Dynamic<ToolSet> {
+  const choices = manifest.tools.flatMap((item, index) => {
+    const { use, if: condition } = typeof item === "string" ? { use: item, if: undefined } : item;
+    const here = [...path, "tools", index];
+    const tool = isTemplate(use) ? evaluator(use, [...here, "use"], report) : known.get(use);
+    if (tool === undefined) report(here, `unknown tool ${JSON.stringify(use)}`);
+    const offered = condition === undefined ? null : conditionOf(condition, [...here, "if"], report);
+    return tool === undefined ? [] : [{ use: tool, offered }];
+  });
+  if (choices.every(({ use, offered }) => typeof use !== "function" && offered === null)) {
+    const all = toolSet([...choices.map(({ use }) => use as AgentTool), ...extra]);
+    return () => all;
+  }
+  return (scope) => {
+    const tools: AgentTool[] = [];
+    for (const choice of choices) {
+      if (choice.offered !== null && !choice.offered(scope)) continue;
+      const tool = typeof choice.use === "function" ? named(choice.use(scope), known, path) : choice.use;
+      if (tool !== null && !tools.includes(tool)) tools.push(tool);
+    }
+    return toolSet([...tools, ...extra]);
+  };
+}
+
+/** `if:` is an expression as it stands; braces around it change nothing. */
+function conditionOf(condition: string, path: Path, report: Report): Choice["offered"] {
+  const evaluate = evaluator(isTemplate(condition) ? condition : `{{ ${condition} }}`, path, report);
+  return (scope) => {
+    const value = evaluate(scope);
+    if (typeof value !== "boolean") throw invalid(`${path.join(".")} must give true or false`);
+    return value;
+  };
+}
+
+/** Null offers nothing: an expression may choose so. */
+function named(name: unknown, known: ReadonlyMap<string, AgentTool>, path: Path): AgentTool | null {
+  if (name === null || name === "") return null;
+  const tool = typeof name === "string" ? known.get(name) : undefined;
+  if (tool === undefined) throw invalid(`${path.join(".")}.tools: there is no tool ${JSON.stringify(name)}`);
+  return tool;
+}

@@ -1,0 +1,89 @@
+/** From a request to a finished run: settles the plan, runs it, and leaves a true record on every way out. */
+import type { GenerateOptions } from "../../generated/types.ts";
+import { wasStopped } from "./abort.ts";
+import type { RunCall } from "./agent.ts";
+import type { AgentCore } from "./core.ts";
+import { promptOf } from "./input.ts";
+import { run } from "./loop.ts";
+import { type Settings, settle } from "./options.ts";
+import { type OutputSpec, outputOption } from "./output.ts";
+import { type PartSink, SILENT } from "./parts.ts";
+import { newOutcome, newRunId, type RunOutcome, type RunPlan } from "./run.ts";
+import { NO_TOOLS } from "./tool-set.ts";
+
+export interface RunRequest {
+  input: unknown;
+  options?: GenerateOptions;
+  /** What the input is called in the request, for messages. Default `input`. */
+  field?: string;
+  /** The result that the endpoint itself asks for: `options.output` does not count then, and there are no tools. */
+  result?: OutputSpec;
+  /** The conversation when the options name none. */
+  conversationId?: string;
+  /** How many agents stand above this one. */
+  depth?: number;
+}
+
+/** A run that is ready to go. */
+export interface PreparedRun {
+  readonly plan: RunPlan;
+  readonly input: unknown;
+}
+
+/** @throws ServiceError `invalid_input` for a request that makes no sense. */
+export function prepare(core: AgentCore, request: RunRequest, call: RunCall): PreparedRun {
+  const settings = settingsOf(core, request);
+  const scope = { context: settings.context, user: call.user };
+  const output = request.result ?? outputOption(settings.output, core.compileSchema);
+  const plan: RunPlan = {
+    id: newRunId(),
+    chain: core.chain(scope),
+    prompt: promptOf(core.instructions(scope), request.input, request.field),
+    tools: request.result === undefined ? core.tools(scope) : NO_TOOLS,
+    settings,
+    output,
+    call,
+    depth: request.depth ?? 0,
+  };
+  return { plan, input: request.input };
+}
+
+function settingsOf(core: AgentCore, request: RunRequest): Settings {
+  const settings = settle(request.options, core.defaults);
+  const { conversationId } = request;
+  if (conversationId === undefined || settings.memory.conversationId !== undefined) return settings;
+  return { ...settings, memory: { ...settings.memory, conversationId } };
+}
+
+/**
+ * Runs to the end. A run that was stopped tells its reader, if there still is one, and throws what stopped it.
+ *
+ * @throws ServiceError when the model fails, anything when the run was stopped.
+ */
+export async function execute(core: AgentCore, prepared: PreparedRun, sink: PartSink = SILENT): Promise<RunOutcome> {
+  const { plan } = prepared;
+  const outcome = newOutcome();
+  const record = core.history.begin(plan.id, prepared.input, plan.settings.memory);
+  core.activity.enter();
+  try {
+    await run(plan, sink, outcome);
+    core.history.end(record, "completed", outcome);
+    return outcome;
+  } catch (error) {
+    const stopped = wasStopped(error, plan.call, sink);
+    core.history.end(record, stopped ? "cancelled" : "error", outcome, stopped ? undefined : error);
+    throw error;
+  } finally {
+    core.activity.leave();
+  }
+}
+
+/** Runs for a reader of events. A stop is told as the part `abort`, and is the end of the stream like any other. */
+export async function executeStream(core: AgentCore, prepared: PreparedRun, sink: PartSink): Promise<void> {
+  try {
+    await execute(core, prepared, sink);
+  } catch (error) {
+    if (!wasStopped(error, prepared.plan.call, sink)) throw error;
+    if (!sink.closed) await sink.part({ type: "abort" });
+  }
+}

@@ -1,0 +1,75 @@
+/** The agent that the API sees: each endpoint is a run with a sink of its own. */
+import { randomUUID } from "node:crypto";
+import { invalid } from "../errors.ts";
+import type { EventProducer } from "../http/route.ts";
+import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
+import type { AgentCore } from "./core.ts";
+import type { Description } from "./describe.ts";
+import { execute, executeStream, type PreparedRun, prepare, type RunRequest } from "./execute.ts";
+import { ObjectSink } from "./object-stream.ts";
+import { objectOutput } from "./output.ts";
+import { RawSink } from "./raw-stream.ts";
+import { textResult } from "./text.ts";
+import { UiSink } from "./ui-chunks.ts";
+
+export function agentOf(core: AgentCore, description: Description): Agent {
+  const { id, name } = core;
+  const prepareObject = (body: ObjectBody, call: RunCall) => {
+    const result = objectOutput(core.compileSchema(body.schema, "schema"));
+    return prepare(core, { input: body.input, options: body.options, result }, call);
+  };
+  return {
+    id,
+    name,
+    description: core.description,
+    summary: () => description.summary(),
+    detail: () => description.detail(),
+    async generateText(body, call) {
+      return textResult(await execute(core, prepare(core, body, call)));
+    },
+    async generateObject(body, call) {
+      return (await execute(core, prepareObject(body, call))).output;
+    },
+    stream(body: GenerateBody, call): EventProducer {
+      const prepared = prepare(core, body, call);
+      return (events) => executeStream(core, prepared, new RawSink(events));
+    },
+    chat(body, call): EventProducer {
+      const prepared = prepareChat(core, body, call);
+      const messageId = messageIdOf(prepared);
+      return (events) => executeStream(core, prepared, new UiSink(events, messageId));
+    },
+    streamObject(body, call): EventProducer {
+      const prepared = prepareObject(body, call);
+      return (events) => executeStream(core, prepared, new ObjectSink(events));
+    },
+    history: (page, limit) => core.history.page(page, limit),
+  };
+}
+
+/** Our own body, or the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
+function prepareChat(core: AgentCore, body: ChatBody, call: RunCall): PreparedRun {
+  const { options, id } = body;
+  const [field, input] = body.input !== undefined ? ["input", body.input] : ["messages", body.messages];
+  if (input === undefined) throw invalid("input is required (or messages, as a chat hook sends them)");
+  const request: RunRequest = { input, field };
+  if (options !== undefined) request.options = options;
+  if (typeof id === "string") request.conversationId = id;
+  const prepared = prepare(core, request, call);
+  if (options?.resumableStream === true) refuseResumable(prepared);
+  return prepared;
+}
+
+function refuseResumable({ plan }: PreparedRun): never {
+  const { userId, conversationId } = plan.settings.memory;
+  if (userId === undefined || conversationId === undefined) {
+    throw invalid("options.resumableStream needs memory.userId and memory.conversationId");
+  }
+  throw invalid("options.resumableStream is not available in this version");
+}
+
+/** An answer that goes on where the last assistant message stopped keeps its id. */
+function messageIdOf({ input }: PreparedRun): string {
+  const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
+  return last?.role === "assistant" && typeof last.id === "string" ? last.id : `msg_${randomUUID()}`;
+}

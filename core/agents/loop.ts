@@ -1,0 +1,88 @@
+/** The run: a model call, its tool calls, the next model call, until the model has said what it had to say. */
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import { ServiceError } from "../errors.ts";
+import { Aborted } from "./abort.ts";
+import type { OutputSpec } from "./output.ts";
+import type { PartSink } from "./parts.ts";
+import { CallOptions, type RunOutcome, type RunPlan, type ToolContent } from "./run.ts";
+import { Step } from "./step.ts";
+import { runToolCalls } from "./tool-calls.ts";
+import { addUsage } from "./usage.ts";
+
+/**
+ * Runs the plan. `outcome` grows on the way and is whole when the promise resolves.
+ *
+ * @throws ServiceError `provider_failed` when the model fails or its answer does not fit, whatever the signal's reason
+ * is once it aborts, and Aborted when the sink has closed.
+ */
+export async function run(plan: RunPlan, sink: PartSink, outcome: RunOutcome): Promise<void> {
+  const options = new CallOptions(plan);
+  for (let count = 1; ; count++) {
+    const { step, answers } = await takeStep(plan, options, sink, outcome, count === 1);
+    if (step.calls.length === 0 || count >= plan.settings.maxSteps) {
+      if (plan.output !== null) await settleOutput(plan, plan.output, extended(options, step, answers), sink, outcome);
+      break;
+    }
+    options.prompt = extended(options, step, answers).prompt;
+  }
+  const { finishReason, usage: totalUsage, output } = outcome;
+  const finish = { type: "finish", finishReason, totalUsage } as const;
+  const wait = sink.part(output === undefined ? finish : { ...finish, output });
+  if (wait !== undefined) await wait;
+}
+
+async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, outcome: RunOutcome, first: boolean) {
+  const stream = await plan.chain.stream(options);
+  if (first) {
+    sink.accepted?.();
+    sink.part({ type: "start" });
+  }
+  sink.part({ type: "start-step" });
+  const step = new Step(sink, outcome);
+  try {
+    await step.read(stream);
+  } finally {
+    outcome.text = step.text;
+    outcome.finishReason = step.finishReason;
+    addUsage(outcome.usage, step.usage);
+  }
+  const answers = step.calls.length === 0 ? [] : await runToolCalls(plan, step.calls, sink, outcome);
+  const wait = sink.part({ type: "finish-step", usage: step.usage, finishReason: step.finishReason });
+  if (wait !== undefined) await wait;
+  if (sink.closed) throw new Aborted();
+  return { step, answers };
+}
+
+/** The options of the next call: the prompt goes on with what was said and answered. */
+function extended(options: CallOptions, step: Step, answers: ToolContent): CallOptions {
+  const prompt: LanguageModelV3Message[] = [...options.prompt];
+  const content = step.content.filter((part) => part.type !== "text" || part.text !== "");
+  if (content.length > 0) prompt.push({ role: "assistant", content });
+  if (answers.length > 0) prompt.push({ role: "tool", content: answers });
+  options.prompt = prompt;
+  return options;
+}
+
+/** Reads the result out of the last answer; one that does not fit gets one more try. */
+async function settleOutput(
+  plan: RunPlan,
+  output: OutputSpec,
+  options: CallOptions,
+  sink: PartSink,
+  outcome: RunOutcome,
+): Promise<void> {
+  let read = output.read(outcome.text);
+  if ("problem" in read) {
+    options.prompt.push({ role: "user", content: [{ type: "text", text: complaint(read.problem) }] });
+    if (options.tools !== undefined) options.toolChoice = { type: "none" };
+    await takeStep(plan, options, sink, outcome, false);
+    read = output.read(outcome.text);
+  }
+  if ("problem" in read) {
+    throw new ServiceError("provider_failed", `the model's answer does not fit the schema: ${read.problem}`);
+  }
+  outcome.output = read.value;
+}
+
+const complaint = (problem: string) =>
+  `That answer does not fit: ${problem}. Answer again with the corrected JSON alone, without any other text.`;

@@ -1,0 +1,46 @@
+/** `POST /agents/:id/stream`: each part of the run as one event. */
+import type { EventSink } from "../http/route.ts";
+import type { AgentPart, PartSink } from "./parts.ts";
+
+type DeltaPart = Extract<AgentPart, { type: "text-delta" | "reasoning-delta" }>;
+
+/** Writes deltas by hand: they are nearly all of a stream, and may carry fields of the provider that are not sent. */
+export class DeltaText {
+  #id = "";
+  #quoted = '""';
+
+  /** The part as JSON text, of these fields alone. */
+  of(part: DeltaPart): string {
+    if (part.id !== this.#id) {
+      this.#id = part.id;
+      this.#quoted = JSON.stringify(part.id);
+    }
+    return `{"type":"${part.type}","id":${this.#quoted},"delta":${JSON.stringify(part.delta)}}`;
+  }
+}
+
+export class RawSink implements PartSink {
+  readonly #events: EventSink;
+  readonly #deltas = new DeltaText();
+
+  constructor(events: EventSink) {
+    this.#events = events;
+  }
+
+  get closed(): boolean {
+    return this.#events.closed;
+  }
+
+  accepted(): void {
+    this.#events.open();
+  }
+
+  part(part: AgentPart): Promise<void> | undefined {
+    if (part.type === "text-delta" || part.type === "reasoning-delta") {
+      if (part.subAgentId === undefined) return this.#events.send(this.#deltas.of(part));
+      const { type, id, delta, subAgentId, subAgentName } = part;
+      return this.#events.send(JSON.stringify({ type, id, delta, subAgentId, subAgentName }));
+    }
+    return this.#events.send(JSON.stringify(part));
+  }
+}

@@ -1,0 +1,78 @@
+/** The tool calls of one step: all at once, each failure told to the model. */
+import { messageOf } from "../errors.ts";
+import type { PartSink, ToolResult } from "./parts.ts";
+import type { RunOutcome, RunPlan, ToolContent } from "./run.ts";
+import type { PendingCall } from "./tool-input.ts";
+import { toolFailure, toolOutput } from "./tool-output.ts";
+import type { ToolRun } from "./tool-set.ts";
+
+type Answer = ToolContent[number];
+
+/**
+ * Runs the calls side by side; results go to the sink as they come, and to the next prompt in the order of the calls.
+ *
+ * @throws only when the run is aborted.
+ */
+export async function runToolCalls(
+  plan: RunPlan,
+  calls: readonly PendingCall[],
+  sink: PartSink,
+  outcome: RunOutcome,
+): Promise<ToolContent> {
+  const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
+  const answers = await Promise.all(
+    calls.map(async (call, index): Promise<Answer> => {
+      const { toolCallId, toolName, input } = call.part;
+      let output: unknown;
+      try {
+        output = checkJson(toolName, await callTool(plan, call, sink));
+      } catch (error) {
+        if (plan.call.signal.aborted) throw error;
+        const message = messageOf(error);
+        await sink.part({ type: "tool-error", toolCallId, toolName, input, error: message });
+        return { type: "tool-result", toolCallId, toolName, output: toolFailure(message) };
+      }
+      const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
+      results[index] = result;
+      await sink.part(result);
+      return { type: "tool-result", toolCallId, toolName, output: toolOutput(output) };
+    }),
+  );
+  for (const result of results) if (result !== null) outcome.toolResults.push(result);
+  return answers;
+}
+
+function callTool(plan: RunPlan, call: PendingCall, sink: PartSink): unknown {
+  const { toolName, toolCallId, input } = call.part;
+  const tool = plan.tools.byName.get(toolName);
+  if (tool === undefined) throw new Error(unknownTool(plan, toolName));
+  if (call.problem !== null) throw new Error(call.problem);
+  return tool.run(input, toolRun(plan, sink, toolCallId));
+}
+
+function toolRun(plan: RunPlan, sink: PartSink, toolCallId: string): ToolRun {
+  const { conversationId } = plan.settings.memory;
+  const origin = { call: plan.call, context: plan.settings.context, idempotencyKey: `${plan.id}:${toolCallId}` };
+  return {
+    origin: conversationId === undefined ? origin : { ...origin, conversationId },
+    sink,
+    depth: plan.depth,
+  };
+}
+
+function unknownTool(plan: RunPlan, name: string): string {
+  const names = [...plan.tools.byName.keys()];
+  return `there is no tool ${JSON.stringify(name)}; ${names.length === 0 ? "there are none" : `there is ${names.join(", ")}`}`;
+}
+
+/** What a reply could not carry is the tool's failure, not the reply's. */
+function checkJson(name: string, output: unknown): unknown {
+  if (output === undefined) return null;
+  if (typeof output !== "object" && typeof output !== "bigint" && typeof output !== "function") return output;
+  try {
+    if (JSON.stringify(output) !== undefined) return output;
+  } catch {
+    // Falls through to the one message.
+  }
+  throw new Error(`tool ${JSON.stringify(name)} gave something that is not JSON`);
+}

@@ -1,0 +1,102 @@
+/** One manifest file, read, validated and resolved, with every problem collected. */
+import { readFile } from "node:fs/promises";
+import { basename, dirname, resolve } from "node:path";
+import { messageOf } from "../errors.ts";
+import { type Environment, maskText, substitute } from "./environment.ts";
+import { type Explained, explainPath } from "./explain.ts";
+import { formatPath, type Issue, type Path } from "./issues.ts";
+import type { Manifest } from "./manifest.ts";
+import { Positions } from "./positions.ts";
+import { readYaml } from "./read.ts";
+import { resolveManifest } from "./resolve.ts";
+import { validate } from "./validate.ts";
+
+export interface LoadedManifest {
+  /** Null when there are errors. Frozen; see `manifest.ts` for what was resolved. */
+  readonly manifest: Manifest | null;
+  /**
+   * The document with references to the environment replaced and defaults applied, whether or not it is valid: for checks
+   * that report as much as they can. Undefined when the file could not be read at all.
+   */
+  readonly document: unknown;
+  /** Of this file alone, not yet sorted. */
+  readonly issues: readonly Issue[];
+  /** As it was given, for messages. */
+  readonly file: string;
+  /** Absolute path of the folder that relative paths in the manifest start from. */
+  readonly folder: string;
+  /** An issue at the place of a path, or of what would hold it. */
+  issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
+  explain(path: string): Explained;
+}
+
+/** Never throws: a file that cannot be read is an issue too. `file` is relative to the working directory. */
+export async function loadManifest(file: string, env: Environment): Promise<LoadedManifest> {
+  let text: string;
+  try {
+    text = await readFile(file, "utf8");
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    const why = code === "ENOENT" ? "there is no such file" : `the file cannot be read: ${messageOf(error)}`;
+    return unreadable(file, why);
+  }
+  return parseManifest(text, { file, env });
+}
+
+/** The same for text at hand; `file` is for messages and for relative paths. */
+export function parseManifest(text: string, options: { file: string; env: Environment }): LoadedManifest {
+  const { file, env } = options;
+  const folder = dirname(resolve(file));
+  const source = readYaml(text);
+  const { positions } = source;
+  const { value, substitutions, secrets, problems } = substitute(source.value, env, folder);
+
+  const issueAt: LoadedManifest["issueAt"] = (path, message, severity = "error") => {
+    const { line, column } = positions.find(path);
+    return { severity, file, line, column, path: formatPath(path), message: maskText(message, secrets) };
+  };
+
+  const issues: Issue[] = source.problems.map(({ path, position, message, severity }) => ({
+    severity,
+    file,
+    ...position,
+    path: formatPath(path),
+    message,
+  }));
+  issues.push(...problems.map(({ path, message }) => issueAt(path, message)));
+
+  let document = value;
+  if (source.value === undefined) document = undefined;
+  else if (source.value === null) issues.push(issueAt([], `${basename(file)} is empty`));
+  else {
+    // A value that could not be read or filled in has been reported: that it does not fit either is no news.
+    const reported = new Set(issues.map(({ path }) => path));
+    const findings = validate(document, substitutions);
+    issues.push(
+      ...findings
+        .filter(({ path }) => !reported.has(formatPath(path)))
+        .map(({ path, message }) => issueAt(path, message)),
+    );
+  }
+  const valid = document !== undefined && !issues.some(({ severity }) => severity === "error");
+  const manifest = valid ? resolveManifest(document) : null;
+  const explain = (path: string) => explainPath({ file, root: manifest ?? document, positions, substitutions }, path);
+  return { manifest, document, issues, file, folder, issueAt, explain };
+}
+
+function unreadable(file: string, message: string): LoadedManifest {
+  const positions = new Positions();
+  const issueAt: LoadedManifest["issueAt"] = (path, text, severity = "error") => {
+    return { severity, file, line: 1, column: 1, path: formatPath(path), message: text };
+  };
+  const explain = (path: string) => explainPath({ file, root: undefined, positions, substitutions: new Map() }, path);
+  return {
+    manifest: null,
+    document: undefined,
+    issues: [issueAt([], message)],
+    file,
+    folder: dirname(resolve(file)),
+    issueAt,
+    explain,
+  };
+}

@@ -1,0 +1,70 @@
+/** From a valid document to the manifest: units become numbers, names that were left out are filled in, all is frozen. */
+import { manifestSchemas } from "../../generated/manifest-schemas.ts";
+import type { Manifest } from "./manifest.ts";
+import { parseDuration, parseSize } from "./units.ts";
+
+type Schema = Record<string, unknown>;
+type Json = Record<string, unknown>;
+
+/** `document` must have passed validation; it is not changed. */
+export function resolveManifest(document: unknown): Manifest {
+  const manifest = convert({ $ref: "#/$defs/Manifest" }, document) as Manifest;
+  for (const [id, agent] of Object.entries(manifest.agents)) {
+    agent.name ||= id;
+    if (agent.memory === "default" && !Object.hasOwn(manifest.memory, "default")) agent.memory = false;
+  }
+  for (const [id, workflow] of Object.entries(manifest.workflows)) {
+    workflow.name ||= id;
+    nameSteps(workflow.steps);
+  }
+  for (const [id, server] of Object.entries(manifest.mcp.servers)) server.name ||= id;
+  return freeze(manifest);
+}
+
+function nameSteps(node: unknown): void {
+  if (Array.isArray(node)) for (const item of node) nameSteps(item);
+  if (!isObject(node)) return;
+  if (typeof node.id === "string") node.name ||= node.id;
+  const when = node.andWhen as Json | undefined;
+  for (const branch of [node.andAll, node.andRace, when?.then, when?.else]) nameSteps(branch);
+}
+
+/** A copy in which every value whose schema is Duration or Size is a number. */
+function convert(schema: Schema, value: unknown): unknown {
+  const name = nameOf(schema);
+  if (name === "Duration" && typeof value === "string") return parseDuration(value);
+  if (name === "Size") return parseSize(value as string | number);
+  const target = name === undefined ? schema : (manifestSchemas[name] as Schema);
+  const branch = branchOf(target, value);
+  if (branch !== undefined) return convert(branch, value);
+  if (Array.isArray(value)) return value.map((item) => convert((target.items ?? {}) as Schema, item));
+  if (!isObject(value)) return value;
+  const properties = (target.properties ?? {}) as Record<string, Schema>;
+  const others = isObject(target.additionalProperties) ? target.additionalProperties : {};
+  const copy: Json = {};
+  for (const key of Object.keys(value)) {
+    const own = Object.hasOwn(properties, key) ? properties[key] : undefined;
+    copy[key] = convert(isObject(own) ? own : others, value[key]);
+  }
+  return copy;
+}
+
+const nameOf = (schema: Schema): string | undefined =>
+  typeof schema.$ref === "string" ? schema.$ref.slice("#/$defs/".length) : undefined;
+
+/** Which side of `if: {type: ...}` holds for a value. */
+function branchOf(schema: Schema, value: unknown): Schema | undefined {
+  const type = (schema.if as Schema | undefined)?.type;
+  if (type === undefined) return undefined;
+  const actual = Array.isArray(value) ? "array" : typeof value;
+  return (type === actual ? schema.then : schema.else) as Schema | undefined;
+}
+
+const isObject = (value: unknown): value is Json =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+function freeze<T>(value: T): T {
+  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
+  for (const item of Object.values(value)) freeze(item);
+  return Object.freeze(value);
+}

@@ -1,0 +1,46 @@
+/** Checks a manifest against its schema, and fills in every default. */
+import type { ErrorObject } from "ajv";
+import { validators } from "../../generated/validators.js";
+import type { Substitution } from "./environment.ts";
+import { explainErrors, type Finding, pathOf } from "./findings.ts";
+import type { Path } from "./issues.ts";
+
+/**
+ * What is wrong with `document`, which is changed: absent keys get their defaults, and a value that is one `${NAME}` and
+ * nothing else becomes a number or a boolean where the schema wants one.
+ */
+export function validate(document: unknown, substitutions: ReadonlyMap<string, Substitution>): Finding[] {
+  const check = validators.Manifest;
+  for (;;) {
+    if (check(document)) return [];
+    const errors = check.errors ?? [];
+    const changed = errors.filter((error) => coerce(document, error, substitutions)).length;
+    if (changed === 0) return explainErrors(errors, document);
+  }
+}
+
+const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
+
+/** Makes the text at the place of a type error what it should be; false when it cannot, or is not from a variable. */
+function coerce(document: unknown, error: ErrorObject, substitutions: ReadonlyMap<string, Substitution>): boolean {
+  if (error.keyword !== "type" || typeof error.data !== "string") return false;
+  const path = pathOf(error.instancePath, document);
+  if (substitutions.get(JSON.stringify(path))?.whole !== true) return false;
+  const types = [error.params.type as string | string[]].flat();
+  const value = scalarOf(error.data.trim(), types);
+  if (value === undefined) return false;
+  setAt(document, path, value);
+  return true;
+}
+
+function scalarOf(text: string, types: readonly string[]): number | boolean | undefined {
+  if (types.includes("boolean") && (text === "true" || text === "false")) return text === "true";
+  const numeric = types.includes("number") || types.includes("integer");
+  return numeric && NUMBER.test(text) ? Number(text) : undefined;
+}
+
+function setAt(document: unknown, path: Path, value: unknown): void {
+  let node = document as Record<string | number, unknown>;
+  for (const part of path.slice(0, -1)) node = node[part] as Record<string | number, unknown>;
+  node[path.at(-1) as string | number] = value;
+}

@@ -1,0 +1,47 @@
+/** The body of an answer to an HTTP tool: at most 1 MiB, JSON where it says so, else text. */
+
+/** JSON, or text; null for none. */
+export type AnswerBody = unknown;
+
+const LARGEST = 1_048_576;
+const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json$/i;
+
+/** What an answer is not fit for. The message is for the caller of the tool. */
+export class AnswerError extends Error {}
+
+/**
+ * @param chunks is read to its end, or closed
+ * @param headers names in lower case
+ * @throws AnswerError when it is too large, compressed, or not the JSON that it claims to be
+ */
+export async function readBody(chunks: AsyncIterable<Uint8Array>, headers: Record<string, string>, name: string): Promise<AnswerBody> {
+  const encoding = headers["content-encoding"] ?? "identity";
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  // Leaving the loop closes the connection: the rest is not read.
+  for await (const chunk of chunks) {
+    if (encoding !== "identity") throw new AnswerError(`${name} answered with content-encoding ${encoding}, which was not asked for`);
+    size += chunk.length;
+    if (size > LARGEST) throw new AnswerError(`${name} answered more than ${LARGEST / 1_048_576} MiB`);
+    parts.push(chunk);
+  }
+  const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";").map((part) => part.trim());
+  const text = decoder(parameters).decode(parts.length === 1 ? parts[0] : Buffer.concat(parts));
+  if (!JSON_TYPE.test(type)) return text;
+  if (text === "") return null;
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new AnswerError(`${name} answered with broken JSON`, { cause: error });
+  }
+}
+
+/** UTF-8 unless the type names another charset that is known here. */
+function decoder(parameters: readonly string[]): TextDecoder {
+  const charset = parameters.find((parameter) => /^charset=/i.test(parameter))?.slice("charset=".length).replaceAll('"', "");
+  try {
+    return new TextDecoder(charset);
+  } catch {
+    return new TextDecoder();
+  }
+}

@@ -1,0 +1,171 @@
+/** Sends the calls of HTTP tools: bounded in time and size, repeated only where that is safe, never led elsewhere. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Agent, Dispatcher } from "undici";
+import type { Host } from "../plugin.ts";
+import { type AnswerBody, readBody } from "./http-body.ts";
+
+export interface HttpRequest {
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
+  url: URL;
+  /** Names in lower case. */
+  headers: Record<string, string>;
+  body: string | undefined;
+}
+
+export interface HttpAnswer {
+  status: number;
+  /** Names in lower case; repeated ones joined by `, `. */
+  headers: Record<string, string>;
+  body: AnswerBody;
+}
+
+export interface SendOptions {
+  /** The tool, for messages. */
+  name: string;
+  /** Longest single try, redirects included; milliseconds. */
+  timeout: number;
+  /** Tries after the first. */
+  retries: number;
+  signal: AbortSignal;
+}
+
+export interface HttpClient {
+  /** @throws Error with a message for the caller of the tool; the signal's reason once it aborts */
+  send(request: HttpRequest, options: SendOptions): Promise<HttpAnswer>;
+}
+
+/** Calls that may be made twice. */
+const REPEATABLE: readonly string[] = ["GET", "HEAD", "PUT", "DELETE"];
+/** Failures that pass. */
+const PASSING: readonly number[] = [408, 429, 502, 503, 504];
+/** Failures before anything was sent: any call may be made again. */
+const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
+const REDIRECTS: readonly number[] = [301, 302, 303, 307, 308];
+const MOST_REDIRECTS = 5;
+/** Milliseconds: the first pause between tries, and the longest; a server that asks for a longer one is given up. */
+const FIRST_PAUSE = 100;
+const LONGEST_PAUSE = 5_000;
+const CONNECTIONS = 64;
+
+type Undici = typeof import("undici");
+
+/** A try that failed; `again` says after how many milliseconds another may be made, null that none may. */
+class TryError extends Error {
+  readonly again: number | null;
+  constructor(message: string, again: number | null, cause?: unknown) {
+    super(message, { cause });
+    this.again = again;
+  }
+}
+
+/** One for a service. undici is loaded and connections are made with the first call: most starts need neither. */
+export function createHttpClient(host: Host): HttpClient {
+  let opening: Promise<{ undici: Undici; agent: Agent }> | undefined;
+  async function open() {
+    const undici = await import("undici");
+    // The time limit of a try is ours: one timer instead of three.
+    const agent = new undici.Agent({ connections: CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
+    host.onClose(() => agent.destroy());
+    return { undici, agent };
+  }
+
+  return {
+    async send(request, options) {
+      opening ??= open();
+      const { undici, agent } = await opening;
+      for (let tried = 0; ; tried++) {
+        options.signal.throwIfAborted();
+        try {
+          return await withLimit(options, (signal) => follow(undici, agent, request, options.name, signal));
+        } catch (error) {
+          options.signal.throwIfAborted();
+          const { again, message, cause } = asTryError(error, request, options);
+          if (again === null || tried >= options.retries || again > LONGEST_PAUSE) throw new Error(message, { cause });
+          await pause(Math.max(again, backOff(tried)), options.signal);
+        }
+      }
+    },
+  };
+}
+
+class LimitReached extends Error {}
+
+/** Runs a try under its own signal, which the caller's signal and the time limit abort; nothing stays behind. */
+async function withLimit<T>(options: SendOptions, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  const left = () => controller.abort(options.signal.reason);
+  const timer = setTimeout(() => controller.abort(new LimitReached()), options.timeout);
+  options.signal.addEventListener("abort", left);
+  try {
+    return await run(controller.signal);
+  } finally {
+    clearTimeout(timer);
+    options.signal.removeEventListener("abort", left);
+  }
+}
+
+/** One try: the call, and the redirects within the same origin. Elsewhere our headers, and secrets in them, do not go. */
+async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: string, signal: AbortSignal) {
+  let request = first;
+  for (let redirects = 0; ; redirects++) {
+    const { url, method, headers, body } = request;
+    const response = await undici.request(url, { method, headers, body, signal, dispatcher: agent });
+    const { statusCode: status } = response;
+    if (status >= 200 && status < 300) {
+      const answered = joinHeaders(response.headers);
+      return { status, headers: answered, body: await readBody(response.body, answered, name) };
+    }
+    await response.body.dump({ limit: 16_384, signal });
+    const location = REDIRECTS.includes(status) ? String(response.headers.location ?? "") : "";
+    if (location === "") throw new TryError(`${name} answered ${status}`, pauseFor(status, response, first.method));
+    if (redirects === MOST_REDIRECTS) throw new TryError(`${name} redirects more than ${MOST_REDIRECTS} times`, null);
+    request = redirected(request, status, location, name);
+  }
+}
+
+function redirected(request: HttpRequest, status: number, location: string, name: string): HttpRequest {
+  const url = URL.canParse(location, request.url) ? new URL(location, request.url) : null;
+  if (url === null) throw new TryError(`${name} redirects to an address that cannot be read`, null);
+  if (url.origin !== request.url.origin) {
+    throw new TryError(`${name} redirects to ${url.origin}, another server, which is not followed`, null);
+  }
+  // As browsers do it: after 303, and after a POST that moved, one fetches the result.
+  const fetches = status === 303 ? request.method !== "HEAD" : status < 303 && request.method === "POST";
+  if (!fetches) return { ...request, url };
+  const { "content-type": _, ...headers } = request.headers;
+  return { method: "GET", url, headers, body: undefined };
+}
+
+function pauseFor(status: number, response: Dispatcher.ResponseData, method: string): number | null {
+  if (!REPEATABLE.includes(method) || !PASSING.includes(status)) return null;
+  const header = String(response.headers["retry-after"] ?? "");
+  const wait = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
+  return wait > 0 ? wait : 0;
+}
+
+function asTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
+  if (error instanceof TryError) return error;
+  const repeatable = REPEATABLE.includes(request.method);
+  const { code = "", message = "" } = error as NodeJS.ErrnoException;
+  if (error instanceof LimitReached) return new TryError(`${name} did not answer within ${timeout} ms`, repeatable ? 0 : null);
+  const again = repeatable || NOT_SENT.includes(code) ? 0 : null;
+  // Only system and undici codes: their messages may quote addresses and headers.
+  return new TryError(`${name} could not be reached${code === "" ? "" : `: ${code}`}`, again, message === "" ? undefined : error);
+}
+
+/** Doubles with each try; the jitter keeps callers that failed together from coming back together. */
+const backOff = (tried: number) => Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** tried) * (0.5 + Math.random() / 2);
+
+async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  try {
+    await sleep(milliseconds, undefined, { signal });
+  } catch {
+    signal.throwIfAborted();
+  }
+}
+
+function joinHeaders(raw: Dispatcher.ResponseData["headers"]): Record<string, string> {
+  const headers: Record<string, string> = Object.create(null);
+  for (const [name, value] of Object.entries(raw)) if (value !== undefined) headers[name] = String(value).replaceAll(",", ",");
+  return headers;
+}

@@ -1,0 +1,13 @@
+export default {
+  kind: "tool",
+  name: "add",
+  description: "Adds two numbers",
+  tags: ["math"],
+  parameters: {
+    type: "object",
+    properties: { a: { type: "number" }, b: { type: "number" } },
+    required: ["a", "b"],
+    additionalProperties: false,
+  },
+  execute: (input: { a: number; b: number }) => ({ sum: input.a + input.b }),
+};

@@ -1,0 +1,279 @@
+import assert from "node:assert/strict";
+import { symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { ServiceError } from "../../core/plugin.ts";
+import { loadPlugins } from "../../core/registry/load.ts";
+import { formatPluginProblem } from "../../core/registry/problem.ts";
+import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
+
+const load = (folder: string) => loadPlugins([folder], { builtIn: BUILT_IN });
+
+/** The problems of a folder, as `tools/x.ts: phase: cause`. */
+async function problemsOf(t: TestContext, files: Record<string, string>): Promise<string[]> {
+  const root = pluginFolder(t, files);
+  const { problems } = await load(root);
+  return problems.map((problem) => formatPluginProblem(problem, root));
+}
+
+const TOOL = 'export default { kind: "tool", execute: () => 1 };';
+
+test("the plugins that Penstock ships load without a problem", async () => {
+  const { registry, problems } = await loadPlugins([], { builtIn: BUILT_IN });
+  assert.deepEqual(problems, []);
+  assert.deepEqual(registry.get("tool", "add")?.execute({ a: 2, b: 3 }, null as never), { sum: 5 });
+  assert.deepEqual(registry.names("step"), ["add-tax", "audit", "slow"]);
+  assert.equal(registry.get("tool", "nothing"), undefined);
+  assert.equal(registry.get("step", "add"), undefined, "a name belongs to one kind");
+});
+
+test("a plain object and a helper's object both load, named by the file unless they say a name", async (t) => {
+  const root = pluginFolder(t, {
+    "tools/plain.ts": TOOL,
+    "tools/helped.ts":
+      'import { defineTool } from "#plugin"; export default defineTool({ name: "other", execute: () => 2 });',
+    "vectors/near.ts": 'import { defineVectors } from "#plugin"; export default defineVectors({ create: () => ({}) });',
+  });
+  const { registry, problems } = await load(root);
+  assert.deepEqual(problems, []);
+  assert.equal(registry.get("tool", "plain")?.execute(null, null as never), 1);
+  assert.equal(registry.get("tool", "other")?.execute(null, null as never), 2);
+  assert.equal(registry.entry("tool", "other")?.file, join(root, "tools/helped.ts"));
+  assert.deepEqual(registry.names("vectors"), ["near"]);
+});
+
+const HELPED = `import { defineTool, ServiceError } from "#plugin";
+import { helper } from "./lib/helper.js";
+export default defineTool({ execute: () => { throw new ServiceError("conflict", helper); } });`;
+const PACKAGES = { "ES modules": '{ "type": "module" }', CommonJS: '{ "name": "mine" }', "no package.json": null };
+
+for (const [name, contents] of Object.entries(PACKAGES)) {
+  test(`#plugin resolves in .ts, .mts, .js and .mjs of a folder outside the project: ${name}`, async (t) => {
+    const root = pluginFolder(t, {
+      ...(contents === null ? {} : { "package.json": contents }),
+      "tools/lib/helper.ts": 'export const helper = "no";',
+      "tools/typed.ts": HELPED,
+      "tools/module.mts": HELPED.replace("helper.js", "helper.ts"),
+      "tools/script.js": HELPED.replace("helper.js", "helper.ts"),
+      "tools/script-module.mjs": HELPED.replace("helper.js", "helper.ts"),
+    });
+    const { registry, problems } = await load(root);
+    assert.deepEqual(problems, []);
+    for (const file of ["typed", "module", "script", "script-module"]) {
+      const run = () => registry.get("tool", file)?.execute({}, null as never);
+      assert.throws(
+        run,
+        (error) => error instanceof ServiceError && error.kind === "conflict",
+        `${file}: core's own class`,
+      );
+    }
+  });
+}
+
+test("a CommonJS plugin with require and module.exports loads", async (t) => {
+  const source = 'const { defineTool } = require("#plugin");\nmodule.exports = defineTool({ execute: () => 3 });';
+  const { registry, problems } = await load(pluginFolder(t, { "tools/old.js": source }));
+  assert.deepEqual(problems, []);
+  assert.equal(registry.get("tool", "old")?.execute(null, null as never), 3);
+});
+
+test("a default export that CommonJS has wrapped into { default } is unwrapped", async (t) => {
+  const root = pluginFolder(t, {
+    "tools/lib/inner.ts": TOOL,
+    "tools/outer.mts": 'import inner from "./lib/inner.ts"; export default inner;',
+  });
+  const { registry, problems } = await load(root);
+  assert.deepEqual(problems, []);
+  assert.equal(registry.get("tool", "outer")?.execute(null, null as never), 1);
+});
+
+test("a folder of symbolic links, as a mounted volume has it, loads", async (t) => {
+  const source = pluginFolder(t, { "tools/linked.ts": TOOL });
+  const root = pluginFolder(t, { "README.md": "" });
+  symlinkSync(join(source, "tools"), join(root, "tools"));
+  assert.equal((await load(root)).registry.get("tool", "linked")?.kind, "tool");
+});
+
+test("what goes with plugins and is none is left alone", async (t) => {
+  const problems = await problemsOf(t, {
+    "README.md": "",
+    "package.json": "{}",
+    ".eslintrc.js": "",
+    "node_modules/x/index.js": "",
+    "data/table.csv": "",
+    "tools/README.md": "",
+    "tools/.hidden.py": "",
+    "tools/types.d.ts": "",
+    "tools/lib/helper.py": "",
+    "tools/lib/helper.ts": "not a plugin",
+    "tools/good.ts": TOOL,
+  });
+  assert.deepEqual(problems, []);
+});
+
+test("files that lie where no plugin is looked for, or end in something else, are problems", async (t) => {
+  const all = "tools/, steps/, routes/, auth/, providers/, embeddings/, vectors/, stores/, origins/, sockets/";
+  assert.deepEqual(
+    await problemsOf(t, {
+      "loose.ts": TOOL,
+      "tool/add.ts": TOOL,
+      "helpers/x.ts": "",
+      "tools/add.py": "",
+      "tools/add.cjs": "",
+      "tools/Makefile": "",
+    }),
+    [
+      `helpers/x.ts: import: helpers/ is the folder of no kind of plugin: the folders are ${all} (helpers go in a folder inside a kind's folder)`,
+      `loose.ts: import: a plugin lies in the folder of its kind (${all}): move it there`,
+      "tool/add.ts: import: tool/ is the folder of no kind of plugin: did you mean tools/? (helpers go in a folder inside a kind's folder)",
+      "tools/Makefile: import: a plugin file ends in .ts, .mts, .js, .mjs, not in nothing",
+      "tools/add.cjs: import: a plugin file ends in .ts, .mts, .js, .mjs, not in .cjs",
+      "tools/add.py: import: a plugin file ends in .ts, .mts, .js, .mjs, not in .py",
+    ],
+  );
+});
+
+test("a plugin folder that does not exist is a problem", async () => {
+  const { problems } = await load("/nowhere/plugins");
+  assert.deepEqual(
+    problems.map((problem) => formatPluginProblem(problem)),
+    ["/nowhere/plugins: import: the plugin folder cannot be read: it does not exist"],
+  );
+});
+
+test("files that cannot be imported say why in one line, all of them at once, and hide no other", async (t) => {
+  const root = pluginFolder(t, {
+    "package.json": '{ "type": "module" }',
+    "tools/good.ts": TOOL,
+    "tools/package.ts": 'import "a-package-nobody-has/deep";\nexport default {};',
+    "tools/part.ts": 'import "./lost.ts";\nexport default {};',
+    "tools/name.ts": 'import { nope } from "#plugin";\nexport default nope;',
+    "tools/syntax.ts": 'export default {\n  kind: "tool",\n  execute: (\n};\n',
+    "tools/syntax-module.mjs": "export default {,};",
+    "tools/throws.ts": '\n\nthrow new Error("API_KEY is not set\\nset it");\n',
+    "tools/throws-text.mjs": 'throw "text";',
+  });
+  const { registry, problems } = await load(root);
+  assert.deepEqual(
+    problems.map((problem) => formatPluginProblem(problem, root)),
+    [
+      "tools/name.ts: import: The requested module '#plugin' does not provide an export named 'nope'",
+      'tools/package.ts: import: package "a-package-nobody-has" is not installed: run npm install a-package-nobody-has',
+      `tools/part.ts: import: cannot find ${join(root, "tools/lost.ts")}`,
+      "tools/syntax-module.mjs: import: syntax error: Unexpected token ','",
+      'tools/syntax.ts: import: syntax error in line 4, column 1: Unexpected "}"',
+      "tools/throws-text.mjs: import: threw while it was imported: text",
+      "tools/throws.ts: import: threw while it was imported (line 3): API_KEY is not set set it",
+    ],
+  );
+  assert.ok(problems.every(({ cause }) => !cause.includes("    at ")));
+  assert.ok(registry.get("tool", "good"));
+});
+
+const SHAPES: Record<string, [source: string, causes: string[]]> = {
+  "tools/no-default.ts": [
+    "export const tool = 1;",
+    ['has no default export: write export default { kind: "tool", ... }'],
+  ],
+  "tools/a-function.ts": [
+    "export default () => 1;",
+    ['the default export must be an object with kind: "tool", not a function'],
+  ],
+  "tools/no-kind.ts": [
+    "export default { execute: () => 1 };",
+    ['kind is missing: add kind: "tool", or export through defineTool of #plugin'],
+  ],
+  "tools/wrong-kind.ts": [
+    'export default { kind: "step", execute: () => 1 };',
+    ['kind is "step", but the file lies in tools/: move it to steps/, or make it kind: "tool"'],
+  ],
+  "tools/unknown-kind.ts": [
+    'export default { kind: "constructor", execute: () => 1 };',
+    ['kind must be "tool" in tools/, not "constructor"'],
+  ],
+  "tools/no-execute.ts": [
+    'export default { kind: "tool", excute: () => 1 };',
+    ["execute is missing", 'unknown key "excute", did you mean "execute"?'],
+  ],
+  "tools/fields.ts": [
+    'export default { kind: "tool", name: "a b", tags: "x", timeout: "5 apples", approval: "yes", desciption: "", extra: 1, execute: "x" };',
+    [
+      "name must be letters, digits, _, . or -, at most 128",
+      "tags must be a list of strings",
+      'timeout must be a duration like "250ms" or "5s"',
+      "approval must be true or false",
+      "execute must be a function",
+      'unknown key "desciption", did you mean "description"?',
+    ],
+  ],
+  "tools/parameters.ts": [
+    'export default { kind: "tool", parameters: { type: "object", properties: { a: { type: "strin" } }, required: "a" }, execute: () => 1 };',
+    [
+      'parameters is not a JSON Schema: properties.a.type must be array, boolean, integer, null, number, object or string, not "strin"; required must be a list of strings',
+    ],
+  ],
+  "tools/bad name.ts": [TOOL, ['"bad name" cannot be a name: rename the file, or give the plugin a name']],
+  "routes/fetch.ts": [
+    'export default { kind: "route", method: "FETCH", path: "hello", handle: 1 };',
+    [
+      "method must be one of GET, POST, PUT, PATCH, DELETE",
+      "path must be a path that begins with /",
+      "handle must be a function",
+    ],
+  ],
+  "providers/half.ts": ['export default { kind: "provider", name: "half" };', ["create is missing"]],
+  "sockets/half.ts": ['export default { kind: "socket" };', ["path is missing"]],
+  "origins/half.ts": ['export default { kind: "origin", origin: "*" };', ["origin must be a function"]],
+};
+
+test("files that export something else than a plugin of their folder's kind say what is wrong with it", async (t) => {
+  const sources = Object.fromEntries(Object.entries(SHAPES).map(([file, [source]]) => [file, source]));
+  const expected = Object.entries(SHAPES).flatMap(([file, [, causes]]) =>
+    causes.map((cause) => `${file}: shape: ${cause}`),
+  );
+  assert.deepEqual((await problemsOf(t, sources)).sort(), expected.sort());
+});
+
+test("a config that is no JSON Schema is a problem of phase config", async (t) => {
+  const source =
+    'export default { kind: "step", config: { properties: { rate: { minimum: "0" } } }, execute: () => 1 };';
+  assert.deepEqual(await problemsOf(t, { "steps/tax.ts": source }), [
+    "steps/tax.ts: config: config.properties.rate.minimum must be a number",
+  ]);
+});
+
+test("two plugins of one kind and name are a problem that names both files; kinds do not share names", async (t) => {
+  const root = pluginFolder(t, {
+    "tools/one.ts": TOOL,
+    "tools/one.mjs": TOOL,
+    "tools/two.ts": 'export default { kind: "tool", name: "one", execute: () => 1 };',
+    "steps/one.ts": 'export default { kind: "step", execute: () => 1 };',
+  });
+  const { registry, problems } = await load(root);
+  const taken = `the tool name "one" is taken by ${join(root, "tools/one.mjs")}: rename one of them`;
+  assert.deepEqual(
+    problems.map((problem) => formatPluginProblem(problem, root)),
+    [`tools/one.ts: shape: ${taken}`, `tools/two.ts: shape: ${taken}`],
+  );
+  assert.ok(registry.get("step", "one"));
+});
+
+test("a user's plugin does not shadow one that Penstock ships", async (t) => {
+  const root = pluginFolder(t, { "tools/add.ts": 'export default { kind: "tool", execute: () => "stolen" };' });
+  const { registry, problems } = await load(root);
+  assert.deepEqual(
+    problems.map((problem) => formatPluginProblem(problem, root)),
+    ['tools/add.ts: shape: the tool name "add" is taken by plugins/tools/add.ts: rename one of them'],
+  );
+  assert.equal(registry.get("tool", "add")?.description, "Adds two numbers");
+});
+
+test("naming the same folder twice, or the built-in one, loads it once", async (t) => {
+  const root = pluginFolder(t, { "tools/mine.ts": TOOL });
+  const { registry, problems } = await loadPlugins([root, `${root}/`, BUILT_IN], { builtIn: BUILT_IN });
+  assert.deepEqual(problems, []);
+  assert.deepEqual(
+    registry.names("tool").filter((name) => name === "mine"),
+    ["mine"],
+  );
+});
