@@ -2,7 +2,7 @@
  * Boot as a compiler: read, load plugins, check references, compile. Every stage reports all that it finds, and nothing
  * listens until there is nothing to report (design.md, "BOOT").
  */
-import { dirname, resolve } from "node:path";
+import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { compileAgents } from "./agents/compile.ts";
@@ -16,8 +16,10 @@ import type { Issue } from "./manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { checkReferences } from "./manifest/references.ts";
+import type { PluginKind } from "./plugin.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
 import { loadPlugins } from "./registry/load.ts";
+import { PLUGIN_KINDS } from "./registry/kinds.ts";
 import { type PluginProblem, shortPath } from "./registry/problem.ts";
 import type { Registry } from "./registry/registry.ts";
 import { createService, type Service } from "./service.ts";
@@ -50,31 +52,30 @@ export interface Booted {
 }
 
 export async function boot(options: BootOptions): Promise<Booted> {
-  const file = resolve(options.config);
-  const folder = dirname(file);
   const host = createHost({ logger: options.logger, env: options.env });
-  const loaded = await loadManifest(file, options.env);
+  const loaded = await loadManifest(options.config, options.env);
   const issues = [...loaded.issues];
-  const { manifest } = loaded;
+  const { manifest, folder } = loaded;
 
   const folders = [...(manifest?.plugins ?? []).map((path) => resolve(folder, path)), ...options.plugins.map((path) => resolve(path))];
   const { registry, problems } = await loadPlugins(folders, { builtIn: BUILT_IN });
   for (const problem of problems) issues.push(pluginIssue(problem));
+  const known = Object.fromEntries(PLUGIN_KINDS.map(({ kind }) => [kind, registry.names(kind)]));
+  issues.push(...checkReferences(loaded, known as Record<PluginKind, readonly string[]>));
   if (manifest === null) return { loaded, registry, service: null, issues: sorted(issues), host };
 
-  const known = Object.fromEntries(PLUGIN_KINDS.map(({ kind }) => [kind, registry.names(kind)])) as Record<PluginKind, readonly string[]>;
-  issues.push(...checkReferences(loaded, known));
   const at = (list: readonly Problem[]) => {
     for (const { path, message } of list) issues.push(loaded.issueAt(path, message));
   };
   const { tools, problems: toolProblems } = compileTools(manifest, registry, host);
   at(toolProblems);
-  const { models, problems: modelProblems } = await createModels(manifest, registry, host);
+  const { models, problems: modelProblems } = await createModels(manifest, registry, host, { folder });
   at(modelProblems);
   const custom = customRoutes(manifest, registry, at);
+  const { agents, problems: agentProblems } = compileAgents(manifest, { tools, models });
+  at(agentProblems);
   if (issues.some((issue) => issue.severity === "error")) return { loaded, registry, service: null, issues: sorted(issues), host };
 
-  const agents = compileAgents(manifest, { tools, models });
   const service = createService({ manifest, agents, tools, routes: [...ROUTES, ...custom] });
   return { loaded, registry, service, issues: sorted(issues), host };
 }

@@ -19,3 +19,8 @@ export function parseDuration(text: string): number {
   }
   return Math.round(Number(match[1]) * unit);
 }
+
+/** For messages: `60s`, `250ms`. */
+export function formatDuration(milliseconds: number): string {
+  return milliseconds % 1000 === 0 ? `${milliseconds / 1000}s` : `${milliseconds}ms`;
+}

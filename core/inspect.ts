@@ -40,12 +40,13 @@ export function explain(invocation: Invocation): Promise<number> {
   const [path] = invocation.rest;
   if (path === undefined) throw new Error("explain needs a path, e.g. penstock explain server.port");
   return inspect(invocation, ({ loaded, issues }) => {
-    if (loaded.manifest === null) {
+    const { entries, problem } = loaded.explain(path);
+    if (problem !== undefined) {
       printIssues(issues);
+      process.stderr.write(`${problem}\n`);
       return 1;
     }
-    const lines = loaded.explain(path);
-    process.stdout.write(`${lines}\n`);
+    for (const entry of entries) process.stdout.write(`${entry.path} = ${JSON.stringify(entry.value)}  # ${entry.source}\n`);
     return 0;
   });
 }

@@ -50,17 +50,30 @@ export interface ToolPlugin<I = Loose> {
   /** `250ms`, `5s`; default 60s. */
   timeout?: string;
   approval?: boolean;
-  execute(input: I, call: ToolCallContext & { readonly config: Loose }): unknown;
+  /** Gives the result, or a promise of it. What it throws is the client's answer: a 500 with the error's message. */
+  execute(input: I, call: ToolPluginCall): unknown;
+}
+
+/** `signal` aborts when the client leaves and at the time limit; after that the result is discarded. */
+export interface ToolPluginCall extends ToolCallContext {
+  /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
+  readonly config: Loose;
 }
 
 export interface StepContext {
+  /** Output of the step before. */
   data: Loose;
+  /** Input of the workflow. */
   input: Loose;
+  /** What steps of one execution share. */
   state: Loose;
+  /** Sets some keys of `state`. */
   setState(change: Record<string, unknown>): void;
+  /** Outputs of earlier steps by id. */
   steps: Record<string, Loose>;
   context: Record<string, unknown>;
   user: User | null;
+  /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
   config: Loose;
   /** `return suspend(reason, data?)` suspends; after resume the step runs again with `resumeData` set. */
   suspend(reason: string, data?: unknown): unknown;
@@ -78,11 +91,14 @@ export interface StepPlugin {
   execute(step: StepContext): unknown;
 }
 
+/** Checked against the plugin's schemas, where it has them. */
 export interface RouteRequest {
   query: Record<string, Loose>;
+  /** Path parameters, percent-decoded. */
   params: Record<string, string>;
   body: Loose;
   user: User | null;
+  /** Names in lower case. */
   headers: Record<string, string>;
 }
 
@@ -96,14 +112,17 @@ export interface RoutePlugin {
   kind: "route";
   name?: string;
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** `/orders/:id`. */
   path: string;
+  /** For `/doc`. */
   summary?: string;
-  /** JSON Schemas. */
+  /** JSON Schemas; the first two are checked, the third is documentation. */
   query?: JsonSchema;
   body?: JsonSchema;
   response?: JsonSchema;
   /** CORS settings of this route alone (decision 43a). */
-  cors?: Record<string, unknown>;
+  cors?: Record<string, unknown> | false;
+  /** Gives the `data` of the reply. Throw a ServiceError for another status than 500. */
   handle(request: RouteRequest, call: RouteCall): unknown;
 }
 
@@ -117,7 +136,9 @@ interface Factory<K extends string, T> {
 
 export interface AuthProvider {
   type: string;
+  /** Route patterns that need no token beside those of the manifest. */
   publicRoutes?: string[];
+  /** The user of a token; null, undefined or a throw refuse it. */
   verifyToken(
     token: string,
     request: { method: string; path: string; headers: Record<string, string>; query: Record<string, string> },
@@ -132,7 +153,9 @@ export interface ModelProvider {
 }
 
 export interface Embedding {
+  /** Length of every vector. */
   dimensions: number;
+  /** One vector for each text, in order. */
   embed(texts: string[], options: { signal?: AbortSignal }): Promise<Float32Array[]>;
 }
 

@@ -56,7 +56,7 @@ const CHECKS: Readonly<Record<Exclude<Shape, "schema" | "schemas" | "map">, (val
     const types = Array.isArray(value) ? value : [value];
     const unknown = types.find((type) => !TYPES.includes(type));
     if (types.length > 0 && unknown === undefined) return null;
-    return `must be ${TYPES.slice(0, -1).join(", ")} or ${TYPES.at(-1)}, not ${JSON.stringify(unknown)}`;
+    return `must be ${TYPES.slice(0, -1).join(", ")} or ${TYPES.at(-1)}, not ${JSON.stringify(unknown ?? value)}`;
   },
   pattern: (value) => {
     if (!isText(value)) return "must be a string";

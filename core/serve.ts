@@ -82,7 +82,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     await close();
     throw error;
   }
-  const shown = host.includes(":") ? `[${host}]` : host;
+  service.address = `http://${host.includes(":") ? `[${host}]` : host}:${listening.port}`;
   let stopped: Promise<void> | null = null;
   const cut = async () => {
     await listening.close();
@@ -90,7 +90,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   };
   return {
     booted,
-    url: `http://${shown}:${listening.port}`,
+    url: service.address,
     port: listening.port,
     service,
     dispatch,

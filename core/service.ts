@@ -1,5 +1,6 @@
 /** What a booted Penstock is made of: handed to every handler as `call.service`. */
 import type { Agent } from "./agents/agent.ts";
+import { createDocumentation, type Documentation } from "./api/pages/documentation.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
@@ -15,6 +16,10 @@ export interface Service {
   readonly toolList: Serialized;
   /** `data` of `GET /agents`, made anew only when the status of an agent has changed. */
   agentList(): Serialized;
+  /** `/`, `/doc` and `/ui`. */
+  readonly documentation: Documentation;
+  /** Where the service listens, e.g. `http://127.0.0.1:3141`; empty until it does. */
+  address: string;
   /** True from the signal to stop on. */
   stopping: boolean;
 }
@@ -30,15 +35,19 @@ export function createService(parts: ServiceParts): Service {
       list = null;
     });
   }
-  return {
+  const described = new Map([...tools].map(([name, tool]) => [name, describeTool(tool, ownersOf(name, manifest))]));
+  const service: Service = {
     ...parts,
-    toolList: new Serialized(JSON.stringify([...tools.values()].map((tool) => describeTool(tool, ownersOf(tool.name, manifest))))),
+    toolList: new Serialized(JSON.stringify([...described.values()])),
+    documentation: createDocumentation({ ...parts, tools: described, address: () => service.address }),
+    address: "",
     agentList() {
       list ??= new Serialized(JSON.stringify(everyAgent.map((agent) => agent.summary())));
       return list;
     },
     stopping: false,
   };
+  return service;
 }
 
 /** The agents that own a tool, conditional ones too, in the order of the manifest. */

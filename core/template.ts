@@ -1,7 +1,8 @@
 /** Templates for plugins: `{{ }}` in any JSON value, as in the manifest. */
+import { compileTemplate as compile } from "./manifest/expression.ts";
 
 /** Compiled once, rendered often. Rendering throws an Error that names the expression when a field is missing. */
-export type Template = (scope: Record<string, unknown>) => unknown;
+export type Template = (scope: Readonly<Record<string, unknown>>) => unknown;
 
 /**
  * Compiles a value: every `{{ expression }}` inside its strings, a value without any as it is.
@@ -10,6 +11,7 @@ export type Template = (scope: Record<string, unknown>) => unknown;
  * @throws Error that says what is wrong with an expression
  */
 export function compileTemplate(value: unknown, names: readonly string[]): Template {
-  if (JSON.stringify(value)?.includes("{{")) throw new Error(`templates over ${names.join(", ")} are not built yet`);
-  return () => value;
+  const compiled = compile(value, names);
+  if ("problem" in compiled) throw new Error(compiled.problem);
+  return compiled.evaluate;
 }

@@ -1,27 +1,26 @@
-/** Which agents are at work, so that lists can say so without being built anew for each request. */
-
-/** Counts every change of any agent's status: what was built at the same count is still true. */
-export interface Changes {
-  count: number;
-}
-
+/** Whether an agent is at work. */
 export class Activity {
-  readonly #changes: Changes;
   #running = 0;
-
-  constructor(changes: Changes) {
-    this.#changes = changes;
-  }
+  readonly #listeners: (() => void)[] = [];
 
   get status(): "idle" | "working" {
     return this.#running > 0 ? "working" : "idle";
   }
 
+  /** `listener` is called whenever the status has changed, so that what was built from it can be built anew. */
+  onChange(listener: () => void): void {
+    this.#listeners.push(listener);
+  }
+
   enter(): void {
-    if (this.#running++ === 0) this.#changes.count++;
+    if (this.#running++ === 0) this.#tell();
   }
 
   leave(): void {
-    if (--this.#running === 0) this.#changes.count++;
+    if (--this.#running === 0) this.#tell();
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener();
   }
 }

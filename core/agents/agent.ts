@@ -37,6 +37,8 @@ export interface Agent {
   readonly description: string;
   summary(): AgentSummary;
   detail(): AgentDetail;
+  /** `listener` is called whenever `status` has changed. */
+  onStatusChange(listener: () => void): void;
   generateText(body: GenerateBody, call: RunCall): Promise<TextResult>;
   /** Resolves to a value that fits `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;

@@ -1,11 +1,12 @@
 /** Boot: the agents of the manifest, linked with their tools, models and each other. */
+import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
 import type { Tool } from "../tools/tool.ts";
-import { Activity, type Changes } from "./activity.ts";
+import { Activity } from "./activity.ts";
 import type { Agent } from "./agent.ts";
 import { createClientSchemas } from "./client-schema.ts";
 import type { AgentCore } from "./core.ts";
-import { type AgentFacts, createListing, type Description, describe } from "./describe.ts";
+import { type AgentFacts, describe } from "./describe.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools, type Report } from "./dynamic.ts";
 import { agentOf } from "./handle.ts";
 import { History } from "./history.ts";
@@ -20,19 +21,23 @@ export interface AgentProblem {
   message: string;
 }
 
+/** What agents are linked with. */
+export interface AgentParts {
+  /** By their key in the manifest. */
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly models: Models;
+}
+
 export interface CompiledAgents {
   /** By id, in the order of the manifest. */
   agents: Map<string, Agent>;
-  /** `data` of `GET /agents` as JSON; the same string until the status of an agent changes. */
-  listing: () => string;
   problems: AgentProblem[];
 }
 
 /** Builds every agent. What the manifest gets wrong is reported in `problems`; nothing is thrown for it. */
-export function compileAgents(manifest: Manifest, tools: ReadonlyMap<string, Tool>, models: Models): CompiledAgents {
+export function compileAgents(manifest: Manifest, { tools, models }: AgentParts): CompiledAgents {
   const problems: AgentProblem[] = [];
   const report: Report = (path, message) => problems.push({ path, message });
-  const changes: Changes = { count: 0 };
   const compileSchema = createClientSchemas();
   const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
   const cores = new Map<string, AgentCore>();
@@ -41,10 +46,17 @@ export function compileAgents(manifest: Manifest, tools: ReadonlyMap<string, Too
   for (const [id, agent] of Object.entries(manifest.agents)) {
     const path = ["agents", id];
     const { name, description } = agent;
-    const activity = new Activity(changes);
+    const activity = new Activity();
     const subAgents = agent.subAgents.filter((subAgent) => Object.hasOwn(manifest.agents, subAgent));
     const delegate =
-      subAgents.length === 0 ? [] : [delegateTool(subAgents.map((sub) => identityOf(manifest, sub)), cores)];
+      subAgents.length === 0
+        ? []
+        : [
+            delegateTool(
+              subAgents.map((sub) => identityOf(manifest, sub)),
+              cores,
+            ),
+          ];
     cores.set(id, {
       id,
       name,
@@ -60,10 +72,9 @@ export function compileAgents(manifest: Manifest, tools: ReadonlyMap<string, Too
     facts.set(id, { id, name, description, model: modelOf(agent), tools: declared(agent, known), subAgents, activity });
   }
 
-  const descriptions = new Map<string, Description>();
-  for (const fact of facts.values()) descriptions.set(fact.id, describe(fact, facts));
-  const agents = new Map([...cores.values()].map((core) => [core.id, agentOf(core, descriptions.get(core.id)!)]));
-  return { agents, listing: createListing([...descriptions.values()], changes), problems };
+  const agents = new Map<string, Agent>();
+  for (const [id, core] of cores) agents.set(id, agentOf(core, describe(facts.get(id)!, facts)));
+  return { agents, problems };
 }
 
 function identityOf(manifest: Manifest, id: string) {
@@ -91,6 +102,6 @@ function declared(agent: AgentManifest, known: ReadonlyMap<string, AgentTool>) {
 }
 
 const modelOf = ({ model }: AgentManifest): string => {
-  const first = typeof model === "string" ? model : model[0]!;
-  return first.includes("{{") ? "dynamic" : first;
+  if (typeof model !== "string") return model[0]!;
+  return isTemplate(model) ? "dynamic" : model;
 };

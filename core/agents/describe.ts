@@ -1,6 +1,6 @@
-/** Agents as the API shows them. All but the status is known at boot, so the list is text that is glued, not built. */
-import type { AgentDetail, AgentSummary, SubAgent } from "../../generated/types.ts";
-import type { Activity, Changes } from "./activity.ts";
+/** Agents as the API shows them. All but the status is known at boot. */
+import type { AgentDetail, AgentSummary, AgentTool, SubAgent } from "../../generated/types.ts";
+import type { Activity } from "./activity.ts";
 import type { ToolSet } from "./tool-set.ts";
 
 /** What is known of an agent at boot. */
@@ -25,7 +25,7 @@ export function describe(facts: AgentFacts, all: ReadonlyMap<string, AgentFacts>
   const tools = [...facts.tools.byName.values()].map(({ definition }) => ({
     name: definition.name,
     description: definition.description ?? "",
-    parameters: definition.inputSchema as object,
+    parameters: definition.inputSchema as AgentTool["parameters"],
   }));
   const toolNames = tools.map((tool) => tool.name);
   const common = () => ({ id, name, description, status: activity.status, model });
@@ -42,17 +42,4 @@ function subAgentOf(facts: AgentFacts | undefined): SubAgent[] {
   if (facts === undefined) return [];
   const { id, name, description, activity, model } = facts;
   return [{ id, name, description, status: activity.status, model }];
-}
-
-/** `data` of `GET /agents` as JSON, made again only after a status has changed. */
-export function createListing(descriptions: readonly Description[], changes: Changes): () => string {
-  let made = -1;
-  let text = "";
-  return () => {
-    if (made !== changes.count) {
-      made = changes.count;
-      text = JSON.stringify(descriptions.map((description) => description.summary()));
-    }
-    return text;
-  };
 }

@@ -1,6 +1,6 @@
 /** What an agent may make of the request: its instructions, its model, and which of its tools are offered. */
 import { invalid, messageOf, ServiceError } from "../errors.ts";
-import { compileTemplate, isTemplate } from "../manifest/expression.ts";
+import { type CompileResult, compileCondition, compileTemplate, isTemplate, SCOPES } from "../manifest/expression.ts";
 import type { AgentManifest } from "../manifest/manifest.ts";
 import type { Dynamic } from "./core.ts";
 import type { ModelChain } from "./model-chain.ts";
@@ -11,11 +11,8 @@ type Path = readonly (string | number)[];
 /** Takes what is wrong with the manifest, and where. */
 export type Report = (path: Path, message: string) => void;
 
-const SCOPE = ["context", "user"];
-
-/** A template as a function of the request. Reports one that does not compile, and stands in for it. */
-function evaluator(value: string, path: Path, report: Report): Dynamic<unknown> {
-  const compiled = compileTemplate(value, SCOPE);
+/** What was compiled as a function of the request. Reports what does not compile, and stands in for it. */
+function evaluator(compiled: CompileResult, path: Path, report: Report): Dynamic<unknown> {
   if ("problem" in compiled) {
     report(path, compiled.problem);
     return () => null;
@@ -32,10 +29,10 @@ function evaluator(value: string, path: Path, report: Report): Dynamic<unknown> 
 export function dynamicInstructions(manifest: AgentManifest, path: Path, report: Report): Dynamic<string> {
   const { instructions } = manifest;
   if (!isTemplate(instructions)) return () => instructions;
-  const evaluate = evaluator(instructions, [...path, "instructions"], report);
+  const evaluate = evaluator(compileTemplate(instructions, SCOPES.agent), [...path, "instructions"], report);
   return (scope) => {
     const value = evaluate(scope);
-    return typeof value === "string" ? value : JSON.stringify(value);
+    return typeof value === "string" ? value : value === null ? "" : JSON.stringify(value);
   };
 }
 
@@ -44,10 +41,9 @@ export function dynamicChain(manifest: AgentManifest, models: Models, path: Path
   const { model } = manifest;
   const names = typeof model === "string" ? [model] : model;
   if (typeof model !== "string" || !isTemplate(model)) {
-    const chain = models.chain(names);
-    return () => chain;
+    return fixedChain(names, models);
   }
-  const evaluate = evaluator(model, [...path, "model"], report);
+  const evaluate = evaluator(compileTemplate(model, SCOPES.agent), [...path, "model"], report);
   const where = [...path, "model"].join(".");
   return (scope) => {
     const chosen = [evaluate(scope)].flat();
@@ -56,6 +52,18 @@ export function dynamicChain(manifest: AgentManifest, models: Models, path: Path
     }
     return models.chain(chosen as string[]);
   };
+}
+
+/** A model that is not known was reported when the models were made: here it only must not get in the way. */
+function fixedChain(names: readonly string[], models: Models): Dynamic<ModelChain> {
+  try {
+    const chain = models.chain(names);
+    return () => chain;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
 }
 
 interface Choice {
@@ -80,7 +88,9 @@ export function dynamicTools(
   const choices = manifest.tools.flatMap((item, index) => {
     const { use, if: condition } = typeof item === "string" ? { use: item, if: undefined } : item;
     const here = [...path, "tools", index];
-    const tool = isTemplate(use) ? evaluator(use, [...here, "use"], report) : known.get(use);
+    const tool = isTemplate(use)
+      ? evaluator(compileTemplate(use, SCOPES.agent), [...here, "use"], report)
+      : known.get(use);
     if (tool === undefined) report(here, `unknown tool ${JSON.stringify(use)}`);
     const offered = condition === undefined ? null : conditionOf(condition, [...here, "if"], report);
     return tool === undefined ? [] : [{ use: tool, offered }];
@@ -102,7 +112,7 @@ export function dynamicTools(
 
 /** `if:` is an expression as it stands; braces around it change nothing. */
 function conditionOf(condition: string, path: Path, report: Report): Choice["offered"] {
-  const evaluate = evaluator(isTemplate(condition) ? condition : `{{ ${condition} }}`, path, report);
+  const evaluate = evaluator(compileCondition(condition, SCOPES.agent), path, report);
   return (scope) => {
     const value = evaluate(scope);
     if (typeof value !== "boolean") throw invalid(`${path.join(".")} must give true or false`);

@@ -24,6 +24,7 @@ export function agentOf(core: AgentCore, description: Description): Agent {
     description: core.description,
     summary: () => description.summary(),
     detail: () => description.detail(),
+    onStatusChange: (listener) => core.activity.onChange(listener),
     async generateText(body, call) {
       return textResult(await execute(core, prepare(core, body, call)));
     },

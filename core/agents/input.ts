@@ -21,7 +21,7 @@ export function promptOf(instructions: string, input: unknown, field = "input"):
     throw invalid(`${field} must be a string, an array of UI messages or an array of model messages`);
   }
   if (input.length === 0) throw invalid(`${field} must not be empty`);
-  input.forEach((message: unknown, index) => pushMessage(prompt, message, `${field}[${index}]`));
+  for (const [index, message] of input.entries()) pushMessage(prompt, message, `${field}[${index}]`);
   return prompt;
 }
 

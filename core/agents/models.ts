@@ -1,12 +1,17 @@
 /** The model providers that the manifest names, made at boot, and the chains of models that agents ask for. */
-import type { EmbeddingModelV3 } from "@ai-sdk/provider";
-import type { ModelChain } from "./model-chain.ts";
+import { fileURLToPath } from "node:url";
+import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
+import { invalid, messageOf } from "../errors.ts";
+import { formatPath, hint } from "../manifest/issues.ts";
+import type { Manifest } from "../manifest/manifest.ts";
+import type { Host, ModelProvider } from "../plugin.ts";
+import type { Registry } from "../registry/registry.ts";
+import { type ChainedModel, createModelChain, type ModelChain } from "./model-chain.ts";
+import { modelProblem } from "./model-check.ts";
+import { namedModels, splitName } from "./model-names.ts";
+import { makeProvider, type ProviderProblem, shapeProblems } from "./providers.ts";
 
-export interface ModelProblem {
-  /** Where in the manifest: `["providers", "openai", "apiKey"]`. */
-  path: readonly (string | number)[];
-  message: string;
-}
+export type ModelProblem = ProviderProblem;
 
 export interface Models {
   /**
@@ -18,4 +23,113 @@ export interface Models {
   chain(names: readonly string[]): ModelChain;
   /** The embedding model of a `provider/model` name. Throws as `chain` does. */
   embedding(name: string): EmbeddingModelV3;
+}
+
+export interface ModelsOptions {
+  /** The manifest's folder: where npm packages are looked for first. Default: the working directory. */
+  folder?: string;
+  /** Where the value of a path came from (`environment variable X (service.yaml:3:5)`), for messages about keys. */
+  sourceOf?(path: readonly (string | number)[]): string | undefined;
+}
+
+/** Tries after the first where a provider does not say. */
+const RETRIES = 2;
+const OWN_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
+
+/**
+ * Makes the providers that an agent or a memory names, and checks the models named. Providers that nothing names are
+ * checked for shape only. Where an agent computes its model at run time any provider may be meant: those are made if
+ * they can be.
+ */
+export async function createModels(
+  manifest: Manifest,
+  registry: Registry,
+  host: Host,
+  options: ModelsOptions = {},
+): Promise<{ models: Models; problems: ModelProblem[] }> {
+  const folders = [options.folder ?? process.cwd(), OWN_FOLDER];
+  const { names, dynamic } = namedModels(manifest);
+  const named = new Set(names.map(({ name }) => splitName(name).provider));
+  const providers = new Map<string, ModelProvider>();
+  const problems: ModelProblem[] = [];
+
+  for (const [key, entry] of Object.entries(manifest.providers)) {
+    if (!named.has(key) && !dynamic) {
+      problems.push(...shapeProblems(key, entry, registry));
+      continue;
+    }
+    const made = await makeProvider(key, entry, { registry, host, folders, sourceOf: options.sourceOf });
+    if (made.provider !== null) providers.set(key, made.provider);
+    else if (named.has(key)) problems.push(...made.problems);
+    else {
+      const shape = shapeProblems(key, entry, registry);
+      problems.push(...shape);
+      const reasons = made.problems.map(({ path, message }) => `${formatPath(path)}: ${message}`);
+      if (shape.length === 0) host.logger.warn({ provider: key }, `provider not available: ${reasons.join("; ")}`);
+    }
+  }
+
+  const models = new ModelTable(providers, host);
+  for (const { name, kind, path } of names) {
+    const { provider } = splitName(name);
+    // An unknown provider is reported by the check of references, one that failed above.
+    if (!providers.has(provider)) continue;
+    const problem = models.problem(name, kind);
+    if (problem !== null) problems.push({ path, message: problem });
+  }
+  return { models, problems };
+}
+
+class ModelTable implements Models {
+  readonly #providers: ReadonlyMap<string, ModelProvider>;
+  readonly #host: Host;
+
+  constructor(providers: ReadonlyMap<string, ModelProvider>, host: Host) {
+    this.#providers = providers;
+    this.#host = host;
+  }
+
+  chain(names: readonly string[]): ModelChain {
+    if (names.length === 0) throw invalid("model: at least one provider/model is needed");
+    const chained = names.map((name): ChainedModel => {
+      const provider = this.#provider(name);
+      return { id: name, model: this.#model(name), retries: provider.retries ?? RETRIES };
+    });
+    return createModelChain(chained, { logger: this.#host.logger });
+  }
+
+  embedding(name: string): EmbeddingModelV3 {
+    const provider = this.#provider(name);
+    if (provider.embeddingModel === undefined) throw invalid(`${name}: the provider has no embedding models`);
+    return this.#create(name, () => provider.embeddingModel!(splitName(name).model));
+  }
+
+  /** What is wrong with a model whose provider is known; null when nothing is. */
+  problem(name: string, kind: "language" | "embedding"): string | null {
+    try {
+      const problem = modelProblem(kind === "language" ? this.#model(name) : this.embedding(name));
+      return problem === null ? null : `${name}: ${problem}`;
+    } catch (error) {
+      return messageOf(error);
+    }
+  }
+
+  #model(name: string): LanguageModelV3 {
+    return this.#create(name, () => this.#provider(name).languageModel(splitName(name).model));
+  }
+
+  #create<T>(name: string, create: () => T): T {
+    try {
+      return create();
+    } catch (error) {
+      throw invalid(`model ${JSON.stringify(name)}: ${messageOf(error)}`);
+    }
+  }
+
+  #provider(name: string): ModelProvider {
+    const { provider: key } = splitName(name);
+    const provider = this.#providers.get(key);
+    if (provider !== undefined) return provider;
+    throw invalid(`model ${JSON.stringify(name)}: unknown provider "${key}"${hint(key, [...this.#providers.keys()])}`);
+  }
 }

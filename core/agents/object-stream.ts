@@ -1,7 +1,7 @@
 /** `POST /agents/:id/stream-object`: the object while it grows, then the final one. */
 import type { EventSink } from "../http/route.ts";
-import type { AgentPart, PartSink } from "./parts.ts";
 import { PartialJson } from "./partial-json.ts";
+import type { AgentPart, PartSink } from "./parts.ts";
 
 export class ObjectSink implements PartSink {
   readonly #events: EventSink;

@@ -109,7 +109,8 @@ export class Step {
   #grow(part: Delta): Wait {
     const type = part.type === "text-delta" ? "text" : "reasoning";
     const open = this.#open;
-    let block = open !== null && open.id === part.id && open.block.type === type ? open.block : this.#other(part.id, type);
+    let block =
+      open !== null && open.id === part.id && open.block.type === type ? open.block : this.#other(part.id, type);
     if (block === undefined) {
       block = this.#block(part.id, type, undefined);
       this.#sink.part({ type: `${type}-start`, id: part.id });

@@ -65,7 +65,8 @@ function pushUser(prompt: LanguageModelV3Message[], parts: unknown[], path: stri
     const here = at(path, index);
     const part = fieldsOf(raw, here);
     if (part.type === "text") content.push({ type: "text", text: textOf(part, here) });
-    else if (part.type === "file") content.push(filePart(part.url, "url", part.mediaType, here, { filename: part.filename }));
+    else if (part.type === "file")
+      content.push(filePart(part.url, "url", part.mediaType, here, { filename: part.filename }));
     else if (!isUnseen(part.type)) throw unknownPart(part.type, "user", here);
   });
   if (content.length > 0) prompt.push({ role: "user", content });
@@ -89,7 +90,8 @@ function pushAssistant(prompt: LanguageModelV3Message[], parts: unknown[], path:
       const text = textOf(part, here);
       if (text !== "") content.push({ type: "text", text });
     } else if (part.type === "reasoning") content.push({ type: "reasoning", text: textOf(part, here) });
-    else if (part.type === "file") content.push(filePart(part.url, "url", part.mediaType, here, { filename: part.filename }));
+    else if (part.type === "file")
+      content.push(filePart(part.url, "url", part.mediaType, here, { filename: part.filename }));
     else if (part.type === "dynamic-tool" || part.type.startsWith("tool-")) pushTool(content, answers, part, here);
     else if (!isUnseen(part.type)) throw unknownPart(part.type, "assistant", here);
   });

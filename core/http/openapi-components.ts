@@ -1,6 +1,7 @@
 /** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are in fact used. */
 import { type ErrorKind, STATUS } from "../errors.ts";
-import type { JsonSchema } from "../tools/tool.ts";
+
+export type JsonSchema = Record<string, unknown>;
 
 export const COMPONENT = "#/components/schemas/";
 

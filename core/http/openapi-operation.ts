@@ -1,6 +1,5 @@
 /** One row of the routes table as an OpenAPI operation. */
-import type { JsonSchema } from "../tools/tool.ts";
-import { COMPONENT, type Failure, tagOf } from "./openapi-components.ts";
+import { COMPONENT, type Failure, type JsonSchema, tagOf } from "./openapi-components.ts";
 import type { Output, Route } from "./route.ts";
 
 type Schemas = Readonly<Record<string, JsonSchema>>;

@@ -1,12 +1,12 @@
 /** The OpenAPI 3.1 document, from the routes table and `schemas/`. Made once at boot. */
 import { schemas as generated } from "../../generated/schemas.ts";
-import type { JsonSchema } from "../tools/tool.ts";
 import {
   COMPONENT,
   type Failure,
   failureComponents,
   failureReplies,
   HEADERS,
+  type JsonSchema,
   orderTags,
   reachable,
   tagOf,

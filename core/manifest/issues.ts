@@ -29,8 +29,7 @@ export class ManifestError extends Error {
 /** `service.yaml:42:7  agents.assistant.modle: unknown key, did you mean "model"?` */
 export function formatIssue(issue: Issue): string {
   const place = `${issue.file}:${issue.line}:${issue.column}`;
-  const message = issue.severity === "warning" ? `warning: ${issue.message}` : issue.message;
-  return `${place}  ${issue.path === "" ? "" : `${issue.path}: `}${message}`;
+  return `${place}  ${issue.path === "" ? "" : `${issue.path}: `}${issue.message}`;
 }
 
 /** One line an issue, in the order of the file. */

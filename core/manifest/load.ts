@@ -1,6 +1,6 @@
 /** One manifest file, read, validated and resolved, with every problem collected. */
 import { readFile } from "node:fs/promises";
-import { basename, dirname, resolve } from "node:path";
+import { basename, dirname, isAbsolute, relative, resolve } from "node:path";
 import { messageOf } from "../errors.ts";
 import { type Environment, maskText, substitute } from "./environment.ts";
 import { type Explained, explainPath } from "./explain.ts";
@@ -21,26 +21,36 @@ export interface LoadedManifest {
   readonly document: unknown;
   /** Of this file alone, not yet sorted. */
   readonly issues: readonly Issue[];
-  /** As it was given, for messages. */
+  /** For messages: relative to the working directory when it lies below it. */
   readonly file: string;
   /** Absolute path of the folder that relative paths in the manifest start from. */
   readonly folder: string;
   /** An issue at the place of a path, or of what would hold it. */
   issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
+  /** Whether the file itself says something at a path, and not a default. */
+  isWritten(path: Path): boolean;
+  /** See `formatExplained`. */
   explain(path: string): Explained;
 }
 
 /** Never throws: a file that cannot be read is an issue too. `file` is relative to the working directory. */
 export async function loadManifest(file: string, env: Environment): Promise<LoadedManifest> {
+  const path = shortPath(resolve(file));
   let text: string;
   try {
     text = await readFile(file, "utf8");
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     const why = code === "ENOENT" ? "there is no such file" : `the file cannot be read: ${messageOf(error)}`;
-    return unreadable(file, why);
+    return unreadable(path, why);
   }
-  return parseManifest(text, { file, env });
+  return parseManifest(text, { file: path, env });
+}
+
+/** Relative to the working directory when it lies below it: that is what people read and editors open. */
+function shortPath(file: string): string {
+  const path = relative(process.cwd(), file);
+  return path.startsWith("..") || isAbsolute(path) ? file : path;
 }
 
 /** The same for text at hand; `file` is for messages and for relative paths. */
@@ -81,7 +91,8 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   const valid = document !== undefined && !issues.some(({ severity }) => severity === "error");
   const manifest = valid ? resolveManifest(document) : null;
   const explain = (path: string) => explainPath({ file, root: manifest ?? document, positions, substitutions }, path);
-  return { manifest, document, issues, file, folder, issueAt, explain };
+  const isWritten = (path: Path) => positions.has(path);
+  return { manifest, document, issues, file, folder, issueAt, isWritten, explain };
 }
 
 function unreadable(file: string, message: string): LoadedManifest {
@@ -89,7 +100,6 @@ function unreadable(file: string, message: string): LoadedManifest {
   const issueAt: LoadedManifest["issueAt"] = (path, text, severity = "error") => {
     return { severity, file, line: 1, column: 1, path: formatPath(path), message: text };
   };
-  const explain = (path: string) => explainPath({ file, root: undefined, positions, substitutions: new Map() }, path);
   return {
     manifest: null,
     document: undefined,
@@ -97,6 +107,7 @@ function unreadable(file: string, message: string): LoadedManifest {
     file,
     folder: dirname(resolve(file)),
     issueAt,
-    explain,
+    isWritten: () => false,
+    explain: (path) => explainPath({ file, root: undefined, positions, substitutions: new Map() }, path),
   };
 }

@@ -1,5 +1,7 @@
 /** The body of an answer to an HTTP tool: at most 1 MiB, JSON where it says so, else text. */
 
+import { TextDecoder } from "node:util";
+
 /** JSON, or text; null for none. */
 export type AnswerBody = unknown;
 
@@ -14,13 +16,18 @@ export class AnswerError extends Error {}
  * @param headers names in lower case
  * @throws AnswerError when it is too large, compressed, or not the JSON that it claims to be
  */
-export async function readBody(chunks: AsyncIterable<Uint8Array>, headers: Record<string, string>, name: string): Promise<AnswerBody> {
+export async function readBody(
+  chunks: AsyncIterable<Uint8Array>,
+  headers: Record<string, string>,
+  name: string,
+): Promise<AnswerBody> {
   const encoding = headers["content-encoding"] ?? "identity";
   const parts: Uint8Array[] = [];
   let size = 0;
   // Leaving the loop closes the connection: the rest is not read.
   for await (const chunk of chunks) {
-    if (encoding !== "identity") throw new AnswerError(`${name} answered with content-encoding ${encoding}, which was not asked for`);
+    if (encoding !== "identity")
+      throw new AnswerError(`${name} answered with content-encoding ${encoding}, which was not asked for`);
     size += chunk.length;
     if (size > LARGEST) throw new AnswerError(`${name} answered more than ${LARGEST / 1_048_576} MiB`);
     parts.push(chunk);
@@ -38,7 +45,10 @@ export async function readBody(chunks: AsyncIterable<Uint8Array>, headers: Recor
 
 /** UTF-8 unless the type names another charset that is known here. */
 function decoder(parameters: readonly string[]): TextDecoder {
-  const charset = parameters.find((parameter) => /^charset=/i.test(parameter))?.slice("charset=".length).replaceAll('"', "");
+  const charset = parameters
+    .find((parameter) => /^charset=/i.test(parameter))
+    ?.slice("charset=".length)
+    .replaceAll('"', "");
   try {
     return new TextDecoder(charset);
   } catch {

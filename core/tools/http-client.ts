@@ -1,8 +1,9 @@
 /** Sends the calls of HTTP tools: bounded in time and size, repeated only where that is safe, never led elsewhere. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
+import { formatDuration } from "../duration.ts";
 import type { Host } from "../plugin.ts";
-import { type AnswerBody, readBody } from "./http-body.ts";
+import { type AnswerBody, AnswerError, readBody } from "./http-body.ts";
 
 export interface HttpRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
@@ -124,7 +125,7 @@ async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: st
 }
 
 function redirected(request: HttpRequest, status: number, location: string, name: string): HttpRequest {
-  const url = URL.canParse(location, request.url) ? new URL(location, request.url) : null;
+  const url = URL.canParse(location, request.url.href) ? new URL(location, request.url) : null;
   if (url === null) throw new TryError(`${name} redirects to an address that cannot be read`, null);
   if (url.origin !== request.url.origin) {
     throw new TryError(`${name} redirects to ${url.origin}, another server, which is not followed`, null);
@@ -140,17 +141,23 @@ function pauseFor(status: number, response: Dispatcher.ResponseData, method: str
   if (!REPEATABLE.includes(method) || !PASSING.includes(status)) return null;
   const header = String(response.headers["retry-after"] ?? "");
   const wait = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
-  return wait > 0 ? wait : 0;
+  return Number.isNaN(wait) ? 0 : Math.max(wait, 0);
 }
 
 function asTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
   if (error instanceof TryError) return error;
+  if (error instanceof AnswerError) return new TryError(error.message, null, error.cause);
   const repeatable = REPEATABLE.includes(request.method);
   const { code = "", message = "" } = error as NodeJS.ErrnoException;
-  if (error instanceof LimitReached) return new TryError(`${name} did not answer within ${timeout} ms`, repeatable ? 0 : null);
+  if (error instanceof LimitReached)
+    return new TryError(`${name} did not answer within ${formatDuration(timeout)}`, repeatable ? 0 : null);
   const again = repeatable || NOT_SENT.includes(code) ? 0 : null;
   // Only system and undici codes: their messages may quote addresses and headers.
-  return new TryError(`${name} could not be reached${code === "" ? "" : `: ${code}`}`, again, message === "" ? undefined : error);
+  return new TryError(
+    `${name} could not be reached${code === "" ? "" : `: ${code}`}`,
+    again,
+    message === "" ? undefined : error,
+  );
 }
 
 /** Doubles with each try; the jitter keeps callers that failed together from coming back together. */
@@ -166,6 +173,7 @@ async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
 
 function joinHeaders(raw: Dispatcher.ResponseData["headers"]): Record<string, string> {
   const headers: Record<string, string> = Object.create(null);
-  for (const [name, value] of Object.entries(raw)) if (value !== undefined) headers[name] = String(value).replaceAll(",", ",");
+  for (const [name, value] of Object.entries(raw))
+    if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(", ") : value;
   return headers;
 }

@@ -1,5 +1,6 @@
 /** One call of one tool. Costs no promise, timer, signal or listener until the tool asks for one. */
 import type { Logger } from "pino";
+import { formatDuration } from "../duration.ts";
 import { ServiceError } from "../errors.ts";
 import type { User } from "../http/route.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
@@ -115,8 +116,4 @@ export class ToolCall implements ConfiguredCall {
     const { name, timeout } = this.#tool;
     return new ServiceError("tool_failed", `tool ${JSON.stringify(name)} timed out after ${formatDuration(timeout)}`);
   }
-}
-
-function formatDuration(milliseconds: number): string {
-  return milliseconds % 1000 === 0 ? `${milliseconds / 1000}s` : `${milliseconds}ms`;
 }

@@ -34,6 +34,7 @@ class InjectedExchange implements Exchange {
   readonly path: string;
   readonly query: string;
   closed = false;
+  requestId = "";
   readonly buffered = 0;
   readonly #headers: Record<string, string>;
   readonly #body: Uint8Array;
@@ -63,7 +64,8 @@ class InjectedExchange implements Exchange {
 
   #encodeBody(body: unknown): Uint8Array {
     if (body === undefined) return EMPTY;
-    const encoded = body instanceof Uint8Array ? body : Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
+    const encoded =
+      body instanceof Uint8Array ? body : Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
     if (typeof body !== "string" && !(body instanceof Uint8Array)) this.#headers["content-type"] ??= "application/json";
     this.#headers["content-length"] = String(encoded.length);
     return encoded;
@@ -128,6 +130,7 @@ class InjectedExchange implements Exchange {
 
   #setHead(status: number, headers: HeaderList): void {
     this.#status = status;
+    if (this.requestId !== "") this.#replyHeaders["x-request-id"] = this.requestId;
     for (let at = 0; at < headers.length; at += 2) {
       const before = this.#replyHeaders[headers[at]!];
       this.#replyHeaders[headers[at]!] = before === undefined ? headers[at + 1]! : `${before}, ${headers[at + 1]}`;
@@ -158,6 +161,10 @@ class InjectedExchange implements Exchange {
     this.#settle({ status: this.#status, headers: this.#replyHeaders, body, text, json });
   }
 
+  cork(work: () => void): void {
+    work();
+  }
+
   destroy(): void {
     if (this.closed) return;
     this.closed = true;
@@ -174,8 +181,14 @@ export function inject(dispatch: Dispatch, options: InjectOptions): Promise<Inje
     const { signal } = options;
     const leave = () => exchange.abort();
     const forget = () => signal?.removeEventListener("abort", leave);
-    const settle = (reply: InjectedReply) => (forget(), resolve(reply));
-    const fail = (error: Error) => (forget(), reject(error));
+    const settle = (reply: InjectedReply) => {
+      forget();
+      resolve(reply);
+    };
+    const fail = (error: Error) => {
+      forget();
+      reject(error);
+    };
     const exchange = new InjectedExchange(options, settle, fail);
     signal?.addEventListener("abort", leave, { once: true });
     if (signal?.aborted) return leave();

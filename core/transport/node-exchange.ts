@@ -5,6 +5,8 @@ import { BodyBuffer } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 
 const EMPTY = new Uint8Array(0);
+/** A body that nobody reads is let pass up to this many bytes, so that the connection lives on; beyond, it is closed. */
+const PASSABLE_BODY = 64 * 1024;
 
 /** What an exchange needs to know of the server and the connection it belongs to. */
 export interface Connection {
@@ -18,6 +20,7 @@ export class NodeExchange implements Exchange {
   readonly path: string;
   readonly query: string;
   closed = false;
+  requestId = "";
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #connection: Connection;
@@ -26,7 +29,7 @@ export class NodeExchange implements Exchange {
   #drained: Promise<void> | null = null;
   #settleDrained: (() => void) | null = null;
   #expectsContinue: boolean;
-  #mustClose = false;
+  #mustClose: boolean;
 
   constructor(
     request: IncomingMessage,
@@ -41,6 +44,7 @@ export class NodeExchange implements Exchange {
     this.#expectsContinue = expectsContinue;
     this.path = target.path;
     this.query = target.query;
+    this.#mustClose = isChunked(request) || lengthOf(request) > PASSABLE_BODY;
     connection.open.add(this);
   }
 
@@ -65,9 +69,18 @@ export class NodeExchange implements Exchange {
 
   readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void {
     const request = this.#request;
-    const declared = request.headers["content-length"];
-    if (declared === undefined && request.headers["transfer-encoding"] === undefined) return done(EMPTY);
-    if (declared !== undefined && Number(declared) > limit) return this.#refuseBody(failed);
+    const chunked = isChunked(request);
+    const length = lengthOf(request);
+    if (length === 0 && !chunked) {
+      done(EMPTY);
+      return;
+    }
+    // A chunked body has no end in sight: until it is read, only closing gets rid of it.
+    this.#mustClose = chunked || length > limit;
+    if (length > limit) {
+      this.#refuseBody(failed);
+      return;
+    }
     if (this.#expectsContinue) this.#response.writeContinue();
     this.#expectsContinue = false;
     const body = new BodyBuffer(limit);
@@ -80,6 +93,7 @@ export class NodeExchange implements Exchange {
     request.once("end", () => {
       if (this.#bodyFailed === null) return;
       this.#bodyFailed = null;
+      this.#mustClose = false;
       done(body.take());
     });
   }
@@ -97,9 +111,8 @@ export class NodeExchange implements Exchange {
   /** The socket is gone. Called by the server, once per socket, so that no request adds a listener of its own. */
   abort(problem: BodyProblem = "aborted"): void {
     if (this.closed) return;
-    this.#close();
     const failed = this.#bodyFailed;
-    this.#bodyFailed = null;
+    this.#close();
     failed?.(problem);
     this.#listener?.();
   }
@@ -119,7 +132,10 @@ export class NodeExchange implements Exchange {
   begin(status: number, headers: HeaderList): void {
     if (this.closed || this.#response.headersSent) return;
     this.#writeHead(status, headers, false, -1);
-    if (this.method === "HEAD") return this.#finish(null);
+    if (this.method === "HEAD") {
+      this.#finish(null);
+      return;
+    }
     const response = this.#response;
     response.cork(); // what is written in this tick leaves with the head
     response.flushHeaders();
@@ -129,9 +145,9 @@ export class NodeExchange implements Exchange {
   #writeHead(status: number, headers: HeaderList, close: boolean, length: number): void {
     const request = this.#request;
     const list: OutgoingHttpHeader[] = headers.slice();
+    if (this.requestId !== "") list.push("x-request-id", this.requestId);
     if (length >= 0) list.push("content-length", String(length));
-    // A body that was not read is not waited for: the connection ends with the reply.
-    if (close || this.#mustClose || this.#connection.isStopping() || (!request.complete && hasBody(request))) {
+    if (close || this.#mustClose || this.#connection.isStopping()) {
       list.push("connection", "close");
     } else if (request.httpVersionMinor === 1) {
       this.#response.removeHeader("connection"); // persistent is what HTTP/1.1 means: no headers to say so
@@ -151,6 +167,16 @@ export class NodeExchange implements Exchange {
       this.#response.once("drain", () => this.#settle());
     });
     return this.#drained;
+  }
+
+  cork(work: () => void): void {
+    const response = this.#response;
+    response.cork();
+    try {
+      work();
+    } finally {
+      response.uncork();
+    }
   }
 
   #settle(): void {
@@ -176,6 +202,7 @@ export class NodeExchange implements Exchange {
 
   #close(): void {
     this.closed = true;
+    this.#bodyFailed = null;
     this.#connection.open.delete(this);
     this.#settle();
   }
@@ -191,7 +218,10 @@ function uncork(response: ServerResponse): void {
   response.uncork();
 }
 
-function hasBody(request: IncomingMessage): boolean {
-  const { headers } = request;
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+function isChunked(request: IncomingMessage): boolean {
+  return request.headers["transfer-encoding"] !== undefined;
+}
+
+function lengthOf(request: IncomingMessage): number {
+  return Number(request.headers["content-length"] ?? 0);
 }

@@ -90,7 +90,10 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
     request.on("error", ignore); // told by the socket's close
     response.on("error", ignore);
     const target = splitTarget(request.url!);
-    if (target === null) return request.socket.end(refusal(400, "the request target is not a path"));
+    if (target === null) {
+      request.socket.end(refusal(400, "the request target is not a path"));
+      return;
+    }
     dispatch(new NodeExchange(request, response, target, connection, expectsContinue));
     // Keep-alive connections that fall idle while stopping are closed by their reply, or here when it had begun before.
     if (stopping) response.once("finish", () => server.closeIdleConnections());

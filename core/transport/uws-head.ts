@@ -1,5 +1,5 @@
 /** Reads the head of a native request while it lives, and refuses what would be framed in two ways. */
-import type { HttpRequest } from "uWebSockets.js";
+import type { NativeRequest } from "./uws-native.ts";
 
 const CONTENT_LENGTH = 14;
 const TRANSFER_ENCODING = 17;
@@ -25,7 +25,7 @@ export class UwsHead {
   readonly #pairs: string[] = [];
 
   /** Reads `request`. Gives 0, or the status of the refusal: 400 for a bad framing, 431 for more than `limit` bytes. */
-  read(request: HttpRequest, path: string, query: string, limit: number): 0 | 400 | 431 {
+  read(request: NativeRequest, path: string, query: string, limit: number): 0 | 400 | 431 {
     this.contentLength = 0;
     this.chunked = false;
     this.#size = path.length + query.length;

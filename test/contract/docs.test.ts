@@ -14,6 +14,7 @@ import { type LandingView, renderLanding } from "../../core/api/pages/landing.ts
 import { type DocumentInfo, openapiDocument } from "../../core/http/openapi.ts";
 import type { Page, Route } from "../../core/http/route.ts";
 import { schemas } from "../../generated/schemas.ts";
+import { shellWords } from "../support/pages.ts";
 
 type Tree = Record<string, unknown>;
 
@@ -238,19 +239,8 @@ test("GET /: links are relative, so that they hold behind a base path, and name 
   assert.equal(resolved, "https://desk.example/base/doc");
 });
 
-/** What a shell makes of a command of the page: its words. */
-function wordsOf(page: string, index: number): string[] {
-  const block = [...page.matchAll(/<pre>([\s\S]*?)<\/pre>/g)][index]![1]!;
-  const entities: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'" };
-  const command = block.replace(/&(amp|lt|gt|quot|#39);/g, (_all, name: string) => entities[name]!);
-  const script = `curl() { for word in "$@"; do printf '%s\\0' "$word"; done; }; TOKEN=secret; ${command}`;
-  const { stdout, status } = spawnSync("sh", ["-c", script], { encoding: "utf8" });
-  assert.equal(status, 0);
-  return stdout.split("\0").slice(0, -1);
-}
-
 test("GET /: the try-it command survives the shell, whatever the agent is called", () => {
-  const words = wordsOf(renderLanding({ ...VIEW, secured: true }), 0);
+  const words = shellWords(renderLanding({ ...VIEW, secured: true }))[0];
   assert.deepEqual(words, [
     "-s",
     "http://127.0.0.1:3141/agents/a%20b'%3Cscript%3E/text",
@@ -265,7 +255,7 @@ test("GET /: the try-it command survives the shell, whatever the agent is called
 
 test("GET /: a service without agents still shows a command that works", () => {
   const page = renderLanding({ ...VIEW, agents: [], tools: [], workflows: [] });
-  assert.deepEqual(wordsOf(page, 0), ["-s", "http://127.0.0.1:3141/healthz"]);
+  assert.deepEqual(shellWords(page)[0], ["-s", "http://127.0.0.1:3141/healthz"]);
 });
 
 function documentationOf(server: { publicUrl?: string } = {}) {

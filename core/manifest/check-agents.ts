@@ -1,0 +1,102 @@
+/** Agents: their models, tools, sub-agents and memory exist, and what depends on the request compiles. */
+import {
+  type Check,
+  checkCompiled,
+  checkName,
+  checkRepeats,
+  cyclesOf,
+  entriesOf,
+  isMap,
+  type Json,
+  keysOf,
+  listOf,
+} from "./check.ts";
+import { compileCondition, compileTemplate, isTemplate, SCOPES } from "./expression.ts";
+import type { Path } from "./issues.ts";
+
+export function checkAgents(check: Check): void {
+  const { document } = check;
+  const delegates = new Map<string, string[]>();
+  for (const [id, agent] of entriesOf(document.agents)) {
+    if (!isMap(agent)) continue;
+    const path = ["agents", id];
+    checkCompiled(check, [...path, "instructions"], compileTemplate(agent.instructions, SCOPES.agent));
+    checkModel(check, [...path, "model"], agent.model);
+    checkTools(check, [...path, "tools"], agent);
+    checkSubAgents(check, path, id, agent);
+    delegates.set(id, listOf(agent.subAgents).filter((name) => typeof name === "string" && name !== id) as string[]);
+    if (check.isWritten([...path, "memory"])) {
+      checkName(check, [...path, "memory"], "memory", agent.memory, keysOf(document.memory));
+    }
+  }
+  for (const cycle of cyclesOf(delegates)) {
+    const [first, second] = cycle as [string, string];
+    const agent = (document.agents as Json)[first] as Json;
+    const index = listOf(agent.subAgents).indexOf(second);
+    check.report(["agents", first, "subAgents", index], `agents delegate in a circle: ${cycle.join(" -> ")}`);
+  }
+}
+
+/** A name, a list of names or one expression. */
+function checkModel(check: Check, path: Path, model: unknown): void {
+  if (typeof model === "string") {
+    if (isTemplate(model)) checkCompiled(check, path, compileTemplate(model, SCOPES.agent));
+    else checkModelName(check, path, model);
+    return;
+  }
+  for (const [index, name] of listOf(model).entries()) {
+    if (typeof name !== "string") continue;
+    if (isTemplate(name))
+      check.report([...path, index], "an expression stands alone, not in a list; it may give a list");
+    else checkModelName(check, [...path, index], name);
+  }
+  checkRepeats(check, path, listOf(model));
+}
+
+/** `provider/model`, with a provider that is declared. */
+export function checkModelName(check: Check, path: Path, name: string): void {
+  const slash = name.indexOf("/");
+  if (slash <= 0 || slash === name.length - 1) {
+    if (name !== "") check.report(path, `"${name}" must be provider/model`);
+    return;
+  }
+  checkName(check, path, "provider", name.slice(0, slash), keysOf(check.document.providers));
+}
+
+function checkTools(check: Check, path: Path, agent: Json): void {
+  const items = listOf(agent.tools);
+  checkRepeats(check, path, items);
+  for (const [index, item] of items.entries()) {
+    const here = [...path, index];
+    const use = isMap(item) ? item.use : item;
+    if (isTemplate(use)) checkCompiled(check, here, compileTemplate(use, SCOPES.agent));
+    else checkToolName(check, isMap(item) ? [...here, "use"] : here, use);
+    if (use === "delegate_task" && listOf(agent.subAgents).length > 0) {
+      check.report(
+        here,
+        '"delegate_task" is the name of the tool that reaches the sub-agents: give yours another name',
+      );
+    }
+    if (isMap(item) && typeof item.if === "string") {
+      checkCompiled(check, [...here, "if"], compileCondition(item.if, SCOPES.agent));
+    }
+  }
+}
+
+/** A tool of the manifest, or `CLIENT_NAME` of an MCP client, whose tools are not known before it answers. */
+export function checkToolName(check: Check, path: Path, name: unknown): void {
+  const { tools, mcp } = check.document;
+  const clients = keysOf(isMap(mcp) ? mcp.clients : undefined);
+  if (typeof name === "string" && clients.some((client) => name.startsWith(`${client}_`))) return;
+  checkName(check, path, "tool", name, keysOf(tools));
+}
+
+function checkSubAgents(check: Check, path: Path, id: string, agent: Json): void {
+  const names = listOf(agent.subAgents);
+  checkRepeats(check, [...path, "subAgents"], names);
+  for (const [index, name] of names.entries()) {
+    const here = [...path, "subAgents", index];
+    if (name === id) check.report(here, "an agent cannot be its own sub-agent");
+    else checkName(check, here, "agent", name, keysOf(check.document.agents));
+  }
+}

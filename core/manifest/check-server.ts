@@ -1,0 +1,44 @@
+/** Addresses, origins and custom routes. */
+import { isIP } from "node:net";
+import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
+import type { Path } from "./issues.ts";
+
+export function checkServer(check: Check): void {
+  const server = isMap(check.document.server) ? check.document.server : {};
+  for (const [index, network] of listOf(server.trustedProxies).entries()) {
+    if (typeof network === "string" && !isNetwork(network)) {
+      check.report(["server", "trustedProxies", index], `"${network}" is no address or network such as 10.0.0.0/8`);
+    }
+  }
+  if (isMap(server.cors)) checkCors(check, ["server", "cors"], server.cors);
+  for (const [pattern, settings] of entriesOf(server.corsRoutes)) {
+    const path = ["server", "corsRoutes", pattern];
+    if (!/^([A-Z]+ )?\/\S*$/.test(pattern)) check.report(path, "must be a path with an optional method before it");
+    if (isMap(settings)) checkCors(check, path, settings);
+  }
+}
+
+function checkCors(check: Check, path: Path, settings: Json): void {
+  const { origin, credentials } = settings;
+  if (isMap(origin)) checkName(check, [...path, "origin", "use"], "origin plugin", origin.use, check.plugins.origin);
+  if (credentials === true && origin === "*") {
+    check.report([...path, "credentials"], 'browsers refuse credentials with origin "*": name the origins', "warning");
+  }
+}
+
+function isNetwork(text: string): boolean {
+  const [address = "", bits, ...rest] = text.split("/");
+  const version = isIP(address);
+  if (version === 0 || rest.length > 0) return false;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
+}
+
+export function checkRoutes(check: Check): void {
+  const routes = listOf(check.document.routes);
+  const names = routes.map((route) => (isMap(route) ? route.use : undefined));
+  const { route, socket } = check.plugins;
+  for (const [index, name] of names.entries()) {
+    checkName(check, ["routes", index, "use"], "route plugin", name, [...route, ...socket]);
+  }
+  checkRepeats(check, ["routes"], names);
+}

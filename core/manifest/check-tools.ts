@@ -1,0 +1,72 @@
+/** Tools, providers and memories: their plugins exist, their schemas and expressions compile. */
+
+import { messageOf } from "../errors.ts";
+import type { SchemaCompiler } from "../json-schema.ts";
+import { type Check, checkCompiled, checkName, entriesOf, isMap, type Json } from "./check.ts";
+import { checkModelName } from "./check-agents.ts";
+import { compileTemplate, isTemplate, SCOPES } from "./expression.ts";
+import { type Path, suggest } from "./issues.ts";
+
+export function checkTools(check: Check, schemas: SchemaCompiler): void {
+  for (const [name, tool] of entriesOf(check.document.tools)) {
+    if (!isMap(tool)) continue;
+    const path = ["tools", name];
+    checkName(check, [...path, "use"], "tool plugin", tool.use, check.plugins.tool);
+    checkSchema(check, [...path, "parameters"], tool.parameters, schemas);
+    if (isMap(tool.http)) checkHttp(check, [...path, "http"], tool.http);
+    checkCompiled(check, [...path, "output"], compileTemplate(tool.output, SCOPES.httpToolOutput));
+  }
+}
+
+function checkHttp(check: Check, path: Path, http: Json): void {
+  for (const key of ["url", "headers", "query", "body"]) {
+    checkCompiled(check, [...path, key], compileTemplate(http[key], SCOPES.httpTool));
+  }
+  const { url } = http;
+  if (typeof url === "string" && url !== "" && !/^(https?:\/\/|\{\{)/.test(url)) {
+    check.report([...path, "url"], "must begin with http://, https:// or an expression");
+  }
+}
+
+/** Reports a JSON Schema that does not compile. */
+export function checkSchema(check: Check, path: Path, schema: unknown, schemas: SchemaCompiler): void {
+  if (!isMap(schema)) return;
+  try {
+    schemas.compile(schema);
+  } catch (error) {
+    check.report(path, `not a JSON Schema: ${messageOf(error)}`);
+  }
+}
+
+/** A name that is no plugin may be a package; whether that is installed is asked when a model of it is needed. */
+export function checkProviders(check: Check): void {
+  const known = check.plugins.provider;
+  for (const [name, provider] of entriesOf(check.document.providers)) {
+    if (!isMap(provider) || typeof provider.use !== "string" || known.includes(provider.use)) continue;
+    const near = suggest(provider.use, known);
+    if (near === undefined) continue;
+    check.report(["providers", name, "use"], `unknown provider plugin "${provider.use}", did you mean "${near}"?`);
+  }
+}
+
+const LOCAL_EMBEDDINGS = ["local/use", "local/hash"];
+
+export function checkMemories(check: Check, schemas: SchemaCompiler): void {
+  for (const [name, memory] of entriesOf(check.document.memory)) {
+    if (!isMap(memory)) continue;
+    const path = ["memory", name];
+    if (isMap(memory.workingMemory)) {
+      checkSchema(check, [...path, "workingMemory", "schema"], memory.workingMemory.schema, schemas);
+    }
+    if (!isMap(memory.semantic)) continue;
+    const { embedding, vectors } = memory.semantic;
+    const at = [...path, "semantic", "embedding"];
+    if (isMap(embedding)) checkName(check, [...at, "use"], "embedding plugin", embedding.use, check.plugins.embedding);
+    else if (typeof embedding === "string" && !check.plugins.embedding.includes(embedding)) {
+      if (embedding.startsWith("local/")) checkName(check, at, "embedding", embedding, LOCAL_EMBEDDINGS);
+      else if (!isTemplate(embedding)) checkModelName(check, at, embedding);
+    }
+    const index = isMap(vectors) ? vectors.use : vectors;
+    checkName(check, [...path, "semantic", "vectors"], "vectors plugin", index, ["exact", ...check.plugins.vectors]);
+  }
+}

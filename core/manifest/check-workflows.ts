@@ -1,0 +1,138 @@
+/** Workflows: ids are unique, what steps name exists, expressions and schemas compile. */
+import type { SchemaCompiler } from "../json-schema.ts";
+import { type Check, checkName, cyclesOf, entriesOf, isMap, type Json, keysOf, listOf } from "./check.ts";
+import { checkToolName } from "./check-agents.ts";
+import { checkSchema } from "./check-tools.ts";
+import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";
+import { hint, type Path } from "./issues.ts";
+
+interface StepPlace {
+  id: string;
+  path: Path;
+  step: Json;
+}
+
+const WORKFLOW_SCHEMAS = ["input", "result", "suspend", "resume"];
+const STEP_SCHEMAS = ["inputSchema", "outputSchema", "suspendSchema", "resumeSchema"];
+
+export function checkWorkflows(check: Check, schemas: SchemaCompiler): void {
+  const calls = new Map<string, { workflow: string; path: Path }[]>();
+  for (const [id, workflow] of entriesOf(check.document.workflows)) {
+    const path = ["workflows", id];
+    if (id === "executions")
+      check.report(path, "a workflow cannot have this id: /workflows/executions is a route of its own");
+    if (!isMap(workflow)) continue;
+    for (const key of WORKFLOW_SCHEMAS) checkSchema(check, [...path, key], workflow[key], schemas);
+    const steps = placesOf([...path, "steps"], workflow.steps);
+    checkIds(check, steps);
+    calls.set(id, []);
+    for (const [index, place] of steps.entries()) {
+      for (const key of STEP_SCHEMAS) checkSchema(check, [...place.path, key], place.step[key], schemas);
+      checkStep(check, place, steps, index, schemas);
+      const call = place.step.andWorkflow;
+      if (!isMap(call) || typeof call.workflow !== "string") continue;
+      calls.get(id)!.push({ workflow: call.workflow, path: [...place.path, "andWorkflow", "workflow"] });
+    }
+  }
+  for (const cycle of cyclesOf(new Map([...calls].map(([id, list]) => [id, list.map(({ workflow }) => workflow)])))) {
+    const call = calls.get(cycle[0]!)!.find(({ workflow }) => workflow === cycle[1]);
+    check.report(call!.path, `workflows call each other in a circle: ${cycle.join(" -> ")}`);
+  }
+}
+
+/** Every step of a workflow in the order of the text, nested ones after the step that holds them. */
+function placesOf(path: Path, node: unknown): StepPlace[] {
+  if (Array.isArray(node)) return node.flatMap((item, index) => placesOf([...path, index], item));
+  if (!isMap(node)) return [];
+  const when = isMap(node.andWhen) ? node.andWhen : {};
+  return [
+    { id: typeof node.id === "string" ? node.id : "", path, step: node },
+    ...placesOf([...path, "andWhen", "then"], when.then),
+    ...placesOf([...path, "andWhen", "else"], when.else),
+    ...placesOf([...path, "andAll"], node.andAll),
+    ...placesOf([...path, "andRace"], node.andRace),
+  ];
+}
+
+function checkIds(check: Check, steps: readonly StepPlace[]): void {
+  for (const [index, { id, path }] of steps.entries()) {
+    if (id !== "" && steps.findIndex((other) => other.id === id) < index) {
+      check.report([...path, "id"], `"${id}" is the id of another step of this workflow`);
+    }
+  }
+}
+
+/** What one kind of step names, and where its expressions are. */
+function checkStep(
+  check: Check,
+  place: StepPlace,
+  steps: readonly StepPlace[],
+  index: number,
+  schemas: SchemaCompiler,
+): void {
+  const { path, step } = place;
+  const expressions = (at: Path, compiled: CompileResult) => checkExpression(check, at, compiled, steps, index);
+  const template = (at: Path, value: unknown) => expressions(at, compileTemplate(value, SCOPES.workflow));
+  for (const key of ["andThen", "andTap"]) {
+    const work = step[key];
+    if (!isMap(work)) continue;
+    const at = [...path, key];
+    checkName(check, [...at, "use"], "step plugin", work.use, check.plugins.step);
+    if (work.tool !== undefined) checkToolName(check, [...at, "tool"], work.tool);
+    for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
+  }
+  const { andWhen: when, andAgent: agent, andWorkflow: sub } = step;
+  if (isMap(when) && typeof when.if === "string" && when.if !== "") {
+    expressions([...path, "andWhen", "if"], compileCondition(when.if, SCOPES.workflow));
+  }
+  if (isMap(agent)) {
+    const at = [...path, "andAgent"];
+    checkName(check, [...at, "agent"], "agent", agent.agent, keysOf(check.document.agents));
+    template([...at, "prompt"], agent.prompt);
+    checkSchema(check, [...at, "schema"], agent.schema, schemas);
+  }
+  if (isMap(sub)) {
+    const at = [...path, "andWorkflow"];
+    checkName(check, [...at, "workflow"], "workflow", sub.workflow, keysOf(check.document.workflows));
+    template([...at, "input"], sub.input);
+  }
+}
+
+/** Besides compiling, `steps.X` must name a step that may have run by then. */
+function checkExpression(
+  check: Check,
+  path: Path,
+  compiled: CompileResult,
+  steps: readonly StepPlace[],
+  index: number,
+): void {
+  if ("problem" in compiled) {
+    check.report([...path, ...compiled.path], compiled.problem);
+    return;
+  }
+  for (const id of new Set(compiled.steps)) {
+    const found = steps.findIndex((step) => step.id === id);
+    const others = steps.map((step) => step.id).filter((other) => other !== "");
+    if (found < 0) check.report(path, `there is no step "${id}" in this workflow${hint(id, others)}`);
+    else if (found === index) check.report(path, `steps.${id} is this step itself: it has no output yet`);
+    else if (found > index) check.report(path, `steps.${id} comes later: it has no output yet`);
+  }
+}
+
+/** What MCP servers expose exists. */
+export function checkMcp(check: Check): void {
+  const mcp = isMap(check.document.mcp) ? check.document.mcp : {};
+  for (const [id, server] of entriesOf(mcp.servers)) {
+    if (!isMap(server)) continue;
+    const path = ["mcp", "servers", id];
+    for (const [index, name] of listOf(server.tools).entries()) checkToolName(check, [...path, "tools", index], name);
+    for (const [key, what] of [
+      ["agents", "agent"],
+      ["workflows", "workflow"],
+    ] as const) {
+      for (const [index, name] of listOf(server[key]).entries()) {
+        checkName(check, [...path, key, index], what, name, keysOf(check.document[key]));
+      }
+    }
+  }
+}

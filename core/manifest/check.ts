@@ -1,0 +1,60 @@
+/** What every check of cross references works with. Documents may be invalid: nothing here trusts a shape. */
+import type { PluginKind } from "../plugin.ts";
+import type { CompileResult } from "./expression.ts";
+import { hint, type Issue, type Path } from "./issues.ts";
+
+/** Names of the plugins that were loaded. */
+export type KnownPlugins = Readonly<Record<PluginKind, readonly string[]>>;
+
+export type Json = Readonly<Record<string, unknown>>;
+
+export interface Check {
+  readonly document: Json;
+  readonly plugins: KnownPlugins;
+  report(path: Path, message: string, severity?: Issue["severity"]): void;
+  /** Whether the file itself says something there, and not a default. */
+  isWritten(path: Path): boolean;
+}
+
+export const isMap = (value: unknown): value is Json =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+export const entriesOf = (value: unknown): [string, unknown][] => (isMap(value) ? Object.entries(value) : []);
+
+export const keysOf = (value: unknown): string[] => (isMap(value) ? Object.keys(value) : []);
+
+export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+
+/** Reports a name that is none of `known`: `unknown tool "ad", did you mean "add"?` */
+export function checkName(check: Check, path: Path, what: string, name: unknown, known: readonly string[]): void {
+  if (typeof name !== "string" || name === "" || known.includes(name)) return;
+  check.report(path, `unknown ${what} "${name}"${hint(name, known)}`);
+}
+
+/** Reports items that stand in a list more than once. */
+export function checkRepeats(check: Check, path: Path, items: readonly unknown[]): void {
+  for (const [index, item] of items.entries()) {
+    if (typeof item === "string" && items.indexOf(item) < index)
+      check.report([...path, index], `"${item}" stands here twice`);
+  }
+}
+
+/** Reports what does not compile, at the text inside the value that is to blame. */
+export function checkCompiled(check: Check, path: Path, compiled: CompileResult): void {
+  if ("problem" in compiled) check.report([...path, ...compiled.path], compiled.problem);
+}
+
+/** Every cycle of a graph once, as the names along it; the first one is repeated at the end. */
+export function cyclesOf(graph: ReadonlyMap<string, readonly string[]>): string[][] {
+  const cycles: string[][] = [];
+  const done = new Set<string>();
+  const visit = (name: string, trail: readonly string[]): void => {
+    const start = trail.indexOf(name);
+    if (start >= 0) cycles.push([...trail.slice(start), name]);
+    if (start >= 0 || done.has(name)) return;
+    for (const next of graph.get(name) ?? []) visit(next, [...trail, name]);
+    done.add(name);
+  };
+  for (const name of graph.keys()) visit(name, []);
+  return cycles;
+}

@@ -1,0 +1,105 @@
+/**
+ * JSON numbers in CEL, which keeps whole numbers (BigInt) apart from others and refuses to mix them. Here literals are
+ * doubles, as JSON numbers are, and what still is a whole number (`size()`) may meet a double everywhere.
+ */
+import { type ASTNode, Environment, type ParseResult } from "@marcbachmann/cel-js";
+
+type Numeric = number | bigint;
+
+const ARITHMETIC: Readonly<Record<string, (a: Numeric, b: Numeric) => number>> = {
+  "+": (a, b) => Number(a) + Number(b),
+  "-": (a, b) => Number(a) - Number(b),
+  "*": (a, b) => Number(a) * Number(b),
+  "/": (a, b) => Number(a) / Number(b),
+  "%": (a, b) => Number(a) % Number(b),
+};
+
+/** Functions that take whole numbers, given the doubles of JSON: signature, and the call with whole numbers. */
+const INDEXING: readonly (readonly [signature: string, call: string])[] = [
+  ["string.substring(double): string", "a.substring(b)"],
+  ["string.substring(double, double): string", "a.substring(b, c)"],
+  ["string.substring(int, double): string", "a.substring(b, c)"],
+  ["string.substring(double, int): string", "a.substring(b, c)"],
+  ["string.indexOf(string, double): int", "a.indexOf(b, c)"],
+  ["string.lastIndexOf(string, double): int", "a.lastIndexOf(b, c)"],
+  ["string.split(string, double): list<string>", "a.split(b, c)"],
+  ["timestamp(double): google.protobuf.Timestamp", "timestamp(a)"],
+];
+
+/** An environment in which `names` are known and numbers are those of JSON. */
+export function createEnvironment(names: readonly string[]): Environment {
+  const environment = new Environment({ homogeneousAggregateLiterals: false });
+  for (const name of names) environment.registerVariable(name, "dyn");
+  for (const [operator, apply] of Object.entries(ARITHMETIC)) {
+    environment.registerOperator(`int ${operator} double: double`, apply);
+    environment.registerOperator(`double ${operator} int: double`, apply);
+  }
+  environment.registerOperator("double % double: double", ARITHMETIC["%"]!);
+  environment.registerOperator("int == double: bool", (a: Numeric, b: Numeric) => Number(a) === Number(b));
+  for (const [signature, call] of INDEXING) {
+    let parsed: ParseResult | undefined;
+    environment.registerFunction(signature, (...values: unknown[]) => {
+      parsed ??= new Environment({ unlistedVariablesAreDyn: true }).parse(call);
+      const [a, b, c] = values.map((value) => (typeof value === "number" ? BigInt(value) : value));
+      return parsed({ a, b, c });
+    });
+  }
+  return environment;
+}
+
+type Node = Omit<ASTNode, "args"> & { args: unknown };
+
+const isNode = (value: unknown): value is Node => typeof (value as Node | null)?.op === "string";
+
+/**
+ * Makes the literals of an expression doubles, and lets the branches of `a ? b : c` differ in type. Changes `ast` in place,
+ * which must not have been checked yet.
+ */
+export function useJsonNumbers(node: unknown, environment: Environment): void {
+  if (Array.isArray(node)) for (const item of node) useJsonNumbers(item, environment);
+  if (!isNode(node)) return;
+  const { op, args } = node;
+  if (op === "value") {
+    if (typeof args === "bigint") node.args = Number(args);
+    return;
+  }
+  useJsonNumbers(args, environment);
+  for (const at of MIXED[op]?.(args as Node[]) ?? []) {
+    const parts = args as Node[];
+    parts[at] = anyType(parts[at]!, environment);
+  }
+}
+
+/** Parts that may be of any type: branches, items of a list, and a list that is indexed (its own type wants whole numbers). */
+const MIXED: Readonly<Record<string, (parts: readonly Node[]) => number[]>> = {
+  "?:": () => [1, 2],
+  list: (parts) => [...parts.keys()],
+  "[]": ([list]) => (list!.op === "list" || list!.op === "rcall" ? [0] : []),
+};
+
+/** `dyn(node)`, by the parser's own hand. */
+function anyType(node: Node, environment: Environment): Node {
+  const call = environment.parse("dyn(null)").ast as Node;
+  (call.args as [string, unknown[]])[1][0] = node;
+  return call;
+}
+
+/** Give true, false, text or a double, whatever goes in. */
+const SAFE_OPERATORS = ["==", "!=", "<", "<=", ">", ">=", "in", "&&", "||", "!_"];
+const SAFE_FUNCTIONS =
+  /^(has|string|double|bool|contains|startsWith|endsWith|matches|exists|exists_one|all|substring|split|join|trim|lowerAscii|upperAscii)$/;
+/** Give back what goes in. */
+const TRANSPARENT_FUNCTIONS = /^(dyn|map|filter)$/;
+
+/** Whether only JSON can come out when JSON goes in: then `{{ data }}` costs nothing, however large the value is. */
+export function givesJson(node: unknown): boolean {
+  if (Array.isArray(node)) return node.every(givesJson);
+  if (!isNode(node)) return true;
+  if (SAFE_OPERATORS.includes(node.op)) return true;
+  if (node.op === "value")
+    return typeof node.args !== "bigint" && (node.args === null || typeof node.args !== "object");
+  if (node.op === "[]" || node.op === ".") return givesJson((node.args as Node[])[0]);
+  if (node.op !== "call" && node.op !== "rcall") return givesJson(node.args);
+  const [name, ...rest] = node.args as [string, ...unknown[]];
+  return SAFE_FUNCTIONS.test(name) || (TRANSPARENT_FUNCTIONS.test(name) && givesJson(rest));
+}

@@ -1,0 +1,27 @@
+/** What comes out of an expression, as JSON and as text. */
+
+/** A copy in which everything is JSON: whole numbers of CEL become numbers, times and durations become text. */
+export function plainJson(value: unknown): unknown {
+  if (typeof value === "bigint") return Number(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(plainJson);
+  if (value instanceof Date) return value.toISOString();
+  if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");
+  if (value instanceof Set) return [...value].map(plainJson);
+  if (value instanceof Map) return plainEntries(value);
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype === Object.prototype || prototype === null) return plainEntries(Object.entries(value));
+  // CEL's own classes: an unsigned number, a duration, a type.
+  const inner: unknown = value.valueOf();
+  return typeof inner === "bigint" ? Number(inner) : String(value);
+}
+
+const plainEntries = (entries: Iterable<[unknown, unknown]>): Record<string, unknown> =>
+  Object.fromEntries([...entries].map(([key, item]) => [String(key), plainJson(item)]));
+
+/** As part of a longer text: nothing for null, JSON for lists and maps. */
+export function textOf(value: unknown): string {
+  if (typeof value === "string") return value;
+  if (value === null || value === undefined) return "";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}

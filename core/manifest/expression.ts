@@ -1,0 +1,185 @@
+/**
+ * `{{ expression }}` in any JSON value. Expressions are CEL over JSON numbers: every number is a double on the way in and
+ * out, so that `data.n + 1`, `10 / 4` and `size(list) / 2` give what they look like.
+ */
+import type { ASTNode } from "@marcbachmann/cel-js";
+import { messageOf } from "../errors.ts";
+import { createEnvironment, givesJson, useJsonNumbers } from "./expression-numbers.ts";
+import { plainJson, textOf } from "./expression-values.ts";
+import { hint, type Path } from "./issues.ts";
+import { hasTemplate, splitTemplate } from "./template-text.ts";
+
+/** The names that expressions see where they stand (see the manifest's documentation). */
+export const SCOPES = {
+  agent: ["context", "user"],
+  httpTool: ["input", "context"],
+  httpToolOutput: ["input", "context", "status", "headers", "body"],
+  workflow: ["data", "input", "state", "context", "user", "steps", "resume"],
+} as const;
+
+/** Values by the names in scope. JSON values; every name that was declared should be there, null when there is nothing. */
+export type Scope = Readonly<Record<string, unknown>>;
+/** Throws `ExpressionError`. */
+export type Evaluate = (scope: Scope) => unknown;
+
+/** A missing field, a wrong type: the message names the expression. */
+export class ExpressionError extends Error {
+  override readonly name = "ExpressionError";
+  readonly expression: string;
+
+  constructor(expression: string, message: string) {
+    super(`{{ ${expression} }}: ${message}`);
+    this.expression = expression;
+  }
+}
+
+export interface CompileProblem {
+  problem: string;
+  /** Where in the value the text stands. */
+  path: Path;
+  /** Characters from the start of that text. */
+  offset: number;
+}
+
+export interface Compiled {
+  evaluate: Evaluate;
+  /** Steps that expressions name by dot: `steps.total.x` -> `total`. */
+  steps: readonly string[];
+  /** `bool` when only true or false can come out, `dyn` when nothing is known; null for text and for plain values. */
+  type: string | null;
+}
+
+export type CompileResult = Compiled | CompileProblem;
+
+/** Whether any string inside a JSON value holds `{{`. */
+export function isTemplate(value: unknown): boolean {
+  if (typeof value === "string") return hasTemplate(value);
+  if (typeof value !== "object" || value === null) return false;
+  return Object.values(value).some(isTemplate);
+}
+
+/**
+ * Compiles a JSON value with `{{ }}` inside its strings. A string that is one expression keeps the value's type; otherwise
+ * the results are joined as text by `toText` (which may encode them for where they stand).
+ */
+export function compileTemplate(
+  value: unknown,
+  names: readonly string[],
+  toText: (value: unknown) => string = textOf,
+): CompileResult {
+  if (!isTemplate(value)) return { evaluate: () => value, steps: [], type: null };
+  if (typeof value === "string") return compileText(value, names, toText);
+  const entries: [string, Evaluate][] = [];
+  const steps: string[] = [];
+  for (const [key, item] of Object.entries(value as object)) {
+    const compiled = compileTemplate(item, names, toText);
+    const part = Array.isArray(value) ? Number(key) : key;
+    if ("problem" in compiled) return { ...compiled, path: [part, ...compiled.path] };
+    entries.push([key, compiled.evaluate]);
+    steps.push(...compiled.steps);
+  }
+  if (Array.isArray(value)) {
+    const items = entries.map(([, evaluate]) => evaluate);
+    return { evaluate: (scope) => items.map((evaluate) => evaluate(scope)), steps, type: null };
+  }
+  const evaluate: Evaluate = (scope) => {
+    const result: Record<string, unknown> = {};
+    for (const [key, item] of entries) result[key] = item(scope);
+    return result;
+  };
+  return { evaluate, steps, type: null };
+}
+
+function compileText(text: string, names: readonly string[], toText: (value: unknown) => string): CompileResult {
+  const split = splitTemplate(text);
+  if ("problem" in split) return { ...split, path: [] };
+  const { pieces } = split;
+  const steps: string[] = [];
+  const parts: (string | Evaluate)[] = [];
+  let type: string | null = null;
+  for (const piece of pieces) {
+    if (typeof piece === "string") {
+      parts.push(piece);
+      continue;
+    }
+    const compiled = compileExpression(piece.source, names);
+    if ("problem" in compiled) return { ...compiled, offset: piece.offset + compiled.offset };
+    steps.push(...compiled.steps);
+    type = compiled.type;
+    parts.push(compiled.evaluate);
+  }
+  const [only] = parts;
+  if (parts.length === 1 && typeof only === "function") return { evaluate: only, steps, type };
+  const evaluate: Evaluate = (scope) => {
+    let result = "";
+    for (const part of parts) result += typeof part === "string" ? part : toText(part(scope));
+    return result;
+  };
+  return { evaluate, steps, type: null };
+}
+
+/** Compiles one expression without braces around it (`if:` of a step). Braces are allowed there all the same. */
+export function compileCondition(text: string, names: readonly string[]): CompileResult {
+  const compiled = hasTemplate(text) ? compileTemplate(text.trim(), names) : compileExpression(text, names);
+  if ("problem" in compiled || compiled.type === "bool" || compiled.type === "dyn") return compiled;
+  return { problem: `must give true or false, not ${compiled.type ?? "text"}`, path: [], offset: 0 };
+}
+
+/** Compiles one CEL expression. */
+export function compileExpression(text: string, names: readonly string[]): CompileResult {
+  const source = text.trim();
+  const offset = text.indexOf(source);
+  if (source === "") return { problem: "the expression is empty", path: [], offset };
+  try {
+    const environment = createEnvironment(names);
+    const parsed = environment.parse(source);
+    const steps = stepsOf(parsed.ast);
+    useJsonNumbers(parsed.ast, environment);
+    const { valid, type, error } = parsed.check();
+    if (!valid) throw error;
+    const isPlain = givesJson(parsed.ast);
+    const evaluate: Evaluate = (scope) => {
+      try {
+        const value = parsed(scope as Record<string, unknown>);
+        return isPlain ? value : plainJson(value);
+      } catch (thrown) {
+        throw new ExpressionError(source, runtimeMessage(thrown, source));
+      }
+    };
+    return { evaluate, steps, type: type ?? "dyn" };
+  } catch (error) {
+    const { summary, range } = error as { summary?: string; range?: { start: number } };
+    const message = compileMessage(summary ?? messageOf(error), names, source.slice(0, range?.start ?? 0));
+    return { problem: `{{ ${source} }}: ${message}`, path: [], offset: offset + (range?.start ?? 0) };
+  }
+}
+
+function compileMessage(summary: string, names: readonly string[], before: string): string {
+  const unknown = /^Unknown variable: (.*)$/.exec(summary)?.[1];
+  if (unknown === undefined) return summary.charAt(0).toLowerCase() + summary.slice(1);
+  const [, holder, start] = /([\w.]+)\.(\w+-)$/.exec(before) ?? [];
+  if (holder !== undefined) return `this subtracts; for a name with "-" write ${holder}["${start}${unknown}"]`;
+  return `unknown name "${unknown}"${hint(unknown, names)}`;
+}
+
+/** CEL's summary, and for a missing field what it is missing in. */
+function runtimeMessage(thrown: unknown, source: string): string {
+  const { summary, code, range } = thrown as { summary?: string; code?: string; range?: { start: number } };
+  const key = /^No such key: (.*)$/.exec(summary ?? "")?.[1];
+  if (code !== "no_such_key" || key === undefined) return summary ?? messageOf(thrown);
+  const holder = /([A-Za-z_][\w.]*)\.$/.exec(source.slice(0, range?.start ?? 0))?.[1];
+  return `there is no "${key}"${holder === undefined ? "" : ` in ${holder}`}`;
+}
+
+/** Ids in `steps.ID`. */
+function stepsOf(node: unknown): string[] {
+  if (Array.isArray(node)) return node.flatMap(stepsOf);
+  const { op, args } = (node ?? {}) as Partial<ASTNode> & { args?: unknown };
+  if (typeof op !== "string") return [];
+  if (op === "." || op === "[]") {
+    const [left, right] = args as [ASTNode, unknown];
+    const key = op === "." ? right : (right as ASTNode).op === "value" ? (right as ASTNode).args : undefined;
+    if (left.op === "id" && left.args === "steps" && typeof key === "string") return [key];
+  }
+  return stepsOf(args);
+}

@@ -1,0 +1,62 @@
+/** What a manifest asks for and this version does not do: said at boot, never pretended. */
+import { isIP } from "node:net";
+import { type Check, entriesOf, isMap, keysOf, listOf } from "./check.ts";
+import type { Path } from "./issues.ts";
+
+export function addNotices(check: Check): void {
+  const { document } = check;
+  const warn = (path: Path, message: string) => check.report(path, message, "warning");
+  const auth = isMap(document.auth) ? document.auth : {};
+  if (auth.mode === "authNext" || auth.mode === "legacy") {
+    check.report(["auth", "mode"], `this version has no auth mode "${auth.mode}" yet: only "none" can be served`);
+  }
+  const server = isMap(document.server) ? document.server : {};
+  if (auth.mode === "none" && typeof server.host === "string" && isPublic(server.host)) {
+    warn(["server", "host"], `the service is open to everybody who reaches ${server.host}: auth.mode is none`);
+  }
+  if (keysOf(document.workflows).length > 0) {
+    warn(["workflows"], "this version does not run workflows yet: they are checked, but not served");
+  }
+  const remembering = entriesOf(document.agents).filter(([id, agent]) => usesMemory(check, id, agent));
+  for (const [id] of remembering) {
+    const written = check.isWritten(["agents", id, "memory"]);
+    warn(written ? ["agents", id, "memory"] : ["memory"], `this version keeps no memory yet: agent "${id}" forgets`);
+  }
+  if (typeof document.store === "string" && document.store !== "memory:") {
+    warn(["store"], "this version keeps everything in memory: this store is not used yet");
+  }
+  const mcp = isMap(document.mcp) ? document.mcp : {};
+  if (keysOf(mcp.servers).length > 0) warn(["mcp", "servers"], "this version does not serve MCP yet");
+  if (keysOf(mcp.clients).length > 0) warn(["mcp", "clients"], "this version takes no tools over MCP yet");
+  for (const [index, route] of listOf(document.routes).entries()) {
+    const name = isMap(route) ? route.use : undefined;
+    if (typeof name === "string" && !check.plugins.route.includes(name) && check.plugins.socket.includes(name)) {
+      warn(["routes", index, "use"], `this version serves no sockets yet: "${name}" is not reachable`);
+    }
+  }
+  for (const [name, tool] of entriesOf(document.tools)) {
+    if (isMap(tool) && tool.approval === true) {
+      warn(["tools", name, "approval"], "this version cannot ask for approval yet: the tool never runs");
+    }
+  }
+  const { otlp } = isMap(document.observability) ? document.observability : { otlp: undefined };
+  if (isMap(otlp) && typeof otlp.endpoint === "string" && otlp.endpoint !== "") {
+    warn(["observability", "otlp", "endpoint"], "this version records no traces yet: nothing is sent");
+  }
+  if (isMap(document.updates) && document.updates.install === true) {
+    warn(["updates", "install"], "this version installs no updates yet");
+  }
+}
+
+function usesMemory(check: Check, id: string, agent: unknown): boolean {
+  if (!isMap(agent) || typeof agent.memory !== "string") return false;
+  return check.isWritten(["agents", id, "memory"]) || keysOf(check.document.memory).includes("default");
+}
+
+/** Whether others than this machine may reach a host. A name other than localhost may be anything. */
+export function isPublic(host: string): boolean {
+  const bare = host.replace(/^\[|\]$/g, "").toLowerCase();
+  if (bare === "localhost" || bare.endsWith(".localhost")) return false;
+  if (isIP(bare) === 4) return !bare.startsWith("127.");
+  return bare !== "::1" && !bare.startsWith("::ffff:127.");
+}

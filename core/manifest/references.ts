@@ -1,0 +1,43 @@
+/** Everything a schema cannot say: names that refer to one another, expressions, schemas inside, what is not served yet. */
+import { createSchemaCompiler } from "../json-schema.ts";
+import { type Check, isMap, type KnownPlugins } from "./check.ts";
+import { checkAgents } from "./check-agents.ts";
+import { checkRoutes, checkServer } from "./check-server.ts";
+import { checkMemories, checkProviders, checkTools } from "./check-tools.ts";
+import { checkMcp, checkWorkflows } from "./check-workflows.ts";
+import type { Issue } from "./issues.ts";
+import type { LoadedManifest } from "./load.ts";
+import { addNotices } from "./notices.ts";
+
+/**
+ * Problems beyond those in `loaded.issues`, also of a manifest that has some: one report should name them all.
+ *
+ * @param plugins names of the plugins that were loaded, by kind
+ */
+export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): Issue[] {
+  const { document } = loaded;
+  if (!isMap(document)) return [];
+  const issues: Issue[] = [];
+  const reported = new Set(loaded.issues.map(({ path }) => path));
+  const check: Check = {
+    document,
+    plugins,
+    isWritten: loaded.isWritten,
+    report: (path, message, severity) => {
+      const issue = loaded.issueAt(path, message, severity);
+      // One problem a place: what is already known to be wrong there comes first.
+      if (!reported.has(issue.path)) issues.push(issue);
+    },
+  };
+  const schemas = createSchemaCompiler();
+  checkServer(check);
+  checkProviders(check);
+  checkMemories(check, schemas);
+  checkTools(check, schemas);
+  checkAgents(check);
+  checkWorkflows(check, schemas);
+  checkRoutes(check);
+  checkMcp(check);
+  addNotices(check);
+  return issues;
+}

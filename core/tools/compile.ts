@@ -1,0 +1,126 @@
+/** From `tools:` of the manifest to tools: the plugin or the REST call, its schema compiled, its settings checked. */
+
+import { parseDuration } from "../duration.ts";
+import { messageOf } from "../errors.ts";
+import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../json-schema.ts";
+import type { Path } from "../manifest/issues.ts";
+import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
+import type { Host, ToolPlugin } from "../plugin.ts";
+import { configure } from "../registry/create.ts";
+import type { Registry } from "../registry/registry.ts";
+import { createHttpClient, type HttpClient } from "./http-client.ts";
+import { compileHttpTool } from "./http-tool.ts";
+import type { JsonSchema, Tool } from "./tool.ts";
+
+export interface ToolProblem {
+  /** From the root of the manifest: `["tools", "weather", "http", "url"]`. */
+  path: Path;
+  message: string;
+}
+
+export interface CompiledTools {
+  /** By name, in the order of the manifest. */
+  tools: Map<string, Tool>;
+  problems: ToolProblem[];
+}
+
+/** Milliseconds (decision 30). */
+const DEFAULT_TIMEOUT = 60_000;
+const ANY_INPUT: JsonSchema = { type: "object" };
+
+/** A tool whose plugin does not exist is left out without a word: `checkReferences` reports it. */
+export function compileTools(manifest: Pick<Manifest, "tools">, registry: Registry, host: Host): CompiledTools {
+  const shared: Shared = {
+    inputs: createSchemaCompiler(),
+    configs: createSchemaCompiler({ defaults: true }),
+    client: createHttpClient(host),
+  };
+  const tools = new Map<string, Tool>();
+  const problems: ToolProblem[] = [];
+  for (const [name, settings] of Object.entries(manifest.tools)) {
+    const report = (path: Path, message: string) => void problems.push({ path: ["tools", name, ...path], message });
+    const plugin = settings.use === undefined ? undefined : registry.get("tool", settings.use);
+    let tool: Tool | null = null;
+    if (settings.http !== undefined) tool = httpTool(name, settings, settings.http, shared, report);
+    else if (plugin !== undefined) tool = pluginTool(name, settings, plugin, shared, report);
+    if (tool !== null) tools.set(name, tool);
+  }
+  return { tools, problems };
+}
+
+interface Shared {
+  inputs: SchemaCompiler;
+  configs: SchemaCompiler;
+  client: HttpClient;
+}
+
+type Report = (path: Path, message: string) => void;
+
+function pluginTool(
+  name: string,
+  settings: ToolManifest,
+  plugin: ToolPlugin,
+  shared: Shared,
+  report: Report,
+): Tool | null {
+  const { config, problem } = configure(plugin, settings.with, { compiler: shared.configs });
+  if (config === null) report(["with"], problem);
+  const parameters = plugin.parameters ?? ANY_INPUT;
+  const validate = compileInput(parameters, shared, (message) =>
+    report(["use"], `parameters of the plugin: ${message}`),
+  );
+  if (config === null || validate === null) return null;
+  return {
+    name,
+    description: settings.description ?? plugin.description ?? "",
+    tags: settings.tags ?? plugin.tags ?? [],
+    parameters,
+    approval: settings.approval ?? plugin.approval ?? false,
+    timeout: timeoutOf(settings) ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT : parseDuration(plugin.timeout)),
+    config,
+    validate,
+    run: (input, call) => plugin.execute(input, call),
+  };
+}
+
+function httpTool(
+  name: string,
+  settings: ToolManifest,
+  http: HttpToolManifest,
+  shared: Shared,
+  report: Report,
+): Tool | null {
+  const parameters = (settings.parameters ?? ANY_INPUT) as JsonSchema;
+  const validate = compileInput(parameters, shared, (message) => report(["parameters"], message));
+  const compiled = compileHttpTool({ name, http, output: settings.output, client: shared.client });
+  if ("problems" in compiled) for (const { path, message } of compiled.problems) report(path, message);
+  if (validate === null || "problems" in compiled) return null;
+  return {
+    name,
+    description: settings.description ?? "",
+    tags: settings.tags ?? [],
+    parameters,
+    approval: settings.approval ?? false,
+    timeout: timeoutOf(settings) ?? DEFAULT_TIMEOUT,
+    config: {},
+    validate,
+    run: compiled.run,
+  };
+}
+
+/** The manifest has durations in milliseconds by now. */
+const timeoutOf = ({ timeout }: ToolManifest) => timeout as number | undefined;
+
+function compileInput(
+  schema: JsonSchema,
+  { inputs }: Shared,
+  report: (message: string) => void,
+): Tool["validate"] | null {
+  try {
+    const fits = inputs.compile(schema);
+    return (input) => (fits(input) ? null : describeProblems(fits.errors, "input"));
+  } catch (error) {
+    report(`not a JSON Schema: ${messageOf(error)}`);
+    return null;
+  }
+}

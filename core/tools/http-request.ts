@@ -1,0 +1,85 @@
+/** Compiles `http:` of a tool into a function from `input` and `context` to a request. */
+import { compileTemplate, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
+import type { Path } from "../manifest/issues.ts";
+import type { HttpToolManifest } from "../manifest/manifest.ts";
+import type { HttpRequest } from "./http-client.ts";
+import { compileUrl } from "./http-url.ts";
+import { headerText, queryText } from "./http-values.ts";
+
+/** Below `http` in the manifest. */
+export interface RequestProblem {
+  path: Path;
+  message: string;
+}
+
+export type CompiledRequest = { build: (scope: Scope) => HttpRequest } | { problems: RequestProblem[] };
+
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** They say how a message is cut out of the stream; the client sets them. */
+const FRAMING = [
+  "connection",
+  "content-length",
+  "expect",
+  "keep-alive",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+];
+const BODILESS = ["GET", "HEAD"];
+const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json\s*(?:;|$)/i;
+
+const DEFAULT_HEADERS = { accept: "application/json, text/*;q=0.8, */*;q=0.5", "user-agent": "penstock" };
+
+export function compileRequest(http: HttpToolManifest): CompiledRequest {
+  const problems: RequestProblem[] = [];
+  const report = (path: Path, message: string) => void problems.push({ path, message });
+  const compile = (value: unknown, ...at: Path): Evaluate => {
+    const compiled = compileTemplate(value, SCOPES.httpTool);
+    if (!("problem" in compiled)) return compiled.evaluate;
+    report([...at, ...compiled.path], compiled.problem);
+    return () => null;
+  };
+
+  const url = compileUrl(http.url);
+  if ("problem" in url) report(["url"], url.problem);
+  const headers = Object.entries(http.headers).map(([name, value]) => {
+    const problem = headerProblem(name, value);
+    if (problem !== null) report(["headers", name], problem);
+    return [name.toLowerCase(), compile(value, "headers", name)] as const;
+  });
+  const query = compile(http.query, "query");
+  const body = compile(http.body, "body");
+  const hasBody = http.body !== null;
+  if (hasBody && BODILESS.includes(http.method))
+    report(["body"], `a ${http.method} has no body: use query, or another method`);
+  if ("problem" in url || problems.length > 0) return { problems };
+
+  return {
+    build(scope) {
+      const content = hasBody ? body(scope) : null;
+      const sent: Record<string, string> = { ...DEFAULT_HEADERS };
+      if (content !== null) sent["content-type"] = "application/json";
+      for (const [name, evaluate] of headers) {
+        const value = evaluate(scope);
+        if (value !== null) sent[name] = headerText(value, name);
+      }
+      const text = content === null ? undefined : JSON.stringify(content);
+      return { method: http.method, url: withQuery(url.build(scope), query(scope)), headers: sent, body: text };
+    },
+  };
+}
+
+function withQuery(url: URL, values: unknown): URL {
+  const query = queryText(values as Record<string, unknown>);
+  if (query !== "") url.search = url.search === "" ? query : `${url.search}&${query}`;
+  return url;
+}
+
+function headerProblem(name: string, value: unknown): string | null {
+  if (!HEADER_NAME.test(name)) return "is no name of a header";
+  const lower = name.toLowerCase();
+  if (FRAMING.includes(lower)) return "is set by the client itself";
+  if (lower === "content-type" && !JSON_TYPE.test(String(value))) return "must be a JSON type: bodies are sent as JSON";
+  return null;
+}

@@ -1,0 +1,39 @@
+/** A REST call as a tool: no code, one request of the manifest. */
+import { compileTemplate, SCOPES } from "../manifest/expression.ts";
+import type { Path } from "../manifest/issues.ts";
+import type { HttpToolManifest } from "../manifest/manifest.ts";
+import type { HttpClient } from "./http-client.ts";
+import { compileRequest } from "./http-request.ts";
+import type { Tool } from "./tool.ts";
+
+export interface HttpToolOptions {
+  /** The tool's key in the manifest. */
+  name: string;
+  http: HttpToolManifest;
+  /** A template over the answer; undefined for its body. */
+  output: unknown;
+  client: HttpClient;
+}
+
+export type CompiledHttpTool = { run: Tool["run"] } | { problems: { path: Path; message: string }[] };
+
+/** Problems have paths below the tool: `["http", "url"]`. */
+export function compileHttpTool({ name, http, output, client }: HttpToolOptions): CompiledHttpTool {
+  const request = compileRequest(http);
+  const problems =
+    "problems" in request ? request.problems.map(({ path, message }) => ({ path: ["http", ...path], message })) : [];
+  const result = output === undefined ? null : compileTemplate(output, SCOPES.httpToolOutput);
+  if (result !== null && "problem" in result)
+    problems.push({ path: ["output", ...result.path], message: result.problem });
+  if ("problems" in request || (result !== null && "problem" in result)) return { problems };
+
+  const { timeout, retries } = http;
+  return {
+    async run(input, call) {
+      const { context, signal } = call;
+      const built = request.build({ input, context });
+      const answer = await client.send(built, { name, timeout: timeout as number, retries, signal });
+      return result === null ? answer.body : result.evaluate({ input, context, ...answer });
+    },
+  };
+}

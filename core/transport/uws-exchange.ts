@@ -1,0 +1,302 @@
+/** One request and its reply over uWebSockets.js. The lifetimes of native objects are listed in uws-native.ts. */
+import type { BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Heads } from "./heads.ts";
+import { normalizeAddress } from "./target.ts";
+import { collectBody } from "./uws-body.ts";
+import type { UwsHead } from "./uws-head.ts";
+import type { NativeResponse } from "./uws-native.ts";
+import { sendHead, sendWhole } from "./uws-send.ts";
+
+const EMPTY = new Uint8Array(0);
+/** A body that nobody reads is let pass up to this many bytes, so that the connection lives on; beyond, it is closed. */
+const PASSABLE_BODY = 64 * 1024;
+/** What makes the head of an event stream leave before its first event: the addon sends no head without a chunk. */
+const FILLER = ":\n\n";
+
+/** What the exchanges of one listener share. */
+export interface UwsListener {
+  /** The head of the request being dispatched. */
+  readonly head: UwsHead;
+  readonly heads: Heads;
+  /** The exchange whose head may be read now. */
+  reading: UwsExchange | null;
+  /** The exchange whose socket is corked now: it writes without a cork of its own. */
+  corked: UwsExchange | null;
+  /** True once the listener is stopping: every reply then ends its connection. */
+  stopping: boolean;
+  /** Told what a callback of ours threw: nothing may be thrown across a native one. */
+  report(error: unknown): void;
+}
+
+export class UwsExchange implements Exchange {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  closed = false;
+  requestId = "";
+  buffered = 0;
+  private readonly listener: UwsListener;
+  /** Null from the moment the native object must not be touched any more. */
+  private response: NativeResponse | null;
+  /** Head of a stream that has begun, not sent yet. */
+  private pendingHead: string | null = null;
+  private begun = false;
+  private mustClose: boolean;
+  private blocked = false;
+  private watchesDrain = false;
+  /** Inside `cork`, whose end sends a head that is still waiting. */
+  private corking = false;
+  private aborted: (() => void) | null = null;
+  private bodyFailed: ((problem: BodyProblem) => void) | null = null;
+  private drain: Promise<void> | null = null;
+  private settleDrain: (() => void) | null = null;
+
+  constructor(listener: UwsListener, response: NativeResponse, method: string, path: string, query: string) {
+    this.listener = listener;
+    this.response = response;
+    this.method = method;
+    this.path = path;
+    this.query = query;
+    // Corrected by readBody: until then nobody reads what is coming.
+    this.mustClose = listener.head.chunked || listener.head.contentLength > PASSABLE_BODY;
+  }
+
+  header(name: string): string {
+    this.assertReading();
+    return this.listener.head.get(name);
+  }
+
+  headers(): Record<string, string> {
+    this.assertReading();
+    return this.listener.head.all();
+  }
+
+  private assertReading(): void {
+    if (this.listener.reading !== this) throw new Error("the head of a request can be read during dispatch only");
+  }
+
+  remoteAddress(): string {
+    if (this.response === null) return "";
+    return normalizeAddress(Buffer.from(this.response.getRemoteAddressAsText()).toString("latin1"));
+  }
+
+  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void {
+    this.assertReading();
+    const { head } = this.listener;
+    if (head.contentLength === 0 && !head.chunked) {
+      done(EMPTY);
+      return;
+    }
+    if (this.response === null) return;
+    // A chunked body has no end in sight: until it is read, only closing gets rid of it.
+    this.mustClose = head.chunked || head.contentLength > limit;
+    if (head.contentLength > limit) {
+      failed("too_large");
+      return;
+    }
+    this.bodyFailed = failed;
+    collectBody(this.response, limit, (body) => {
+      if (this.bodyFailed === null) return;
+      this.bodyFailed = null;
+      this.mustClose = body === null;
+      this.enter(() => (body === null ? failed("too_large") : done(body)));
+    });
+  }
+
+  /** Runs `work` as the corked exchange, keeping what it throws from the native caller. */
+  private enter(work: () => void): void {
+    const { listener } = this;
+    const before = listener.corked;
+    listener.corked = this;
+    this.guard(work);
+    listener.corked = before;
+  }
+
+  private guard(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.listener.report(error);
+    }
+  }
+
+  onAbort(listener: () => void): void {
+    this.aborted = listener;
+  }
+
+  /** Called when the route callback is about to return and the response is not over: the addon insists on it. */
+  watch(): void {
+    this.response?.onAborted(() => {
+      this.response = null;
+      if (this.closed) return; // only a reply that was put off is lost
+      const { bodyFailed, aborted } = this;
+      this.close();
+      if (bodyFailed !== null) this.guard(() => bodyFailed("aborted"));
+      if (aborted !== null) this.guard(aborted);
+    });
+  }
+
+  get over(): boolean {
+    return this.response === null;
+  }
+
+  reply(status: number, headers: HeaderList, body: string | Uint8Array | null, close = false): void {
+    if (this.closed || this.begun) return;
+    const { listener } = this;
+    const head = this.joinHead(status, headers);
+    this.close();
+    if (close || this.mustClose || listener.stopping) this.replyAndClose(status, head, body);
+    else if (listener.corked === this) this.send(status, head, body, false);
+    else this.response!.cork(() => this.send(status, head, body, false));
+  }
+
+  /** In a native callback the reply is put off: what was pipelined behind it would be dispatched otherwise. */
+  private replyAndClose(status: number, head: string, body: string | Uint8Array | null): void {
+    const send = () => {
+      this.response?.cork(() => this.send(status, head, body, true));
+    };
+    if (this.listener.corked === null) send();
+    else setImmediate(send);
+  }
+
+  private send(status: number, head: string, body: string | Uint8Array | null, close: boolean): void {
+    const response = this.response!;
+    this.response = null;
+    if (this.method === "HEAD" || status === 204 || status === 304) sendHead(response, status, head, body, close);
+    else sendWhole(response, head, body ?? "", close);
+  }
+
+  private joinHead(status: number, headers: HeaderList): string {
+    const head = this.listener.heads.get(status, headers);
+    return this.requestId === "" ? head : `${head}\r\nx-request-id: ${this.requestId}`;
+  }
+
+  begin(status: number, headers: HeaderList): void {
+    if (this.closed || this.begun) return;
+    const head = this.joinHead(status, headers);
+    if (this.method === "HEAD") {
+      this.close();
+      const send = () => {
+        const response = this.response!;
+        this.response = null;
+        response.writeStatus(head);
+        response.endWithoutBody();
+      };
+      if (this.listener.corked === this) send();
+      else this.response!.cork(send);
+      return;
+    }
+    this.begun = true;
+    this.pendingHead = this.mustClose || this.listener.stopping ? `${head}\r\nconnection: close` : head;
+    if (!this.corking) setImmediate(flushHead, this);
+  }
+
+  /** Sends the head of a stream that has nothing to say yet. Other streams than events wait for their first chunk. */
+  flushHead(): void {
+    if (this.pendingHead?.includes("content-type: text/event-stream")) this.write(FILLER);
+  }
+
+  write(chunk: string | Uint8Array): boolean {
+    if (this.closed || chunk.length === 0) return true;
+    if (this.listener.corked === this) return this.put(chunk);
+    let taken = true;
+    this.response!.cork(() => {
+      taken = this.put(chunk);
+    });
+    return taken;
+  }
+
+  private put(chunk: string | Uint8Array): boolean {
+    const response = this.response!;
+    if (this.pendingHead !== null) {
+      response.writeStatus(this.pendingHead);
+      this.pendingHead = null;
+    }
+    const free = response.write(chunk);
+    if (free && !this.blocked) return true;
+    if (!this.blocked) {
+      this.blocked = true;
+      if (!this.watchesDrain) response.onWritable(() => this.unblock());
+      this.watchesDrain = true;
+    }
+    this.buffered += chunk.length;
+    return false;
+  }
+
+  private unblock(): boolean {
+    this.blocked = false;
+    this.buffered = 0;
+    this.settle();
+    return true;
+  }
+
+  drained(): Promise<void> {
+    if (this.closed || !this.blocked) return Promise.resolve();
+    this.drain ??= new Promise((resolve) => {
+      this.settleDrain = resolve;
+    });
+    return this.drain;
+  }
+
+  private settle(): void {
+    const settle = this.settleDrain;
+    this.drain = null;
+    this.settleDrain = null;
+    settle?.();
+  }
+
+  end(): void {
+    if (this.closed) return;
+    this.close();
+    const finish = () => {
+      const response = this.response!;
+      this.response = null;
+      if (this.pendingHead !== null) response.writeStatus(this.pendingHead);
+      response.end();
+    };
+    if (this.listener.corked === this) finish();
+    else this.response!.cork(finish);
+  }
+
+  cork(work: () => void): void {
+    if (this.response === null || this.listener.corked === this) {
+      work();
+      return;
+    }
+    let thrown: { error: unknown } | null = null;
+    const { listener } = this;
+    const before = listener.corked;
+    this.corking = true;
+    this.response.cork(() => {
+      listener.corked = this;
+      try {
+        work();
+      } catch (error) {
+        thrown = { error };
+      }
+      listener.corked = before;
+    });
+    this.corking = false;
+    if (this.pendingHead !== null) this.flushHead();
+    if (thrown !== null) throw (thrown as { error: unknown }).error;
+  }
+
+  private close(): void {
+    this.closed = true;
+    this.bodyFailed = null;
+    this.buffered = 0;
+    this.settle();
+  }
+
+  destroy(): void {
+    if (this.closed) return;
+    this.close();
+    const response = this.response!;
+    this.response = null;
+    response.close();
+  }
+}
+
+function flushHead(exchange: UwsExchange): void {
+  exchange.flushHead();
+}

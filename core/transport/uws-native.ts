@@ -1,0 +1,58 @@
+/**
+ * The part of uWebSockets.js that is used here, as shapes of our own, and how long each object lives:
+ *
+ * | object                 | lives until                                        | rule here                                  |
+ * |------------------------|----------------------------------------------------|--------------------------------------------|
+ * | request                | the route callback returns                         | read in `UwsHead.read` and nowhere else    |
+ * | response               | `end*`, `close`, or the abort callback             | the field is null from that moment         |
+ * | body chunk             | its `onData` callback returns                      | copied before anything else sees it        |
+ * | response of a filter   | the filter callback returns                        | used to refuse a connection, never kept    |
+ * | listen socket          | `us_listen_socket_close` or `app.close`            | closed once, by `stop`                     |
+ * | app                    | the process (the addon keeps it)                   | one per listener, closed by `close`        |
+ *
+ * No exception may leave a native callback. A response must be ended, or have an abort callback, when the route callback
+ * returns: otherwise the process ends. One `onWritable` callback per response. Writes outside of a native callback must
+ * be corked. `write` that returns false has taken the chunk. The last argument of `end` closes after the reply, but what
+ * was pipelined in the same segment is still dispatched, unless the response is ended later than the callback.
+ */
+
+export interface NativeRequest {
+  forEach(take: (name: string, value: string) => void): void;
+  getUrl(): string;
+  /** Undefined without a `?`. */
+  getQuery(): string | undefined;
+  getCaseSensitiveMethod(): string;
+}
+
+export interface NativeResponse {
+  /** Also takes the header lines, joined by line breaks: one native call for a whole head. */
+  writeStatus(status: string): unknown;
+  writeHeader(name: string, value: string): unknown;
+  write(chunk: string | Uint8Array): boolean;
+  end(body?: string | Uint8Array, close?: boolean): unknown;
+  /** Without arguments: with a length the Node 20 binary takes the reply for unfinished. */
+  endWithoutBody(): unknown;
+  close(): unknown;
+  onWritable(listener: (offset: number) => boolean): unknown;
+  onAborted(listener: () => void): unknown;
+  onData(listener: (chunk: ArrayBuffer, last: boolean) => void): unknown;
+  getRemoteAddressAsText(): ArrayBuffer;
+  cork(work: () => void): unknown;
+}
+
+export type NativeListenSocket = object;
+
+export interface NativeApp {
+  any(pattern: string, handler: (response: NativeResponse, request: NativeRequest) => void): unknown;
+  filter(visit: (response: NativeResponse, change: number) => void): unknown;
+  listen(host: string, port: number, options: number, done: (socket: NativeListenSocket | false) => void): unknown;
+  close(): unknown;
+}
+
+export interface Native {
+  App(): NativeApp;
+  _cfg(setting: "silent"): void;
+  us_listen_socket_close(socket: NativeListenSocket): void;
+  us_socket_local_port(socket: NativeListenSocket): number;
+  LIBUS_LISTEN_EXCLUSIVE_PORT: number;
+}

@@ -1,0 +1,154 @@
+/**
+ * The fast transport: the only file that imports uWebSockets.js, and it does so when asked, so that the process runs where
+ * the addon does not load. What native objects allow and for how long is in uws-native.ts; what the Node 20 binary does
+ * with odd requests is listed by name in test/suites/transport.suite.ts.
+ */
+import { createServer } from "node:net";
+import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
+import { Heads } from "./heads.ts";
+import { listenError } from "./listen-error.ts";
+import { refusalBody, refusalText } from "./refusal.ts";
+import { UwsExchange, type UwsListener } from "./uws-exchange.ts";
+import { UwsHead } from "./uws-head.ts";
+import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
+
+const REFUSAL_HEADERS = ["content-type", "application/json"];
+/** Bytes of a head that may arrive in more than one piece: the addon's own default is 4 KiB. */
+const SPLIT_HEAD = 16 * 1024;
+const SPLIT_HEAD_VARIABLE = "UWS_HTTP_MAX_HEADERS_SIZE";
+
+/**
+ * Loads the addon. Rejects with a message that says why it does not load here.
+ */
+export async function createUwsTransport(): Promise<Transport> {
+  const native = await loadNative();
+  native._cfg("silent"); // no server header
+  return { name: "uws", listen: (dispatch, options) => listen(native, dispatch, options) };
+}
+
+async function loadNative(): Promise<Native> {
+  const before = process.env[SPLIT_HEAD_VARIABLE];
+  // Read once by the addon, while it loads; the environment that others see stays as it was.
+  if (before === undefined) process.env[SPLIT_HEAD_VARIABLE] = String(SPLIT_HEAD);
+  try {
+    return ((await import("uWebSockets.js")) as unknown as { default: Native }).default;
+  } catch (cause) {
+    const { version, platform, arch } = process;
+    throw new Error(`uWebSockets.js does not load on Node ${version} (${platform} ${arch}): ${firstLine(cause)}`, {
+      cause,
+    });
+  } finally {
+    if (before === undefined) delete process.env[SPLIT_HEAD_VARIABLE];
+  }
+}
+
+/** The addon's own message is general; the loader's, behind an empty line, says what is missing. */
+function firstLine(cause: unknown): string {
+  const lines = String(cause instanceof Error ? cause.message : cause).split("\n");
+  return (lines.find((line) => line.startsWith("Error: ")) ?? lines[0]!).replace(/^Error: /, "");
+}
+
+class UwsServer implements UwsListener, Listening {
+  readonly head = new UwsHead();
+  readonly heads = new Heads();
+  reading: UwsExchange | null = null;
+  corked: UwsExchange | null = null;
+  stopping = false;
+  port = 0;
+  readonly #native: Native;
+  readonly #app: NativeApp;
+  readonly #dispatch: Dispatch;
+  readonly #options: ListenOptions;
+  #socket: NativeListenSocket | null = null;
+  #connections = 0;
+
+  constructor(native: Native, dispatch: Dispatch, options: ListenOptions) {
+    this.#native = native;
+    this.#dispatch = dispatch;
+    this.#options = options;
+    this.#app = native.App();
+    this.#app.filter((response, change) => this.#count(response, change));
+    this.#app.any("/*", (response, request) => this.#receive(response, request));
+  }
+
+  bind(): Promise<boolean> {
+    const { host, port } = this.#options;
+    return new Promise((resolve) => {
+      // Without "exclusive" a second process could bind the same port, and the kernel would share the clients out.
+      this.#app.listen(host, port, this.#native.LIBUS_LISTEN_EXCLUSIVE_PORT, (socket) => {
+        if (socket === false) return resolve(false);
+        this.#socket = socket;
+        this.port = this.#native.us_socket_local_port(socket);
+        resolve(true);
+      });
+    });
+  }
+
+  #count(response: NativeResponse, change: number): void {
+    this.#connections += change;
+    if (change > 0 && this.#connections > this.#options.connections) response.close();
+  }
+
+  /** The hot path: no closure, and no native call that a bare server would not need, but one look at the head. */
+  #receive(response: NativeResponse, request: NativeRequest): void {
+    const path = request.getUrl();
+    const query = request.getQuery() ?? "";
+    const problem = this.head.read(request, path, query, this.#options.headLimit);
+    const exchange = new UwsExchange(this, response, request.getCaseSensitiveMethod(), path, query);
+    this.corked = exchange;
+    if (problem === 0) {
+      this.reading = exchange;
+      try {
+        this.#dispatch(exchange);
+      } catch (error) {
+        this.#fail(exchange, error);
+      }
+      this.reading = null;
+    } else {
+      exchange.reply(problem, REFUSAL_HEADERS, refusalBody(refusalText(problem)), true);
+    }
+    this.corked = null;
+    if (!exchange.over) exchange.watch();
+  }
+
+  #fail(exchange: UwsExchange, error: unknown): void {
+    this.report(error);
+    exchange.reply(500, REFUSAL_HEADERS, refusalBody("internal error"), true);
+  }
+
+  report(error: unknown): void {
+    // Thrown on the next turn, where it is an ordinary uncaught exception: here it would cross a native callback.
+    setImmediate(() => {
+      throw error;
+    });
+  }
+
+  stop(): void {
+    if (this.stopping) return;
+    this.stopping = true;
+    if (this.#socket !== null) this.#native.us_listen_socket_close(this.#socket);
+    this.#socket = null;
+  }
+
+  close(): Promise<void> {
+    this.stop();
+    this.#app.close();
+    return Promise.resolve();
+  }
+}
+
+async function listen(native: Native, dispatch: Dispatch, options: ListenOptions): Promise<Listening> {
+  const server = new UwsServer(native, dispatch, options);
+  if (await server.bind()) return server;
+  await server.close();
+  throw listenError(options, await bindFailure(options));
+}
+
+/** The addon says only that it failed: the same attempt with a plain socket says why. */
+function bindFailure({ host, port }: ListenOptions): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once("error", (error: NodeJS.ErrnoException) => resolve(error.code));
+    probe.listen(port, host, () => probe.close(() => resolve(undefined)));
+  });
+}

@@ -1,0 +1,72 @@
+/** The loader inside a bundle, run by plain Node: TypeScript plugins must load there too, and share core's classes. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { build } from "esbuild";
+import { pluginFolder } from "../support/plugin-folder.ts";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const PLUGIN = `import { defineTool, ServiceError } from "#plugin";
+export default defineTool({ execute: (n: number): number => { if (n < 0) throw new ServiceError("conflict", "no"); return n; } });`;
+
+/** Below node_modules, so that the bundle finds its packages. */
+async function bundle(t: TestContext, program: string): Promise<string> {
+  const cache = join(ROOT, "node_modules/.cache");
+  mkdirSync(cache, { recursive: true });
+  const folder = mkdtempSync(join(cache, "penstock-bundle-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const outfile = join(folder, "program.mjs");
+  await build({
+    stdin: { contents: program, resolveDir: ROOT, loader: "ts" },
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    packages: "external",
+    outfile,
+  });
+  return outfile;
+}
+
+test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command line", async (t) => {
+  const builtIn = pluginFolder(t, { "tools/prebuilt.mjs": 'export default { kind: "tool", execute: () => "prebuilt" };' });
+  const sources = { "tools/a.ts": PLUGIN, "tools/b.mts": PLUGIN.replaceAll(": number", ""), "tools/c.mjs": PLUGIN.replaceAll(": number", "") };
+  const modules = pluginFolder(t, { ...sources, "package.json": '{ "type": "module" }' });
+  const common = pluginFolder(t, { "tools/d.ts": PLUGIN, "tools/e.js": PLUGIN.replaceAll(": number", "") });
+  const program = await bundle(
+    t,
+    `import { ServiceError } from "./core/plugin.ts";
+import { loadPlugins } from "./core/registry/load.ts";
+const [builtIn, ...folders] = process.argv.slice(2);
+const { registry, problems } = await loadPlugins(folders, { builtIn });
+const kinds = registry.names("tool").filter((name) => name !== "prebuilt").map((name) => {
+  try { registry.get("tool", name).execute(-1); } catch (error) { return name + (error instanceof ServiceError ? error.kind : " foreign"); }
+});
+console.log(JSON.stringify({ problems, names: registry.names("tool"), kinds }));`,
+  );
+  // The flags that started this test would bring tsx along.
+  const env = { ...process.env, NODE_OPTIONS: "" };
+  const { stdout } = await promisify(execFile)(process.execPath, [program, builtIn, modules, common], { env });
+  assert.deepEqual(JSON.parse(stdout), {
+    problems: [],
+    names: ["a", "b", "c", "d", "e", "prebuilt"],
+    kinds: ["aconflict", "bconflict", "cconflict", "dconflict", "econflict"],
+  });
+});
+
+test("a bundle whose plugins are all prebuilt does not load tsx", async (t) => {
+  const builtIn = pluginFolder(t, { "tools/prebuilt.mjs": 'export default { kind: "tool", execute: () => 1 };' });
+  const program = await bundle(
+    t,
+    `import { createRequire } from "node:module";
+import { loadPlugins } from "./core/registry/load.ts";
+const { registry } = await loadPlugins([], { builtIn: process.argv[2] });
+const tsx = Object.keys(createRequire(import.meta.url).extensions).includes(".ts") && !process.features.typescript;
+console.log(JSON.stringify({ names: registry.names("tool"), tsx }));`,
+  );
+  const { stdout } = await promisify(execFile)(process.execPath, [program, builtIn], { env: { ...process.env, NODE_OPTIONS: "" } });
+  assert.deepEqual(JSON.parse(stdout), { names: ["prebuilt"], tsx: false });
+});

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { before, test } from "node:test";
+import type { PluginKind, PluginKinds, StepContext } from "../../core/plugin.ts";
+import { ServiceError } from "../../core/plugin.ts";
+import { createInstance } from "../../core/registry/create.ts";
+import { createHost } from "../../core/registry/host.ts";
+import { PLUGIN_KINDS } from "../../core/registry/kinds.ts";
+import { loadPlugins } from "../../core/registry/load.ts";
+import type { Registry } from "../../core/registry/registry.ts";
+import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
+import { origin, silent } from "../support/tools.ts";
+
+const README = readFileSync(join(BUILT_IN, "README.md"), "utf8");
+const EXAMPLES = [...README.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)].map(
+  ([, file, source]) => [file!, source!] as const,
+);
+const host = createHost({ logger: silent, env: {} });
+let registry: Registry;
+
+const get = <K extends PluginKind>(kind: K, name: string): PluginKinds[K] => {
+  const plugin = registry.get(kind, name);
+  assert.ok(plugin, `${kind} ${name} is in the README`);
+  return plugin;
+};
+
+before(async (t) => {
+  const root = pluginFolder(t as never, Object.fromEntries(EXAMPLES));
+  const loaded = await loadPlugins([root], { builtIn: BUILT_IN });
+  assert.deepEqual(loaded.problems, []);
+  registry = loaded.registry;
+});
+
+test("plugins/README.md has an example of every kind, none longer than 25 lines", () => {
+  for (const { folder } of PLUGIN_KINDS)
+    assert.ok(
+      EXAMPLES.some(([file]) => file.startsWith(`${folder}/`)),
+      folder,
+    );
+  for (const [file, source] of EXAMPLES) assert.ok(source.split("\n").length <= 25, file);
+});
+
+test("the README's tool converts with its default rate", () => {
+  const { call } = origin();
+  const result = get("tool", "convert").execute({ amount: 10 }, { ...call, context: {}, config: { rate: 2 } });
+  assert.deepEqual(result, { amount: 20 });
+});
+
+test("the README's route answers, and 404 for another item", () => {
+  const { call } = origin();
+  const ask = (item: string) =>
+    get("route", "stock").handle({ query: {}, params: { item }, body: null, user: null, headers: {} }, call);
+  assert.deepEqual(ask("lamp"), { item: "lamp", left: 4 });
+  assert.throws(
+    () => ask("desk"),
+    (error) => error instanceof ServiceError && error.kind === "not_found",
+  );
+});
+
+test("the README's provider streams what it is told to say", async () => {
+  const provider = await createInstance(get("provider", "parrot"), { says: "ahoy" }, host);
+  const { stream } = await provider.languageModel("any").doStream({ prompt: [] });
+  const types: string[] = [];
+  for await (const part of stream) types.push(part.type === "text-delta" ? part.delta : part.type);
+  assert.deepEqual(types, ["stream-start", "text-start", "ahoy", "text-end", "finish"]);
+});
+
+test("the README's step computes, and suspends when the discount is large", () => {
+  const run = (percent: number, resumeData?: unknown) =>
+    get("step", "discount").execute({
+      data: { total: 100 },
+      config: { percent },
+      resumeData,
+      suspend: (reason: string) => ({ suspended: reason }),
+    } as unknown as StepContext);
+  assert.deepEqual(run(10), { total: 90 });
+  assert.deepEqual(run(60), { suspended: "More than half off: is that right?" });
+  assert.deepEqual(run(60, { approved: true }), { total: 40 });
+});
+
+test("the README's auth provider knows its own tokens", async () => {
+  const provider = await createInstance(get("auth", "company"), { domain: "example.com" }, host);
+  const request = { method: "GET", path: "/", headers: {}, query: {} };
+  assert.deepEqual(await provider.verifyToken("ada@example.com", request), { id: "ada@example.com" });
+  assert.equal(await provider.verifyToken("ada@elsewhere.com", request), null);
+  await assert.rejects(createInstance(get("auth", "company"), {}, host), /domain is required/);
+});
+
+test("the README's origin allows its own and no other", () => {
+  const { origin: allowed } = get("origin", "shops");
+  assert.equal(allowed("https://a.shops.example"), "https://a.shops.example");
+  assert.equal(allowed("https://elsewhere.example"), undefined);
+});
+
+test("the README's embedding gives a vector of its length for each text", async () => {
+  const embedding = await createInstance(get("embedding", "letters"), {}, host);
+  const vectors = await embedding.embed(["abba", ""], {});
+  assert.deepEqual(
+    vectors.map((vector) => vector.length),
+    [embedding.dimensions, embedding.dimensions],
+  );
+  assert.deepEqual([...vectors[0]!.slice(0, 3)], [2, 2, 0]);
+});
+
+test("the README's vectors and store are made from their configuration", async () => {
+  assert.deepEqual(await createInstance(get("vectors", "remote"), { url: "x" }, host), { url: "x" });
+  assert.deepEqual(await createInstance(get("store", "remote"), { url: "y" }, host), { url: "y" });
+});
+
+test("the README's socket greets and echoes", () => {
+  const sent: unknown[] = [];
+  const peer = { user: { id: "ada" }, send: (data: unknown) => void sent.push(data), close: () => {} };
+  const socket = get("socket", "echo");
+  socket.open?.(peer);
+  socket.message?.(peer, { n: 1 });
+  assert.deepEqual(sent, [{ hello: { id: "ada" } }, { n: 1 }]);
+});

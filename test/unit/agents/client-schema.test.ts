@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createClientSchemas } from "../../../core/agents/client-schema.ts";
+import { ServiceError } from "../../../core/errors.ts";
+
+const compile = createClientSchemas();
+const refuses = (work: () => unknown, message: RegExp) =>
+  assert.throws(work, (error: unknown) => {
+    assert.ok(error instanceof ServiceError, String(error));
+    assert.equal(error.kind, "invalid_input");
+    assert.match(error.message, message);
+    return true;
+  });
+
+const person = {
+  type: "object",
+  properties: { name: { type: "string" }, age: { type: "number" } },
+  required: ["name"],
+};
+
+test("schema of a request: a value that fits has no problems, one that does not has all of them", () => {
+  const { problems } = compile(person, "schema");
+  assert.equal(problems({ name: "Ada", age: 36 }), null);
+  assert.equal(problems({ age: "old" }), "result.name is required; result.age must be number");
+  assert.equal(problems(5), "result must be object");
+});
+
+test("schema of a request: the same schema is compiled once", () => {
+  assert.equal(compile({ ...person }, "schema"), compile({ ...person }, "schema"));
+});
+
+test("schema of a request: older drafts, $id and local references work", () => {
+  const { problems } = compile(
+    {
+      $schema: "http://json-schema.org/draft-07/schema#",
+      $id: "https://example.com/person.json",
+      type: "object",
+      properties: { pair: { type: "array", items: [{ type: "string" }, { $ref: "#/definitions/count" }] } },
+      definitions: { count: { type: "integer" } },
+    },
+    "schema",
+  );
+  assert.equal(problems({ pair: ["a", 1] }), null);
+  assert.equal(problems({ pair: ["a", "b"] }), "result.pair[1] must be integer");
+});
+
+test("schema of a request without a type, or of none that exists, is refused", () => {
+  refuses(() => compile({ properties: {} }, "schema"), /^schema must be a JSON Schema with a type$/);
+  refuses(() => compile([] as object, "schema"), /with a type/);
+  refuses(() => compile({ type: "objekt" }, "schema"), /^schema does not compile/);
+  refuses(
+    () => compile({ type: "object", properties: { a: { type: "string", pattern: "(" } } }, "schema"),
+    /does not compile/,
+  );
+});
+
+test("schema of a request that is too deep or too large is refused", () => {
+  let deep: object = { type: "string" };
+  for (let level = 0; level < 20; level++) deep = { type: "object", properties: { a: deep } };
+  refuses(() => compile(deep, "schema"), /at most 32 levels deep/);
+  refuses(() => compile({ type: "object", description: "é".repeat(33 * 1024) }, "schema"), /at most 64 KiB/);
+});
+
+test("schema of a request with a remote reference is refused, wherever it stands", () => {
+  for (const reference of ["https://example.com/x.json", "other.json#/a", "file:///etc/passwd"]) {
+    refuses(
+      () => compile({ type: "object", properties: { a: { $ref: reference } } }, "schema"),
+      /must not refer to another/,
+    );
+  }
+  refuses(() => compile({ type: "object", $ref: "#/$defs/none" }, "schema"), /does not compile/);
+});
+
+test("schema of a request whose pattern backtracks for ever is given up on, and the process goes on", () => {
+  const { problems } = compile({ type: "object", properties: { a: { type: "string", pattern: "^(a+)+$" } } }, "schema");
+  assert.equal(problems({ a: "aaa" }), null);
+  refuses(() => problems({ a: `${"a".repeat(64)}!` }), /cannot be checked: it takes longer/);
+});
+
+test("schema of a request whose references fan out without end is given up on", () => {
+  const $defs: Record<string, object> = { d60: { type: "string" } };
+  for (let index = 0; index < 60; index++) {
+    const next = { $ref: `#/$defs/d${index + 1}` };
+    $defs[`d${index}`] = { allOf: [next, next] };
+  }
+  refuses(
+    () => compile({ type: "object", properties: { a: { $ref: "#/$defs/d0" } }, $defs }, "schema").problems({ a: "x" }),
+    /it takes longer/,
+  );
+});

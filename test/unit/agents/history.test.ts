@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { History } from "../../../core/agents/history.ts";
+import { TABLE_DEFAULTS } from "../../../core/agents/options.ts";
+import { newOutcome } from "../../../core/agents/run.ts";
+import { ServiceError } from "../../../core/errors.ts";
+
+const { memory } = TABLE_DEFAULTS;
+
+test("GET /agents/:id/history shows a run while it runs, and how it ended", () => {
+  const history = new History("support");
+  const run = history.begin("0b0e7a7e-1f0c-4c53-9d0b-4d7f7d1b6a11", "hello", { ...memory, userId: "ada" });
+  const [running] = history.page(0, 10).entries;
+  assert.equal(running!.status, "running");
+  assert.equal("endTime" in running!, false);
+  assert.equal("usage" in running!, false);
+  assert.equal(running!.userId, "ada");
+  assert.match(running!.traceId!, /^[0-9a-f]{32}$/);
+
+  history.end(run, "completed", { ...newOutcome(), text: "hi" });
+  const [ended] = history.page(0, 10).entries;
+  assert.equal(ended!.status, "completed");
+  assert.equal(ended!.agentId, "support");
+  assert.equal(ended!.input, "hello");
+  assert.equal(ended!.output, "hi");
+  assert.ok(Date.parse(ended!.endTime!) >= Date.parse(ended!.startTime));
+  assert.equal("conversationId" in ended!, false);
+});
+
+test("GET /agents/:id/history keeps what a failure said when it is fit to be shown", () => {
+  const history = new History("a");
+  history.end(
+    history.begin("1", "x", memory),
+    "error",
+    newOutcome(),
+    new ServiceError("provider_failed", "rate limited"),
+  );
+  history.end(history.begin("2", "x", memory), "error", newOutcome(), new Error("secret detail"));
+  history.end(history.begin("3", "x", memory), "cancelled", newOutcome());
+  assert.deepEqual(
+    history.page(0, 10).entries.map(({ status, error }) => [status, error]),
+    [
+      ["cancelled", undefined],
+      ["error", "internal error"],
+      ["error", "rate limited"],
+    ],
+  );
+});
+
+test("GET /agents/:id/history keeps the last 1,000 runs, newest first, in pages", () => {
+  const history = new History("a");
+  for (let index = 0; index < 2500; index++)
+    history.end(history.begin(`${index}`, index, memory), "completed", newOutcome());
+  const first = history.page(0, 3);
+  assert.equal(first.total, 1000);
+  assert.deepEqual(
+    first.entries.map((entry) => entry.id),
+    ["2499", "2498", "2497"],
+  );
+  assert.deepEqual(
+    history.page(999, 1).entries.map((entry) => entry.id),
+    ["1500"],
+  );
+  assert.deepEqual(history.page(10, 100).entries, []);
+  assert.equal(history.page(1, 3).page, 1);
+});
+
+test("GET /agents/:id/history forgets the oldest runs when their content fills the memory", () => {
+  const history = new History("a");
+  const large = "x".repeat(1024 * 1024);
+  for (let index = 0; index < 100; index++)
+    history.end(history.begin(`${index}`, [large], memory), "completed", newOutcome());
+  const { total, entries } = history.page(0, 1);
+  assert.equal(entries[0]!.id, "99");
+  assert.ok(total > 20 && total < 40, `${total} runs kept`);
+});

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createSchemaCompiler } from "../../core/json-schema.ts";
+import { schemaProblems } from "../../core/schema-shape.ts";
+
+test("a schema that is one has no problem, whatever else it says", () => {
+  const schema = {
+    $schema: "http://json-schema.org/draft-07/schema#",
+    type: ["object", "null"],
+    properties: {
+      type: { const: "x" },
+      required: true,
+      list: { type: "array", items: { minLength: 0 }, uniqueItems: true },
+    },
+    required: [],
+    anyOf: [{ minProperties: 1 }, false],
+    additionalProperties: { not: { pattern: "^x-" } },
+    "x-own": { type: "strin" },
+    examples: [1],
+    default: { type: 1 },
+  };
+  assert.deepEqual(schemaProblems(schema), []);
+  assert.equal(createSchemaCompiler().compile(schema)({ type: "x", list: ["a"] }), true);
+});
+
+test("every keyword with a wrong value is a problem with its path", () => {
+  assert.deepEqual(
+    schemaProblems({
+      type: "strin",
+      properties: { a: { type: [] }, b: 1, c: { minimum: "1", multipleOf: 0, maxLength: 1.5 } },
+      required: "a",
+      allOf: [],
+      oneOf: [{}, { uniqueItems: "yes" }],
+      items: [{}],
+      pattern: "(",
+      enum: "x",
+      title: 1,
+    }),
+    [
+      'type must be array, boolean, integer, null, number, object or string, not "strin"',
+      "properties.a.type must be array, boolean, integer, null, number, object or string, not []",
+      "properties.b must be an object, true or false",
+      "properties.c.minimum must be a number",
+      "properties.c.multipleOf must be a number above 0",
+      "properties.c.maxLength must be a whole number, 0 or more",
+      "required must be a list of strings",
+      "allOf must be a list of schemas, at least one",
+      "oneOf[1].uniqueItems must be true or false",
+      "items must be an object, true or false",
+      "pattern is no regular expression: Invalid regular expression: /(/u: Unterminated group",
+      "enum must be a list",
+      "title must be a string",
+    ],
+  );
+});
+
+test("a compiler takes two schemas with one $id, and says what is wrong with one that is none", () => {
+  const compiler = createSchemaCompiler();
+  const text = compiler.compile({ $id: "https://example.com/x", type: "string" });
+  const number = compiler.compile({ $id: "https://example.com/x", type: "number" });
+  assert.deepEqual([text("a"), text(1), number("a"), number(1)], [true, false, false, true]);
+  assert.throws(() => compiler.compile({ type: "nope" }), /^Error: type must be .*, not "nope"$/);
+});
