@@ -28,6 +28,14 @@ const BATCH = 250;
 const DELTA = '"type":"text-delta"';
 const LAST_CHUNK = "\r\n0\r\n\r\n";
 
+/** A stream that is over before its headers are out may have a length instead of chunks. */
+function isWhole(text: string): boolean {
+  const head = text.indexOf("\r\n\r\n");
+  if (head === -1) return false;
+  const length = /\r\ncontent-length: *(\d+)/i.exec(text.slice(0, head))?.[1];
+  return length === undefined ? text.endsWith(LAST_CHUNK) : text.length - head - 4 === Number(length);
+}
+
 const job = JSON.parse(process.argv[2] as string) as StreamsJob;
 const report: StreamsReport = { good: 0, deltas: 0, seconds: 0 };
 
@@ -66,7 +74,7 @@ function read(socket: Socket): Promise<void> {
     socket.on("data", (chunk: string) => {
       if (begun) return;
       text += chunk;
-      if (job.hold ? text.includes(DELTA) : text.endsWith(LAST_CHUNK)) {
+      if (job.hold ? text.includes(DELTA) : isWhole(text)) {
         settle(text.startsWith("HTTP/1.1 200 ") ? undefined : text.slice(0, 200));
       }
     });

@@ -7,7 +7,7 @@ import type { Agent } from "./agent.ts";
 import { createClientSchemas } from "./client-schema.ts";
 import type { AgentCore } from "./core.ts";
 import { type AgentFacts, describe } from "./describe.ts";
-import { dynamicChain, dynamicInstructions, dynamicTools, type Report } from "./dynamic.ts";
+import { dynamicChain, dynamicInstructions, dynamicTools } from "./dynamic.ts";
 import { agentOf } from "./handle.ts";
 import { History } from "./history.ts";
 import type { Models } from "./models.ts";
@@ -34,10 +34,12 @@ export interface CompiledAgents {
   problems: AgentProblem[];
 }
 
-/** Builds every agent. What the manifest gets wrong is reported in `problems`; nothing is thrown for it. */
+/**
+ * Builds every agent. Names and expressions are checked with the references of the manifest, models when they are made;
+ * what neither of them can know is in `problems`.
+ */
 export function compileAgents(manifest: Manifest, { tools, models }: AgentParts): CompiledAgents {
   const problems: AgentProblem[] = [];
-  const report: Report = (path, message) => problems.push({ path, message });
   const compileSchema = createClientSchemas();
   const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
   const cores = new Map<string, AgentCore>();
@@ -45,6 +47,7 @@ export function compileAgents(manifest: Manifest, { tools, models }: AgentParts)
 
   for (const [id, agent] of Object.entries(manifest.agents)) {
     const path = ["agents", id];
+    problems.push(...foreignTools(agent, path, manifest));
     const { name, description } = agent;
     const activity = new Activity();
     const subAgents = agent.subAgents.filter((subAgent) => Object.hasOwn(manifest.agents, subAgent));
@@ -62,9 +65,9 @@ export function compileAgents(manifest: Manifest, { tools, models }: AgentParts)
       name,
       description,
       defaults: defaultsOf(agent, manifest),
-      instructions: dynamicInstructions(agent, path, report),
-      chain: dynamicChain(agent, models, path, report),
-      tools: dynamicTools(agent, known, delegate, path, report),
+      instructions: dynamicInstructions(agent, path),
+      chain: dynamicChain(agent, models, path),
+      tools: dynamicTools(agent, known, delegate, path),
       history: new History(id),
       activity,
       compileSchema,
@@ -80,6 +83,18 @@ export function compileAgents(manifest: Manifest, { tools, models }: AgentParts)
 function identityOf(manifest: Manifest, id: string) {
   const { name, description } = manifest.agents[id]!;
   return { id, name, description };
+}
+
+/** Tools of MCP clients are no tools of the manifest, and this version has none. */
+function foreignTools(agent: AgentManifest, path: readonly string[], manifest: Manifest): AgentProblem[] {
+  const clients = Object.keys(manifest.mcp.clients);
+  return agent.tools.flatMap((item, index) => {
+    const name = typeof item === "string" ? item : item.use;
+    const client = clients.find((key) => name.startsWith(`${key}_`));
+    if (client === undefined || Object.hasOwn(manifest.tools, name)) return [];
+    const message = `tool "${name}" would come from the MCP client "${client}", and this version does not call MCP servers`;
+    return [{ path: [...path, "tools", index], message }];
+  });
 }
 
 /** The agent's own options over its memory's settings over the table of the contract. */

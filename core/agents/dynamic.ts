@@ -8,15 +8,10 @@ import type { Models } from "./models.ts";
 import { type AgentTool, type ToolSet, toolSet } from "./tool-set.ts";
 
 type Path = readonly (string | number)[];
-/** Takes what is wrong with the manifest, and where. */
-export type Report = (path: Path, message: string) => void;
 
-/** What was compiled as a function of the request. Reports what does not compile, and stands in for it. */
-function evaluator(compiled: CompileResult, path: Path, report: Report): Dynamic<unknown> {
-  if ("problem" in compiled) {
-    report(path, compiled.problem);
-    return () => null;
-  }
+/** What was compiled, as a function of the request. What does not compile is reported with the references. */
+function evaluator(compiled: CompileResult, path: Path): Dynamic<unknown> {
+  if ("problem" in compiled) return () => null;
   return (scope) => {
     try {
       return compiled.evaluate({ context: scope.context, user: scope.user });
@@ -26,10 +21,10 @@ function evaluator(compiled: CompileResult, path: Path, report: Report): Dynamic
   };
 }
 
-export function dynamicInstructions(manifest: AgentManifest, path: Path, report: Report): Dynamic<string> {
+export function dynamicInstructions(manifest: AgentManifest, path: Path): Dynamic<string> {
   const { instructions } = manifest;
   if (!isTemplate(instructions)) return () => instructions;
-  const evaluate = evaluator(compileTemplate(instructions, SCOPES.agent), [...path, "instructions"], report);
+  const evaluate = evaluator(compileTemplate(instructions, SCOPES.agent), [...path, "instructions"]);
   return (scope) => {
     const value = evaluate(scope);
     return typeof value === "string" ? value : value === null ? "" : JSON.stringify(value);
@@ -37,13 +32,13 @@ export function dynamicInstructions(manifest: AgentManifest, path: Path, report:
 }
 
 /** The chain of a list is made once; an expression may give a name or a list of names. */
-export function dynamicChain(manifest: AgentManifest, models: Models, path: Path, report: Report): Dynamic<ModelChain> {
+export function dynamicChain(manifest: AgentManifest, models: Models, path: Path): Dynamic<ModelChain> {
   const { model } = manifest;
   const names = typeof model === "string" ? [model] : model;
   if (typeof model !== "string" || !isTemplate(model)) {
     return fixedChain(names, models);
   }
-  const evaluate = evaluator(compileTemplate(model, SCOPES.agent), [...path, "model"], report);
+  const evaluate = evaluator(compileTemplate(model, SCOPES.agent), [...path, "model"]);
   const where = [...path, "model"].join(".");
   return (scope) => {
     const chosen = [evaluate(scope)].flat();
@@ -83,20 +78,16 @@ export function dynamicTools(
   known: ReadonlyMap<string, AgentTool>,
   extra: readonly AgentTool[],
   path: Path,
-  report: Report,
 ): Dynamic<ToolSet> {
   const choices = manifest.tools.flatMap((item, index) => {
     const { use, if: condition } = typeof item === "string" ? { use: item, if: undefined } : item;
     const here = [...path, "tools", index];
-    const tool = isTemplate(use)
-      ? evaluator(compileTemplate(use, SCOPES.agent), [...here, "use"], report)
-      : known.get(use);
-    if (tool === undefined) report(here, `unknown tool ${JSON.stringify(use)}`);
-    const offered = condition === undefined ? null : conditionOf(condition, [...here, "if"], report);
+    const tool = isTemplate(use) ? evaluator(compileTemplate(use, SCOPES.agent), [...here, "use"]) : known.get(use);
+    const offered = condition === undefined ? null : conditionOf(condition, [...here, "if"]);
     return tool === undefined ? [] : [{ use: tool, offered }];
   });
   if (choices.every(({ use, offered }) => typeof use !== "function" && offered === null)) {
-    const all = toolSet([...choices.map(({ use }) => use as AgentTool), ...extra]);
+    const all = toolSet([...new Set(choices.map(({ use }) => use as AgentTool)), ...extra]);
     return () => all;
   }
   return (scope) => {
@@ -111,8 +102,8 @@ export function dynamicTools(
 }
 
 /** `if:` is an expression as it stands; braces around it change nothing. */
-function conditionOf(condition: string, path: Path, report: Report): Choice["offered"] {
-  const evaluate = evaluator(compileCondition(condition, SCOPES.agent), path, report);
+function conditionOf(condition: string, path: Path): Choice["offered"] {
+  const evaluate = evaluator(compileCondition(condition, SCOPES.agent), path);
   return (scope) => {
     const value = evaluate(scope);
     if (typeof value !== "boolean") throw invalid(`${path.join(".")} must give true or false`);

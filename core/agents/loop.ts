@@ -73,7 +73,10 @@ async function settleOutput(
 ): Promise<void> {
   let read = output.read(outcome.text);
   if ("problem" in read) {
-    options.prompt.push({ role: "user", content: [{ type: "text", text: complaint(read.problem) }] });
+    options.prompt.push({
+      role: "user",
+      content: [{ type: "text", text: complaint(read.problem, output.schemaText) }],
+    });
     if (options.tools !== undefined) options.toolChoice = { type: "none" };
     await takeStep(plan, options, sink, outcome, false);
     read = output.read(outcome.text);
@@ -84,5 +87,8 @@ async function settleOutput(
   outcome.output = read.value;
 }
 
-const complaint = (problem: string) =>
-  `That answer does not fit: ${problem}. Answer again with the corrected JSON alone, without any other text.`;
+/** Some models are never told the schema by their provider: here they get to read it. */
+function complaint(problem: string, schema: string): string {
+  const ask = `That answer does not fit: ${problem}. Answer again with the corrected JSON alone, without any other text.`;
+  return schema === "" ? ask : `${ask} It must conform to this JSON Schema: ${schema}`;
+}

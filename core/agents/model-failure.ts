@@ -99,7 +99,8 @@ function retryAfterOf(headers: unknown, now: number): number | null {
   if (milliseconds !== null) return milliseconds;
   const seconds = amount(rough);
   if (seconds !== null) return seconds * 1000;
-  const date = typeof rough === "string" ? Date.parse(rough) : Number.NaN;
+  // A date has the name of its month; `Date.parse` would take "-5" for a year.
+  const date = typeof rough === "string" && /[A-Za-z]/.test(rough) ? Date.parse(rough) : Number.NaN;
   return Number.isNaN(date) ? null : Math.max(0, date - now);
 }
 

@@ -28,8 +28,8 @@ export interface Models {
 export interface ModelsOptions {
   /** The manifest's folder: where npm packages are looked for first. Default: the working directory. */
   folder?: string;
-  /** Where the value of a path came from (`environment variable X (service.yaml:3:5)`), for messages about keys. */
-  sourceOf?(path: readonly (string | number)[]): string | undefined;
+  /** The environment variable that a value of the manifest refers to, for messages about keys. */
+  variableOf?(path: readonly (string | number)[]): string | undefined;
 }
 
 /** Tries after the first where a provider does not say. */
@@ -58,7 +58,7 @@ export async function createModels(
       problems.push(...shapeProblems(key, entry, registry));
       continue;
     }
-    const made = await makeProvider(key, entry, { registry, host, folders, sourceOf: options.sourceOf });
+    const made = await makeProvider(key, entry, { registry, host, folders, variableOf: options.variableOf });
     if (made.provider !== null) providers.set(key, made.provider);
     else if (named.has(key)) problems.push(...made.problems);
     else {

@@ -7,16 +7,23 @@ import { parseAnswer } from "./partial-json.ts";
 export interface OutputSpec {
   /** What the model is told. */
   readonly format: LanguageModelV3CallOptions["responseFormat"];
+  /** The schema as text, for a model that does not heed `format`; empty when there is none. */
+  readonly schemaText: string;
   /** The value of a finished answer, or what is wrong with it. */
   read(text: string): { value: unknown } | { problem: string };
 }
 
-const TEXT: OutputSpec = Object.freeze({ format: undefined, read: (text: string) => ({ value: text }) });
+const TEXT: OutputSpec = Object.freeze({
+  format: undefined,
+  schemaText: "",
+  read: (text: string) => ({ value: text }),
+});
 
 /** Of a value that fits the schema, or of any object without one. */
 export function objectOutput(schema: ClientSchema | undefined): OutputSpec {
   return {
     format: schema === undefined ? { type: "json" } : { type: "json", schema: schema.schema },
+    schemaText: schema === undefined ? "" : JSON.stringify(schema.schema),
     read(text) {
       const value = parseAnswer(text);
       if (value === undefined) return { problem: "it is not JSON" };

@@ -18,7 +18,7 @@ export interface ProviderTools {
   host: Host;
   /** Where packages may be installed, first to last. */
   folders: readonly string[];
-  sourceOf?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
+  variableOf?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
 }
 
 type Made = { provider: ModelProvider; problems?: undefined } | { provider: null; problems: ProviderProblem[] };
@@ -59,7 +59,7 @@ async function makePackage(
   key: string,
   use: string,
   config: Record<string, unknown>,
-  { registry, folders, sourceOf }: ProviderTools,
+  { registry, folders, variableOf }: ProviderTools,
 ): Promise<Made> {
   const failed = (...problems: ProviderProblem[]): Made => ({ provider: null, problems });
   if (!isPackageName(use)) return failed(unknown(key, use, registry));
@@ -77,10 +77,9 @@ async function makePackage(
       return failed({ path: ["providers", key, "use"], message: error.message + known });
     }
     const path = ["providers", key, "options", error.option];
-    const source = sourceOf?.(path);
-    const how =
-      source === undefined ? "set it, or the environment variable that it is read from" : `it comes from ${source}`;
-    return failed({ path, message: `is empty, and an agent or a memory uses this provider: ${how}` });
+    const variable = variableOf?.(path) ?? "that it is read from";
+    const message = `is empty, and an agent or a memory uses this provider: set it, or the environment variable ${variable}`;
+    return failed({ path, message });
   }
 }
 

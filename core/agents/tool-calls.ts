@@ -25,16 +25,20 @@ export async function runToolCalls(
       const { toolCallId, toolName, input } = call.part;
       let output: unknown;
       try {
-        output = checkJson(toolName, await callTool(plan, call, sink));
+        const given = callTool(plan, call, sink);
+        // A tool that answers at once costs no wait, and its result keeps its place.
+        output = checkJson(toolName, given instanceof Promise ? await given : given);
       } catch (error) {
         if (plan.call.signal.aborted) throw error;
         const message = messageOf(error);
-        await sink.part({ type: "tool-error", toolCallId, toolName, input, error: message });
+        const wait = sink.part({ type: "tool-error", toolCallId, toolName, input, error: message });
+        if (wait !== undefined) await wait;
         return { type: "tool-result", toolCallId, toolName, output: toolFailure(message) };
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
-      await sink.part(result);
+      const wait = sink.part(result);
+      if (wait !== undefined) await wait;
       return { type: "tool-result", toolCallId, toolName, output: toolOutput(output) };
     }),
   );

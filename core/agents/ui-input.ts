@@ -110,7 +110,8 @@ function pushTool(
   if (typeof toolCallId !== "string") throw invalid(`${path}.toolCallId must be string`);
   if (part.state === "input-streaming") return;
   const output = outputOf(part, path);
-  const input = part.input ?? part.rawInput ?? {};
+  // Models take objects alone: what one wrote in place of JSON is not shown to it again.
+  const input = typeof part.input === "object" && part.input !== null ? part.input : {};
   const byProvider = part.providerExecuted === true;
   content.push({ type: "tool-call", toolCallId, toolName, input, ...(byProvider && { providerExecuted: true }) });
   (byProvider ? content : answers).push({ type: "tool-result", toolCallId, toolName, output });

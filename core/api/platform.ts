@@ -11,7 +11,7 @@ export const PLATFORM_ROUTES = [
     path: "/healthz",
     group: "probe",
     summary: "Whether the process is up",
-    output: { bare: "Readiness", type: JSON_TYPE },
+    output: { bare: "Liveness", type: JSON_TYPE },
     handle: (): Page => ({ body: '{"status":"ok"}' }),
   }),
   defineRoute<Service>({

@@ -4,6 +4,7 @@ import {
   checkCompiled,
   checkName,
   checkRepeats,
+  checkTemplate,
   cyclesOf,
   entriesOf,
   isMap,
@@ -11,7 +12,7 @@ import {
   keysOf,
   listOf,
 } from "./check.ts";
-import { compileCondition, compileTemplate, isTemplate, SCOPES } from "./expression.ts";
+import { compileCondition, isTemplate, SCOPES } from "./expression.ts";
 import type { Path } from "./issues.ts";
 
 export function checkAgents(check: Check): void {
@@ -20,7 +21,7 @@ export function checkAgents(check: Check): void {
   for (const [id, agent] of entriesOf(document.agents)) {
     if (!isMap(agent)) continue;
     const path = ["agents", id];
-    checkCompiled(check, [...path, "instructions"], compileTemplate(agent.instructions, SCOPES.agent));
+    checkTemplate(check, [...path, "instructions"], agent.instructions, SCOPES.agent);
     checkModel(check, [...path, "model"], agent.model);
     checkTools(check, [...path, "tools"], agent);
     checkSubAgents(check, path, id, agent);
@@ -40,7 +41,7 @@ export function checkAgents(check: Check): void {
 /** A name, a list of names or one expression. */
 function checkModel(check: Check, path: Path, model: unknown): void {
   if (typeof model === "string") {
-    if (isTemplate(model)) checkCompiled(check, path, compileTemplate(model, SCOPES.agent));
+    if (isTemplate(model)) checkTemplate(check, path, model, SCOPES.agent);
     else checkModelName(check, path, model);
     return;
   }
@@ -69,7 +70,7 @@ function checkTools(check: Check, path: Path, agent: Json): void {
   for (const [index, item] of items.entries()) {
     const here = [...path, index];
     const use = isMap(item) ? item.use : item;
-    if (isTemplate(use)) checkCompiled(check, here, compileTemplate(use, SCOPES.agent));
+    if (isTemplate(use)) checkTemplate(check, here, use, SCOPES.agent);
     else checkToolName(check, isMap(item) ? [...here, "use"] : here, use);
     if (use === "delegate_task" && listOf(agent.subAgents).length > 0) {
       check.report(

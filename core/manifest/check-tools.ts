@@ -2,9 +2,9 @@
 
 import { messageOf } from "../errors.ts";
 import type { SchemaCompiler } from "../json-schema.ts";
-import { type Check, checkCompiled, checkName, entriesOf, isMap, type Json } from "./check.ts";
+import { type Check, checkName, checkTemplate, entriesOf, isMap, type Json } from "./check.ts";
 import { checkModelName } from "./check-agents.ts";
-import { compileTemplate, isTemplate, SCOPES } from "./expression.ts";
+import { isTemplate, SCOPES } from "./expression.ts";
 import { type Path, suggest } from "./issues.ts";
 
 export function checkTools(check: Check, schemas: SchemaCompiler): void {
@@ -14,13 +14,13 @@ export function checkTools(check: Check, schemas: SchemaCompiler): void {
     checkName(check, [...path, "use"], "tool plugin", tool.use, check.plugins.tool);
     checkSchema(check, [...path, "parameters"], tool.parameters, schemas);
     if (isMap(tool.http)) checkHttp(check, [...path, "http"], tool.http);
-    checkCompiled(check, [...path, "output"], compileTemplate(tool.output, SCOPES.httpToolOutput));
+    checkTemplate(check, [...path, "output"], tool.output, SCOPES.httpToolOutput);
   }
 }
 
 function checkHttp(check: Check, path: Path, http: Json): void {
   for (const key of ["url", "headers", "query", "body"]) {
-    checkCompiled(check, [...path, key], compileTemplate(http[key], SCOPES.httpTool));
+    checkTemplate(check, [...path, key], http[key], SCOPES.httpTool);
   }
   const { url } = http;
   if (typeof url === "string" && url !== "" && !/^(https?:\/\/|\{\{)/.test(url)) {

@@ -1,6 +1,6 @@
 /** Workflows: ids are unique, what steps name exists, expressions and schemas compile. */
 import type { SchemaCompiler } from "../json-schema.ts";
-import { type Check, checkName, cyclesOf, entriesOf, isMap, type Json, keysOf, listOf } from "./check.ts";
+import { type Check, checkName, cyclesOf, entriesOf, isMap, type Json, keysOf, listOf, textsOf } from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
 import { checkSchema } from "./check-tools.ts";
 import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";
@@ -72,7 +72,9 @@ function checkStep(
 ): void {
   const { path, step } = place;
   const expressions = (at: Path, compiled: CompileResult) => checkExpression(check, at, compiled, steps, index);
-  const template = (at: Path, value: unknown) => expressions(at, compileTemplate(value, SCOPES.workflow));
+  const template = (at: Path, value: unknown) => {
+    for (const found of textsOf(value, at)) expressions(found.path, compileTemplate(found.text, SCOPES.workflow));
+  };
   for (const key of ["andThen", "andTap"]) {
     const work = step[key];
     if (!isMap(work)) continue;

@@ -1,6 +1,6 @@
 /** What every check of cross references works with. Documents may be invalid: nothing here trusts a shape. */
 import type { PluginKind } from "../plugin.ts";
-import type { CompileResult } from "./expression.ts";
+import { type CompileResult, compileTemplate } from "./expression.ts";
 import { hint, type Issue, type Path } from "./issues.ts";
 
 /** Names of the plugins that were loaded. */
@@ -39,9 +39,21 @@ export function checkRepeats(check: Check, path: Path, items: readonly unknown[]
   }
 }
 
-/** Reports what does not compile, at the text inside the value that is to blame. */
+/** Reports what does not compile. */
 export function checkCompiled(check: Check, path: Path, compiled: CompileResult): void {
   if ("problem" in compiled) check.report([...path, ...compiled.path], compiled.problem);
+}
+
+/** Every text inside a value with its path: each is compiled alone, so that one problem does not hide another. */
+export function textsOf(value: unknown, path: Path): { text: string; path: Path }[] {
+  if (typeof value === "string") return [{ text: value, path }];
+  if (Array.isArray(value)) return value.flatMap((item, index) => textsOf(item, [...path, index]));
+  return entriesOf(value).flatMap(([key, item]) => textsOf(item, [...path, key]));
+}
+
+/** Reports every expression inside a value that does not compile. */
+export function checkTemplate(check: Check, path: Path, value: unknown, names: readonly string[]): void {
+  for (const { text, path: here } of textsOf(value, path)) checkCompiled(check, here, compileTemplate(text, names));
 }
 
 /** Every cycle of a graph once, as the names along it; the first one is repeated at the end. */

@@ -118,11 +118,19 @@ function compileText(text: string, names: readonly string[], toText: (value: unk
   return { evaluate, steps, type: null };
 }
 
+const TYPE_NOUNS: Readonly<Record<string, string>> = {
+  int: "a number",
+  double: "a number",
+  string: "text",
+  null: "null",
+};
+
 /** Compiles one expression without braces around it (`if:` of a step). Braces are allowed there all the same. */
 export function compileCondition(text: string, names: readonly string[]): CompileResult {
   const compiled = hasTemplate(text) ? compileTemplate(text.trim(), names) : compileExpression(text, names);
   if ("problem" in compiled || compiled.type === "bool" || compiled.type === "dyn") return compiled;
-  return { problem: `must give true or false, not ${compiled.type ?? "text"}`, path: [], offset: 0 };
+  const type = compiled.type ?? "string";
+  return { problem: `must give true or false, not ${TYPE_NOUNS[type] ?? type}`, path: [], offset: 0 };
 }
 
 /** Compiles one CEL expression. */
@@ -156,7 +164,7 @@ export function compileExpression(text: string, names: readonly string[]): Compi
 
 function compileMessage(summary: string, names: readonly string[], before: string): string {
   const unknown = /^Unknown variable: (.*)$/.exec(summary)?.[1];
-  if (unknown === undefined) return summary.charAt(0).toLowerCase() + summary.slice(1);
+  if (unknown === undefined) return summary.charAt(0).toLowerCase() + summary.slice(1).replace(/\bEOF$/, "the end");
   const [, holder, start] = /([\w.]+)\.(\w+-)$/.exec(before) ?? [];
   if (holder !== undefined) return `this subtracts; for a name with "-" write ${holder}["${start}${unknown}"]`;
   return `unknown name "${unknown}"${hint(unknown, names)}`;

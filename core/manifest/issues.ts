@@ -78,7 +78,8 @@ export function parsePath(text: string): (string | number)[] | null {
 export function suggest(name: string, known: Iterable<string>): string | undefined {
   const wanted = name.toLowerCase();
   let best: string | undefined;
-  let least = Math.min(3, Math.max(1, Math.floor(name.length / 3))) + 1;
+  // The shorter a name, the less chance that a near one is meant.
+  let least = Math.min(3, Math.floor(name.length / 3)) + 1;
   for (const candidate of known) {
     const distance = editDistance(wanted, candidate.toLowerCase());
     if (distance < least) {

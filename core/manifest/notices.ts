@@ -17,7 +17,7 @@ export function addNotices(check: Check): void {
   if (keysOf(document.workflows).length > 0) {
     warn(["workflows"], "this version does not run workflows yet: they are checked, but not served");
   }
-  const remembering = entriesOf(document.agents).filter(([id, agent]) => usesMemory(check, id, agent));
+  const remembering = entriesOf(document.agents).filter(([, agent]) => usesMemory(check, agent));
   for (const [id] of remembering) {
     const written = check.isWritten(["agents", id, "memory"]);
     warn(written ? ["agents", id, "memory"] : ["memory"], `this version keeps no memory yet: agent "${id}" forgets`);
@@ -48,9 +48,9 @@ export function addNotices(check: Check): void {
   }
 }
 
-function usesMemory(check: Check, id: string, agent: unknown): boolean {
+function usesMemory(check: Check, agent: unknown): boolean {
   if (!isMap(agent) || typeof agent.memory !== "string") return false;
-  return check.isWritten(["agents", id, "memory"]) || keysOf(check.document.memory).includes("default");
+  return keysOf(check.document.memory).includes(agent.memory);
 }
 
 /** Whether others than this machine may reach a host. A name other than localhost may be anything. */

@@ -8,15 +8,18 @@ import { fileURLToPath } from "node:url";
 import * as plugin from "../plugin.ts";
 
 const SPECIFIER = "#plugin";
-/** Marks what is done once per process: the module system is shared by all services in it. */
-const READY = Symbol.for("penstock.resolution");
+/** Mark what is done once per process: the module system is shared by all services in it. */
+const RESOLVES = Symbol.for("penstock.resolves");
+const TRANSLATES = Symbol.for("penstock.translates");
 const TYPESCRIPT = /\.m?ts$/;
 
 type Load = (request: string, parent: unknown, isMain: boolean) => unknown;
 type ResolveFilename = (request: string, ...rest: unknown[]) => string;
 interface Internals {
-  _load: Load & { [READY]?: true };
+  _load: Load;
   _resolveFilename: ResolveFilename;
+  [RESOLVES]?: true;
+  [TRANSLATES]?: true;
 }
 
 /**
@@ -29,8 +32,13 @@ export async function prepareResolution(files: readonly string[], options: { for
   const sources = TYPESCRIPT.test(import.meta.url);
   const typescript = files.some((file) => TYPESCRIPT.test(file));
   const internals = Module as unknown as Internals;
-  if (internals._load[READY] || (!options.foreign && (sources || !typescript))) return;
-  if (typescript) await registerTypeScript(sources);
+  if (!options.foreign && (sources || !typescript)) return;
+  if (typescript && !internals[TRANSLATES]) {
+    internals[TRANSLATES] = true;
+    await registerTypeScript(sources);
+  }
+  if (internals[RESOLVES]) return;
+  internals[RESOLVES] = true;
   patchRequire(internals);
   registerImport();
 }
@@ -46,11 +54,9 @@ async function registerTypeScript(sources: boolean): Promise<void> {
 function patchRequire(internals: Internals): void {
   const load = internals._load;
   const resolve = internals._resolveFilename;
-  const patched: Internals["_load"] = function (this: unknown, request, parent, isMain) {
+  internals._load = function (this: unknown, request, parent, isMain) {
     return request === SPECIFIER ? plugin : load.call(this, request, parent, isMain);
   };
-  patched[READY] = true;
-  internals._load = patched;
   internals._resolveFilename = function (this: unknown, request, ...rest) {
     return request === SPECIFIER ? fileURLToPath(import.meta.url) : resolve.call(this, request, ...rest);
   };

@@ -12,6 +12,8 @@ const PASSABLE_BODY = 64 * 1024;
 export interface Connection {
   /** Replies still owed on this socket, in order. */
   readonly open: Set<NodeExchange>;
+  /** True once a reply has said that the connection ends. */
+  closing: boolean;
   /** True once the server is stopping: every reply then ends its connection. */
   isStopping(): boolean;
 }
@@ -149,6 +151,7 @@ export class NodeExchange implements Exchange {
     if (length >= 0) list.push("content-length", String(length));
     if (close || this.#mustClose || this.#connection.isStopping()) {
       list.push("connection", "close");
+      this.#connection.closing = true;
     } else if (request.httpVersionMinor === 1) {
       this.#response.removeHeader("connection"); // persistent is what HTTP/1.1 means: no headers to say so
     }

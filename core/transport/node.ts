@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from "node:net";
 import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
 import { listenError } from "./listen-error.ts";
 import { type Connection, NodeExchange } from "./node-exchange.ts";
-import { refusal } from "./refusal.ts";
+import { refusal, refusalBody, refusalText } from "./refusal.ts";
 import { splitTarget } from "./target.ts";
 
 export interface NodeOptions {
@@ -67,7 +67,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
   const server = createServer({
     insecureHTTPParser: false,
-    requireHostHeader: true,
+    requireHostHeader: false, // isWellFramed asks for it, and ends the connection
     joinDuplicateHeaders: true,
     maxHeaderSize: options.headLimit,
     headersTimeout,
@@ -77,7 +77,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
   server.maxConnections = options.connections;
   server.on("connection", (socket: Socket) => {
-    const connection: Connection = { open: new Set(), isStopping };
+    const connection: Connection = { open: new Set(), closing: false, isStopping };
     sockets.set(socket, connection);
     socket.once("close", () => {
       sockets.delete(socket);
@@ -86,12 +86,15 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
   const receive = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) => {
     const connection = sockets.get(request.socket);
-    if (connection === undefined) return;
+    // Behind a reply that ends the connection, or a refusal, nothing is served any more, though the parser goes on.
+    if (connection === undefined || connection.closing) return;
     request.on("error", ignore); // told by the socket's close
     response.on("error", ignore);
-    const target = splitTarget(request.url!);
+    const target = isWellFramed(request) ? splitTarget(request.url!) : null;
     if (target === null) {
-      request.socket.end(refusal(400, "the request target is not a path"));
+      connection.closing = true;
+      response.writeHead(400, ["content-type", "application/json", "connection", "close"]);
+      response.end(refusalBody(refusalText(400)));
       return;
     }
     dispatch(new NodeExchange(request, response, target, connection, expectsContinue));
@@ -111,11 +114,23 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
 
 /** Answers what the parser refused, unless a reply is under way on the socket: then it is only cut. */
 function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socket, Connection>): void {
-  const open = [...(sockets.get(socket)?.open ?? [])];
+  const connection = sockets.get(socket);
+  const open = [...(connection?.open ?? [])];
   const answerable = open.length === 0 || (open.length === 1 && open[0]!.refusable);
   for (const exchange of open) exchange.abort("malformed");
-  if (!socket.writable || !answerable || error.code === "ECONNRESET") return void socket.destroy();
-  socket.end(refusal(PARSER_STATUS[error.code ?? ""] ?? 400), () => socket.destroy());
+  if (connection?.closing)
+    socket.destroySoon(); // what was said last is still on its way
+  else if (!socket.writable || !answerable || error.code === "ECONNRESET") socket.destroy();
+  else socket.end(refusal(PARSER_STATUS[error.code ?? ""] ?? 400), () => socket.destroy());
+}
+
+/** What Node's parser lets through though HTTP/1.1 does not: somebody before us may have framed it differently. */
+function isWellFramed(request: IncomingMessage): boolean {
+  const { host, "transfer-encoding": encoding, "content-length": length } = request.headers;
+  if (request.httpVersionMajor !== 1) return false;
+  if (host === undefined ? request.httpVersionMinor > 0 : host.includes(",")) return false;
+  if (encoding === undefined) return true;
+  return length === undefined && request.httpVersionMinor > 0 && encoding.toLowerCase() === "chunked";
 }
 
 function ignore(): void {}

@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noThenProperty: the manifest's name for it
 /**
  * A model provider that runs offline and always says the same: for the demo, tests and load tests.
  *
@@ -51,7 +52,6 @@ const modelKeys = {
         call: { anyOf: [call, { type: "array", items: call, minItems: 1 }] },
         object: { type: "object" },
         error: { type: "string", minLength: 1 },
-        // biome-ignore lint/suspicious/noThenProperty: the manifest's name for it
         then: {},
       },
     },

@@ -32,8 +32,14 @@ async function bundle(t: TestContext, program: string): Promise<string> {
 }
 
 test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command line", async (t) => {
-  const builtIn = pluginFolder(t, { "tools/prebuilt.mjs": 'export default { kind: "tool", execute: () => "prebuilt" };' });
-  const sources = { "tools/a.ts": PLUGIN, "tools/b.mts": PLUGIN.replaceAll(": number", ""), "tools/c.mjs": PLUGIN.replaceAll(": number", "") };
+  const builtIn = pluginFolder(t, {
+    "tools/prebuilt.mjs": 'export default { kind: "tool", execute: () => "prebuilt" };',
+  });
+  const sources = {
+    "tools/a.ts": PLUGIN,
+    "tools/b.mts": PLUGIN.replaceAll(": number", ""),
+    "tools/c.mjs": PLUGIN.replaceAll(": number", ""),
+  };
   const modules = pluginFolder(t, { ...sources, "package.json": '{ "type": "module" }' });
   const common = pluginFolder(t, { "tools/d.ts": PLUGIN, "tools/e.js": PLUGIN.replaceAll(": number", "") });
   const program = await bundle(
@@ -67,6 +73,8 @@ const { registry } = await loadPlugins([], { builtIn: process.argv[2] });
 const tsx = Object.keys(createRequire(import.meta.url).extensions).includes(".ts") && !process.features.typescript;
 console.log(JSON.stringify({ names: registry.names("tool"), tsx }));`,
   );
-  const { stdout } = await promisify(execFile)(process.execPath, [program, builtIn], { env: { ...process.env, NODE_OPTIONS: "" } });
+  const { stdout } = await promisify(execFile)(process.execPath, [program, builtIn], {
+    env: { ...process.env, NODE_OPTIONS: "" },
+  });
   assert.deepEqual(JSON.parse(stdout), { names: ["prebuilt"], tsx: false });
 });

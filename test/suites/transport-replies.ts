@@ -157,7 +157,9 @@ export function replySuite(subject: Subject): void {
     const client = await rig.connect();
     for (let count = 1; count <= 1_000; count++) {
       const before = client.received.length;
-      await client.send(count % 2 === 0 ? request("GET", "/hello") : request("POST", "/e", ["Content-Length: 2"], "ab"));
+      await client.send(
+        count % 2 === 0 ? request("GET", "/hello") : request("POST", "/e", ["Content-Length: 2"], "ab"),
+      );
       await client.until((received) => /hello|ab"\}/.test(received.slice(before)));
     }
     await sleep(0);

@@ -47,14 +47,22 @@ type Manifest = Record<string, unknown> & { agents: Record<string, object> };
 /** The agents of a manifest, which must be without problems. */
 export async function agentsOf(test: TestContext, manifest: Manifest): Promise<Map<string, Agent>> {
   const { agents, problems } = await compile(test, manifest);
-  if (problems.length > 0) throw new Error(problems.map(({ path, message }) => `${path.join(".")}: ${message}`).join("\n"));
+  if (problems.length > 0)
+    throw new Error(problems.map(({ path, message }) => `${path.join(".")}: ${message}`).join("\n"));
   return agents;
 }
 
 export async function compile(test: TestContext, manifest: Manifest) {
-  const whole = { name: "Test", version: "1.0.0", store: "memory:", providers: { demo: { use: "scripted" } }, ...manifest };
+  const whole = {
+    name: "Test",
+    version: "1.0.0",
+    store: "memory:",
+    providers: { demo: { use: "scripted" } },
+    ...manifest,
+  };
   const loaded = parseManifest(JSON.stringify(whole), { file: "service.yaml", env: {} });
-  if (loaded.manifest === null) throw new Error(loaded.issues.map(({ path, message }) => `${path}: ${message}`).join("\n"));
+  if (loaded.manifest === null)
+    throw new Error(loaded.issues.map(({ path, message }) => `${path}: ${message}`).join("\n"));
   const host = createHost({ logger: silent, env: {} });
   test.after(() => host.close());
   const folder = pluginFolder(test, { "providers/parts.mjs": PARTS_PROVIDER, ...TOOLS });

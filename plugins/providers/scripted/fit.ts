@@ -135,7 +135,8 @@ function typeOf(node: Schema): unknown {
 }
 
 /** The node with its `$ref`, `allOf` and the first usable entry of `anyOf` or `oneOf` laid over it. */
-function flatten(node: Schema, root: unknown, budget: { nodes: number }): Schema {
+function flatten(node: Schema, root: unknown, budget: { nodes: number }, depth = 0): Schema {
+  if (depth > DEEPEST) return node;
   const layers: unknown[] = [];
   if (typeof node.$ref === "string") layers.push(resolve(node.$ref, root));
   if (Array.isArray(node.allOf)) layers.push(...node.allOf.slice(0, MOST_ITEMS));
@@ -146,7 +147,7 @@ function flatten(node: Schema, root: unknown, budget: { nodes: number }): Schema
   for (const layer of layers) {
     if (!isObject(layer) || --budget.nodes < 0) continue;
     const { $ref: _ref, allOf: _all, anyOf: _any, oneOf: _one, ...rest } = flat;
-    flat = merge(flatten(layer, root, budget), rest);
+    flat = merge(flatten(layer, root, budget, depth + 1), rest);
   }
   return flat;
 }

@@ -18,6 +18,8 @@ test("POST /agents/:id/text gives the text, the five numbers of usage and the fi
 
 test("POST /agents/:id/text makes no abort signal for a model that answers at once", async (t) => {
   const agent = await assistant(t);
+  // The first call shows what kind of model it is.
+  await agent.generateText({ input: "hello" }, caller());
   const call = caller();
   await agent.generateText({ input: "hello" }, call);
   assert.equal(call.signals, 0);
@@ -58,7 +60,7 @@ test("POST /agents/:id/text tells the model what went wrong with a tool, and goe
     { call: { tool: "add", input: { a: 1 } }, error: "input.b is required" },
     { call: { tool: "nosuch" }, error: 'there is no tool "nosuch"; there is fail, add, cyclic, guarded' },
     { call: { tool: "cyclic" }, error: 'tool "cyclic" gave something that is not JSON' },
-    { call: { tool: "guarded", input: {} }, error: /approval/ },
+    { call: { tool: "guarded", input: {} }, error: "approval" },
   ];
   const tools = {
     fail: { use: "fail" },
@@ -73,13 +75,11 @@ test("POST /agents/:id/text tells the model what went wrong with a tool, and goe
       { replies: [{ call, then: "said: {{ result }}" }], tools },
     );
     const result = await agent.generateText({ input: "go" }, caller());
-    assert.match(result.text, typeof error === "string" ? new RegExp(RegExp.escape?.(error) ?? escape(error)) : error);
+    assert.ok(result.text.startsWith("said: ") && result.text.includes(error), result.text);
     assert.equal(result.toolCalls.length, 1);
     assert.deepEqual(result.toolResults, []);
   }
 });
-
-const escape = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 test("POST /agents/:id/text takes a tool that gives nothing for null", async (t) => {
   const agent = await assistant(
@@ -108,16 +108,22 @@ test("POST /agents/:id/text hands context, user, conversation and a key of its o
 });
 
 test("POST /agents/:id/text stops after maxSteps model calls: the request's, else the agent's, else 5", async (t) => {
-  const again = (call: object) => [{ call, then: "never" }];
   const loop = (agent: object) =>
     agentsOf(t, {
       providers: {
-        loop: { use: "parts", steps: { m: [[CALL, FINISH], [CALL, FINISH]] } },
+        loop: {
+          use: "parts",
+          steps: {
+            m: [
+              [CALL, FINISH],
+              [CALL, FINISH],
+            ],
+          },
+        },
       },
       tools: { nothing: { use: "nothing" } },
       agents: { assistant: { model: "loop/m", tools: ["nothing"], ...agent } },
     });
-  assert.ok(again);
   const steps = async (agent: object, options?: object) => {
     const run = (await loop(agent)).get("assistant")!;
     const result = await run.generateText({ input: "go", ...(options && { options }) }, caller());
@@ -235,7 +241,7 @@ test("a client that leaves stops the tools that run", { timeout: 20_000 }, async
   assert.equal(agent.history(0, 1).entries[0]!.status, "cancelled");
 });
 
-test("a client that has left before the run begins costs no model call", async (t) => {
+test("a client that has left before the run begins ends it at once", async (t) => {
   const agent = await assistant(t, {}, { provider: { firstDelay: "60s" } });
   const call = caller();
   call.leave();
@@ -247,16 +253,38 @@ test("GET /agents and GET /agents/:id describe an agent, without its instruction
   const agents = await agentsOf(t, {
     tools: { add: { use: "add" } },
     agents: {
-      chief: { name: "Chief", description: "Leads", instructions: "SECRET", model: ["demo/echo", "demo/echo"], tools: ["add"], subAgents: ["writer"] },
+      chief: {
+        name: "Chief",
+        description: "Leads",
+        instructions: "SECRET",
+        model: ["demo/echo", "demo/echo"],
+        tools: ["add"],
+        subAgents: ["writer"],
+      },
       writer: { name: "Writer", description: "Writes", model: "demo/echo" },
     },
   });
   const summary = agents.get("chief")!.summary();
-  assert.deepEqual(Object.keys(summary).sort(), ["description", "id", "isTelemetryEnabled", "memory", "model", "name", "status", "subAgents", "tools"]);
+  assert.deepEqual(Object.keys(summary).sort(), [
+    "description",
+    "id",
+    "isTelemetryEnabled",
+    "memory",
+    "model",
+    "name",
+    "status",
+    "subAgents",
+    "tools",
+  ]);
   assert.equal(summary.model, "demo/echo");
-  assert.deepEqual(summary.tools.map((tool) => tool.name), ["add"]);
+  assert.deepEqual(
+    summary.tools.map((tool) => tool.name),
+    ["add"],
+  );
   assert.equal((summary.tools[0]!.parameters as { type: string }).type, "object");
-  assert.deepEqual(summary.subAgents, [{ id: "writer", name: "Writer", description: "Writes", status: "idle", model: "demo/echo" }]);
+  assert.deepEqual(summary.subAgents, [
+    { id: "writer", name: "Writer", description: "Writes", status: "idle", model: "demo/echo" },
+  ]);
   const detail = agents.get("chief")!.detail();
   assert.deepEqual(detail.tools, ["add"]);
   assert.equal(detail.memory, null);

@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noThenProperty: the manifest's name for it
 /** Our own providers against the suite for all providers. */
 import openaiCompatible from "../../../plugins/providers/openai-compatible.ts";
 import scripted from "../../../plugins/providers/scripted.ts";
@@ -7,7 +8,6 @@ import { makeProvider } from "../../support/providers.ts";
 
 providerSuite("scripted", async (test) => ({
   provider: await makeProvider(test, scripted, {
-    // biome-ignore lint/suspicious/noThenProperty: the manifest's name for it
     replies: [{ when: "^add$", call: { tool: "add", input: { a: 1, b: 2 } }, then: "the sum is {{ result.sum }}" }],
     models: { slow: { chunks: 5, delay: "60s" }, broken: { replies: [{ error: "refused the request" }] } },
   }),

@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noThenProperty: the manifest's name for it
 /** The offline provider: rules, pace, tokens. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -107,7 +108,6 @@ test("after a rule's call the next round says the tool's output as JSON", async 
 });
 
 test("after a rule's call the next round says the rule's then, a template over result", async (context) => {
-  // biome-ignore lint/suspicious/noThenProperty: the manifest's name for it
   const replies = [
     { when: "go", call: { tool: "lookup" }, then: "It is {{ result.state }}, {{ result.days + 1 }} days." },
   ];
@@ -121,7 +121,6 @@ test("a rule may call several tools at once: result is then the list of their ou
     { tool: "lookup", input: { id: 1 } },
     { tool: "lookup", input: { id: 2 } },
   ];
-  // biome-ignore lint/suspicious/noThenProperty: the manifest's name for it
   const model = await chain(context, { replies: [{ when: "go", call, then: "{{ result[0] }} and {{ result[1] }}" }] });
   const parts = await partsOf(model, ask("go", { tools: TOOLS }));
   const made = parts.flatMap((part) => (part.type === "tool-call" ? [part] : []));

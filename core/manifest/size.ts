@@ -1,0 +1,16 @@
+/** Sizes as people write them: `64KiB`, `1MiB`, plain bytes. */
+
+const BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 1_024, MiB: 1_048_576, GiB: 1_073_741_824 };
+
+/**
+ * Bytes of a size.
+ *
+ * @throws Error when it is no size.
+ */
+export function parseSize(value: string | number): number {
+  if (typeof value === "number") return value;
+  const [, digits, unit = "B"] = /^(\d{1,12})(B|KiB|MiB|GiB)?$/.exec(value) ?? [];
+  if (digits === undefined)
+    throw new Error(`${JSON.stringify(value)} is no size: write bytes, or a number and KiB, MiB or GiB`);
+  return Number(digits) * BYTES[unit]!;
+}

@@ -1,0 +1,151 @@
+/** Contract, "Documentation": the landing page and the explorer as functions. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ROUTES } from "../../core/api/index.ts";
+import { createDocumentation, type DocumentationSource } from "../../core/api/pages/documentation.ts";
+import { type LandingView, renderLanding } from "../../core/api/pages/landing.ts";
+import type { Page } from "../../core/http/route.ts";
+import { shellWords } from "../support/pages.ts";
+
+const VIEW: LandingView = {
+  name: "Desk <b>&'\"",
+  version: "1.0.0<i>",
+  baseUrl: "http://127.0.0.1:3141",
+  secured: false,
+  agents: [
+    {
+      id: "a b'<script>",
+      name: "<script>alert(1)</script>",
+      description: "<img src=x onerror=alert(2)>",
+      model: "demo/<u>",
+      tools: [{ name: "<tool>", description: "", parameters: {} }],
+      subAgents: [{ id: "<sub>", name: "", description: "", status: "idle", model: "" }],
+    },
+  ],
+  tools: [{ name: "<add>", description: "<adds>", tags: ["<tag>"] }],
+  workflows: [{ id: "<flow>", name: "<flows>", purpose: "<why>" }],
+  workflowsNote: "<note>",
+};
+
+test("GET /: every value of a manifest is escaped, in text and in links", () => {
+  const page = renderLanding(VIEW);
+  for (const raw of [
+    "<script",
+    "<img",
+    "<u>",
+    "<tool>",
+    "<sub>",
+    "<add>",
+    "<adds>",
+    "<tag>",
+    "<flow",
+    "<why>",
+    "<note>",
+    "<b>",
+    "<i>",
+  ])
+    assert.ok(!page.includes(raw), `${raw} stands in the page unescaped`);
+  assert.ok(page.includes("<title>Desk &lt;b&gt;&amp;&#39;&quot;</title>"));
+  assert.ok(page.includes('href="./agents/a%20b&#39;%3Cscript%3E"'));
+  assert.ok(page.includes("&lt;note&gt;"));
+});
+
+test("GET /: links are relative, so that they hold behind a base path, and name what the contract serves", () => {
+  const hrefs = [...renderLanding(VIEW).matchAll(/<a [^>]*href="([^"]*)"/g)].map((match) => match[1]!);
+  for (const href of hrefs) assert.match(href, /^\.\//);
+  for (const link of ["./ui", "./doc", "./agents", "./tools", "./healthz"]) assert.ok(hrefs.includes(link), link);
+  const resolved = new URL("./doc", "https://desk.example/base/").href;
+  assert.equal(resolved, "https://desk.example/base/doc");
+});
+
+test("GET /: the try-it command survives the shell, whatever the agent is called", () => {
+  const words = shellWords(renderLanding({ ...VIEW, secured: true }))[0];
+  assert.deepEqual(words, [
+    "-s",
+    "http://127.0.0.1:3141/agents/a%20b'%3Cscript%3E/text",
+    "-H",
+    "content-type: application/json",
+    "-H",
+    "authorization: Bearer secret",
+    "-d",
+    '{"input": "Hello!"}',
+  ]);
+});
+
+test("GET /: a service without agents still shows a command that works", () => {
+  const page = renderLanding({ ...VIEW, agents: [], tools: [], workflows: [] });
+  assert.deepEqual(shellWords(page)[0], ["-s", "http://127.0.0.1:3141/healthz"]);
+});
+
+function documentationOf(server: { publicUrl?: string } = {}) {
+  const workflows: Record<string, { name: string; purpose: string }> = {
+    refund: { name: "Refund", purpose: "Pays back" },
+  };
+  const manifest = { name: "Desk", version: "1.0.0", server, workflows } as DocumentationSource<never>["manifest"];
+  return createDocumentation({
+    manifest,
+    routes: ROUTES,
+    agents: new Map(),
+    tools: new Map(),
+    address: () => "http://0.0.0.0:3141",
+  });
+}
+
+const headerOf = (page: Page, name: string) => page.headers?.[page.headers.indexOf(name) + 1] ?? "";
+const textOf = (page: Page) => Buffer.from(page.body).toString("utf8");
+
+test("GET /: the page is made once, says where it is in fact reachable, and says that workflows do not run", () => {
+  const documentation = documentationOf();
+  const page = documentation.landing();
+  assert.equal(documentation.landing(), page);
+  assert.match(textOf(page), /curl -s http:\/\/127\.0\.0\.1:3141\/healthz/);
+  assert.match(textOf(page), /does not run workflows yet/);
+  assert.match(
+    textOf(documentationOf({ publicUrl: "https://desk.example/base/" }).landing()),
+    /https:\/\/desk\.example\/base\/healthz/,
+  );
+});
+
+test("GET / and GET /ui: no page loads anything from another host, and the policy forbids it", () => {
+  const documentation = documentationOf();
+  for (const page of [documentation.landing(), documentation.explorer()]) {
+    const policy = headerOf(page, "content-security-policy");
+    assert.match(policy, /^default-src 'none'/);
+    assert.doesNotMatch(policy, /unsafe|https?:/);
+    const addresses = [...textOf(page).matchAll(/(?:src|href)="([^"]*)"/g)].map((match) => match[1]!);
+    assert.ok(addresses.length > 1);
+    for (const address of addresses) assert.doesNotMatch(address, /^(https?:)?\/\//);
+    assert.doesNotMatch(textOf(page), /@import|url\(/);
+  }
+});
+
+test("GET /ui/:asset: every asset that the explorer names comes from this server, typed and cacheable", async () => {
+  const documentation = documentationOf();
+  const names = [...textOf(documentation.explorer()).matchAll(/(?:src|href)="\.\/ui\/([^"?]+)\?v=[^"]+"/g)].map(
+    (match) => match[1]!,
+  );
+  assert.deepEqual(names.sort(), ["explorer.css", "explorer.js", "swagger-ui-bundle.js", "swagger-ui.css"]);
+  for (const name of names) {
+    const asset = await documentation.asset(name);
+    assert.equal(await documentation.asset(name), asset, "the second request reads no file");
+    assert.match(asset.type ?? "", name.endsWith(".js") ? /^text\/javascript/ : /^text\/css/);
+    assert.match(headerOf(asset, "etag"), /^"[0-9a-f]{32}"$/);
+    assert.match(headerOf(asset, "cache-control"), /immutable/);
+    assert.ok(asset.body.length > 50);
+  }
+});
+
+for (const name of [
+  "",
+  "package.json",
+  "..",
+  "../package.json",
+  "__proto__",
+  "constructor",
+  "index.html",
+  "swagger-ui-bundle.js.map",
+]) {
+  test(`GET /ui/:asset: "${name}" is not an asset`, async () => {
+    await assert.rejects(documentationOf().asset(name), { kind: "not_found" });
+  });
+}

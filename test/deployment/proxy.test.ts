@@ -1,0 +1,112 @@
+/** The README's proxy snippets, run as they stand by the real proxies (only ports differ), in front of a real service. */
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { manifestWith, parseEvents, startService } from "../support/service.ts";
+import { TRANSPORTS } from "../support/transports.ts";
+
+interface Proxy {
+  name: string;
+  /** The README's snippet as a whole configuration file. */
+  configuration(snippet: string, folder: string): string;
+  command(file: string, folder: string): [string, string[]];
+}
+
+const PROXIES: Proxy[] = [
+  {
+    name: "nginx",
+    configuration: (snippet, folder) =>
+      `daemon off; pid ${folder}/pid; error_log stderr; events {} http { access_log off;
+       client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy; fastcgi_temp_path ${folder}/f;
+       uwsgi_temp_path ${folder}/u; scgi_temp_path ${folder}/s;\n${snippet}\n}`,
+    command: (file, folder) => ["nginx", ["-c", file, "-p", folder]],
+  },
+  {
+    name: "caddyfile",
+    configuration: (snippet) => `{\n admin off\n auto_https off\n}\n${snippet}`,
+    command: (file) => ["caddy", ["run", "--adapter", "caddyfile", "--config", file]],
+  },
+];
+
+const installed = (command: string) => spawnSync("which", [command]).status === 0;
+
+async function snippetOf(language: string): Promise<string> {
+  const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
+  const found = readme.match(new RegExp(`\`\`\`${language}\n(.*?)\`\`\``, "s"));
+  assert.ok(found, `the README has a ${language} snippet`);
+  return found[1]!;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function startProxy(t: TestContext, proxy: Proxy, upstream: number): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-proxy-"));
+  const port = await freePort();
+  const snippet = (await snippetOf(proxy.name)).replaceAll("3141", String(upstream)).replaceAll("8080", String(port));
+  const file = join(folder, "configuration");
+  await writeFile(file, proxy.configuration(snippet, folder));
+  const [command, options] = proxy.command(file, folder);
+  const child: ChildProcess = spawn(command, options, { stdio: ["ignore", "ignore", "pipe"], env: { ...process.env, HOME: folder } });
+  let complaint = "";
+  child.stderr?.on("data", (chunk) => {
+    complaint += chunk;
+  });
+  t.after(async () => {
+    // Not SIGKILL: nginx's workers would outlive it.
+    child.kill("SIGTERM");
+    await new Promise((resolve) => child.once("exit", resolve));
+    await rm(folder, { recursive: true, force: true });
+  });
+  const url = `http://127.0.0.1:${port}`;
+  for (let attempt = 0; attempt < 100; attempt++) {
+    if (child.exitCode !== null) break;
+    const up = await fetch(`${url}/healthz`).then(
+      (reply) => reply.ok,
+      () => false,
+    );
+    if (up) return url;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`${command} does not start: ${complaint}`);
+}
+
+for (const proxy of PROXIES) {
+  const command = proxy.command("", "")[0];
+  for (const transport of TRANSPORTS) {
+    const skip = installed(command) ? false : `${command} is not installed on this machine`;
+    test(`behind ${command}, over ${transport}: replies pass, and events arrive as they come`, { skip }, async (t) => {
+      const manifest = manifestWith({}, { server: { transport }, providers: { demo: { use: "scripted", chunks: 2, delay: "300ms" } } });
+      const service = await startService(t, manifest);
+      const url = await startProxy(t, proxy, service.port);
+
+      for (let round = 0; round < 5; round++) {
+        const reply = await fetch(`${url}/agents`);
+        assert.equal(reply.status, 200);
+        assert.equal(((await reply.json()) as { data: unknown[] }).data.length, 1);
+      }
+      const stream = await fetch(`${url}/agents/assistant/stream`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ input: "one two" }),
+      });
+      let text = "";
+      const seen: number[] = [];
+      for await (const chunk of stream.body!) {
+        text += Buffer.from(chunk).toString();
+        if (text.includes("text-delta")) seen.push(performance.now());
+      }
+      assert.equal(JSON.parse(parseEvents(text).at(-1)!.data).type, "finish");
+      assert.ok(seen.at(-1)! - seen[0]! > 150, "the first delta arrives before the last is made");
+    });
+  }
+}

@@ -1,0 +1,195 @@
+/** Malformed and hostile HTTP: whatever the answer, nothing that was smuggled may be dispatched. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { type RawClient, sleep } from "../support/raw-http.ts";
+import { BODY_LIMIT, eventually, HEAD_LIMIT, type Rig, request, type Subject, startRig } from "./transport-rig.ts";
+
+const EVIL = "GET /evil HTTP/1.1\r\nHost: test\r\n\r\n";
+const post = (headers: string[], body = "") => request("POST", "/echo", headers, body);
+const get = (headers: string[]) => request("GET", "/hello", headers);
+
+/** Requests that a strict parser refuses. Behind each, in the same bytes, waits what must never be dispatched. */
+const REFUSED: Record<string, string> = {
+  "two differing Content-Lengths": post(["Content-Length: 5", "Content-Length: 50"], "01234"),
+  "two differing Content-Lengths, the shorter one last": post(["Content-Length: 50", "Content-Length: 5"], "01234"),
+  "three Content-Lengths of which one differs": post(
+    ["Content-Length: 5", "Content-Length: 5", "Content-Length: 6"],
+    "01234",
+  ),
+  "an empty Content-Length before a real one": post(["Content-Length: ", "Content-Length: 35"]),
+  "a list of Content-Lengths": post(["Content-Length: 5, 5"], "01234"),
+  "a signed Content-Length": post(["Content-Length: +5"], "01234"),
+  "a negative Content-Length": post(["Content-Length: -5"], "01234"),
+  "a hexadecimal Content-Length": post(["Content-Length: 0x5"], "01234"),
+  "a Content-Length beyond all numbers": post(["Content-Length: 99999999999999999999999"], "01234"),
+  "Content-Length with Transfer-Encoding": post(["Content-Length: 5", "Transfer-Encoding: chunked"], "0\r\n\r\n"),
+  "Transfer-Encoding with Content-Length": post(["Transfer-Encoding: chunked", "Content-Length: 5"], "0\r\n\r\n"),
+  "a Transfer-Encoding other than chunked": post(["Transfer-Encoding: gzip"], "0\r\n\r\n"),
+  "an empty Transfer-Encoding with Content-Length": post(["Transfer-Encoding: ", "Content-Length: 5"], "0\r\n\r\n"),
+  "two Transfer-Encodings": post(["Transfer-Encoding: identity", "Transfer-Encoding: chunked"], "0\r\n\r\n"),
+  "a space before the colon of Content-Length": post(["Content-Length : 5"], "01234"),
+  "a space before the colon of Transfer-Encoding": post(
+    ["Transfer-Encoding : chunked", "Content-Length: 5"],
+    "0\r\n\r\n",
+  ),
+  "a folded header": get(["X-One: a\r\n b"]),
+  "a folded Content-Length": post(["Content-Length:\r\n 5"], "01234"),
+  "NUL in a header value": get(["X-One: a\0b"]),
+  "NUL in a header name": get(["X-\0One: a"]),
+  "a bare CR in a header value": get(["X-One: a\rb"]),
+  "a header without a colon": get(["X-One"]),
+  "a request line that ends with a bare LF": "GET /hello HTTP/1.1\nHost: test\n\n",
+  "a missing Host": "GET /hello HTTP/1.1\r\nAccept: */*\r\n\r\n",
+  "two Hosts": get(["Host: other"]),
+  "a missing version": "GET /hello\r\nHost: test\r\n\r\n",
+  "a version of the future": "GET /hello HTTP/3.7\r\nHost: test\r\n\r\n",
+  "a request line without a target": "GET HTTP/1.1\r\nHost: test\r\n\r\n",
+  "the start of a TLS handshake": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+  "a target that is no path": "OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n",
+  "a target for tunnels": "CONNECT test:443 HTTP/1.1\r\nHost: test\r\n\r\n",
+};
+
+export function hostileSuite(subject: Subject): void {
+  let rig: Rig;
+  before(async () => {
+    rig = await startRig(await subject.create());
+  });
+  after(() => rig.stop());
+
+  for (const [what, bytes] of Object.entries(REFUSED)) {
+    test(`${what}: refused or left without an answer, and nothing behind it is dispatched`, async () => {
+      rig.log.length = 0;
+      for (const pieces of [[bytes + EVIL], [bytes, EVIL]]) {
+        const client = await rig.connect();
+        await client.send(...pieces);
+        await settle(client);
+        assert.match(client.received, /^(HTTP\/1.1 (4\d\d|505) [\s\S]*)?$/);
+        assert.equal(client.received.split("HTTP/1.1 ").length <= 2, true, "one answer at most");
+        client.close();
+      }
+      assert.deepEqual(rig.log, []);
+    });
+  }
+
+  test("a chunk size that is no number: the body fails, and nothing behind it is dispatched", async () => {
+    rig.log.length = 0;
+    const client = await rig.connect();
+    await client.send(`${post(["Transfer-Encoding: chunked"], "zz\r\nhello\r\n0\r\n\r\n")}${EVIL}`);
+    await client.closed;
+    assert.match(client.received, /^(HTTP\/1.1 400 [\s\S]*)?$/);
+    assert.deepEqual(rig.log, ["POST /echo"]);
+  });
+
+  test("two equal Content-Lengths: one request, or none", async () => {
+    rig.log.length = 0;
+    const client = await rig.connect();
+    await client.send(post(["Content-Length: 5", "Content-Length: 5"], "01234"));
+    await settle(client);
+    assert.match(client.received, /^HTTP\/1.1 (200|400) /);
+    assert.ok(rig.log.length <= 1);
+    client.close();
+  });
+
+  test("two differing Content-Lengths where nothing has followed yet: 400 with the envelope, and closed", async () => {
+    const client = await rig.connect();
+    await client.send(post(["Content-Length: 5", "Content-Length: 50"]));
+    const { status, body } = await client.reply();
+    assert.equal(status, 400);
+    assert.equal(JSON.parse(body).success, false);
+    await client.closed;
+  });
+
+  test("a head over the limit: 431, in one piece and in many, by one long header, many headers or a long target", async () => {
+    rig.log.length = 0;
+    const long = "a".repeat(HEAD_LIMIT);
+    const heads = [
+      get([`X-Long: ${long}`]),
+      get(Array(80).fill(`X-Many: ${"b".repeat(300)}`)),
+      request("GET", `/${long}`),
+    ];
+    for (const head of heads) {
+      const whole = await rig.connect();
+      await whole.send(head);
+      assert.match(String((await whole.reply()).status), /^(431|414)$/);
+      await whole.closed;
+      const split = await rig.connect();
+      await split.send(head.slice(0, 12_000), head.slice(12_000));
+      await settle(split);
+      assert.match(split.received, /^(HTTP\/1.1 (431|414|505) [\s\S]*)?$/);
+      split.close();
+    }
+    assert.deepEqual(rig.log, []);
+    const { status } = await rig.ask(
+      get([`X-Long: ${"a".repeat(8_000)}`]).slice(0, 6_000),
+      `${"a".repeat(2_030)}\r\n\r\n`,
+    );
+    assert.equal(status, 200, "a head below the limit passes, in two pieces too");
+  });
+
+  test("a declared body over the limit: 413 before it is sent, and closed", async () => {
+    const client = await rig.connect();
+    await client.send(post([`Content-Length: ${BODY_LIMIT + 1}`]));
+    const { status, headers } = await client.reply();
+    assert.equal(status, 413);
+    assert.equal(headers.connection?.toLowerCase(), "close");
+    await client.closed;
+  });
+
+  test("a body over the limit while it arrives: 413 and closed, with little memory", async () => {
+    const client = await rig.connect();
+    const before = process.memoryUsage();
+    await client.send(post(["Transfer-Encoding: chunked"]));
+    const chunk = Buffer.concat([Buffer.from("10000\r\n"), Buffer.alloc(0x10000, "x"), Buffer.from("\r\n")]);
+    let sent = 0;
+    while (!client.isClosed && sent < 64 * BODY_LIMIT) {
+      if (client.socket.writableLength < 4 * chunk.length) {
+        client.socket.write(chunk);
+        sent += chunk.length;
+      }
+      await new Promise(setImmediate);
+    }
+    await client.closed;
+    const used = process.memoryUsage();
+    assert.match(client.received, /^HTTP\/1.1 413 /);
+    assert.ok(sent < 32 * BODY_LIMIT, `${sent} bytes were taken`);
+    const grown = used.arrayBuffers - before.arrayBuffers;
+    assert.ok(grown < 8 * BODY_LIMIT, `${grown} bytes were kept`);
+  });
+
+  test("a body of one-byte chunks costs about its size", async () => {
+    const client = await rig.connect();
+    const count = 200_000;
+    const before = process.memoryUsage();
+    await client.send(post(["Transfer-Encoding: chunked"], "1\r\nx\r\n".repeat(count)), "0\r\n\r\n");
+    const { body } = await client.reply();
+    assert.equal(JSON.parse(body).length, count);
+    const grown = process.memoryUsage().arrayBuffers - before.arrayBuffers;
+    assert.ok(grown < 30 * BODY_LIMIT, `${grown} bytes`);
+    client.close();
+  });
+
+  test("a truncated body: the failure is reported once and nothing is dispatched", async () => {
+    rig.log.length = 0;
+    const problems = rig.problems.length;
+    const client = await rig.connect();
+    await client.send(post(["Content-Length: 100"], "only this"));
+    await eventually(() => rig.log.length === 1, "dispatch");
+    client.socket.end();
+    await client.closed;
+    await eventually(() => rig.problems.length === problems + 1, "failed callback");
+    await sleep(20);
+    assert.equal(rig.problems.length, problems + 1);
+    assert.match(rig.problems.at(-1)!, /aborted|malformed/);
+    assert.deepEqual(rig.log, ["POST /echo"]);
+  });
+
+  test("the service still answers", async () => {
+    assert.equal((await rig.ask(get([]))).body, "hello");
+  });
+}
+
+/** Waits for the end of the connection or of an answer, or as long as an answer could reasonably take. */
+async function settle(client: RawClient): Promise<void> {
+  await Promise.race([client.closed, client.until((received) => received !== "", 150).catch(() => {})]);
+  await Promise.race([client.closed, sleep(40)]);
+}

@@ -1,0 +1,23 @@
+/**
+ * What every network transport must do, over raw sockets. A transport whose parser is not ours (see `KNOWN_OF_UWS`) is also
+ * held to the list of what it is known to get wrong, so that a better one makes the tests say so.
+ */
+import { describe } from "node:test";
+import { hostileSuite } from "./transport-hostile.ts";
+import { knownSuite } from "./transport-known.ts";
+import { lifecycleSuite } from "./transport-lifecycle.ts";
+import { pipelineSuite } from "./transport-pipelining.ts";
+import { replySuite } from "./transport-replies.ts";
+import type { Subject } from "./transport-rig.ts";
+import { slowSuite } from "./transport-slow.ts";
+import { streamSuite } from "./transport-streams.ts";
+
+export function transportSuite(subject: Subject): void {
+  describe(`transport ${subject.name}: replies`, () => replySuite(subject));
+  describe(`transport ${subject.name}: streams`, () => streamSuite(subject));
+  describe(`transport ${subject.name}: pipelining`, () => pipelineSuite(subject));
+  describe(`transport ${subject.name}: hostile requests`, () => hostileSuite(subject));
+  describe(`transport ${subject.name}: slow clients`, () => slowSuite(subject));
+  describe(`transport ${subject.name}: lifecycle`, () => lifecycleSuite(subject));
+  describe(`transport ${subject.name}: known failures`, () => knownSuite(subject));
+}

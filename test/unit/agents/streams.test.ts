@@ -1,0 +1,212 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { agentsOf, assistant, caller, Events, eventsOf, usage } from "../../support/agents.ts";
+
+const SUM = { when: "add", call: { tool: "add", input: { a: 2, b: 3 } }, then: "It is {{ result.sum }}." };
+const TOTAL = (prompt: number, completion: number) => usage(prompt, completion);
+
+test("POST /agents/:id/stream sends the parts of a run in order, each with the fields of the contract", async (t) => {
+  const agent = await assistant(t, {}, { provider: { chunks: 2 } });
+  const events = await eventsOf(agent.stream({ input: "hello you" }, caller()));
+  assert.deepEqual(events.list, [
+    { type: "start" },
+    { type: "start-step" },
+    { type: "text-start", id: "text" },
+    { type: "text-delta", id: "text", delta: "hell" },
+    { type: "text-delta", id: "text", delta: "o you" },
+    { type: "text-end", id: "text" },
+    { type: "finish-step", usage: TOTAL(2, 2), finishReason: "stop" },
+    { type: "finish", finishReason: "stop", totalUsage: TOTAL(2, 2) },
+  ]);
+});
+
+test("POST /agents/:id/stream sends tool calls, results and errors between the steps", async (t) => {
+  const agent = await assistant(
+    t,
+    { tools: ["add", "fail"] },
+    {
+      replies: [{ ...SUM, call: [SUM.call, { tool: "fail" }], then: "done" }],
+      tools: { add: { use: "add" }, fail: { use: "fail" } },
+    },
+  );
+  const events = await eventsOf(agent.stream({ input: "add" }, caller()));
+  const [sum, failed] = events.of("tool-call") as { toolCallId: string }[];
+  assert.deepEqual(events.of("tool-result"), [
+    { type: "tool-result", toolCallId: sum!.toolCallId, toolName: "add", input: { a: 2, b: 3 }, output: { sum: 5 } },
+  ]);
+  assert.deepEqual(events.of("tool-error"), [
+    { type: "tool-error", toolCallId: failed!.toolCallId, toolName: "fail", input: {}, error: "the shop is closed" },
+  ]);
+  assert.deepEqual(
+    events.types().filter((type) => /step|finish|tool-(call|result|error)/.test(String(type))),
+    [
+      "start-step",
+      "tool-call",
+      "tool-call",
+      "tool-result",
+      "tool-error",
+      "finish-step",
+      "start-step",
+      "finish-step",
+      "finish",
+    ],
+  );
+  const [finish] = events.of("finish");
+  assert.equal(finish!.finishReason, "stop");
+  const steps = events.of("finish-step") as { usage: { totalTokens: number } }[];
+  const total = (finish as { totalUsage: { totalTokens: number } }).totalUsage.totalTokens;
+  assert.equal(total, steps[0]!.usage.totalTokens + steps[1]!.usage.totalTokens);
+});
+
+const RICH = [
+  { type: "stream-start", warnings: [] },
+  { type: "response-metadata", id: "x", modelId: "m" },
+  { type: "reasoning-start", id: "1", providerMetadata: { p: { a: 1 } } },
+  { type: "reasoning-delta", id: "1", delta: "hm\n", providerMetadata: { p: { signature: "s" } } },
+  { type: "reasoning-end", id: "1" },
+  { type: "text-start", id: "1" },
+  { type: "text-delta", id: "1", delta: 'say "hi"', providerMetadata: { p: {} } },
+  { type: "text-end", id: "1" },
+  { type: "source", sourceType: "url", id: "s1", url: "https://example.com", title: "T", providerMetadata: { p: {} } },
+  { type: "source", sourceType: "document", id: "s2", mediaType: "application/pdf", title: "D", filename: "d.pdf" },
+  { type: "file", mediaType: "image/png", data: new Uint8Array([1, 2, 3]) },
+  { type: "tool-input-start", id: "c", toolName: "search", providerExecuted: true },
+  { type: "tool-input-delta", id: "c", delta: "{}" },
+  { type: "tool-input-end", id: "c" },
+  { type: "tool-call", toolCallId: "c", toolName: "search", input: '{"q":1}', providerExecuted: true },
+  { type: "tool-result", toolCallId: "c", toolName: "search", result: "early", preliminary: true },
+  { type: "tool-result", toolCallId: "c", toolName: "search", result: { hits: 1 }, providerMetadata: { p: {} } },
+  { type: "tool-call", toolCallId: "d", toolName: "search", input: "{}", providerExecuted: true },
+  { type: "tool-result", toolCallId: "d", toolName: "search", result: { reason: "down" }, isError: true },
+  { type: "raw", rawValue: { any: "thing" } },
+  {
+    type: "finish",
+    finishReason: { unified: "stop", raw: "end_turn" },
+    usage: { inputTokens: { total: 3 }, outputTokens: { total: undefined } },
+  },
+];
+
+const rich = (t: Parameters<typeof agentsOf>[0]) =>
+  agentsOf(t, {
+    providers: {
+      p: { use: "parts", steps: { m: [RICH.map((part) => ("data" in part ? { ...part, data: "AQID" } : part))] } },
+    },
+    agents: { assistant: { model: "p/m" } },
+  });
+
+test("POST /agents/:id/stream carries reasoning, sources, files and the provider's own tools, and no provider metadata", async (t) => {
+  const agent = (await rich(t)).get("assistant")!;
+  const events = await eventsOf(agent.stream({ input: "go" }, caller()));
+  const call = { toolCallId: "c", toolName: "search", input: { q: 1 }, providerExecuted: true };
+  assert.deepEqual(events.list.slice(2, -2), [
+    { type: "reasoning-start", id: "1" },
+    { type: "reasoning-delta", id: "1", delta: "hm\n" },
+    { type: "reasoning-end", id: "1" },
+    { type: "text-start", id: "1" },
+    { type: "text-delta", id: "1", delta: 'say "hi"' },
+    { type: "text-end", id: "1" },
+    { type: "source", sourceType: "url", id: "s1", url: "https://example.com", title: "T" },
+    { type: "source", sourceType: "document", id: "s2", mediaType: "application/pdf", title: "D", filename: "d.pdf" },
+    { type: "file", file: { base64: "AQID", mediaType: "image/png" } },
+    { type: "tool-input-start", id: "c", toolName: "search", providerExecuted: true },
+    { type: "tool-input-delta", id: "c", delta: "{}" },
+    { type: "tool-input-end", id: "c" },
+    { type: "tool-call", ...call },
+    { type: "tool-result", ...call, output: { hits: 1 } },
+    { type: "tool-call", toolCallId: "d", toolName: "search", input: {}, providerExecuted: true },
+    {
+      type: "tool-error",
+      toolCallId: "d",
+      toolName: "search",
+      input: {},
+      providerExecuted: true,
+      error: '{"reason":"down"}',
+    },
+    { type: "raw", rawValue: { any: "thing" } },
+  ]);
+  assert.deepEqual(events.of("finish")[0]!.totalUsage, usage(3, 0));
+});
+
+test("POST /agents/:id/stream opens when the model has accepted the call, before anything is said", {
+  timeout: 20_000,
+}, async (t) => {
+  const agent = await assistant(t, {}, { provider: { firstDelay: "100ms" } });
+  const events = new Events();
+  const run = agent.stream({ input: "hello" }, caller())(events);
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.equal(events.opened, true);
+  assert.deepEqual(events.types(), ["start", "start-step"]);
+  await run;
+  assert.equal(events.types().at(-1), "finish");
+});
+
+test("POST /agents/:id/stream throws before it opens when the model refuses the call", async (t) => {
+  const agent = await assistant(t, {}, { replies: [{ error: "unavailable" }] });
+  const events = new Events();
+  await assert.rejects(agent.stream({ input: "go" }, caller())(events), /^ServiceError: model provider failed: /);
+  assert.equal(events.opened, false);
+});
+
+test("POST /agents/:id/stream throws after what was said when the model breaks off", async (t) => {
+  const agent = await assistant(t, {}, { replies: [{ text: "so far", error: "unavailable" }] });
+  const events = new Events();
+  await assert.rejects(agent.stream({ input: "go" }, caller())(events), /model provider failed/);
+  assert.equal(events.of("text-delta")[0]!.delta, "so far");
+  assert.equal(events.of("finish").length, 0);
+  const [entry] = agent.history(0, 1).entries;
+  assert.equal(entry!.status, "error");
+  assert.equal(entry!.output, "so far");
+});
+
+test("POST /agents/:id/stream waits for a slow reader before it reads on from the model", {
+  timeout: 20_000,
+}, async (t) => {
+  const agent = await assistant(t, {}, { provider: { chunks: 20 } });
+  const events = new Events();
+  let waiting = 0;
+  let most = 0;
+  events.pause = async () => {
+    most = Math.max(most, ++waiting);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    waiting--;
+  };
+  await agent.stream({ input: "a".repeat(200) }, caller())(events);
+  assert.equal(events.of("text-delta").length, 20);
+  assert.ok(most <= 3, `${most} events were written while the reader was behind`);
+});
+
+test("POST /agents/:id/stream stops when the reader is gone, and the history says cancelled", {
+  timeout: 20_000,
+}, async (t) => {
+  const agent = await assistant(t, {}, { provider: { chunks: 1000, delay: "5ms" } });
+  const events = new Events();
+  events.onEvent = () => {
+    if (events.list.length === 6) events.closed = true;
+  };
+  await agent.stream({ input: "a".repeat(5000) }, caller())(events);
+  assert.ok(events.list.length < 10, `${events.list.length} events were sent to nobody`);
+  assert.equal(agent.history(0, 1).entries[0]!.status, "cancelled");
+});
+
+test("POST /agents/:id/stream tells a reader that is still there of an abort, as its last event", {
+  timeout: 20_000,
+}, async (t) => {
+  const agent = await assistant(t, {}, { provider: { firstDelay: "60s" } });
+  const call = caller();
+  const events = new Events();
+  const run = agent.stream({ input: "hello" }, call)(events);
+  setTimeout(() => call.leave(), 20);
+  await run;
+  assert.deepEqual(events.types(), ["start", "start-step", "abort"]);
+});
+
+test("requests that make no sense fail before a stream begins", async (t) => {
+  const agent = await assistant(t);
+  assert.throws(() => agent.stream({ input: [] }, caller()), /input must not be empty/);
+  assert.throws(() => agent.chat({ messages: [] }, caller()), /messages must not be empty/);
+  assert.throws(() => agent.chat({}, caller()), /input is required/);
+  assert.throws(
+    () => agent.streamObject({ input: "x", schema: {} }, caller()),
+    /schema must be a JSON Schema with a type/,
+  );
+});

@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import type { TestContext } from "node:test";
+import { test } from "node:test";
+import { agentsOf, caller, eventsOf } from "../../support/agents.ts";
+
+const delegate = (agentId: unknown, task: unknown = "Write a poem") => ({
+  tool: "delegate_task",
+  input: { agentId, task },
+});
+
+/** A chief that hands every task on, and a writer that repeats it. */
+const team = (t: TestContext, replies: object[], writer: object = {}) =>
+  agentsOf(t, {
+    providers: { demo: { use: "scripted", models: { boss: { replies } } } },
+    agents: {
+      chief: { name: "Chief", model: "demo/boss", subAgents: ["writer"] },
+      writer: { name: "Writer", description: "Writes", model: "demo/echo", ...writer },
+    },
+  });
+
+test("a sub-agent is the tool delegate_task of the agent above it, and its answer the tool's output", async (t) => {
+  const agents = await team(t, [{ call: delegate("writer"), then: "Here: {{ result }}" }]);
+  const result = await agents.get("chief")!.generateText({ input: "go" }, caller());
+  assert.equal(result.text, "Here: Write a poem");
+  assert.deepEqual(result.toolCalls[0]!.input, { agentId: "writer", task: "Write a poem" });
+  assert.equal(result.toolResults[0]!.output, "Write a poem");
+  const [entry] = agents.get("writer")!.history(0, 1).entries;
+  assert.equal(entry!.input, "Write a poem");
+  assert.equal(entry!.status, "completed");
+});
+
+test("POST /agents/:id/stream carries a sub-agent's parts with subAgentId and subAgentName, and one start and finish", async (t) => {
+  const agents = await team(t, [{ call: delegate("writer"), then: "done" }]);
+  const events = await eventsOf(agents.get("chief")!.stream({ input: "go" }, caller()));
+  const marked = events.list.filter((event) => event.subAgentId !== undefined);
+  assert.deepEqual(
+    marked.map((event) => event.type),
+    ["start-step", "text-start", "text-delta", "text-end", "finish-step"],
+  );
+  assert.deepEqual(marked[2], {
+    type: "text-delta",
+    id: "text",
+    delta: "Write a poem",
+    subAgentId: "writer",
+    subAgentName: "Writer",
+  });
+  assert.equal(events.of("start").length, 1);
+  assert.equal(events.of("finish").length, 1);
+});
+
+test("POST /agents/:id/chat shows the delegation but not the sub-agent's own parts", async (t) => {
+  const agents = await team(t, [{ call: delegate("writer"), then: "done" }]);
+  const events = await eventsOf(agents.get("chief")!.chat({ input: "go" }, caller()));
+  assert.equal(events.of("tool-output-available")[0]!.output, "Write a poem");
+  assert.deepEqual(
+    events.of("text-delta").map((event) => event.delta),
+    ["done"],
+  );
+});
+
+test("a sub-agent sees the context and the user of the request", async (t) => {
+  const agents = await team(t, [{ call: delegate("writer"), then: "done" }], {
+    instructions: "{{ context.a }} {{ user.id }} three",
+  });
+  const options = { context: { a: "one" } };
+  await agents.get("chief")!.generateText({ input: "go", options }, caller({ id: "two" }));
+  assert.equal(agents.get("writer")!.history(0, 1).entries[0]!.usage!.promptTokens, 6);
+});
+
+test("a delegation that makes no sense is told to the model", async (t) => {
+  for (const [call, message] of [
+    [delegate("nobody"), 'input.agentId must be one of "writer"'],
+    [delegate("writer", ""), "input.task must be a non-empty string"],
+  ] as const) {
+    const agents = await team(t, [{ call, then: "{{ result }}" }]);
+    assert.equal((await agents.get("chief")!.generateText({ input: "go" }, caller())).text, message);
+  }
+});
+
+test("a sub-agent whose model fails is a tool error of the agent above it", async (t) => {
+  const agents = await agentsOf(t, {
+    providers: {
+      demo: { use: "scripted", models: { boss: { replies: [{ call: delegate("writer"), then: "{{ result }}" }] } } },
+      bad: { use: "scripted", replies: [{ error: "refused" }] },
+    },
+    agents: {
+      chief: { model: "demo/boss", subAgents: ["writer"] },
+      writer: { model: "bad/echo" },
+    },
+  });
+  const { text } = await agents.get("chief")!.generateText({ input: "go" }, caller());
+  assert.match(text, /^model provider failed: /);
+});
+
+test("agents that delegate in a circle come to an end", async (t) => {
+  const agents = await agentsOf(t, {
+    providers: { demo: { use: "scripted", replies: [{ call: delegate("a"), then: "{{ result }}" }] } },
+    agents: { a: { model: "demo/echo", subAgents: ["a"] } },
+  });
+  const { text } = await agents.get("a")!.generateText({ input: "go" }, caller());
+  assert.match(text, /levels deep at most/);
+  assert.equal(agents.get("a")!.history(0, 100).total, 5);
+});
+
+test("a client that leaves stops the sub-agent too", { timeout: 20_000 }, async (t) => {
+  const agents = await agentsOf(t, {
+    providers: {
+      demo: {
+        use: "scripted",
+        models: { boss: { replies: [{ call: delegate("writer"), then: "x" }] }, slow: { firstDelay: "60s" } },
+      },
+    },
+    agents: { chief: { model: "demo/boss", subAgents: ["writer"] }, writer: { model: "demo/slow" } },
+  });
+  const call = caller();
+  const run = agents.get("chief")!.generateText({ input: "go" }, call);
+  setTimeout(() => call.leave(), 30);
+  await assert.rejects(run);
+  for (const id of ["chief", "writer"]) assert.equal(agents.get(id)!.history(0, 1).entries[0]!.status, "cancelled");
+});

@@ -1,0 +1,203 @@
+/** The openai-compatible provider when things go wrong: time limits, aborts, refusals, cuts. */
+import assert from "node:assert/strict";
+import { createServer, type Socket } from "node:net";
+import { test } from "node:test";
+import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
+import openaiCompatible from "../../../plugins/providers/openai-compatible.ts";
+import { MODEL, openaiOver, rootOf, thrownBy, upstreamFor } from "../../support/openai-provider.ts";
+import {
+  cutsAfter,
+  failsAfter,
+  failure,
+  type Reply,
+  says,
+  stallsAfter,
+  stallsBeforeHead,
+  stallsBeforeText,
+  startOpenAIUpstream,
+} from "../../support/openai-upstream.ts";
+import { ask, batchesOf, chainOf, makeProvider, partsOf, soon, textOf } from "../../support/providers.ts";
+
+const LIMITS = { connect: "5s", firstByte: "5s", idle: "5s", total: "20s" };
+
+const STALLS: [string, () => Reply, Partial<typeof LIMITS>, string][] = [
+  ["firstByte ends a call whose head does not come", stallsBeforeHead, { firstByte: "80ms" }, "firstByte"],
+  [
+    "firstByte ends a call whose head comes and whose body does not",
+    stallsBeforeText,
+    { firstByte: "80ms" },
+    "firstByte",
+  ],
+  ["idle ends a call whose body stops", () => stallsAfter("hello"), { idle: "80ms" }, "idle"],
+  [
+    "total ends a call that trickles on",
+    () => says("a b c d e f g h i j k l", { chunks: 12, delay: 40 }),
+    { total: "200ms" },
+    "total",
+  ],
+];
+
+for (const [title, reply, timeouts, limit] of STALLS) {
+  test(`timeouts.${title}`, async (context) => {
+    const { upstream, chain } = await openaiOver(context, { timeouts: { ...LIMITS, ...timeouts } });
+    upstream.replies(reply());
+    const start = performance.now();
+    const error = await thrownBy(partsOf(chain, ask("hi")));
+    assert.ok(performance.now() - start < 3000);
+    assert.equal(error.message, "model provider failed: timed out");
+    assert.equal(rootOf(error).limit, limit);
+    await soon(upstream.requests[0]!.aborted, "the close of the upstream socket");
+  });
+}
+
+test("timeouts.connect ends a call whose TLS handshake is not answered", async (context) => {
+  const sockets = new Set<Socket>();
+  const deaf = createServer((socket) => void sockets.add(socket.on("error", () => undefined)));
+  await new Promise<void>((resolve) => deaf.listen(0, "127.0.0.1", resolve));
+  context.after(() => {
+    for (const socket of sockets) socket.destroy();
+    deaf.close();
+  });
+  const { port } = deaf.address() as { port: number };
+  const config = { baseURL: `https://127.0.0.1:${port}/v1`, timeouts: { ...LIMITS, connect: "100ms" } };
+  const provider = await makeProvider(context, openaiCompatible, config);
+  const error = await thrownBy(partsOf(chainOf(provider, MODEL, 0), ask("hi")));
+  assert.equal(error.message, "model provider failed: timed out");
+});
+
+test("timeouts.connect ends a call that waits for a free connection", async (context) => {
+  const { upstream, chain } = await openaiOver(context, { connections: 1, timeouts: { ...LIMITS, connect: "100ms" } });
+  upstream.replies(stallsAfter("busy"));
+  const first = await chain.stream(ask("first"));
+  assert.notEqual(await first.next(), null);
+  const error = await thrownBy(partsOf(chain, ask("second")));
+  assert.equal(rootOf(error).limit, "connect");
+  assert.equal(upstream.requests.length, 1);
+  first.cancel();
+});
+
+test("a slow reader does not trip the idle limit, and holds the upstream back", async (context) => {
+  const { upstream, chain } = await openaiOver(context, { timeouts: { ...LIMITS, idle: "150ms" } });
+  const piece = "x".repeat(8192);
+  const steps = Array.from({ length: 4000 }, () => ({ text: piece }));
+  upstream.replies({ steps: [...steps, { finish: "stop" }, { done: true }] });
+  const stream = await chain.stream(ask("hi"));
+  let length = textOf((await stream.next()) ?? []).length;
+  await new Promise((resolve) => setTimeout(resolve, 400));
+  assert.equal(upstream.requests[0]?.completed, false);
+  for (const batch of await batchesOf(stream)) length += textOf(batch).length;
+  assert.equal(length, 4000 * 8192);
+});
+
+const ABORTS: [string, () => Reply, boolean][] = [
+  ["before the head", stallsBeforeHead, false],
+  ["before the first token", stallsBeforeText, true],
+  ["in the middle of the stream", () => stallsAfter("hello"), true],
+];
+
+for (const [title, reply, accepted] of ABORTS) {
+  test(`an abort ${title} closes the upstream socket within a second`, async (context) => {
+    const { upstream, chain } = await openaiOver(context);
+    upstream.replies(reply());
+    const controller = new AbortController();
+    const reason = new Error("client left");
+    const opening = chain.stream(ask("hi", { abortSignal: controller.signal }));
+    const request = await upstream.request(0);
+    const ended: Promise<unknown> = accepted ? opening.then(batchesOf) : opening;
+    if (accepted) await opening;
+    setTimeout(() => controller.abort(reason), 30);
+    await assert.rejects(soon(ended, "the end"), (thrown) => thrown === reason);
+    await soon(request.aborted, "the close of the upstream socket", 1000);
+  });
+}
+
+test("cancel in the middle of the stream closes the upstream socket within a second, without a signal", async (context) => {
+  const { upstream, chain } = await openaiOver(context);
+  upstream.replies(stallsAfter("hello"));
+  const stream = await chain.stream(ask("hi"));
+  assert.notEqual(await stream.next(), null);
+  stream.cancel();
+  await soon(upstream.requests[0]!.aborted, "the close of the upstream socket", 1000);
+});
+
+test("a call whose signal is aborted already never reaches the upstream", async (context) => {
+  const { upstream, chain } = await openaiOver(context);
+  await assert.rejects(chain.stream(ask("hi", { abortSignal: AbortSignal.abort(new Error("gone")) })), /gone/);
+  assert.equal(upstream.requests.length, 0);
+});
+
+test("listeners on the caller's signal are gone when the answer is complete", async (context) => {
+  const { chain } = await openaiOver(context);
+  const { signal } = new AbortController();
+  let listening = 0;
+  const counted = new Proxy(signal, {
+    get(target, key) {
+      if (key === "addEventListener") listening++;
+      if (key === "removeEventListener") listening--;
+      const value = Reflect.get(target, key, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  await partsOf(chain, ask("hi", { abortSignal: counted } as Partial<LanguageModelV3CallOptions>));
+  assert.equal(listening, 0);
+});
+
+const FAILURES: [string, () => Reply, string][] = [
+  ["429", () => failure(429), "rate limited"],
+  ["500", () => failure(500), "unavailable"],
+  ["503 without a body", () => ({ status: 503, json: "" }), "unavailable"],
+  ["401", () => failure(401, { message: "Incorrect API key provided: sk-12345" }), "refused the request"],
+  ["404", () => failure(404), "refused the request"],
+  ["a cut before the first token", () => cutsAfter(""), "unavailable"],
+  ["an error event before the first token", () => failsAfter(""), "unavailable"],
+  [
+    "a rate limit event before the first token",
+    () => failsAfter("", { message: "slow", code: "rate_limit_exceeded" }),
+    "rate limited",
+  ],
+  ["a stream that ends without a finish reason", () => ({ steps: [{ done: true }] }), "unavailable"],
+  ["a body that is not a stream of events", () => ({ json: { hello: "world" } }), "unavailable"],
+  ["an event that is not JSON", () => ({ steps: [{ raw: "data: {nonsense\n\n" }] }), "unavailable"],
+];
+
+for (const [title, reply, reason] of FAILURES) {
+  test(`${title} is "model provider failed: ${reason}", with the upstream's own words in the cause alone`, async (context) => {
+    const { upstream, chain } = await openaiOver(context);
+    upstream.replies(reply());
+    const error = await thrownBy(partsOf(chain, ask("hi")));
+    assert.equal(error.message, `model provider failed: ${reason}`);
+    assert.notEqual(error.cause, undefined);
+  });
+}
+
+test("a cut after the first token is an error of next(), after the parts that came", async (context) => {
+  const { upstream, chain } = await openaiOver(context);
+  upstream.replies(cutsAfter("half an ans"));
+  const stream = await chain.stream(ask("hi"));
+  let text = "";
+  const error = await thrownBy(
+    (async () => {
+      for (let batch = await stream.next(); batch !== null; batch = await stream.next()) text += textOf(batch);
+    })(),
+  );
+  assert.equal(text, "half an ans");
+  assert.equal(error.message, "model provider failed: unavailable");
+});
+
+test("a port that nobody listens on is unavailable", async (context) => {
+  const upstream = await startOpenAIUpstream();
+  await upstream.close();
+  const provider = await makeProvider(context, openaiCompatible, { baseURL: upstream.baseURL });
+  const error = await thrownBy(partsOf(chainOf(provider, MODEL, 0), ask("hi")));
+  assert.equal(error.message, "model provider failed: unavailable");
+  assert.equal(rootOf(error).code, "ECONNREFUSED");
+});
+
+test("a redirect is not followed: the key stays with the configured host", async (context) => {
+  const { upstream, chain } = await openaiOver(context, { apiKey: "sk-secret" });
+  const other = await upstreamFor(context);
+  upstream.replies({ status: 307, headers: { location: `${other.baseURL}/chat/completions` }, json: {} });
+  const error = await thrownBy(partsOf(chain, ask("hi")));
+  assert.match(error.message, /^model provider failed: /);
+  assert.equal(other.requests.length, 0);
+});
