@@ -18,33 +18,48 @@ interface CpuProfile {
   nodes: {
     id: number;
     callFrame: { functionName: string; url: string; lineNumber: number };
-    positionTicks?: { line: number; ticks: number }[];
   }[];
+  /** Microseconds of the clock that `process.hrtime` reads. */
+  startTime: number;
   samples: number[];
   timeDeltas: number[];
 }
 
 const SHOWN = 30;
 const INTERVAL_MICROS = 200;
+/** Seconds of load before the window that is summed: boot and compiling are not the scenario's. */
+const WARM_UP = 2;
 
-/** `core/http/encode.ts:42`; node's own modules keep their names. */
+/** `core/http/encode.ts`; node's own modules keep their names. TypeScript runs without line breaks: a line says nothing. */
 function place(url: string, line: number): string {
   if (url === "") return "";
   const path = url.startsWith("file:") ? relative(ROOT, fileURLToPath(url)) : url;
-  return `${path}:${line + 1}`;
+  return path.endsWith(".ts") ? path : `${path}:${line + 1}`;
 }
 
-/** Self time in microseconds by function and place, largest first; `(idle)` and `(program)` stay in. */
-export function selfTimes(profile: CpuProfile): { name: string; place: string; micros: number }[] {
+interface Window {
+  /** Microseconds, as `startTime`. */
+  from: number;
+  to: number;
+}
+
+const now = () => Number(process.hrtime.bigint() / 1_000n);
+
+/** Self time in microseconds by function and place within a window, largest first; `(idle)` and `(program)` stay in. */
+function selfTimes(profile: CpuProfile, window: Window): { name: string; place: string; micros: number }[] {
   const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
   const sums = new Map<string, { name: string; place: string; micros: number }>();
+  let time = profile.startTime;
   for (const [index, id] of profile.samples.entries()) {
+    const spent = profile.timeDeltas[index] ?? 0;
+    time += spent;
+    if (time < window.from || time > window.to) continue;
     const frame = nodes.get(id)!.callFrame;
     const name = frame.functionName || "(anonymous)";
     const where = place(frame.url, frame.lineNumber);
     const key = `${name} ${where}`;
     const entry = sums.get(key) ?? { name, place: where, micros: 0 };
-    entry.micros += profile.timeDeltas[index] ?? 0;
+    entry.micros += spent;
     sums.set(key, entry);
   }
   return [...sums.values()].sort((left, right) => right.micros - left.micros);
@@ -58,7 +73,12 @@ export async function profileScenario(scenario: HttpScenario, plan: ProfilePlan)
   const options = ["--cpu-prof", `--cpu-prof-interval=${INTERVAL_MICROS}`, `--cpu-prof-dir=${fresh}`];
   const server = await plan.start(options);
   const sample = await capture(server.port, scenario);
-  const result = await runLoad(plan.tools.at(-1)!, server, scenario, plan, sample).finally(() => server.stop());
+  const load = (seconds: number) => runLoad(plan.tools.at(-1)!, server, scenario, { ...plan, seconds }, sample);
+  await load(WARM_UP);
+  const from = now();
+  const result = await load(plan.seconds);
+  const to = now();
+  await server.stop();
   const file = join(folder, `${scenario.name}.cpuprofile`);
   const written = readdirSync(fresh).map((name) => ({ name, size: readFileSync(join(fresh, name)).length }));
   // A loader thread writes one too; the server's is the larger.
@@ -66,7 +86,7 @@ export async function profileScenario(scenario: HttpScenario, plan: ProfilePlan)
   if (largest === undefined) throw new Error("the server wrote no profile: it must end by itself on SIGTERM");
   renameSync(join(fresh, largest.name), file);
   rmSync(fresh, { recursive: true });
-  const times = selfTimes(JSON.parse(readFileSync(file, "utf8")) as CpuProfile);
+  const times = selfTimes(JSON.parse(readFileSync(file, "utf8")) as CpuProfile, { from, to });
   const rows = times
     .filter(({ name }) => name !== "(idle)")
     .slice(0, SHOWN)

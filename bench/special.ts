@@ -7,7 +7,7 @@ import { capture } from "./capture.ts";
 import { type Load, runLoad, type Tool } from "./load.ts";
 import { median } from "./measure.ts";
 import { childrenOf, ended, firstMessage, LOAD_CORE, residentMiB, spawnOn } from "./process.ts";
-import { httpScenarios, SCENARIOS, type SpecialScenario } from "./scenarios.ts";
+import { httpScenarios, SCENARIOS, type SpecialScenario, WORDS } from "./scenarios.ts";
 import type { StreamsJob, StreamsReport } from "./streams-worker.ts";
 import { ROOT, type Running } from "./targets.ts";
 
@@ -57,7 +57,7 @@ async function streams(job: StreamsJob): Promise<{ report: StreamsReport; stop()
 const job = (port: number, agent: string, count: number, hold: boolean): StreamsJob => ({
   port,
   path: `/agents/${agent}/stream`,
-  body: JSON.stringify({ input: Array.from({ length: 400 }, (_, index) => `w${index}`).join(" ") }),
+  body: JSON.stringify({ input: WORDS }),
   streams: count,
   hold,
 });
@@ -142,7 +142,8 @@ async function open(plan: SpecialPlan): Promise<Figure[]> {
     await sleep(SETTLE * 1_000);
     const before = residentMiB(server.pid);
     const held = await streams(job(server.port, "slow", OPEN_STREAMS, true));
-    await sleep(SETTLE * 1_000);
+    // Long enough for another delta on each.
+    await sleep(2 * SETTLE * 1_000);
     const during = residentMiB(server.pid);
     await held.stop();
     await sleep(SETTLE * 1_000);

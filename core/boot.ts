@@ -7,26 +7,26 @@ import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { compileAgents } from "./agents/compile.ts";
 import { createModels } from "./agents/models.ts";
-import { ROUTES } from "./api/index.ts";
 import { customRoute } from "./api/custom.ts";
+import { ROUTES } from "./api/index.ts";
 import { messageOf } from "./errors.ts";
 import type { Route } from "./http/route.ts";
 import { createSchemaCompiler } from "./json-schema.ts";
-import type { Issue } from "./manifest/issues.ts";
+import { hasErrors, type Issue, sortIssues } from "./manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { checkReferences } from "./manifest/references.ts";
 import type { PluginKind } from "./plugin.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
-import { loadPlugins } from "./registry/load.ts";
 import { PLUGIN_KINDS } from "./registry/kinds.ts";
+import { loadPlugins } from "./registry/load.ts";
 import { type PluginProblem, shortPath } from "./registry/problem.ts";
 import type { Registry } from "./registry/registry.ts";
 import { createService, type Service } from "./service.ts";
 import { compileTools } from "./tools/compile.ts";
 
-/** The plugins that Penstock ships. */
-const BUILT_IN = fileURLToPath(new URL("../plugins", import.meta.url));
+/** The plugins that Penstock ships: beside `core/` in the source, beside the bundle in `dist/`. */
+const BUILT_IN = fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "../plugins" : "./plugins", import.meta.url));
 
 export interface BootOptions {
   config: string;
@@ -57,12 +57,15 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const issues = [...loaded.issues];
   const { manifest, folder } = loaded;
 
-  const folders = [...(manifest?.plugins ?? []).map((path) => resolve(folder, path)), ...options.plugins.map((path) => resolve(path))];
+  const folders = [
+    ...(manifest?.plugins ?? []).map((path) => resolve(folder, path)),
+    ...options.plugins.map((path) => resolve(path)),
+  ];
   const { registry, problems } = await loadPlugins(folders, { builtIn: BUILT_IN });
   for (const problem of problems) issues.push(pluginIssue(problem));
   const known = Object.fromEntries(PLUGIN_KINDS.map(({ kind }) => [kind, registry.names(kind)]));
   issues.push(...checkReferences(loaded, known as Record<PluginKind, readonly string[]>));
-  if (manifest === null) return { loaded, registry, service: null, issues: sorted(issues), host };
+  if (manifest === null) return { loaded, registry, service: null, issues: sortIssues(issues), host };
 
   const at = (list: readonly Problem[]) => {
     for (const { path, message } of list) issues.push(loaded.issueAt(path, message));
@@ -74,10 +77,10 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const custom = customRoutes(manifest, registry, at);
   const { agents, problems: agentProblems } = compileAgents(manifest, { tools, models });
   at(agentProblems);
-  if (issues.some((issue) => issue.severity === "error")) return { loaded, registry, service: null, issues: sorted(issues), host };
+  if (hasErrors(issues)) return { loaded, registry, service: null, issues: sortIssues(issues), host };
 
   const service = createService({ manifest, agents, tools, routes: [...ROUTES, ...custom] });
-  return { loaded, registry, service, issues: sorted(issues), host };
+  return { loaded, registry, service, issues: sortIssues(issues), host };
 }
 
 function customRoutes(manifest: Manifest, registry: Registry, report: (problems: Problem[]) => void): Route<Service>[] {
@@ -89,7 +92,8 @@ function customRoutes(manifest: Manifest, registry: Registry, report: (problems:
     if (plugin === undefined) continue;
     try {
       const row = customRoute(use, plugin, compiler);
-      if (taken.has(shapeOf(row))) report([{ path: ["routes", index, "use"], message: `${row.method} ${row.path} is taken by another route` }]);
+      if (taken.has(shapeOf(row)))
+        report([{ path: ["routes", index, "use"], message: `${row.method} ${row.path} is taken by another route` }]);
       taken.add(shapeOf(row));
       rows.push(row);
     } catch (error) {
@@ -105,8 +109,4 @@ const shapeOf = ({ method, path }: { method: string; path: string }) => `${metho
 function pluginIssue(problem: PluginProblem): Issue {
   const message = `${problem.phase}: ${problem.cause}`;
   return { severity: "error", file: shortPath(problem.file), line: 1, column: 1, path: "plugin", message };
-}
-
-function sorted(issues: Issue[]): Issue[] {
-  return issues.sort((a, b) => (a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line || a.column - b.column));
 }

@@ -1,5 +1,5 @@
 /** From the manifest's CORS settings to the compiled ones of each route. */
-import { type Cors, compileCors, type CorsSettings, NO_CORS } from "./http/cors.ts";
+import { type Cors, type CorsSettings, compileCors, NO_CORS } from "./http/cors.ts";
 import type { Route } from "./http/route.ts";
 import type { CorsManifest, ServerManifest } from "./manifest/manifest.ts";
 import type { Registry } from "./registry/registry.ts";

@@ -1,7 +1,7 @@
 /** The commands that look and do not listen: `check`, `explain`, `routes`. */
 import { accessOf } from "./auth/access.ts";
 import { type Booted, boot } from "./boot.ts";
-import type { Invocation } from "./main.ts";
+import type { Invocation } from "./invocation.ts";
 import { formatIssue, type Issue } from "./manifest/issues.ts";
 import { createLogger } from "./observability/logger.ts";
 
@@ -46,7 +46,8 @@ export function explain(invocation: Invocation): Promise<number> {
       process.stderr.write(`${problem}\n`);
       return 1;
     }
-    for (const entry of entries) process.stdout.write(`${entry.path} = ${JSON.stringify(entry.value)}  # ${entry.source}\n`);
+    for (const entry of entries)
+      process.stdout.write(`${entry.path} = ${JSON.stringify(entry.value)}  # ${entry.source}\n`);
     return 0;
   });
 }
@@ -57,9 +58,13 @@ export function routes(invocation: Invocation): Promise<number> {
       printIssues(issues);
       return 1;
     }
-    const rows = [...service.routes].sort((a, b) => (a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1));
+    const rows = [...service.routes].sort((a, b) =>
+      a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1,
+    );
     for (const { method, path, group } of rows) {
-      process.stdout.write(`${method.padEnd(7)} ${path.padEnd(34)} ${accessOf(service.manifest.auth.mode as "none", group)}\n`);
+      process.stdout.write(
+        `${method.padEnd(7)} ${path.padEnd(34)} ${accessOf(service.manifest.auth.mode as "none", group)}\n`,
+      );
     }
     return 0;
   });

@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { messageOf } from "./errors.ts";
+import type { Invocation } from "./invocation.ts";
 
 const HELP = `Penstock serves the agents, workflows, tools and memory that a service.yaml declares.
 
@@ -22,15 +23,6 @@ Options
   --help           show this text
   --version        show the version
 `;
-
-export interface Invocation {
-  config: string;
-  plugins: string[];
-  port?: number;
-  host?: string;
-  /** What stands after the command. */
-  rest: string[];
-}
 
 const COMMANDS: Record<string, (invocation: Invocation) => Promise<number>> = {
   serve: async (invocation) => (await import("./serve.ts")).serve(invocation),

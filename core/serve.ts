@@ -1,7 +1,9 @@
 /** Serves a manifest: boots, listens, and stops in order. */
+
+import type { DestinationStream, Logger } from "pino";
 import { validators } from "../generated/validators.js";
 import { accessOf } from "./auth/access.ts";
-import { boot, type Booted } from "./boot.ts";
+import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
 import { messageOf } from "./errors.ts";
 import type { Check } from "./http/decode.ts";
@@ -9,12 +11,11 @@ import type { Dispatch, Listening } from "./http/exchange.ts";
 import { InFlight } from "./http/in-flight.ts";
 import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
-import type { Invocation } from "./main.ts";
 import { printIssues } from "./inspect.ts";
+import type { Invocation } from "./invocation.ts";
 import { createLogger } from "./observability/logger.ts";
 import type { Service } from "./service.ts";
 import { chooseTransport } from "./transport/choose.ts";
-import type { DestinationStream, Logger } from "pino";
 
 /** Largest head of a request, in bytes. */
 const HEAD_LIMIT = 16 * 1024;
@@ -77,7 +78,12 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     const chosen = await chooseTransport(server.transport, host, logger);
     transport = chosen.name;
     const { connections } = server.limits;
-    listening = await chosen.listen(dispatch, { host, port: options.port ?? server.port, connections, headLimit: HEAD_LIMIT });
+    listening = await chosen.listen(dispatch, {
+      host,
+      port: options.port ?? server.port,
+      connections,
+      headLimit: HEAD_LIMIT,
+    });
   } catch (error) {
     await close();
     throw error;
@@ -184,7 +190,9 @@ function untilStopped(running: Running): Promise<number> {
     };
     process.on("SIGTERM", onSignal);
     process.on("SIGINT", onSignal);
-    process.on("unhandledRejection", (error) => running.logger.error({ err: error }, "a promise was rejected and nobody looked"));
+    process.on("unhandledRejection", (error) =>
+      running.logger.error({ err: error }, "a promise was rejected and nobody looked"),
+    );
     process.on("uncaughtException", (error) => {
       running.logger.fatal({ err: error }, "uncaught exception");
       void running.kill().finally(() => process.exit(1));

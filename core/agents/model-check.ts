@@ -6,14 +6,21 @@ const NEEDED = "v3";
 /** AI SDK errors that say in their message which key or setting is missing and how it is given. */
 const MISSING: ReadonlySet<unknown> = new Set(["AI_LoadAPIKeyError", "AI_LoadSettingError"]);
 
+export interface ModelFlaw {
+  message: string;
+  /** The provider as a whole is to blame, not the one model. */
+  ofProvider: boolean;
+}
+
 /**
  * What is wrong with a model, or null: another version of the interface, or a key that the package looks for in the
  * environment and does not find. AI SDK models read their key when they build the headers of a call.
  */
-export function modelProblem(model: unknown): string | null {
+export function modelFlaw(model: unknown): ModelFlaw | null {
   const { specificationVersion, config } = (model ?? {}) as { specificationVersion?: unknown; config?: unknown };
   if (specificationVersion !== NEEDED) {
-    return `it speaks version ${String(specificationVersion)} of the AI SDK's model interface, and ${NEEDED} is needed: install the release of it for AI SDK 6`;
+    const message = `it speaks version ${String(specificationVersion)} of the AI SDK's model interface, and ${NEEDED} is needed: install the release of it for AI SDK 6`;
+    return { message, ofProvider: true };
   }
   const headers = (config as { headers?: unknown } | undefined)?.headers;
   // An asynchronous one may fetch a token, which is not for boot to do.
@@ -22,7 +29,7 @@ export function modelProblem(model: unknown): string | null {
     const made: unknown = headers.call(config);
     if (made instanceof Promise) made.catch(() => undefined);
   } catch (error) {
-    if (error instanceof Error && MISSING.has(error.name)) return messageOf(error);
+    if (error instanceof Error && MISSING.has(error.name)) return { message: messageOf(error), ofProvider: true };
   }
   return null;
 }

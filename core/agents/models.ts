@@ -7,7 +7,7 @@ import type { Manifest } from "../manifest/manifest.ts";
 import type { Host, ModelProvider } from "../plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./model-chain.ts";
-import { modelProblem } from "./model-check.ts";
+import { type ModelFlaw, modelFlaw } from "./model-check.ts";
 import { namedModels, splitName } from "./model-names.ts";
 import { makeProvider, type ProviderProblem, shapeProblems } from "./providers.ts";
 
@@ -70,12 +70,15 @@ export async function createModels(
   }
 
   const models = new ModelTable(providers, host);
+  const faulty = new Set<string>();
   for (const { name, kind, path } of names) {
     const { provider } = splitName(name);
-    // An unknown provider is reported by the check of references, one that failed above.
-    if (!providers.has(provider)) continue;
-    const problem = models.problem(name, kind);
-    if (problem !== null) problems.push({ path, message: problem });
+    // An unknown provider is reported by the check of references, one that failed above; and each once.
+    if (!providers.has(provider) || faulty.has(provider)) continue;
+    const flaw = models.flaw(name, kind);
+    if (flaw === null) continue;
+    if (flaw.ofProvider) faulty.add(provider);
+    problems.push({ path: flaw.ofProvider ? ["providers", provider] : path, message: flaw.message });
   }
   return { models, problems };
 }
@@ -105,12 +108,11 @@ class ModelTable implements Models {
   }
 
   /** What is wrong with a model whose provider is known; null when nothing is. */
-  problem(name: string, kind: "language" | "embedding"): string | null {
+  flaw(name: string, kind: "language" | "embedding"): ModelFlaw | null {
     try {
-      const problem = modelProblem(kind === "language" ? this.#model(name) : this.embedding(name));
-      return problem === null ? null : `${name}: ${problem}`;
+      return modelFlaw(kind === "language" ? this.#model(name) : this.embedding(name));
     } catch (error) {
-      return messageOf(error);
+      return { message: messageOf(error), ofProvider: false };
     }
   }
 

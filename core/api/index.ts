@@ -6,4 +6,9 @@ import { DOCS_ROUTES } from "./docs.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 
-export const ROUTES: readonly Route<Service>[] = [...(DOCS_ROUTES as unknown as Route<Service>[]), ...AGENT_ROUTES, ...TOOL_ROUTES, ...PLATFORM_ROUTES];
+export const ROUTES: readonly Route<Service>[] = [
+  ...(DOCS_ROUTES as unknown as Route<Service>[]),
+  ...AGENT_ROUTES,
+  ...TOOL_ROUTES,
+  ...PLATFORM_ROUTES,
+];

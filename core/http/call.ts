@@ -92,9 +92,14 @@ export class Call<S> implements Context<S>, Pending {
   /** Answers with a failure: a plain reply, or an event and the end when a stream has begun. */
   fail(error: unknown): void {
     if (this.#finished) return;
-    if (this.exchange.closed) return this.#finish(499);
-    if (!(error instanceof ServiceError)) this.logger.error({ err: error, operation: this.operation }, messageOf(error));
-    else if (error.cause !== undefined) this.logger.warn({ err: error.cause, operation: this.operation }, error.message);
+    if (this.exchange.closed) {
+      this.#finish(499);
+      return;
+    }
+    if (!(error instanceof ServiceError))
+      this.logger.error({ err: error, operation: this.operation }, messageOf(error));
+    else if (error.cause !== undefined)
+      this.logger.warn({ err: error.cause, operation: this.operation }, error.message);
     if (this.#writer?.opened === true) {
       const event = this.#failure!(failureText(error, this.requestId));
       this.#writer.send(JSON.stringify(event));

@@ -1,7 +1,8 @@
 /** From bytes and text to checked input: JSON bodies, query strings, path parameters. */
+
+import type { ErrorObject } from "ajv/dist/2020.js";
 import { invalid, ServiceError } from "../errors.ts";
 import { describeProblems } from "../json-schema.ts";
-import type { ErrorObject } from "ajv/dist/2020.js";
 
 /** Deepest nesting of arrays and objects in a body. */
 const DEEPEST = 128;

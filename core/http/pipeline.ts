@@ -49,7 +49,12 @@ export function compilePipeline<S>(routes: readonly Route<S>[], settings: Pipeli
 }
 
 /** HEAD mirrors GET; OPTIONS is answered before authorization; the rest is 405 (decision 2). */
-function otherMethod<S>(exchange: Exchange, endpoint: Endpoint<Compiled>, values: string[], settings: PipelineSettings<S>) {
+function otherMethod<S>(
+  exchange: Exchange,
+  endpoint: Endpoint<Compiled>,
+  values: string[],
+  settings: PipelineSettings<S>,
+) {
   const { methods, allow } = endpoint;
   if (exchange.method === "HEAD" && methods.has("GET")) return methods.get("GET")!.run(exchange, values);
   if (exchange.method === "OPTIONS") {
@@ -132,7 +137,11 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       if (allowed instanceof Promise) {
         const checked = proceed;
         allowed.catch(() => {});
-        proceed = (bytes) => void allowed.then(() => checked(bytes), (error) => call.fail(error));
+        proceed = (bytes) =>
+          void allowed.then(
+            () => checked(bytes),
+            (error) => call.fail(error),
+          );
       }
     }
     requireJson(type);

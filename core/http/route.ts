@@ -83,7 +83,11 @@ export interface Input<Q, B> {
   body: Shape<B>;
 }
 
-export interface Route<S, Q extends SchemaId | undefined = SchemaId | undefined, B extends SchemaId | undefined = SchemaId | undefined> {
+export interface Route<
+  S,
+  Q extends SchemaId | undefined = SchemaId | undefined,
+  B extends SchemaId | undefined = SchemaId | undefined,
+> {
   /** `agents.generateText`: operationId, log and metrics label, test title. */
   operation: string;
   method: Method;
@@ -108,8 +112,10 @@ export interface Route<S, Q extends SchemaId | undefined = SchemaId | undefined,
 }
 
 /** Keeps the types of one row while it stands in a table of many. */
-export function defineRoute<S, const Q extends SchemaId | undefined = undefined, const B extends SchemaId | undefined = undefined>(
-  route: Route<S, Q, B>,
-): Route<S> {
+export function defineRoute<
+  S,
+  const Q extends SchemaId | undefined = undefined,
+  const B extends SchemaId | undefined = undefined,
+>(route: Route<S, Q, B>): Route<S> {
   return route as unknown as Route<S>;
 }

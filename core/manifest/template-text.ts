@@ -29,11 +29,10 @@ export function splitTemplate(text: string): Split {
   return { pieces };
 }
 
-/** A string literal (raw ones know no escapes, triple ones may hold line breaks), a comment, or any one character. */
+/** A string literal (triple ones may hold line breaks), a comment, a word, or any one character. */
 const TOKEN = new RegExp(
   [
-    /[bB]?[rR][bB]?(?:"""[\s\S]*?"""|'''[\s\S]*?'''|"[^"\n]*"|'[^'\n]*')/,
-    /[bB]?(?:"""(?:\\[\s\S]|[^\\])*?"""|'''(?:\\[\s\S]|[^\\])*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')/,
+    /[bBrR]{0,2}(?:"""(?:\\[\s\S]|[^\\])*?"""|'''(?:\\[\s\S]|[^\\])*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')/,
     /\/\/[^\n]*/,
     /[A-Za-z_]\w*/,
     /[\s\S]/,

@@ -17,7 +17,9 @@ function describeError(error: unknown, depth = 0): unknown {
 
 /** Credentials in URLs and headers quoted by a message: `?key=`, `&token=`, `Bearer`. */
 export function redact(text: string): string {
-  return text.replace(/([?&](?:key|token|api_key)=)[^&\s"']+/gi, "$1***").replace(/(\bBearer\s+)[\w.~+/=-]+/gi, "$1***");
+  return text
+    .replace(/([?&](?:key|token|api_key)=)[^&\s"']+/gi, "$1***")
+    .replace(/(\bBearer\s+)[\w.~+/=-]+/gi, "$1***");
 }
 
 export function createLogger(level: string, destination?: DestinationStream): Logger {

@@ -4,7 +4,6 @@
  * Every way leads to the one module that core uses, so that a `ServiceError` of a plugin is core's own.
  */
 import Module, { register } from "node:module";
-import { fileURLToPath } from "node:url";
 import * as plugin from "../plugin.ts";
 
 const SPECIFIER = "#plugin";
@@ -51,6 +50,12 @@ async function registerTypeScript(sources: boolean): Promise<void> {
   registerEsm();
 }
 
+/**
+ * What `require.resolve("#plugin")` says. A CommonJS file that was imported resolves its requires first and sends files to
+ * the ES loader, which knows nothing of `_load`; native modules, by their ending, still go through `_load`.
+ */
+const NO_FILE = "/penstock/plugin.node";
+
 function patchRequire(internals: Internals): void {
   const load = internals._load;
   const resolve = internals._resolveFilename;
@@ -58,7 +63,7 @@ function patchRequire(internals: Internals): void {
     return request === SPECIFIER ? plugin : load.call(this, request, parent, isMain);
   };
   internals._resolveFilename = function (this: unknown, request, ...rest) {
-    return request === SPECIFIER ? fileURLToPath(import.meta.url) : resolve.call(this, request, ...rest);
+    return request === SPECIFIER ? NO_FILE : resolve.call(this, request, ...rest);
   };
 }
 

@@ -1,5 +1,6 @@
 /** One request and its reply over node:http. */
 import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import type { BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
 import { BodyBuffer } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
@@ -138,10 +139,10 @@ export class NodeExchange implements Exchange {
       this.#finish(null);
       return;
     }
-    const response = this.#response;
-    response.cork(); // what is written in this tick leaves with the head
-    response.flushHeaders();
-    process.nextTick(uncork, response);
+    const { socket } = this.#request;
+    socket.cork(); // what is written in this tick leaves with the head
+    this.#response.flushHeaders();
+    process.nextTick(uncork, socket);
   }
 
   #writeHead(status: number, headers: HeaderList, close: boolean, length: number): void {
@@ -173,12 +174,13 @@ export class NodeExchange implements Exchange {
   }
 
   cork(work: () => void): void {
-    const response = this.#response;
-    response.cork();
+    // The socket's cork, not the response's: Node 24 sends the end of a corked response before its last chunk.
+    const { socket } = this.#request;
+    socket.cork();
     try {
       work();
     } finally {
-      response.uncork();
+      socket.uncork();
     }
   }
 
@@ -217,8 +219,8 @@ export class NodeExchange implements Exchange {
   }
 }
 
-function uncork(response: ServerResponse): void {
-  response.uncork();
+function uncork(socket: Socket): void {
+  socket.uncork();
 }
 
 function isChunked(request: IncomingMessage): boolean {

@@ -56,7 +56,10 @@ async function startProxy(t: TestContext, proxy: Proxy, upstream: number): Promi
   const file = join(folder, "configuration");
   await writeFile(file, proxy.configuration(snippet, folder));
   const [command, options] = proxy.command(file, folder);
-  const child: ChildProcess = spawn(command, options, { stdio: ["ignore", "ignore", "pipe"], env: { ...process.env, HOME: folder } });
+  const child: ChildProcess = spawn(command, options, {
+    stdio: ["ignore", "ignore", "pipe"],
+    env: { ...process.env, HOME: folder },
+  });
   let complaint = "";
   child.stderr?.on("data", (chunk) => {
     complaint += chunk;
@@ -85,7 +88,10 @@ for (const proxy of PROXIES) {
   for (const transport of TRANSPORTS) {
     const skip = installed(command) ? false : `${command} is not installed on this machine`;
     test(`behind ${command}, over ${transport}: replies pass, and events arrive as they come`, { skip }, async (t) => {
-      const manifest = manifestWith({}, { server: { transport }, providers: { demo: { use: "scripted", chunks: 2, delay: "300ms" } } });
+      const manifest = manifestWith(
+        {},
+        { server: { transport }, providers: { demo: { use: "scripted", chunks: 2, delay: "300ms" } } },
+      );
       const service = await startService(t, manifest);
       const url = await startProxy(t, proxy, service.port);
 

@@ -18,10 +18,17 @@ export interface TestOptions {
 }
 
 /** Starts a service and stops it when the test ends. `server.port` is 0 and the log level debug unless the manifest says otherwise. */
-export async function startService(test: Pick<TestContext, "after">, manifest: object | string, options: TestOptions = {}): Promise<TestService> {
+export async function startService(
+  test: Pick<TestContext, "after">,
+  manifest: object | string,
+  options: TestOptions = {},
+): Promise<TestService> {
   const folder = await mkdtemp(join(tmpdir(), "penstock-"));
   const config = join(folder, "service.yaml");
-  await writeFile(config, typeof manifest === "string" ? manifest : JSON.stringify({ logs: { level: "debug" }, ...manifest }));
+  await writeFile(
+    config,
+    typeof manifest === "string" ? manifest : JSON.stringify({ logs: { level: "debug" }, ...manifest }),
+  );
   const log: Record<string, unknown>[] = [];
   const running = await start({
     config,
@@ -58,7 +65,11 @@ export function parseEvents(text: string): SentEvent[] {
     .split("\n\n")
     .filter((block) => block.includes("data: "))
     .map((block) => {
-      const field = (name: string) => block.split("\n").find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2) ?? "";
+      const field = (name: string) =>
+        block
+          .split("\n")
+          .find((line) => line.startsWith(`${name}: `))
+          ?.slice(name.length + 2) ?? "";
       return { id: field("id"), data: field("data") };
     });
 }
@@ -70,7 +81,16 @@ export function manifestWith(agent: object = {}, rest: object = {}): Record<stri
     version: "1.0.0",
     store: "memory:",
     providers: { demo: { use: "scripted" } },
-    agents: { assistant: { name: "Assistant", description: "Helps", instructions: "Help.", model: "demo/echo", memory: false, ...agent } },
+    agents: {
+      assistant: {
+        name: "Assistant",
+        description: "Helps",
+        instructions: "Help.",
+        model: "demo/echo",
+        memory: false,
+        ...agent,
+      },
+    },
     ...rest,
   };
 }

@@ -155,24 +155,21 @@ test("an empty key of a named provider is a problem that says which, and which v
   ]);
 });
 
-test("a key that the package itself misses is a problem in the package's words", async (context) => {
+test("a key that the package itself misses is one problem, in the package's words, however many agents name it", async (context) => {
   const entry = `
     class LoadAPIKeyError extends Error { name = "AI_LoadAPIKeyError"; }
     exports.createKeyed = () => ({ languageModel: () => ({ specificationVersion: "v3",
       config: { headers: () => { throw new LoadAPIKeyError("Keyed API key is missing: set KEYED_API_KEY."); } } }) });`;
   const folder = await folderFor(context, packageFiles("keyed", entry));
-  const { problems } = await setUp(context, { providers: { k: { use: "keyed" } }, models: ["k/m"], folder });
-  assert.deepEqual(problems, ["agents.a.model: k/m: Keyed API key is missing: set KEYED_API_KEY."]);
+  const { problems } = await setUp(context, { providers: { k: { use: "keyed" } }, models: ["k/m", "k/n"], folder });
+  assert.deepEqual(problems, ["providers.k: Keyed API key is missing: set KEYED_API_KEY."]);
 });
 
 test("a package of another AI SDK version is a problem that says which version is needed", async (context) => {
   const entry = 'exports.createNew = () => ({ languageModel: () => ({ specificationVersion: "v4" }) });';
   const folder = await folderFor(context, packageFiles("new-one", entry));
   const { problems } = await setUp(context, { providers: { n: { use: "new-one" } }, models: [["n/m"]], folder });
-  assert.match(
-    problems[0]!,
-    /^agents\.a\.model\[0\]: n\/m: it speaks version v4 of the AI SDK's model interface, and v3 is needed/,
-  );
+  assert.match(problems[0]!, /^providers\.n: it speaks version v4 of the AI SDK's model interface, and v3 is needed/);
 });
 
 const BAD_PACKAGES: [string, string, RegExp][] = [

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import openaiCompatible from "../../../plugins/providers/openai-compatible.ts";
-import { openaiOver } from "../../support/openai-provider.ts";
+import { MODEL, openaiOver } from "../../support/openai-provider.ts";
 import { calls, says } from "../../support/openai-upstream.ts";
 import { ask, batchesOf, makeProvider, partOf, partsOf, textOf } from "../../support/providers.ts";
 

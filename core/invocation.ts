@@ -1,0 +1,9 @@
+/** What the command line asks for. */
+export interface Invocation {
+  config: string;
+  plugins: string[];
+  port?: number;
+  host?: string;
+  /** What stands after the command. */
+  rest: string[];
+}

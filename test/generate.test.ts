@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { run } from "../core/codegen/main.ts";
+import type { HistoryQuery } from "../generated/types.ts";
+import { validators } from "../generated/validators.js";
+
+const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
+const copy = mkdtempSync(join(tmpdir(), "penstock-generate-"));
+cpSync(join(ROOT, "schemas"), join(copy, "schemas"), { recursive: true });
+symlinkSync(join(ROOT, "node_modules"), join(copy, "node_modules"));
+after(() => rmSync(copy, { recursive: true }));
+
+async function generate(root: string, check: boolean) {
+  const lines: string[] = [];
+  const code = await run(root, check, (line) => lines.push(line));
+  return { code, lines };
+}
+
+describe("npm run generate", () => {
+  it("would write exactly what is committed", async () => {
+    assert.deepEqual(await generate(ROOT, true), { code: 0, lines: [] });
+  });
+
+  it("gives the same bytes in another folder", async () => {
+    assert.equal((await generate(copy, false)).code, 0);
+    const names = readdirSync(join(copy, "generated")).sort();
+    assert.deepEqual(
+      names,
+      readdirSync(join(ROOT, "generated"))
+        .filter((name) => !name.startsWith("."))
+        .sort(),
+    );
+    for (const name of names) {
+      const [one, other] = [ROOT, copy].map((root) => readFileSync(join(root, "generated", name), "utf8"));
+      assert.ok(one === other, `${name} differs`);
+    }
+  });
+
+  it("fails with --check on a changed, a missing and a surplus file, and names them", async () => {
+    await generate(copy, false);
+    writeFileSync(join(copy, "generated", "types.ts"), "changed by hand");
+    rmSync(join(copy, "generated", "schemas.ts"));
+    writeFileSync(join(copy, "generated", "old.ts"), "");
+    const { code, lines } = await generate(copy, true);
+    assert.equal(code, 1);
+    assert.deepEqual(lines.map((line) => line.split(" ")[0]).sort(), [
+      "generated/old.ts",
+      "generated/schemas.ts",
+      "generated/types.ts",
+    ]);
+    rmSync(join(copy, "generated", "old.ts"));
+  });
+
+  it("names every broken schema file and still generates the others", async () => {
+    const folder = join(copy, "schemas", "api");
+    const file = (name: string, $defs: object) =>
+      writeFileSync(
+        join(folder, `${name}.json`),
+        JSON.stringify({ $id: `https://penstock.dev/schemas/api/${name}.json`, $defs }),
+      );
+    writeFileSync(join(folder, "zz-text.json"), "{");
+    file("zz-reference", { ZzReference: { $ref: "#/$defs/Nowhere" } });
+    file("zz-keyword", { ZzKeyword: { type: "object", propertis: {} } });
+    file("zz-tuple", { ZzTuple: { type: "array", prefixItems: [{ type: "string" }], items: false, minItems: 1 } });
+    file("zz-twin", { Usage: { type: "object" } });
+    const { code, lines } = await generate(copy, false);
+    assert.equal(code, 1);
+    const problems = lines.filter((line) => line.startsWith("schemas/"));
+    for (const name of ["zz-text", "zz-reference", "zz-keyword", "zz-tuple", "zz-twin"]) {
+      assert.ok(
+        problems.some((line) => line.startsWith(`schemas/api/${name}.json: `)),
+        `${name} in ${problems.join("\n")}`,
+      );
+      rmSync(join(folder, `${name}.json`));
+    }
+    const types = readFileSync(join(copy, "generated", "types.ts"), "utf8");
+    assert.match(types, /export interface Usage /);
+    assert.doesNotMatch(types, /Zz/);
+  });
+});
+
+describe("generated validators", () => {
+  it("read numbers of a query from text", () => {
+    const query: unknown = { page: "2", limit: "5" };
+    assert.ok(validators.HistoryQuery(query));
+    assert.deepEqual(query satisfies HistoryQuery, { page: 2, limit: 5 });
+    assert.equal(validators.HistoryQuery({ limit: "abc" }), false);
+  });
+
+  it("take bodies as they are: no number is read from text, and no default is put in", () => {
+    assert.equal(validators.GenerateRequest({ input: "hi", options: { temperature: "0.5" } }), false);
+    const body: unknown = { input: "hi", options: {} };
+    assert.ok(validators.GenerateRequest(body));
+    assert.deepEqual(body, { input: "hi", options: {} });
+  });
+
+  it("report every problem of a body at once", () => {
+    assert.equal(validators.GenerateOptions({ temperature: 2, topP: -1, maxSteps: 0 }), false);
+    assert.equal(validators.GenerateOptions.errors?.length, 3);
+  });
+});

@@ -1,0 +1,116 @@
+/** A client that reads a stream as it comes, and leaves when it likes. */
+import { type ClientRequest, type IncomingHttpHeaders, request } from "node:http";
+import { parseEvents, type SentEvent } from "./service.ts";
+
+/** How long to wait for what must happen; only a hang takes so long. */
+const PATIENCE = 15_000;
+
+export interface PostOptions {
+  /** Do not read the body until `resume` is called. */
+  paused?: boolean;
+}
+
+/** One POST on a connection of its own. */
+export class EventReader {
+  /** The body so far. */
+  text = "";
+  /** Bytes read. */
+  bytes = 0;
+  status = 0;
+  headers: IncomingHttpHeaders = {};
+  /** The reply has ended in order. */
+  ended = false;
+  /** The connection is over, whatever ended it. */
+  closed = false;
+  /** Keep nothing but the count of bytes, and the tail. */
+  forgetful = false;
+  readonly #request: ClientRequest;
+  #resume: () => void = () => undefined;
+  #changed: (() => void)[] = [];
+
+  constructor(url: string, body: unknown, { paused = false }: PostOptions = {}) {
+    this.#request = request(url, { method: "POST", headers: { "content-type": "application/json" }, agent: false });
+    this.#request.on("response", (response) => {
+      this.status = response.statusCode ?? 0;
+      this.headers = response.headers;
+      response.on("data", (chunk: Buffer) => {
+        this.bytes += chunk.length;
+        this.text = this.forgetful ? `${this.text.slice(-4096)}${chunk}` : this.text + chunk;
+        this.#notify();
+      });
+      response.on("end", () => {
+        this.ended = response.complete;
+        this.#notify();
+      });
+      response.on("error", () => undefined);
+      if (paused) response.pause();
+      this.#resume = () => response.resume();
+      this.#notify();
+    });
+    this.#request.on("error", () => undefined);
+    this.#request.on("close", () => {
+      this.closed = true;
+      this.#notify();
+    });
+    this.#request.end(JSON.stringify(body));
+  }
+
+  /** Every event that came so far, its data parsed. */
+  get events(): Record<string, unknown>[] {
+    return this.sent.filter(({ data }) => data !== "[DONE]").map(({ data }) => JSON.parse(data));
+  }
+
+  get sent(): SentEvent[] {
+    return parseEvents(this.text.slice(0, this.text.lastIndexOf("\n\n") + 2));
+  }
+
+  resume(): void {
+    this.#resume();
+  }
+
+  /** Ends the connection without a word. */
+  leave(): void {
+    this.#request.destroy();
+  }
+
+  head(): Promise<void> {
+    return this.until(() => this.status !== 0);
+  }
+
+  end(): Promise<void> {
+    return this.until(() => this.ended);
+  }
+
+  /** Waits until `holds` does. Throws when the connection is over before, or nothing happens for long. */
+  async until(holds: () => boolean): Promise<void> {
+    const deadline = Date.now() + PATIENCE;
+    while (!holds()) {
+      const left = deadline - Date.now();
+      if (this.closed || left <= 0) {
+        throw new Error(
+          `${this.closed ? "the connection ended" : "nothing came"} after ${JSON.stringify(this.text.slice(-500))}`,
+        );
+      }
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, left);
+        this.#changed.push(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+    }
+  }
+
+  #notify(): void {
+    for (const change of this.#changed.splice(0)) change();
+  }
+}
+
+/** Polls until `holds` does: for what tells nobody when it changes. */
+export async function eventually(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
+  const deadline = Date.now() + PATIENCE;
+  while (!(await holds())) {
+    if (Date.now() > deadline) throw new Error(`${what} did not happen`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

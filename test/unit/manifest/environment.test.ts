@@ -1,0 +1,79 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the manifest writes references to the environment so.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { maskText, substitute } from "../../../core/manifest/environment.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "penstock-environment-"));
+after(() => rmSync(folder, { recursive: true }));
+
+const resultOf = (value: unknown, env: Record<string, string> = {}) => {
+  const { value: result, problems } = substitute(value, env, folder);
+  assert.deepEqual(problems, []);
+  return result;
+};
+const problemsOf = (value: unknown, env: Record<string, string> = {}) =>
+  substitute(value, env, folder).problems.map(({ path, message }) => `${path.join(".")}: ${message}`);
+
+describe("substitute", () => {
+  it("replaces ${NAME} anywhere inside strings, several times, and nothing in keys", () => {
+    assert.deepEqual(resultOf({ "${A}": ["x${A}y${B}${A}"], n: 1, z: null }, { A: "1", B: "2" }), {
+      "${A}": ["x1y21"],
+      n: 1,
+      z: null,
+    });
+  });
+
+  it("takes the default for an unset and for an empty variable", () => {
+    assert.equal(resultOf("${A:-b}", {}), "b");
+    assert.equal(resultOf("${A:-b}", { A: "" }), "b");
+    assert.equal(resultOf("${A:-}", {}), "");
+    assert.equal(resultOf("${A:-http://x:1/y?z=1}", {}), "http://x:1/y?z=1");
+    assert.equal(resultOf("${A:-b}", { A: "c" }), "c");
+  });
+
+  it("keeps an empty variable without a default", () => assert.equal(resultOf("<${A}>", { A: "" }), "<>"));
+
+  it("reads ${file:PATH} relative to the manifest, without the last line break", () => {
+    writeFileSync(join(folder, "secret"), "line one\nline two\n");
+    assert.equal(resultOf("${file:secret}"), "line one\nline two");
+    assert.equal(resultOf(`\${file:${join(folder, "secret")}}`), "line one\nline two");
+  });
+
+  it("never looks at a value that came in", () => {
+    assert.equal(resultOf("${A}", { A: "${B}", B: "no" }), "${B}");
+    writeFileSync(join(folder, "nested"), "${B}");
+    assert.equal(resultOf("${file:nested}", { B: "no" }), "${B}");
+  });
+
+  it("leaves $${NAME} as ${NAME}, and a lone dollar alone", () => {
+    assert.equal(resultOf("$${A} costs $5 or {A}", { A: "1" }), "${A} costs $5 or {A}");
+  });
+
+  it("names an unset variable, a file that cannot be read and what is no reference, each at its path", () => {
+    assert.deepEqual(problemsOf({ a: ["${NOPE}"], b: "${file:nope}", c: "${1}", d: "${OPEN" }), [
+      "a.0: the environment variable NOPE is not set",
+      "b: ${file:nope}: the file cannot be read (ENOENT)",
+      "c: ${1}: write ${NAME}, ${NAME:-default} or ${file:PATH}; $${ stands for a plain ${",
+      "d: ${OPEN: write ${NAME}, ${NAME:-default} or ${file:PATH}; $${ stands for a plain ${",
+    ]);
+  });
+
+  it("remembers what came from outside, and masks that alone", () => {
+    const { substitutions, secrets } = substitute({ a: "x-${KEY}-${D:-d}", b: "${D:-d}" }, { KEY: "s3cret" }, folder);
+    assert.deepEqual(substitutions.get('["a"]'), { path: ["a"], sources: ["KEY"], masked: "x-***-d", whole: false });
+    assert.deepEqual(substitutions.get('["b"]'), { path: ["b"], sources: [], masked: "d", whole: true });
+    assert.deepEqual(secrets, ["s3cret"]);
+  });
+});
+
+describe("maskText", () => {
+  it("masks secrets in messages, the longest first, short ones only in quotes", () => {
+    assert.equal(
+      maskText('unknown "abcdef" and abcdefgh, a "no" is no', ["abcdef", "abcdefgh", "no"]),
+      'unknown "***" and ***, a "***" is no',
+    );
+  });
+});
