@@ -125,9 +125,10 @@ class ChainedAnswer implements ModelStream {
   }
 
   async #call(model: LanguageModelV3): Promise<void> {
-    const call = model.doStream(this.#options);
-    if (this.#batched.has(model)) return this.#read(model, (await call) as BatchedStreamResult);
+    if (this.#batched.has(model)) return this.#read(model, (await model.doStream(this.#options)) as BatchedStreamResult);
     const signal = this.#options.abortSignal;
+    // A provider may copy its options with a spread, which leaves out what a getter gives.
+    const call = model.doStream({ ...this.#options, abortSignal: signal });
     const result = (await untilAborted(call, signal, discard)) as BatchedStreamResult;
     return this.#read(model, result);
   }

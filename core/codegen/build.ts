@@ -13,6 +13,8 @@ import { parseArgs } from "node:util";
 import * as esbuild from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+/** A file that asks how its own URL ends knows about builds: it looks for files from `out` then. */
+const KNOWS_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\)/;
 const CODE = [".ts", ".mts", ".js", ".mjs"];
 
 /**
@@ -93,9 +95,8 @@ function sourcePlaces(root: string): esbuild.Plugin {
       build.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
         if (!path.startsWith(core)) return undefined;
         const source = await readFile(path, "utf8");
-        if (!source.includes("import.meta.url")) return undefined;
-        // It ends in .js: from the ending code tells whether it runs from sources.
-        const place = JSON.stringify(`./${relative(root, path).split(sep).join("/").replace(/\.ts$/, ".js")}`);
+        if (!source.includes("import.meta.url") || KNOWS_BUILDS.test(source)) return undefined;
+        const place = JSON.stringify(`./${relative(root, path).split(sep).join("/")}`);
         return {
           contents: source.replaceAll("import.meta.url", `new URL(${place}, import.meta.url).href`),
           loader: "ts",

@@ -24,6 +24,8 @@ const COMMON: Options = {
   strictRequired: false,
   allowUnionTypes: true,
   allowMatchingProperties: true,
+  // Only small definitions are repeated where they are referred to: the module is read at every start.
+  inlineRefs: 5,
   code: { source: true, esm: true, lines: true },
 };
 

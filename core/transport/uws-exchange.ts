@@ -1,9 +1,8 @@
 /** One request and its reply over uWebSockets.js. The lifetimes of native objects are listed in uws-native.ts. */
 import type { BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
-import type { Heads } from "./heads.ts";
 import { normalizeAddress } from "./target.ts";
 import { collectBody } from "./uws-body.ts";
-import type { UwsHead } from "./uws-head.ts";
+import type { UwsListener } from "./uws-listener.ts";
 import type { NativeResponse } from "./uws-native.ts";
 import { sendHead, sendWhole } from "./uws-send.ts";
 
@@ -12,21 +11,6 @@ const EMPTY = new Uint8Array(0);
 const PASSABLE_BODY = 64 * 1024;
 /** What makes the head of an event stream leave before its first event: the addon sends no head without a chunk. */
 const FILLER = ":\n\n";
-
-/** What the exchanges of one listener share. */
-export interface UwsListener {
-  /** The head of the request being dispatched. */
-  readonly head: UwsHead;
-  readonly heads: Heads;
-  /** The exchange whose head may be read now. */
-  reading: UwsExchange | null;
-  /** The exchange whose socket is corked now: it writes without a cork of its own. */
-  corked: UwsExchange | null;
-  /** True once the listener is stopping: every reply then ends its connection. */
-  stopping: boolean;
-  /** Told what a callback of ours threw: nothing may be thrown across a native one. */
-  report(error: unknown): void;
-}
 
 export class UwsExchange implements Exchange {
   readonly method: string;
@@ -44,6 +28,8 @@ export class UwsExchange implements Exchange {
   private mustClose: boolean;
   private blocked = false;
   private watchesDrain = false;
+  /** Bytes written while `blocked`. */
+  private overrun = 0;
   /** Inside `cork`, whose end sends a head that is still waiting. */
   private corking = false;
   private aborted: (() => void) | null = null;
@@ -150,13 +136,9 @@ export class UwsExchange implements Exchange {
     else this.response!.cork(() => this.send(status, head, body, false));
   }
 
-  /** In a native callback the reply is put off: what was pipelined behind it would be dispatched otherwise. */
+  /** Put off until no native callback is on the stack: what was pipelined behind it would be dispatched otherwise. */
   private replyAndClose(status: number, head: string, body: string | Uint8Array | null): void {
-    const send = () => {
-      this.response?.cork(() => this.send(status, head, body, true));
-    };
-    if (this.listener.corked === null) send();
-    else setImmediate(send);
+    setImmediate(() => this.response?.cork(() => this.send(status, head, body, true)));
   }
 
   private send(status: number, head: string, body: string | Uint8Array | null, close: boolean): void {
@@ -175,15 +157,8 @@ export class UwsExchange implements Exchange {
     if (this.closed || this.begun) return;
     const head = this.joinHead(status, headers);
     if (this.method === "HEAD") {
-      this.close();
-      const send = () => {
-        const response = this.response!;
-        this.response = null;
-        response.writeStatus(head);
-        response.endWithoutBody();
-      };
-      if (this.listener.corked === this) send();
-      else this.response!.cork(send);
+      this.pendingHead = head;
+      this.end();
       return;
     }
     this.begun = true;
@@ -212,22 +187,34 @@ export class UwsExchange implements Exchange {
       response.writeStatus(this.pendingHead);
       this.pendingHead = null;
     }
-    const free = response.write(chunk);
-    if (free && !this.blocked) return true;
-    if (!this.blocked) {
-      this.blocked = true;
-      if (!this.watchesDrain) response.onWritable(() => this.unblock());
-      this.watchesDrain = true;
+    if (response.write(chunk)) {
+      // It takes a chunk without complaint only when nothing else waits.
+      if (this.blocked || this.buffered > 0) this.unblocked(0);
+      return true;
     }
+    if (this.blocked) this.overrun += chunk.length;
+    else if (!this.watchesDrain) response.onWritable(() => this.unblock());
+    this.blocked = true;
+    this.watchesDrain = true;
     this.buffered += chunk.length;
     return false;
   }
 
+  /**
+   * The socket takes bytes again. With a listener the addon does not send what waits, but at the next write: an empty cork
+   * makes it. It does not tell what is left, so what was written in spite of a false `write` still counts.
+   */
   private unblock(): boolean {
-    this.blocked = false;
-    this.buffered = 0;
-    this.settle();
+    this.response?.cork(nothing);
+    this.unblocked(this.overrun);
     return true;
+  }
+
+  private unblocked(left: number): void {
+    this.blocked = false;
+    this.buffered = left;
+    this.overrun = left;
+    this.settle();
   }
 
   drained(): Promise<void> {
@@ -252,7 +239,8 @@ export class UwsExchange implements Exchange {
       const response = this.response!;
       this.response = null;
       if (this.pendingHead !== null) response.writeStatus(this.pendingHead);
-      response.end();
+      if (this.method === "HEAD") response.endWithoutBody();
+      else response.end();
     };
     if (this.listener.corked === this) finish();
     else this.response!.cork(finish);
@@ -296,6 +284,8 @@ export class UwsExchange implements Exchange {
     response.close();
   }
 }
+
+function nothing(): void {}
 
 function flushHead(exchange: UwsExchange): void {
   exchange.flushHead();

@@ -8,8 +8,9 @@ import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exch
 import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
-import { UwsExchange, type UwsListener } from "./uws-exchange.ts";
+import { UwsExchange } from "./uws-exchange.ts";
 import { UwsHead } from "./uws-head.ts";
+import type { UwsListener } from "./uws-listener.ts";
 import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
 
 const REFUSAL_HEADERS = ["content-type", "application/json"];

@@ -181,7 +181,7 @@ const EXTRA: [option: string, value: unknown, error: string][] = [
   ["output", { type: "xml" }, 'options.output.type must be one of "text", "object"'],
   ["output", {}, "options.output.type is required"],
   ["memory", { userId: 5 }, "options.memory.userId must be string"],
-  ["memory", { conversationId: "" }, "options.memory.conversationId must not be empty"],
+  ["memory", { conversationId: "" }, "options.memory.conversationId must NOT have fewer than 1 characters"],
   ["memory", { options: { contextLimit: -1 } }, "options.memory.options.contextLimit must be >= 0"],
   ["memory", { options: { readOnly: "yes" } }, "options.memory.options.readOnly must be boolean"],
   [

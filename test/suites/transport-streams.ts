@@ -79,6 +79,22 @@ export function streamSuite(subject: Subject): void {
     client.close();
   });
 
+  test("a reader that was behind gets all that was written, though nothing more is written", async () => {
+    const { client, exchange } = await begin("/silent");
+    client.socket.pause();
+    const { sent, waiting } = await fill(exchange);
+    const MORE = 20;
+    for (let more = 0; more < MORE; more++) exchange.write(CHUNK);
+    assert.ok(exchange.buffered >= CHUNK.length);
+    client.socket.resume();
+    await waiting;
+    const expected = (sent + MORE) * CHUNK.length;
+    await client.until((received) => received.length > expected);
+    exchange.end();
+    assert.equal((await client.reply()).body.replace(/^:\n\n/, "").length, expected);
+    client.close();
+  });
+
   test("a reader that is behind and leaves: drained settles, onAbort is called once, the rest is a no-op", async () => {
     const { client, exchange } = await begin("/silent");
     client.socket.pause();

@@ -1,0 +1,19 @@
+/** What a listener of uWebSockets.js and its exchanges know of each other. */
+import type { Heads } from "./heads.ts";
+import type { UwsExchange } from "./uws-exchange.ts";
+import type { UwsHead } from "./uws-head.ts";
+
+/** What the exchanges of one listener share. */
+export interface UwsListener {
+  /** The head of the request being dispatched. */
+  readonly head: UwsHead;
+  readonly heads: Heads;
+  /** The exchange whose head may be read now. */
+  reading: UwsExchange | null;
+  /** The exchange whose socket is corked now: it writes without a cork of its own. */
+  corked: UwsExchange | null;
+  /** True once the listener is stopping: every reply then ends its connection. */
+  stopping: boolean;
+  /** Told what a callback of ours threw: nothing may be thrown across a native one. */
+  report(error: unknown): void;
+}
