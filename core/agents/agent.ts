@@ -1,7 +1,6 @@
 /** What the rest of the service sees of an agent. */
-import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage } from "../../generated/types.ts";
+import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
 import type { Context, EventProducer } from "../http/route.ts";
-import type { TextResult } from "./text.ts";
 
 /** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "requestId" | "signal" | "logger">;

@@ -125,7 +125,8 @@ class ChainedAnswer implements ModelStream {
   }
 
   async #call(model: LanguageModelV3): Promise<void> {
-    if (this.#batched.has(model)) return this.#read(model, (await model.doStream(this.#options)) as BatchedStreamResult);
+    if (this.#batched.has(model))
+      return this.#read(model, (await model.doStream(this.#options)) as BatchedStreamResult);
     const signal = this.#options.abortSignal;
     // A provider may copy its options with a spread, which leaves out what a getter gives.
     const call = model.doStream({ ...this.#options, abortSignal: signal });

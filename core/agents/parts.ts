@@ -2,35 +2,14 @@
  * The typed parts of a run, as `POST /agents/:id/stream` sends them (contract, "Agent raw stream"; decision 11).
  * Everything else (text, object, UI stream) is a fold or a map over these.
  */
+import type { ToolCall as Call, FinishReason, ToolResult as Result, Usage } from "../../generated/types.ts";
 
-/** Five numbers, always; 0 when the provider does not say (decision 9). */
-export interface Usage {
-  promptTokens: number;
-  completionTokens: number;
-  totalTokens: number;
-  cachedInputTokens: number;
-  reasoningTokens: number;
-}
+export type { FinishReason, Usage };
 
-export type FinishReason = "stop" | "length" | "content-filter" | "tool-calls" | "error" | "other";
+/** `providerExecuted` marks a tool that the provider ran itself. */
+export type ToolCall = Call & { providerExecuted?: true };
 
-export interface ToolCall {
-  type: "tool-call";
-  toolCallId: string;
-  toolName: string;
-  input: unknown;
-  /** Set when the provider runs the tool itself. */
-  providerExecuted?: true;
-}
-
-export interface ToolResult {
-  type: "tool-result";
-  toolCallId: string;
-  toolName: string;
-  input: unknown;
-  output: unknown;
-  providerExecuted?: true;
-}
+export type ToolResult = Result & { providerExecuted?: true };
 
 type Marked<T> = T & { subAgentId?: string; subAgentName?: string };
 

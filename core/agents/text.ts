@@ -1,16 +1,6 @@
 /** The result of `POST /agents/:id/text`: a fold over a finished run. */
-import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
+import type { TextResult } from "../../generated/types.ts";
 import type { RunOutcome } from "./run.ts";
-
-export interface TextResult {
-  text: string;
-  /** Only when `options.output` asked for it. */
-  output?: unknown;
-  usage: Usage;
-  finishReason: FinishReason;
-  toolCalls: ToolCall[];
-  toolResults: ToolResult[];
-}
 
 export function textResult(outcome: RunOutcome): TextResult {
   const { text, usage, finishReason, toolCalls, toolResults } = outcome;

@@ -17,6 +17,8 @@ export interface Connection {
   closing: boolean;
   /** True once the server is stopping: every reply then ends its connection. */
   isStopping(): boolean;
+  /** Milliseconds a reader may take nothing while a reply waits for it. */
+  readonly stallTimeout: number;
 }
 
 export class NodeExchange implements Exchange {
@@ -166,9 +168,13 @@ export class NodeExchange implements Exchange {
 
   drained(): Promise<void> {
     if (this.closed || !this.#response.writableNeedDrain) return Promise.resolve();
+    this.#watchStall();
     this.#drained ??= new Promise((resolve) => {
       this.#settleDrained = resolve;
-      this.#response.once("drain", () => this.#settle());
+      this.#response.once("drain", () => {
+        this.#request.socket.setTimeout(0);
+        this.#settle();
+      });
     });
     return this.#drained;
   }
@@ -203,6 +209,12 @@ export class NodeExchange implements Exchange {
     this.#close();
     if (body === null || body.length === 0) this.#response.end();
     else this.#response.end(body);
+    if (this.#response.writableLength > 0) this.#watchStall();
+  }
+
+  /** A socket that takes nothing for so long is destroyed by Node; its timer starts again whenever it takes something. */
+  #watchStall(): void {
+    this.#request.socket.setTimeout(this.#connection.stallTimeout);
   }
 
   #close(): void {

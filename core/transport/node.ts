@@ -14,6 +14,8 @@ export interface NodeOptions {
   requestTimeout?: number;
   /** Milliseconds a connection may rest between requests. Default 75,000, longer than a proxy keeps an idle upstream. */
   idleTimeout?: number;
+  /** Milliseconds a reader may take nothing while a reply waits for it. Default 30,000. */
+  stallTimeout?: number;
 }
 
 /** What Node's parser says, as a status: everything else is 400. */
@@ -63,6 +65,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const sockets = new Map<Socket, Connection>();
   let stopping = false;
   const isStopping = () => stopping;
+  const stallTimeout = timeouts.stallTimeout ?? 30_000;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
   const server = createServer({
@@ -77,7 +80,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
   server.maxConnections = options.connections;
   server.on("connection", (socket: Socket) => {
-    const connection: Connection = { open: new Set(), closing: false, isStopping };
+    const connection: Connection = { open: new Set(), closing: false, isStopping, stallTimeout };
     sockets.set(socket, connection);
     socket.once("close", () => {
       sockets.delete(socket);

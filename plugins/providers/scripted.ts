@@ -1,4 +1,3 @@
-// biome-ignore-all lint/suspicious/noThenProperty: the manifest's name for it
 /**
  * A model provider that runs offline and always says the same: for the demo, tests and load tests.
  *

@@ -1,6 +1,6 @@
 /** A small service behind a transport: what it does is chosen by the path; what reaches it is written down. */
 import type { BodyProblem, Exchange, Listening, ListenOptions, Transport } from "../../core/http/exchange.ts";
-import { RawClient } from "../support/raw-http.ts";
+import { RawClient, sleep } from "../support/raw-http.ts";
 
 export interface Subject {
   name: "uws" | "node";
@@ -155,4 +155,23 @@ export async function eventually(holds: () => boolean, what: string): Promise<vo
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   throw new Error(`did not happen: ${what}`);
+}
+
+/** A piece of a reply, far larger than what a transport buffers of its own. */
+export const CHUNK = Buffer.alloc(256 * 1024, "x");
+/** More than the kernel takes for a reader that does not read. */
+const MANY = 200;
+
+/** Writes until the peer is truly behind: `drained` has not settled for a while. */
+export async function fill(exchange: Exchange): Promise<{ sent: number; waiting: Promise<void> }> {
+  for (let sent = 1; sent <= MANY; sent++) {
+    if (exchange.write(CHUNK)) continue;
+    let drained = false;
+    const waiting = exchange.drained().then(() => {
+      drained = true;
+    });
+    await sleep(60);
+    if (!drained) return { sent, waiting };
+  }
+  throw new Error("write never said that the peer is behind");
 }

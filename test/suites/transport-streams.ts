@@ -1,27 +1,8 @@
 /** Streamed replies, slow readers and peers that leave. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { Exchange } from "../../core/http/exchange.ts";
 import { sleep } from "../support/raw-http.ts";
-import { eventually, type Rig, request, type Subject, startRig } from "./transport-rig.ts";
-
-const CHUNK = Buffer.alloc(256 * 1024, "x");
-/** More than the kernel takes for a reader that does not read. */
-const MANY = 200;
-
-/** Writes until the peer is truly behind: `drained` has not settled for a while. */
-async function fill(exchange: Exchange): Promise<{ sent: number; waiting: Promise<void> }> {
-  for (let sent = 1; sent <= MANY; sent++) {
-    if (exchange.write(CHUNK)) continue;
-    let drained = false;
-    const waiting = exchange.drained().then(() => {
-      drained = true;
-    });
-    await sleep(60);
-    if (!drained) return { sent, waiting };
-  }
-  throw new Error("write never said that the peer is behind");
-}
+import { CHUNK, eventually, fill, type Rig, request, type Subject, startRig } from "./transport-rig.ts";
 
 export function streamSuite(subject: Subject): void {
   let rig: Rig;

@@ -1,4 +1,3 @@
-// biome-ignore-all lint/suspicious/noThenProperty: the name that the manifest has for it
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../core/errors.ts";

@@ -1,4 +1,3 @@
-// biome-ignore-all lint/suspicious/noThenProperty: the manifest's name for it
 /** Our own providers against the suite for all providers. */
 import openaiCompatible from "../../../plugins/providers/openai-compatible.ts";
 import scripted from "../../../plugins/providers/scripted.ts";

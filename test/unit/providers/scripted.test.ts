@@ -1,4 +1,3 @@
-// biome-ignore-all lint/suspicious/noThenProperty: the manifest's name for it
 /** The offline provider: rules, pace, tokens. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
