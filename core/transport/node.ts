@@ -14,7 +14,7 @@ export interface NodeOptions {
   requestTimeout?: number;
   /** Milliseconds a connection may rest between requests. Default 75,000, longer than a proxy keeps an idle upstream. */
   idleTimeout?: number;
-  /** Milliseconds a reader may take nothing while a reply waits for it. Default 30,000. */
+  /** Milliseconds a reader may take nothing while a reply waits for it, give or take as much again. Default 15,000. */
   stallTimeout?: number;
 }
 
@@ -65,7 +65,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const sockets = new Map<Socket, Connection>();
   let stopping = false;
   const isStopping = () => stopping;
-  const stallTimeout = timeouts.stallTimeout ?? 30_000;
+  const stallTimeout = timeouts.stallTimeout ?? 15_000;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
   const server = createServer({

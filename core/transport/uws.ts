@@ -1,7 +1,7 @@
 /**
  * The fast transport: the only file that imports uWebSockets.js, and it does so when asked, so that the process runs where
  * the addon does not load. What native objects allow and for how long is in uws-native.ts; what the Node 20 binary does
- * with odd requests is listed by name in test/suites/transport.suite.ts.
+ * with odd requests is listed by name in test/suites/transport-known.ts.
  */
 import { createServer } from "node:net";
 import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";

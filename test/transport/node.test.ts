@@ -4,5 +4,7 @@ import { transportSuite } from "../suites/transport.suite.ts";
 transportSuite({
   name: "node",
   create: (timeout) =>
-    createNodeTransport(timeout === undefined ? {} : { headTimeout: timeout, requestTimeout: timeout }),
+    createNodeTransport(
+      timeout === undefined ? {} : { headTimeout: timeout, requestTimeout: timeout, stallTimeout: timeout },
+    ),
 });
