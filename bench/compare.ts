@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { capture } from "./capture.ts";
 import { type Measured, measure } from "./measure.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
+import { exitOnSignals } from "./process.ts";
 import { table } from "./report.ts";
 import { chosen, httpScenarios } from "./scenarios.ts";
 import { ROOT, startPenstock } from "./targets.ts";
@@ -88,13 +89,12 @@ async function main(args: readonly string[]): Promise<number> {
     return options.help ? 0 : 1;
   }
   const tree = worktree(ref);
-  process.once("SIGINT", () => {
-    tree.remove();
-    process.exit(130);
-  });
+  process.once("exit", tree.remove);
+  exitOnSignals();
   try {
     return (await compare(ref, tree.folder, { ...options, scenarios })) > 0 ? 1 : 0;
   } finally {
+    process.removeListener("exit", tree.remove);
     tree.remove();
   }
 }

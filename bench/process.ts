@@ -23,11 +23,29 @@ export function pins(): boolean {
   return pinning;
 }
 
-/** Spawns on one core. `taskset` replaces itself by the command, so the child's pid is the command's. */
+/**
+ * Spawns on one core. `taskset` replaces itself by the command, so the child's pid is the command's. However this process
+ * ends, the child does not outlive it.
+ */
 export function spawnOn(core: number, command: string, args: readonly string[], options: SpawnOptions): ChildProcess {
-  return pins()
+  const child = pins()
     ? spawn("taskset", ["-c", String(core), command, ...args], options)
     : spawn(command, [...args], options);
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
+  child.once("exit", () => process.removeListener("exit", kill));
+  return child;
+}
+
+/** Makes signals end this process by `exit`, so that children are taken along. */
+export function exitOnSignals(): void {
+  for (const [signal, code] of [
+    ["SIGINT", 130],
+    ["SIGTERM", 143],
+    ["SIGHUP", 129],
+  ] as const) {
+    process.once(signal, () => process.exit(code));
+  }
 }
 
 function procFile(pid: number, name: string): string | null {

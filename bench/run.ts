@@ -1,14 +1,18 @@
 /** `npm run bench`: see README.md beside this file. */
+import { loadavg } from "node:os";
 import { capture } from "./capture.ts";
 import { measure } from "./measure.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
-import { pins } from "./process.ts";
+import { exitOnSignals, pins } from "./process.ts";
 import { profileScenario } from "./profile.ts";
 import { type HttpResult, httpLine, httpTable, specialLine, specialTable } from "./report.ts";
 import { chosen, type HttpScenario, httpScenarios, type SpecialScenario } from "./scenarios.ts";
 import { soak } from "./soak.ts";
 import { type Figure, runSpecial } from "./special.ts";
 import { startCeiling, startPenstock } from "./targets.ts";
+
+/** Load average above which something else has a share of the two cores. */
+const BUSY = 0.7;
 
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
@@ -41,6 +45,7 @@ async function runHttp(scenario: HttpScenario, options: Options): Promise<HttpRe
 
 /** Runs the chosen scenarios; resolves with the number of failed requests. */
 async function bench(options: Options): Promise<number> {
+  const [others = 0] = loadavg();
   const http: HttpResult[] = [];
   const special: { scenario: SpecialScenario; figure: Figure }[] = [];
   for (const scenario of chosen(options.scenarios)) {
@@ -62,6 +67,8 @@ async function bench(options: Options): Promise<number> {
   print(
     `median of ${options.rounds} rounds of ${options.seconds} s${pins() ? "" : "; NOT PINNED: server and load share cores"}\n`,
   );
+  if (others > BUSY)
+    print(`OTHERS WERE BUSY: load average ${others.toFixed(1)} at the start; rates mean little, CPU shares more\n`);
   if (http.length > 0) print(`${httpTable(http)}\n`);
   if (special.length > 0) print(`${specialTable(special)}\n`);
   return http.reduce((sum, { server, bare }) => sum + server.median.failures + bare.median.failures, 0);
@@ -87,6 +94,7 @@ async function runProfiles(options: Options, folder: string): Promise<number> {
 
 async function main(args: readonly string[]): Promise<number> {
   const options = readOptions(args);
+  exitOnSignals();
   if (options.help) {
     console.log(USAGE);
     return 0;

@@ -45,8 +45,13 @@ export const notFound = (message: string) => new ServiceError("not_found", messa
 export const unavailable = (message: string, retryAfterSeconds = 1) =>
   new ServiceError("unavailable", message, { headers: { "retry-after": String(retryAfterSeconds) } });
 
-/** The message of anything that was thrown. */
+/** The message of anything that was thrown, of what throws when it is looked at too. */
 export function messageOf(thrown: unknown): string {
-  if (thrown instanceof Error) return thrown.message || thrown.name;
-  return typeof thrown === "string" ? thrown : "unknown error";
+  if (typeof thrown === "string") return thrown;
+  try {
+    if (thrown instanceof Error) return String(thrown.message || thrown.name);
+  } catch {
+    // An error with getters of its own, or a proxy.
+  }
+  return "unknown error";
 }

@@ -2,17 +2,23 @@
 import { accessOf } from "./auth/access.ts";
 import { type Booted, boot } from "./boot.ts";
 import type { Invocation } from "./invocation.ts";
-import { formatIssue, type Issue } from "./manifest/issues.ts";
+import { formatExplained } from "./manifest/explain.ts";
+import { formatIssue, hasErrors, type Issue } from "./manifest/issues.ts";
 import { createLogger } from "./observability/logger.ts";
 
 /** Errors and warnings to standard error, one line each; colours only on a terminal. */
 export function printIssues(issues: readonly Issue[]): void {
-  const colour = process.stderr.isTTY && !process.env.NO_COLOR;
   for (const issue of issues) {
-    const word = issue.severity === "warning" ? "warning: " : "";
-    const text = `${word}${formatIssue(issue)}`;
-    process.stderr.write(`${colour ? `\u001b[${issue.severity === "error" ? 31 : 33}m${text}\u001b[0m` : text}\n`);
+    if (issue.severity === "warning") printWarning(formatIssue(issue));
+    else print(formatIssue(issue), 31);
   }
+}
+
+export const printWarning = (text: string): void => print(`warning: ${text}`, 33);
+
+function print(text: string, colour: number): void {
+  const coloured = process.stderr.isTTY && !process.env.NO_COLOR;
+  process.stderr.write(coloured ? `\u001b[${colour}m${text}\u001b[0m\n` : `${text}\n`);
 }
 
 async function inspect(invocation: Invocation, look: (booted: Booted) => number): Promise<number> {
@@ -36,22 +42,19 @@ export function check(invocation: Invocation): Promise<number> {
   });
 }
 
+/** What a value is and where it came from. Exit code 1 when the path leads nowhere. */
 export function explain(invocation: Invocation): Promise<number> {
-  const [path] = invocation.rest;
-  if (path === undefined) throw new Error("explain needs a path, e.g. penstock explain server.port");
   return inspect(invocation, ({ loaded, issues }) => {
-    const { entries, problem } = loaded.explain(path);
-    if (problem !== undefined) {
-      printIssues(issues);
-      process.stderr.write(`${problem}\n`);
-      return 1;
-    }
-    for (const entry of entries)
-      process.stdout.write(`${entry.path} = ${JSON.stringify(entry.value)}  # ${entry.source}\n`);
-    return 0;
+    const explained = loaded.explain(invocation.rest[0] as string);
+    const output = explained.problem === undefined ? process.stdout : process.stderr;
+    // A manifest with errors is explained as it is written, without defaults: say so by saying what is wrong.
+    if (hasErrors(issues)) printIssues(issues);
+    output.write(`${formatExplained(explained)}\n`);
+    return explained.problem === undefined ? 0 : 1;
   });
 }
 
+/** Every route with its access class, by path. */
 export function routes(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ issues, service }) => {
     if (service === null) {

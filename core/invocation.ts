@@ -6,4 +6,6 @@ export interface Invocation {
   host?: string;
   /** What stands after the command. */
   rest: string[];
+  /** `generate --check`: compare, do not write. */
+  checkOnly: boolean;
 }

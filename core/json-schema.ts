@@ -18,8 +18,6 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
     logger: false,
     // `schemaProblems` does it, with paths, and without the 35 ms that compiling the meta schema takes.
     validateSchema: false,
-    // Two schemas may have the same `$id`.
-    addUsedSchema: false,
   });
   formats.default(ajv);
   return {
@@ -29,7 +27,7 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
       try {
         return ajv.compile(schema);
       } finally {
-        // Ajv keeps what it compiles for ever; clients send schemas too.
+        // Ajv keeps what it compiles for ever, and two schemas may have the same `$id`.
         ajv.removeSchema(schema);
       }
     },

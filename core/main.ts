@@ -1,8 +1,9 @@
-/** The command line: `penstock [serve] | check | explain PATH | generate | routes` (decision 57). */
+/** The command line: `penstock [serve] | dev | check | explain PATH | generate | routes`. */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { messageOf } from "./errors.ts";
 import type { Invocation } from "./invocation.ts";
+import { suggest } from "./manifest/issues.ts";
 
 const HELP = `Penstock serves the agents, workflows, tools and memory that a service.yaml declares.
 
@@ -10,6 +11,7 @@ Usage: penstock [command] [options]
 
 Commands
   serve            serve the manifest (the default)
+  dev              serve, and start again when the manifest, a plugin or the source changes
   check            report every problem of the manifest and its plugins, without listening
   explain PATH     show a value of the manifest and where it came from, e.g. explain server.port
   routes           list every route with its access class
@@ -20,56 +22,88 @@ Options
   --plugins DIR    one more folder of plugins; may be given more than once
   --port N         listen on this port, whatever the manifest says
   --host H         listen on this address, whatever the manifest says
+  --check          with generate: write nothing, fail when generated/ is not what schemas/ make
   --help           show this text
   --version        show the version
 `;
 
-const COMMANDS: Record<string, (invocation: Invocation) => Promise<number>> = {
-  serve: async (invocation) => (await import("./serve.ts")).serve(invocation),
-  check: async (invocation) => (await import("./inspect.ts")).check(invocation),
-  explain: async (invocation) => (await import("./inspect.ts")).explain(invocation),
-  routes: async (invocation) => (await import("./inspect.ts")).routes(invocation),
-  generate: async ({ rest }) => {
-    const { run } = await import("./codegen/main.ts");
-    return run(fileURLToPath(new URL("..", import.meta.url)), rest.includes("--check"), (line) => console.log(line));
+interface Command {
+  /** What stands after the command; each is required. */
+  readonly takes: readonly string[];
+  run(invocation: Invocation): Promise<number>;
+}
+
+const COMMANDS: Record<string, Command> = {
+  serve: { takes: [], run: async (invocation) => (await import("./serve.ts")).serve(invocation) },
+  dev: { takes: [], run: async (invocation) => (await import("./dev.ts")).dev(invocation) },
+  check: { takes: [], run: async (invocation) => (await import("./inspect.ts")).check(invocation) },
+  explain: { takes: ["PATH"], run: async (invocation) => (await import("./inspect.ts")).explain(invocation) },
+  routes: { takes: [], run: async (invocation) => (await import("./inspect.ts")).routes(invocation) },
+  generate: {
+    takes: [],
+    run: async ({ checkOnly }) => {
+      const { run } = await import("./codegen/main.ts");
+      return run(fileURLToPath(new URL("..", import.meta.url)), checkOnly, (line) => console.log(line));
+    },
   },
 };
+
+const OPTIONS = {
+  config: { type: "string", short: "c", default: "service.yaml" },
+  plugins: { type: "string", multiple: true, default: [] as string[] },
+  port: { type: "string", short: "p" },
+  host: { type: "string" },
+  help: { type: "boolean", short: "h", default: false },
+  version: { type: "boolean", short: "v", default: false },
+  check: { type: "boolean", default: false },
+} as const;
 
 /** Runs a command and sets the exit code: 0 done, 1 a problem with the manifest or the start, 2 a mistake in the call. */
 export async function main(argv: string[]): Promise<void> {
   try {
-    const { values, positionals } = parseArgs({
-      args: argv,
-      allowPositionals: true,
-      options: {
-        config: { type: "string", short: "c", default: "service.yaml" },
-        plugins: { type: "string", multiple: true, default: [] },
-        port: { type: "string", short: "p" },
-        host: { type: "string" },
-        help: { type: "boolean", short: "h", default: false },
-        version: { type: "boolean", default: false },
-        check: { type: "boolean", default: false },
-      },
-    });
-    const [name = "serve", ...rest] = positionals;
+    const { values, positionals } = parse(argv);
     if (values.help) return void process.stdout.write(HELP);
     if (values.version) return void process.stdout.write(`${(await import("./version.ts")).VERSION}\n`);
+    const [name = "serve", ...rest] = positionals;
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-    if (command === undefined) return misuse(`unknown command "${name}"`);
-    const port = values.port === undefined ? undefined : Number(values.port);
-    if (port !== undefined && !(Number.isInteger(port) && port >= 0 && port <= 65535)) {
-      return misuse(`--port must be a number from 0 to 65535, not "${values.port}"`);
-    }
-    if (values.check) rest.push("--check");
-    process.exitCode = await command({ config: values.config, plugins: values.plugins, port, host: values.host, rest });
+    if (command === undefined) throw new Misuse(`unknown command "${name}"${near(name, Object.keys(COMMANDS), "")}`);
+    const [missing] = command.takes.slice(rest.length);
+    if (missing !== undefined) throw new Misuse(`${name} needs a ${missing}, e.g. penstock ${name} server.port`);
+    const [surplus] = rest.slice(command.takes.length);
+    if (surplus !== undefined) throw new Misuse(`${name} takes no "${surplus}"`);
+    if (values.check && name !== "generate") throw new Misuse("--check belongs to generate");
+    const { config, plugins, host } = values;
+    const port = values.port === undefined ? undefined : portOf(values.port);
+    process.exitCode = await command.run({ config, plugins, port, host, rest, checkOnly: values.check });
   } catch (error) {
-    if ((error as { code?: string }).code?.startsWith("ERR_PARSE_ARGS") === true) return misuse(messageOf(error));
-    process.stderr.write(`penstock: ${messageOf(error)}\n`);
-    process.exitCode = 1;
+    const hint = error instanceof Misuse ? "Run penstock --help for the commands and options.\n" : "";
+    process.stderr.write(`penstock: ${messageOf(error)}\n${hint}`);
+    process.exitCode = error instanceof Misuse ? 2 : 1;
   }
 }
 
-function misuse(message: string): void {
-  process.stderr.write(`penstock: ${message}\nRun penstock --help for the commands and options.\n`);
-  process.exitCode = 2;
+/** A mistake in the call. */
+class Misuse extends Error {}
+
+function parse(argv: string[]) {
+  try {
+    return parseArgs({ args: argv, allowPositionals: true, options: OPTIONS });
+  } catch (error) {
+    const message = messageOf(error);
+    const [, unknown] = /^Unknown option '(-[^']*)'/.exec(message) ?? [];
+    if (unknown === undefined) throw new Misuse(message);
+    const names = Object.keys(OPTIONS);
+    throw new Misuse(`unknown option ${unknown}${near(unknown.replace(/^-+/, ""), names, "--")}`);
+  }
+}
+
+function near(name: string, known: readonly string[], prefix: string): string {
+  const meant = suggest(name, known);
+  return meant === undefined ? "" : `, did you mean ${prefix}${meant}?`;
+}
+
+function portOf(text: string): number {
+  const port = Number(text);
+  if (/^\d+$/.test(text) && port <= 65535) return port;
+  throw new Misuse(`--port must be a number from 0 to 65535, not "${text}"`);
 }

@@ -6,13 +6,14 @@ import { accessOf } from "./auth/access.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
 import { messageOf } from "./errors.ts";
-import type { Check } from "./http/decode.ts";
 import type { Dispatch, Listening } from "./http/exchange.ts";
 import { InFlight } from "./http/in-flight.ts";
 import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
-import { printIssues } from "./inspect.ts";
+import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
+import { maskText } from "./manifest/environment.ts";
+import { isPublic } from "./manifest/notices.ts";
 import { createLogger } from "./observability/logger.ts";
 import type { Service } from "./service.ts";
 import { chooseTransport } from "./transport/choose.ts";
@@ -56,12 +57,14 @@ export class BootError extends Error {
 /** Boots and listens. Throws `BootError` with every problem of the manifest, or an Error when the port is taken. */
 export async function start(options: StartOptions): Promise<Running & { booted: Booted }> {
   const env = options.env ?? process.env;
-  const logger = createLogger("info", options.log);
+  const secrets: string[] = [];
+  const logger = createLogger("info", options.log, (text) => maskText(text, secrets));
   const booted = await boot({ config: options.config, plugins: options.plugins ?? [], env, logger });
   if (booted.service === null) {
     await booted.host.close();
     throw new BootError(booted);
   }
+  secrets.push(...booted.loaded.secrets);
   const { service } = booted;
   const { server, logs } = service.manifest;
   logger.level = logs.level;
@@ -117,7 +120,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
 
 function compileDispatch(service: Service, logger: Logger, inFlight: InFlight, booted: Booted): Dispatch {
   const { server } = service.manifest;
-  const cors = compileServiceCors(server, booted.registry);
+  const cors = compileServiceCors(server, booted.registry, logger);
   const { mode } = service.manifest.auth;
   return compilePipeline(service.routes, {
     service,
@@ -126,7 +129,7 @@ function compileDispatch(service: Service, logger: Logger, inFlight: InFlight, b
     limits: server.limits,
     logs: logger.isLevelEnabled("debug"),
     requestId: createRequestIds(),
-    check: (schema) => validators[schema as keyof typeof validators] as Check,
+    check: (schema) => validators[schema],
     cors: cors.of,
     defaultCors: cors.default,
     authorize: (route) => {
@@ -150,6 +153,11 @@ export async function serve(invocation: Invocation): Promise<number> {
     return 1;
   }
   printIssues(running.booted.issues);
+  // The manifest's own host is warned of among its issues.
+  if (invocation.host !== undefined && isPublic(invocation.host) && running.service.manifest.auth.mode === "none") {
+    const { host } = invocation;
+    printWarning(`--host ${host}: the service is open to everybody who reaches ${host}: auth.mode is none`);
+  }
   process.stdout.write(`${describe(running)}\n`);
   return untilStopped(running);
 }

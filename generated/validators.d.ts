@@ -8,4 +8,4 @@ export interface Validator<T> {
   errors?: ErrorObject[] | null;
 }
 
-export declare const validators: { readonly [K in keyof Schemas]: Validator<Schemas[K]> };
+export declare const validators: { readonly [K in "Manifest" | "GenerateRequest" | "ObjectRequest" | "ChatRequest" | "HistoryQuery" | "ExecuteToolRequest"]: Validator<Schemas[K]> };

@@ -29,7 +29,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/transport", "core/codegen"],
   ["core/service.ts", "core/cors-settings.ts"],
   ["core/boot.ts"],
-  ["core/inspect.ts"],
+  ["core/inspect.ts", "core/dev.ts"],
   ["core/serve.ts"],
   ["core/main.ts"],
 ];

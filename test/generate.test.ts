@@ -6,7 +6,7 @@ import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { run } from "../core/codegen/main.ts";
 import type { HistoryQuery } from "../generated/types.ts";
-import { validators } from "../generated/validators.js";
+import { validators } from "../generated/all-validators.js";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const copy = mkdtempSync(join(tmpdir(), "penstock-generate-"));

@@ -1,15 +1,17 @@
 /**
  * JSON Schemas that come with a request: bounded in size, depth and time, compiled once and kept while they are in use.
  */
-import { Ajv, type ErrorObject, type ValidateFunction } from "ajv";
+import { Ajv, type ValidateFunction } from "ajv";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 import { invalid, messageOf } from "../errors.ts";
 import { describeProblems } from "../json-schema.ts";
 import { createTimeGuard, type TimeGuard, TooSlowError } from "./time-guard.ts";
 
-/** Bytes of a schema as JSON, its levels, and milliseconds to compile it or to check one value. */
-const LIMITS = { bytes: 64 * 1024, depth: 32, milliseconds: 250 };
+/** Bytes of a schema as JSON, its levels, and milliseconds to compile it and to check one value. */
+const LIMITS = { bytes: 64 * 1024, depth: 32, compile: 1_000, check: 250 };
+/** Nodes of a schema times nodes of a value: beyond, a check is timed, and ends with the first problem. */
+const MOST_PAIRS = 500_000;
 const KEPT = 200;
 
 export interface ClientSchema {
@@ -29,31 +31,37 @@ export function createClientSchemas(): (schema: object, path: string) => ClientS
   const guard = createTimeGuard();
   const kept = new Map<string, ClientSchema>();
   return (schema, path) => {
-    const text = checkBounds(schema, path);
+    const { text, nodes } = checkBounds(schema, path);
     const known = kept.get(text);
     if (known !== undefined) {
       kept.delete(text);
       kept.set(text, known);
       return known;
     }
-    const compiled = compile(schema as Record<string, unknown>, text, path, guard);
+    const compiled = compile(schema as Record<string, unknown>, { text, nodes }, path, guard);
     kept.set(text, compiled);
     if (kept.size > KEPT) kept.delete(kept.keys().next().value!);
     return compiled;
   };
 }
 
-/** Gives the schema's text. */
-function checkBounds(schema: object, path: string): string {
-  if (Array.isArray(schema) || !("type" in schema)) throw invalid(`${path} must be a JSON Schema with a type`);
-  checkNode(schema, path, 1);
-  const text = JSON.stringify(schema);
-  if (Buffer.byteLength(text) > LIMITS.bytes) throw invalid(`${path} must be at most 64 KiB`);
-  return text;
+interface Measured {
+  text: string;
+  /** Values in it. */
+  nodes: number;
 }
 
-function checkNode(node: unknown, path: string, depth: number): void {
-  if (typeof node !== "object" || node === null) return;
+function checkBounds(schema: object, path: string): Measured {
+  if (Array.isArray(schema) || !("type" in schema)) throw invalid(`${path} must be a JSON Schema with a type`);
+  const nodes = checkNode(schema, path, 1);
+  const text = JSON.stringify(schema);
+  if (Buffer.byteLength(text) > LIMITS.bytes) throw invalid(`${path} must be at most 64 KiB`);
+  return { text, nodes };
+}
+
+/** Gives the number of values in it. */
+function checkNode(node: unknown, path: string, depth: number): number {
+  if (typeof node !== "object" || node === null) return 1;
   if (depth > LIMITS.depth) throw invalid(`${path} must be at most ${LIMITS.depth} levels deep`);
   const { $ref, $dynamicRef, $id } = node as Record<string, unknown>;
   for (const reference of [$ref, $dynamicRef]) {
@@ -62,47 +70,70 @@ function checkNode(node: unknown, path: string, depth: number): void {
     }
   }
   if (depth > 1 && typeof $id === "string") throw invalid(`${path} must not have an $id below its top`);
-  for (const child of Object.values(node)) checkNode(child, path, depth + 1);
+  let nodes = 1;
+  for (const child of Object.values(node)) nodes += checkNode(child, path, depth + 1);
+  return nodes;
 }
 
 /** Keywords whose cost does not grow with the value alone. */
 const COSTLY = /"(?:pattern|patternProperties|format|uniqueItems|\$ref|\$dynamicRef)":/;
 
-function compile(schema: Record<string, unknown>, text: string, path: string, guard: TimeGuard): ClientSchema {
+function compile(
+  schema: Record<string, unknown>,
+  { text, nodes }: Measured,
+  path: string,
+  guard: TimeGuard,
+): ClientSchema {
   const { $schema, $id: _, ...body } = schema;
-  let validate: ValidateFunction;
-  try {
-    // A compiler for each schema: what it remembers goes with it, and one that was stopped half-way is not used again.
-    validate = guard(() => compilerFor($schema).compile(body), LIMITS.milliseconds);
-  } catch (error) {
-    throw invalid(`${path} does not compile: ${messageOf(error).slice(0, 500)}`);
-  }
-  const check = (value: unknown): readonly ErrorObject[] | null => (validate(value) ? null : (validate.errors ?? []));
   const costly = COSTLY.test(text);
+  const build = (allErrors: boolean): ValidateFunction => {
+    try {
+      // A compiler for each schema: what it remembers goes with it, and one that was stopped half-way is not used again.
+      return guard(() => compilerFor($schema, allErrors).compile(body), LIMITS.compile);
+    } catch (error) {
+      throw invalid(`${path} does not compile: ${messageOf(error).slice(0, 500)}`);
+    }
+  };
+  const validate = build(!costly);
+  // To gather every problem of a large value would fill the memory.
+  let brief = costly ? validate : null;
   return {
     schema,
     problems(value) {
+      if (!costly && countNodes(value, MOST_PAIRS / nodes) <= MOST_PAIRS / nodes) return complaint(validate, value);
+      brief ??= build(false);
+      const check = brief;
       try {
-        const errors = costly ? guard(() => check(value), LIMITS.milliseconds) : check(value);
-        return errors === null ? null : describeProblems(errors, "result") || "result is not valid";
+        return guard(() => complaint(check, value), LIMITS.check);
       } catch (error) {
-        if (error instanceof TooSlowError) throw invalid(`${path} cannot be checked: ${error.message}`);
-        throw error;
+        if (!(error instanceof TooSlowError || error instanceof RangeError)) throw error;
+        throw invalid(`${path} cannot be checked: ${error.message}`);
       }
     },
   };
 }
 
+function complaint(validate: ValidateFunction, value: unknown): string | null {
+  return validate(value) ? null : describeProblems(validate.errors, "result") || "result is not valid";
+}
+
+/** Values in a value, counted as far as `most`. */
+function countNodes(value: unknown, most: number): number {
+  if (typeof value !== "object" || value === null) return 1;
+  let nodes = 1;
+  for (const key in value) {
+    if (nodes > most) break;
+    nodes += countNodes((value as Record<string, unknown>)[key], most - nodes);
+  }
+  return nodes;
+}
+
 const OLD_DRAFTS = /draft-0[4-7]/;
 
-function compilerFor(dialect: unknown): Ajv {
-  const options = {
-    allErrors: true,
-    strict: false,
-    validateSchema: false,
-    addUsedSchema: false,
-    logger: false,
-  } as const;
+function compilerFor(dialect: unknown, allErrors: boolean): Ajv {
+  // Optimised code takes twice as long to make, and most of these schemas check one value.
+  const code = { optimize: false };
+  const options = { allErrors, code, strict: false, validateSchema: false, logger: false } as const;
   const ajv = typeof dialect === "string" && OLD_DRAFTS.test(dialect) ? new Ajv(options) : new Ajv2020(options);
   formats.default(ajv);
   return ajv;

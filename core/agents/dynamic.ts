@@ -1,6 +1,7 @@
 /** What an agent may make of the request: its instructions, its model, and which of its tools are offered. */
 import { invalid, messageOf, ServiceError } from "../errors.ts";
 import { type CompileResult, compileCondition, compileTemplate, isTemplate, SCOPES } from "../manifest/expression.ts";
+import { formatPath } from "../manifest/issues.ts";
 import type { AgentManifest } from "../manifest/manifest.ts";
 import type { Dynamic } from "./core.ts";
 import type { ModelChain } from "./model-chain.ts";
@@ -16,7 +17,7 @@ function evaluator(compiled: CompileResult, path: Path): Dynamic<unknown> {
     try {
       return compiled.evaluate({ context: scope.context, user: scope.user });
     } catch (error) {
-      throw error instanceof ServiceError ? error : invalid(`${path.join(".")}: ${messageOf(error)}`);
+      throw error instanceof ServiceError ? error : invalid(`${formatPath(path)}: ${messageOf(error)}`);
     }
   };
 }
@@ -39,7 +40,7 @@ export function dynamicChain(manifest: AgentManifest, models: Models, path: Path
     return fixedChain(names, models);
   }
   const evaluate = evaluator(compileTemplate(model, SCOPES.agent), [...path, "model"]);
-  const where = [...path, "model"].join(".");
+  const where = formatPath([...path, "model"]);
   return (scope) => {
     const chosen = [evaluate(scope)].flat();
     if (chosen.length === 0 || !chosen.every((name) => typeof name === "string")) {
@@ -106,7 +107,7 @@ function conditionOf(condition: string, path: Path): Choice["offered"] {
   const evaluate = evaluator(compileCondition(condition, SCOPES.agent), path);
   return (scope) => {
     const value = evaluate(scope);
-    if (typeof value !== "boolean") throw invalid(`${path.join(".")} must give true or false`);
+    if (typeof value !== "boolean") throw invalid(`${formatPath(path)} must give true or false`);
     return value;
   };
 }
@@ -115,6 +116,6 @@ function conditionOf(condition: string, path: Path): Choice["offered"] {
 function named(name: unknown, known: ReadonlyMap<string, AgentTool>, path: Path): AgentTool | null {
   if (name === null || name === "") return null;
   const tool = typeof name === "string" ? known.get(name) : undefined;
-  if (tool === undefined) throw invalid(`${path.join(".")}.tools: there is no tool ${JSON.stringify(name)}`);
+  if (tool === undefined) throw invalid(`${formatPath(path)}.tools: there is no tool ${JSON.stringify(name)}`);
   return tool;
 }

@@ -92,7 +92,9 @@ class ChainedAnswer implements ModelStream {
   async open(): Promise<ModelStream> {
     for (;;) {
       try {
-        await this.#call(this.#models[this.#position]!.model);
+        const { model } = this.#models[this.#position]!;
+        if (!this.#batched.has(model)) await this.#call(model);
+        else this.#read(model, (await model.doStream(this.#options)) as BatchedStreamResult);
         return this;
       } catch (thrown) {
         await this.#recover(thrown);

@@ -7,15 +7,19 @@ type DeltaPart = Extract<AgentPart, { type: "text-delta" | "reasoning-delta" }>;
 /** Writes deltas by hand: they are nearly all of a stream, and may carry fields of the provider that are not sent. */
 export class DeltaText {
   #id = "";
-  #quoted = '""';
+  #type = "";
+  /** The text up to the delta's own, the same for all deltas of one block. */
+  #head = "";
 
   /** The part as JSON text, of these fields alone. */
   of(part: DeltaPart): string {
-    if (part.id !== this.#id) {
-      this.#id = part.id;
-      this.#quoted = JSON.stringify(part.id);
+    const { type, id } = part;
+    if (id !== this.#id || type !== this.#type) {
+      this.#id = id;
+      this.#type = type;
+      this.#head = JSON.stringify({ type, id, delta: "" }).slice(0, -3);
     }
-    return `{"type":"${part.type}","id":${this.#quoted},"delta":${JSON.stringify(part.delta)}}`;
+    return `${this.#head}${JSON.stringify(part.delta)}}`;
   }
 }
 

@@ -52,8 +52,9 @@ export class Step {
         const next = stream.next();
         const batch: PartBatch | null = next instanceof Promise ? await next : next;
         if (batch === null) return;
-        for (const part of batch) {
-          const wait = this.#take(part);
+        // Not for-of: across an await it makes an object per part.
+        for (let index = 0; index < batch.length; index++) {
+          const wait = this.#take(batch[index]!);
           if (wait !== undefined) await wait;
         }
         if (sink.closed) throw new Aborted();

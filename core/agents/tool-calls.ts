@@ -1,5 +1,6 @@
 /** The tool calls of one step: all at once, each failure told to the model. */
 import { messageOf } from "../errors.ts";
+import { resultText } from "../tools/execute.ts";
 import type { PartSink, ToolResult } from "./parts.ts";
 import type { RunOutcome, RunPlan, ToolContent } from "./run.ts";
 import type { PendingCall } from "./tool-input.ts";
@@ -69,14 +70,12 @@ function unknownTool(plan: RunPlan, name: string): string {
   return `there is no tool ${JSON.stringify(name)}; ${names.length === 0 ? "there are none" : `there is ${names.join(", ")}`}`;
 }
 
+/** Types that are JSON whatever the value. */
+const PLAIN = new Set(["string", "number", "boolean"]);
+
 /** What a reply could not carry is the tool's failure, not the reply's. */
 function checkJson(name: string, output: unknown): unknown {
   if (output === undefined) return null;
-  if (typeof output !== "object" && typeof output !== "bigint" && typeof output !== "function") return output;
-  try {
-    if (JSON.stringify(output) !== undefined) return output;
-  } catch {
-    // Falls through to the one message.
-  }
-  throw new Error(`tool ${JSON.stringify(name)} gave something that is not JSON`);
+  if (!PLAIN.has(typeof output)) resultText(name, output);
+  return output;
 }

@@ -1,8 +1,8 @@
 /** Contract, "Tools". */
 import { notFound } from "../errors.ts";
-import { type Context, defineRoute } from "../http/route.ts";
+import { type Context, defineRoute, Serialized } from "../http/route.ts";
 import type { Service } from "../service.ts";
-import { executeTool } from "../tools/execute.ts";
+import { executeTool, resultText } from "../tools/execute.ts";
 
 export const TOOL_ROUTES = [
   defineRoute<Service>({
@@ -30,13 +30,16 @@ function execute(service: Service, name: string, body: { input: unknown; context
   const tool = service.tools.get(name);
   if (tool === undefined) throw notFound(`tool ${JSON.stringify(name.slice(0, 128))} does not exist`);
   const started = performance.now();
-  const finish = (result: unknown) => ({
-    toolName: name,
-    result: result === undefined ? null : result,
+  const finish = (result: unknown) => {
     // Milliseconds, to the microsecond (decision 30).
-    executionTime: Math.round((performance.now() - started) * 1000) / 1000,
-    timestamp: new Date().toISOString(),
-  });
+    const executionTime = Math.round((performance.now() - started) * 1000) / 1000;
+    const timestamp = new Date().toISOString();
+    const toolName = JSON.stringify(name);
+    const text = resultText(name, result);
+    return new Serialized(
+      `{"toolName":${toolName},"result":${text},"executionTime":${executionTime},"timestamp":"${timestamp}"}`,
+    );
+  };
   const result = executeTool(tool, body.input, { call, context: (body.context ?? {}) as Record<string, unknown> });
   return result instanceof Promise ? result.then(finish) : finish(result);
 }

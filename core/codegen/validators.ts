@@ -1,4 +1,4 @@
-/** `generated/validators.js`: Ajv's standalone code of every definition, bundled to one ESM file without `require`. */
+/** `generated/*validators.js`: Ajv's standalone code of the definitions, bundled to ESM files without `require`. */
 import { Ajv2020, type Options } from "ajv/dist/2020.js";
 import standalone from "ajv/dist/standalone/index.js";
 import formats from "ajv-formats";
@@ -69,15 +69,31 @@ export function compilable(files: SchemaFile[], definitions: Definition[], probl
   });
 }
 
-/** The text of the module, without the head comment. All `definitions` must compile. */
+/**
+ * Those that a start or a request needs, in a module of their own that stays small: the manifest, bodies and queries of
+ * requests. The manifest holds its parts; what Penstock itself sends is checked by tests.
+ */
+export function servedDefinitions(definitions: readonly Definition[]): Definition[] {
+  return definitions.filter(({ name }) => name === "Manifest" || /(Request|Query)$/.test(name));
+}
+
+/** What one module exports as `validators`. All `definitions` must compile. */
+export interface ValidatorModule {
+  definitions: readonly Definition[];
+  /** A module beside it whose `validators` it exports too. */
+  extended?: string;
+}
+
+/** The text of the module, without the head comment. */
 export async function generateValidators(
   root: string,
   files: SchemaFile[],
-  definitions: Definition[],
+  { definitions, extended }: ValidatorModule,
 ): Promise<string> {
   const modules = new Map<string, string>();
   const entry: string[] = [];
   const members: string[] = [];
+  if (extended !== undefined) entry.push(`import { validators as extended } from "${extended}";`);
   for (const flavour of Object.keys(FLAVOURS) as Flavour[]) {
     const own = definitions.filter((definition) => flavourOf(definition) === flavour);
     if (own.length === 0) continue;
@@ -88,11 +104,13 @@ export async function generateValidators(
     entry.push(`import * as ${flavour} from "${flavour}";`);
     members.push(...own.map(({ name }) => `  ${name}: ${flavour}.${name},`));
   }
-  modules.set("entry", `${entry.join("\n")}\nexport const validators = {\n${members.sort().join("\n")}\n};\n`);
-  return bundle(root, modules);
+  members.sort();
+  if (extended !== undefined) members.unshift("  ...extended,");
+  modules.set("entry", `${entry.join("\n")}\nexport const validators = {\n${members.join("\n")}\n};\n`);
+  return bundle(root, modules, extended === undefined ? [] : [extended]);
 }
 
-async function bundle(root: string, modules: ReadonlyMap<string, string>): Promise<string> {
+async function bundle(root: string, modules: ReadonlyMap<string, string>, external: string[]): Promise<string> {
   const virtual: Plugin = {
     name: "schemas",
     setup(setup) {
@@ -112,6 +130,11 @@ async function bundle(root: string, modules: ReadonlyMap<string, string>): Promi
     platform: "neutral",
     mainFields: ["main"],
     target: "node20",
+    external,
+    // Half the bytes, which every start reads; nobody reads the code itself.
+    minifyWhitespace: true,
+    minifySyntax: true,
+    lineLimit: 2_000,
     absWorkingDir: root,
     // Paths are part of the output: they must not depend on where node_modules really lies.
     preserveSymlinks: true,

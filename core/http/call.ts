@@ -41,6 +41,8 @@ export class Call<S> implements Context<S>, Pending {
   #logger: Logger | null = null;
   #writer: EventWriter | null = null;
   #failure: FailureEvent | null = null;
+  /** The line that ends the stream, after a failure too. */
+  #last: string | undefined;
   #since = 0;
   #tracked = false;
   #finished = false;
@@ -103,10 +105,20 @@ export class Call<S> implements Context<S>, Pending {
     if (this.#writer?.opened === true) {
       const event = this.#failure!(failureText(error, this.requestId));
       this.#writer.send(JSON.stringify(event));
-      this.#writer.finish();
+      this.#writer.finish(this.#last);
       this.#finish(200);
       return;
     }
+    try {
+      this.#refuse(error);
+    } catch (thrown) {
+      // A header of the error is none that HTTP allows.
+      this.logger.error({ err: thrown, operation: this.operation }, messageOf(thrown));
+      this.#refuse(thrown);
+    }
+  }
+
+  #refuse(error: unknown): void {
     const { status, headers, body } = refusal(error, this.requestId);
     this.reply(status, this.#cors.length === 0 ? headers : [...headers, ...this.#cors], body);
   }
@@ -116,6 +128,7 @@ export class Call<S> implements Context<S>, Pending {
     const writer = new EventWriter(this.exchange, headers, this.#shared.limits.streamBuffer);
     this.#writer = writer;
     this.#failure = failure;
+    this.#last = last;
     produce(writer).then(
       () => {
         if (this.#finished) return;

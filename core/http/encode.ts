@@ -25,8 +25,11 @@ const EXTRA: Partial<Record<ErrorKind, HeaderList>> = {
 
 /** The reply to a failure. What is not a `ServiceError` says no more than the id to find it by in the log. */
 export function refusal(error: unknown, requestId: string): Refusal {
+  // Plugins may throw one too, of a kind that no type checker has seen.
   const known =
-    error instanceof ServiceError ? error : new ServiceError("internal", `internal error (request id ${requestId})`);
+    error instanceof ServiceError && Object.hasOwn(STATUS, error.kind)
+      ? error
+      : new ServiceError("internal", `internal error (request id ${requestId})`);
   const headers = ["content-type", JSON_TYPE, "x-error-code", known.kind];
   for (const [name, value] of Object.entries(known.headers ?? {})) headers.push(name, value);
   const extra = EXTRA[known.kind];

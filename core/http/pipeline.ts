@@ -9,13 +9,13 @@ import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requi
 import { envelope, JSON_TYPE, refusal } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import type { EventProducer, Output, Page, Route } from "./route.ts";
+import type { EventProducer, InputSchemaId, Output, Page, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
 
 export interface PipelineSettings<S> extends Shared<S> {
   requestId(given: string): string;
   /** Validator of a schema id; queries are coerced from text by theirs. */
-  check(schema: string): Check;
+  check(schema: InputSchemaId): Check;
   /** CORS of one route: the service's, or its own. */
   cors(route: Route<S>): Cors;
   /** CORS of replies that belong to no route. */

@@ -6,6 +6,8 @@ import type { HeaderList } from "./exchange.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 export type SchemaId = keyof Schemas;
+/** Schemas of what requests carry: the only ones whose validators every start loads, so they are told by their names. */
+export type InputSchemaId = Extract<SchemaId, `${string}Request` | `${string}Query`>;
 
 /** Access groups of the contract ("Default access by group"); `auth/groups.ts` says what each means in each mode. */
 export type Group =
@@ -85,8 +87,8 @@ export interface Input<Q, B> {
 
 export interface Route<
   S,
-  Q extends SchemaId | undefined = SchemaId | undefined,
-  B extends SchemaId | undefined = SchemaId | undefined,
+  Q extends InputSchemaId | undefined = InputSchemaId | undefined,
+  B extends InputSchemaId | undefined = InputSchemaId | undefined,
 > {
   /** `agents.generateText`: operationId, log and metrics label, test title. */
   operation: string;
@@ -114,8 +116,8 @@ export interface Route<
 /** Keeps the types of one row while it stands in a table of many. */
 export function defineRoute<
   S,
-  const Q extends SchemaId | undefined = undefined,
-  const B extends SchemaId | undefined = undefined,
+  const Q extends InputSchemaId | undefined = undefined,
+  const B extends InputSchemaId | undefined = undefined,
 >(route: Route<S, Q, B>): Route<S> {
   return route as unknown as Route<S>;
 }

@@ -29,6 +29,8 @@ export interface LoadedManifest {
   issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
   /** Whether the file itself says something at a path, and not a default. */
   isWritten(path: Path): boolean;
+  /** Texts that came from the environment and from files: `***` wherever they would show. */
+  readonly secrets: readonly string[];
   /** See `formatExplained`. */
   explain(path: string): Explained;
 }
@@ -92,7 +94,7 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   const manifest = valid ? resolveManifest(document) : null;
   const explain = (path: string) => explainPath({ file, root: manifest ?? document, positions, substitutions }, path);
   const isWritten = (path: Path) => positions.has(path);
-  return { manifest, document, issues, file, folder, issueAt, isWritten, explain };
+  return { manifest, document, issues, file, folder, issueAt, isWritten, secrets, explain };
 }
 
 function unreadable(file: string, message: string): LoadedManifest {
@@ -108,6 +110,7 @@ function unreadable(file: string, message: string): LoadedManifest {
     folder: dirname(resolve(file)),
     issueAt,
     isWritten: () => false,
+    secrets: [],
     explain: (path) => explainPath({ file, root: undefined, positions, substitutions: new Map() }, path),
   };
 }

@@ -28,14 +28,17 @@ export function readYaml(text: string): Source {
   const source: Source = { value: undefined, positions, problems: [] };
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, strict: true, prettyErrors: false });
   const rows = text.split("\n");
-  for (const [list, severity] of [
-    [document.errors, "error"],
-    [document.warnings, "warning"],
-  ] as const) {
-    for (const { message, pos } of list) {
-      const position = positions.at(pos[0]);
-      source.problems.push({ path: [], position, message: explainSyntax(message, rows[position.line - 1]), severity });
-    }
+  let broken = 0;
+  for (const { message, pos } of document.errors) {
+    const position = positions.at(pos[0]);
+    // One slip makes a parser stumble over every line that follows, up to the next key at the margin.
+    if (broken > 0 && !rows.slice(broken, position.line).some((row) => /^[^\s#]/.test(row))) continue;
+    broken = position.line;
+    const explained = explainSyntax(message, rows[position.line - 1]);
+    source.problems.push({ path: [], position, message: explained, severity: "error" });
+  }
+  for (const { message, pos } of document.warnings) {
+    source.problems.push({ path: [], position: positions.at(pos[0]), message, severity: "warning" });
   }
   if (document.errors.length > 0) return source;
   const reader = new Reader(source);
@@ -44,9 +47,21 @@ export function readYaml(text: string): Source {
   return source;
 }
 
-/** YAML's own words, and what is most often behind them. */
+/** What is most often behind the words of the parser. */
+const SYNTAX: readonly [RegExp, string][] = [
+  [/multiple documents/i, "a second document begins here: a manifest is one document"],
+  [/same column/i, "not YAML: this line is not indented like the keys beside it"],
+  [
+    /nested mappings are not allowed/i,
+    'not YAML: a value with ": " in it needs quotes; else a line is indented too deep',
+  ],
+  [/must be sufficiently indented and end with/i, 'not YAML: a "{" or "[" before this is not closed'],
+  [/missing closing/i, "not YAML: a quote that opens in this value is not closed"],
+];
+
 function explainSyntax(message: string, row: string | undefined): string {
-  if (message.includes("multiple documents")) return "a second document begins here: a manifest is one document";
+  const known = SYNTAX.find(([pattern]) => pattern.test(message));
+  if (known !== undefined) return known[1];
   const text = `not YAML: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
   return row !== undefined && /[:-]\s+\{\{/.test(row) ? `${text}; quote a value that begins with {{` : text;
 }

@@ -19,14 +19,16 @@ export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unk
 
   const call = new ToolCall(tool, origin);
   let result: unknown;
+  let later: boolean;
   try {
     result = tool.run(input, call);
+    later = isPromise(result);
   } catch (thrown) {
     call.end();
     throw failure(tool, call, thrown);
   }
-  if (isPromise(result)) {
-    return call.wait(result).then(nothingAsNull, (thrown) => {
+  if (later) {
+    return call.wait(result as PromiseLike<unknown>).then(nothingAsNull, (thrown) => {
       throw failure(tool, call, thrown);
     });
   }
@@ -34,9 +36,25 @@ export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unk
   return nothingAsNull(result);
 }
 
+/**
+ * A tool's result as JSON text.
+ *
+ * @throws ServiceError `tool_failed` for what JSON cannot hold: a bigint, a circle, a function
+ */
+export function resultText(name: string, result: unknown): string {
+  let cause: unknown;
+  try {
+    const text = JSON.stringify(result) as string | undefined;
+    if (text !== undefined) return text;
+  } catch (thrown) {
+    cause = thrown;
+  }
+  throw new ServiceError("tool_failed", `tool ${JSON.stringify(name)} gave something that is not JSON`, { cause });
+}
+
 const nothingAsNull = (value: unknown) => (value === undefined ? null : value);
 
-function isPromise(value: unknown): value is PromiseLike<unknown> {
+function isPromise(value: unknown): boolean {
   return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }
 

@@ -9,18 +9,19 @@ import type { NativeResponse } from "./uws-native.ts";
 export function collectBody(response: NativeResponse, limit: number, end: (body: Uint8Array | null) => void): void {
   let buffer: BodyBuffer | null = null;
   let ended = false;
-  const finish = (body: Uint8Array | null) => {
-    ended = true;
-    buffer = null;
-    end(body);
-  };
   response.onData((native, last) => {
     if (ended) return;
     const chunk = new Uint8Array(native);
     // The usual case, one piece: one copy, because the native bytes go away.
-    if (last && buffer === null && chunk.length <= limit) return finish(Buffer.from(chunk));
+    if (last && buffer === null && chunk.length <= limit) {
+      ended = true;
+      return end(Buffer.from(chunk));
+    }
     buffer ??= new BodyBuffer(limit);
-    if (!buffer.add(chunk)) finish(null);
-    else if (last) finish(buffer.take());
+    const fits = buffer.add(chunk);
+    if (fits && !last) return;
+    ended = true;
+    end(fits ? buffer.take() : null);
+    buffer = null;
   });
 }

@@ -131,10 +131,15 @@ class UwsServer implements UwsListener, Listening {
     this.#socket = null;
   }
 
+  /** After the replies that were put off until no native callback is on the stack. */
   close(): Promise<void> {
     this.stop();
-    this.#app.close();
-    return Promise.resolve();
+    return new Promise((resolve) => {
+      setImmediate(() => {
+        this.#app.close();
+        resolve();
+      });
+    });
   }
 }
 

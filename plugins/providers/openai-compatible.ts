@@ -3,10 +3,9 @@
  *
  * `providerOptions` of a request are read under the provider's key in the manifest (or `name`) and `openaiCompatible`.
  */
-import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { defineProvider, parseDuration } from "#plugin";
 import { relaxSchema } from "./openai-compatible/strict.ts";
-import { createUpstream, type Timeouts } from "./openai-compatible/upstream.ts";
+import type { Timeouts } from "./openai-compatible/upstream.ts";
 
 interface Config {
   baseURL: string;
@@ -76,12 +75,15 @@ export default defineProvider({
       },
     },
   },
-  create(config: Config, host) {
+  async create(config: Config, host) {
     const baseURL = parseBaseURL(config.baseURL);
-    const upstream = createUpstream(baseURL, {
-      timeouts: parseTimeouts(config.timeouts),
-      connections: config.connections,
-    });
+    const timeouts = parseTimeouts(config.timeouts);
+    // The SDK and undici are two hundred files: only a manifest that uses this provider waits for them.
+    const [{ createOpenAICompatible }, { createUpstream }] = await Promise.all([
+      import("@ai-sdk/openai-compatible"),
+      import("./openai-compatible/upstream.ts"),
+    ]);
+    const upstream = createUpstream(baseURL, { timeouts, connections: config.connections });
     host.onClose(() => upstream.close());
     const provider = createOpenAICompatible({
       name: config.name ?? host.name ?? "openai-compatible",

@@ -4,9 +4,16 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, type TestContext, test } from "node:test";
-import { EventReader, eventually } from "../support/event-reader.ts";
-import { calls, type Reply, says, stallsAfter, stallsBeforeHead, stallsBeforeText } from "../support/openai-upstream.ts";
 import { setTimeout as sleep } from "node:timers/promises";
+import { EventReader, eventually } from "../support/event-reader.ts";
+import {
+  calls,
+  type Reply,
+  says,
+  stallsAfter,
+  stallsBeforeHead,
+  stallsBeforeText,
+} from "../support/openai-upstream.ts";
 import { soon } from "../support/providers.ts";
 import { dataOf, serveUpstream } from "../support/served-upstream.ts";
 import { TRANSPORTS } from "../support/transports.ts";
@@ -97,12 +104,19 @@ for (const transport of TRANSPORTS) {
     test("POST /agents/:id/stream during a sub-agent: the upstream of the sub-agent is closed within a second", async (t) => {
       const agents = { writer: { model: "up/small", memory: false } };
       const { service, upstream } = await serveUpstream(t, { subAgents: ["writer"] }, { server, agents });
-      upstream.replies(calls([{ name: "delegate_task", input: { agentId: "writer", task: "Sing" } }]), stallsAfter("La"));
+      upstream.replies(
+        calls([{ name: "delegate_task", input: { agentId: "writer", task: "Sing" } }]),
+        stallsAfter("La"),
+      );
       const reader = new EventReader(`${service.url}/agents/assistant/stream`, BODY);
       await reader.until(() => reader.text.includes('"La"'));
       reader.leave();
       await soon(upstream.requests[1]!.aborted, "the abort", SECOND);
-      await eventually(async () => (await dataOf(service.get("/agents"))).every((agent: { status: string }) => agent.status === "idle"), "idle");
+      await eventually(
+        async () =>
+          (await dataOf(service.get("/agents"))).every((agent: { status: string }) => agent.status === "idle"),
+        "idle",
+      );
     });
 
     test("POST /tools/:name/execute: the tool's own call is closed within a second", async (t) => {

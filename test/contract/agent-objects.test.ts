@@ -13,7 +13,8 @@ const SCHEMA = {
   additionalProperties: false,
 };
 
-const nested = (levels: number): object => (levels === 1 ? { type: "string" } : { type: "array", items: nested(levels - 1) });
+const nested = (levels: number): object =>
+  levels === 1 ? { type: "string" } : { type: "array", items: nested(levels - 1) };
 
 const BAD: [title: string, schema: unknown, error: RegExp][] = [
   ["missing", undefined, /^schema is required$/],

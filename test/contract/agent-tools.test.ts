@@ -43,7 +43,9 @@ describe("tools of an agent", () => {
     ]);
   });
 
-  test("POST /agents/:id/text runs the calls of one step at once, and answers in the order of the calls", { timeout: 20_000 }, async (t) => {
+  test("POST /agents/:id/text runs the calls of one step at once, and answers in the order of the calls", {
+    timeout: 20_000,
+  }, async (t) => {
     const { service, upstream } = await serve(t);
     const people = ["ada", "bob", "cy"].map((name, index) => ({
       id: name,
@@ -52,25 +54,52 @@ describe("tools of an agent", () => {
     }));
     upstream.replies(calls(people), says("All met."));
     const { toolResults } = await dataOf(service.post(TEXT, { input: "meet" }));
-    assert.deepEqual(toolResults.map(({ output }: Loose) => output.met), ["ada", "bob", "cy"]);
-    assert.deepEqual(told(upstream.requests[1]!.body).map((message: Loose) => message.tool_call_id), ["ada", "bob", "cy"]);
+    assert.deepEqual(
+      toolResults.map(({ output }: Loose) => output.met),
+      ["ada", "bob", "cy"],
+    );
+    assert.deepEqual(
+      told(upstream.requests[1]!.body).map((message: Loose) => message.tool_call_id),
+      ["ada", "bob", "cy"],
+    );
   });
 
   const FAILURES: [title: string, call: { name: string; input: unknown }, message: RegExp][] = [
     ["a tool that throws", { name: "fail", input: {} }, /^the shop is closed$/],
     ["a tool that rejects", { name: "fail", input: { how: "later" } }, /^the shop burned down$/],
     ["a tool that throws nothing", { name: "fail", input: { how: "nothing" } }, /^tool "fail" failed$/],
-    ["a tool that does not exist", { name: "fly", input: {} }, /^there is no tool "fly"; there is sum, meet, fail, whoami$/],
-    ["input that does not fit", { name: "sum", input: { a: "two" } }, /input\.a must be number.*input\.b is required|input\.b is required.*input\.a must be number/],
+    [
+      "a tool that does not exist",
+      { name: "fly", input: {} },
+      /^there is no tool "fly"; there is sum, meet, fail, whoami$/,
+    ],
+    [
+      "input that does not fit",
+      { name: "sum", input: { a: "two" } },
+      /input\.a must be number.*input\.b is required|input\.b is required.*input\.a must be number/,
+    ],
   ];
   for (const [title, call, message] of FAILURES) {
     test(`POST /agents/:id/text: ${title} is told to the model, which goes on`, async (t) => {
       const { service, upstream } = await serve(t);
-      upstream.replies(calls([{ ...call, id: "bad" }, { id: "good", name: "sum", input: { a: 1, b: 1 } }]), says("Sorry."));
+      upstream.replies(
+        calls([
+          { ...call, id: "bad" },
+          { id: "good", name: "sum", input: { a: 1, b: 1 } },
+        ]),
+        says("Sorry."),
+      );
       const data = await dataOf(service.post(TEXT, { input: "x" }));
       assert.equal(data.text, "Sorry.");
-      assert.deepEqual(data.toolCalls.map(({ toolCallId }: Loose) => toolCallId), ["bad", "good"]);
-      assert.deepEqual(data.toolResults.map(({ toolCallId }: Loose) => toolCallId), ["good"], "a failure is no result");
+      assert.deepEqual(
+        data.toolCalls.map(({ toolCallId }: Loose) => toolCallId),
+        ["bad", "good"],
+      );
+      assert.deepEqual(
+        data.toolResults.map(({ toolCallId }: Loose) => toolCallId),
+        ["good"],
+        "a failure is no result",
+      );
       const [bad, good] = told(upstream.requests[1]!.body);
       assert.match(bad.content, message);
       assert.equal(good.content, '{"sum":2}');
@@ -93,7 +122,11 @@ describe("tools of an agent", () => {
   });
 
   test("POST /agents/:id/text: a tool that needs approval never runs, and the model is told so", async (t) => {
-    const { service, upstream } = await serve(t, { tools: ["guarded"] }, { tools: { guarded: { use: "add", approval: true } } });
+    const { service, upstream } = await serve(
+      t,
+      { tools: ["guarded"] },
+      { tools: { guarded: { use: "add", approval: true } } },
+    );
     upstream.replies(calls([{ name: "guarded", input: { a: 1, b: 1 } }]), says("I may not."));
     const { toolResults } = await dataOf(service.post(TEXT, { input: "x" }));
     assert.deepEqual(toolResults, []);
@@ -168,7 +201,13 @@ describe("options.output", () => {
 
 describe("sub-agents", () => {
   const WRITER = {
-    writer: { name: "Writer", description: "Writes prose", instructions: "Write.", model: "up/writer-model", memory: false },
+    writer: {
+      name: "Writer",
+      description: "Writes prose",
+      instructions: "Write.",
+      model: "up/writer-model",
+      memory: false,
+    },
   };
 
   test("POST /agents/:id/text offers them as one tool, delegate_task {agentId, task}, and gives their text back", async (t) => {

@@ -1,7 +1,7 @@
 /** Contract, "Documentation": `/`, `/doc` and `/ui` as a running service serves them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { validators } from "../../generated/validators.js";
+import { validators } from "../../generated/all-validators.js";
 import { type FetchedPage, fetchPage, shellWords } from "../support/pages.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
 

@@ -6,7 +6,7 @@ import type { AgentPart } from "../../core/agents/parts.ts";
 import { describeProblems } from "../../core/json-schema.ts";
 import { schemas } from "../../generated/schemas.ts";
 import type { Schemas } from "../../generated/types.ts";
-import { validators } from "../../generated/validators.js";
+import { validators } from "../../generated/all-validators.js";
 import { clientChecks } from "../support/chunk-validators.ts";
 
 /** What a client is told about a value; null when it is accepted. */

@@ -19,7 +19,14 @@ const KERNEL = 32 * MiB;
 
 /** An upstream that writes as fast as it is read, and counts. */
 async function endlessUpstream(t: TestContext) {
-  const state = { deltas: 0, get bytes() { return this.deltas * DELTA.length; }, done: false, aborted: false };
+  const state = {
+    deltas: 0,
+    get bytes() {
+      return this.deltas * DELTA.length;
+    },
+    done: false,
+    aborted: false,
+  };
   const chunk = (delta: object, finish: string | null = null) =>
     `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
   const server = createServer(async (request, response) => {
@@ -92,7 +99,11 @@ for (const transport of TRANSPORTS) {
       await reader.head();
       await standstill(state);
       reader.leave();
-      await soon(eventually(() => state.aborted, "the abort"), "the abort", 1_000);
+      await soon(
+        eventually(() => state.aborted, "the abort"),
+        "the abort",
+        1_000,
+      );
       await eventually(async () => (await dataOf(service.get("/agents/assistant"))).status === "idle", "idle");
     });
   });

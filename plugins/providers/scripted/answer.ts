@@ -70,19 +70,17 @@ function firstWords(text: string, most: number): string {
   return text.slice(0, index);
 }
 
-/** Deltas that join to `text`: at most `chunks`, of about the same length, never through the middle of a character. */
-export function cutText(text: string, chunks: number): LanguageModelV3StreamPart[] {
-  const deltas: LanguageModelV3StreamPart[] = [];
+/** Adds deltas that join to `text`: at most `chunks`, of about the same length, never cut through a character. */
+function addText(parts: LanguageModelV3StreamPart[], text: string, chunks: number): void {
   const length = text.length;
   const count = Math.min(chunks, length);
   let from = 0;
   for (let chunk = 1; chunk <= count; chunk++) {
     let to = Math.floor((length * chunk) / count);
     if (to < length && (text.charCodeAt(to) & 0xfc00) === 0xdc00) to++;
-    if (to > from) deltas.push({ type: "text-delta", id: TEXT_ID, delta: text.slice(from, to) });
+    if (to > from) parts.push({ type: "text-delta", id: TEXT_ID, delta: text.slice(from, to) });
     from = to;
   }
-  return deltas;
 }
 
 function partsOf(saying: Saying, options: LanguageModelV3CallOptions, chunks: number): LanguageModelV3StreamPart[] {
@@ -98,7 +96,9 @@ function partsOf(saying: Saying, options: LanguageModelV3CallOptions, chunks: nu
       spoken = firstWords(text, words);
       reason = LENGTH;
     }
-    parts.push(TEXT_START, ...cutText(spoken, chunks), TEXT_END);
+    parts.push(TEXT_START);
+    addText(parts, spoken, chunks);
+    parts.push(TEXT_END);
   }
   if (calls !== undefined) {
     reason = TOOL_CALLS;

@@ -54,6 +54,13 @@ test("schema of a request without a type, or of none that exists, is refused", (
   );
 });
 
+test("schema of a request may have hundreds of fields", () => {
+  const names = Array.from({ length: 800 }, (_, index) => `field${index}`);
+  const properties = Object.fromEntries(names.map((name) => [name, { type: "string", minLength: 1 }]));
+  const { problems } = compile({ type: "object", properties, required: names }, "schema");
+  assert.equal(problems(Object.fromEntries(names.map((name) => [name, "x"]))), null);
+});
+
 test("schema of a request that is too deep or too large is refused", () => {
   let deep: object = { type: "string" };
   for (let level = 0; level < 20; level++) deep = { type: "object", properties: { a: deep } };
@@ -87,4 +94,39 @@ test("schema of a request whose references fan out without end is given up on", 
     () => compile({ type: "object", properties: { a: { $ref: "#/$defs/d0" } }, $defs }, "schema").problems({ a: "x" }),
     /it takes longer/,
   );
+});
+
+test("schema of a request: one that refers to itself works, by # and by its own $id", () => {
+  for (const [$id, $ref] of [
+    [undefined, "#"],
+    ["https://example.com/tree.json", "#"],
+  ]) {
+    const children = { type: "array", items: { $ref } };
+    const tree = { ...($id && { $id }), type: "object", properties: { name: { type: "string" }, children } };
+    const { problems } = compile({ ...tree, required: ["name"] }, "schema");
+    assert.equal(problems({ name: "a", children: [{ name: "b", children: [{ name: "c" }] }] }), null);
+    assert.equal(
+      problems({ name: "a", children: [{ name: "b", children: [{}] }] }),
+      "result.children[0].children[0].name is required",
+    );
+  }
+});
+
+test("schema of a request that is its own definition is refused and not run until the stack ends", () => {
+  for (const circle of [{ $ref: "#" }, { allOf: [{ $ref: "#" }] }]) {
+    refuses(() => compile({ type: "object", ...circle }, "schema").problems({}), /cannot be checked|does not compile/);
+  }
+});
+
+test("schema of a request with many conditions over a large value neither blocks nor fills the memory", () => {
+  const conditions = Array.from({ length: 600 }, (_, index) => ({ maximum: -index }));
+  const { problems } = compile({ type: "array", items: { allOf: conditions } }, "schema");
+  assert.match(
+    problems([2])!,
+    /^result\[0\] must be <= 0; result\[0\] must be <= -1; /,
+    "a small one has all problems",
+  );
+  const before = process.memoryUsage().heapTotal;
+  assert.equal(problems(Array(50_000).fill(2)), "result[0] must be <= 0");
+  assert.ok(process.memoryUsage().heapTotal - before < 256 * 1024 * 1024);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { validators } from "../../../generated/validators.js";
+import { validators } from "../../../generated/all-validators.js";
 import { agentsOf, caller, eventsOf } from "../../support/agents.ts";
 
 function fits(schema: keyof typeof validators, value: unknown): void {

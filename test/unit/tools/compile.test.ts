@@ -67,6 +67,27 @@ test("a tool without parameters takes any object", () => {
   assert.equal(plain.validate("x"), "input must be object");
 });
 
+test("parameters may refer to themselves, and two tools may have the same $id", () => {
+  const children = { type: "array", items: { $ref: "#" } };
+  const tree = { $id: "https://example.com/tree.json", type: "object", properties: { children }, required: ["name"] };
+  const http = {
+    method: "GET",
+    url: "http://127.0.0.1/",
+    headers: {},
+    query: {},
+    body: null,
+    timeout: 1000,
+    retries: 0,
+  };
+  const { tools, problems } = compile({
+    a: { http, parameters: tree },
+    b: { http, parameters: { ...tree, required: [] } },
+  });
+  assert.deepEqual(problems, []);
+  assert.equal(tools.get("a")!.validate({ name: "x", children: [{}] }), "input.children[0].name is required");
+  assert.equal(tools.get("b")!.validate({ children: [{}] }), null);
+});
+
 test("`with` reaches the tool as call.config with the plugin's defaults", () => {
   const { tools, problems } = compile({ refund: { use: "refund", with: { limit: 10 } } });
   assert.deepEqual(problems, []);

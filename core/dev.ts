@@ -1,0 +1,116 @@
+/**
+ * The command `dev`: serves in a child process, and anew whenever the manifest, a plugin or the source changes. Node's own
+ * `--watch` sees only modules, and loses a file whose editor saves by renaming; so folders are watched here.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { type FSWatcher, readdirSync, watch } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Invocation } from "./invocation.ts";
+import { loadManifest } from "./manifest/load.ts";
+
+/** Editors write a file in several moves; milliseconds without one more before the service starts again. */
+const QUIET = 100;
+/** A second signal later than this, in milliseconds, ends a service that still has open streams. */
+const PATIENCE = 1_200;
+const SOURCE = /^[^.].*\.(m?[jt]s|json)$/;
+
+interface Watched {
+  folder: string;
+  /** Whether a change of this name in the folder counts. */
+  counts(name: string): boolean;
+}
+
+/** Stays until a signal. */
+export async function dev(invocation: Invocation): Promise<number> {
+  let stopping = false;
+  let child = serveAgain();
+  let watchers: FSWatcher[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  /** One restart after the other. */
+  let turn = Promise.resolve();
+
+  const observe = async () => {
+    const places = await watched(invocation);
+    for (const watcher of watchers) watcher.close();
+    watchers = places.map(({ folder, counts }) =>
+      watch(folder, (_event, name) => {
+        if (name === null || !counts(name)) return;
+        clearTimeout(timer);
+        timer = setTimeout(() => restart(join(folder, name)), QUIET);
+      }),
+    );
+  };
+  const restart = (changed: string) => {
+    turn = turn.then(async () => {
+      await ended(child);
+      if (stopping) return;
+      process.stdout.write(`${changed} has changed\n`);
+      child = serveAgain();
+      await observe();
+    });
+  };
+  await observe();
+
+  return new Promise((done) => {
+    const stop = () => {
+      if (stopping) return;
+      stopping = true;
+      clearTimeout(timer);
+      for (const watcher of watchers) watcher.close();
+      void turn.then(() => ended(child)).then(() => done(0));
+    };
+    process.on("SIGINT", stop);
+    process.on("SIGTERM", stop);
+  });
+}
+
+/** The same call with `serve` for `dev`. */
+function serveAgain(): ChildProcess {
+  const [script = "", ...words] = process.argv.slice(1);
+  const command = [...process.execArgv, script, ...words.map((word) => (word === "dev" ? "serve" : word))];
+  return spawn(process.execPath, command, { stdio: "inherit" });
+}
+
+/** Stops a child in order; one that has something left to finish is ended soon after. */
+function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((done) => {
+    const again = setTimeout(() => child.kill("SIGTERM"), PATIENCE);
+    child.once("exit", () => {
+      clearTimeout(again);
+      done();
+    });
+    child.kill("SIGTERM");
+  });
+}
+
+/** The manifest's own folder for its name alone; the folders of plugins and of the source, with all that is in them. */
+async function watched({ config, plugins }: Invocation): Promise<Watched[]> {
+  const { manifest, folder } = await loadManifest(config, process.env);
+  const roots = [
+    ...["../plugins", "../core", "../generated"].map((path) => fileURLToPath(new URL(path, import.meta.url))),
+    ...plugins.map((path) => resolve(path)),
+    ...(manifest?.plugins ?? []).map((path) => resolve(folder, path)),
+  ];
+  const file = resolve(config);
+  return [
+    { folder: dirname(file), counts: (name: string) => name === basename(file) },
+    ...[...new Set(roots.flatMap(foldersIn))].map((path) => ({
+      folder: path,
+      counts: (name: string) => SOURCE.test(name),
+    })),
+  ];
+}
+
+/** A folder and those below it; none when it is not there. */
+function foldersIn(root: string): string[] {
+  try {
+    const inside = readdirSync(root, { withFileTypes: true }).filter(
+      (entry) => entry.isDirectory() && entry.name !== "node_modules" && !entry.name.startsWith("."),
+    );
+    return [root, ...inside.flatMap((entry) => foldersIn(join(root, entry.name)))];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,100 @@
+/** Contract, "Agents": `GET /agents/:id/history`, the last runs of an agent. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { EventReader, eventually } from "../support/event-reader.ts";
+import { failure, saysJson, stallsAfter } from "../support/openai-upstream.ts";
+import { dataOf, errorOf, serveUpstream } from "../support/served-upstream.ts";
+import { manifestWith, startService } from "../support/service.ts";
+
+const TEXT = "/agents/assistant/text";
+const CITY = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+
+describe("GET /agents/:id/history", () => {
+  const HISTORY = "/agents/assistant/history";
+
+  test("is {entries, total, page, limit}, newest first, and an entry has the fields of a run", async (t) => {
+    const { service } = await serveUpstream(t);
+    assert.deepEqual(await dataOf(service.get(HISTORY)), { entries: [], total: 0, page: 0, limit: 10 });
+    await dataOf(service.post(TEXT, { input: "first" }));
+    const options = { memory: { userId: "ada", conversationId: "c-1" } };
+    const second = await dataOf(service.post(TEXT, { input: [{ role: "user", content: "second" }], options }));
+    const page = await dataOf(service.get(HISTORY));
+    assert.equal(page.total, 2);
+    assert.deepEqual(
+      page.entries.map((entry: { output: string }) => entry.output),
+      ["second", "first"],
+    );
+    const { id, traceId, startTime, endTime, ...entry } = page.entries[0];
+    assert.match(id, /^[\w-]{8,}$/);
+    assert.match(traceId, /^[0-9a-f]{32}$/);
+    assert.equal(new Date(startTime).toISOString(), startTime);
+    assert.ok(new Date(endTime).getTime() >= new Date(startTime).getTime());
+    assert.deepEqual(entry, {
+      agentId: "assistant",
+      status: "completed",
+      input: [{ role: "user", content: "second" }],
+      output: "second",
+      usage: second.usage,
+      userId: "ada",
+      conversationId: "c-1",
+    });
+    assert.ok(!("userId" in page.entries[1]), "what was not given is left out");
+  });
+
+  test("page and limit cut it into pages, by default the first 10", async (t) => {
+    const service = await startService(t, manifestWith());
+    for (let run = 0; run < 12; run++) await dataOf(service.post(TEXT, { input: `run ${run}` }));
+    const outputs = async (query: string) => {
+      const { entries, ...rest } = await dataOf(service.get(HISTORY + query));
+      return { ...rest, outputs: entries.map((entry: { output: string }) => Number(entry.output.slice(4))) };
+    };
+    assert.deepEqual(await outputs(""), { total: 12, page: 0, limit: 10, outputs: [11, 10, 9, 8, 7, 6, 5, 4, 3, 2] });
+    assert.deepEqual(await outputs("?page=1"), { total: 12, page: 1, limit: 10, outputs: [1, 0] });
+    assert.deepEqual(await outputs("?page=2&limit=5"), { total: 12, page: 2, limit: 5, outputs: [1, 0] });
+    assert.equal((await outputs("?limit=100")).outputs.length, 12);
+    assert.deepEqual((await outputs("?page=9")).outputs, []);
+  });
+
+  for (const [query, error] of [
+    ["limit=0", /limit must be >= 1/],
+    ["limit=101", /limit must be <= 100/],
+    ["limit=1.5", /limit must be integer/],
+    ["page=-1", /page must be >= 0/],
+    ["page=abc", /page must be/],
+  ] as const) {
+    test(`with ${query} is 400 and names the parameter`, async (t) => {
+      const service = await startService(t, manifestWith());
+      const answer = await errorOf(service.get(`${HISTORY}?${query}`));
+      assert.equal(answer.status, 400);
+      assert.match(answer.error, error);
+    });
+  }
+
+  test("says running, error with its message, and cancelled with what was said by then", async (t) => {
+    const { service, upstream } = await serveUpstream(t);
+    const newest = async () => (await dataOf(service.get(HISTORY))).entries[0];
+    upstream.replies(failure(400, { message: "the upstream's own words" }), stallsAfter("Half an ans"));
+    await service.post(TEXT, { input: "x" });
+    const failed = await newest();
+    assert.equal(failed.status, "error");
+    assert.equal(failed.error, "model provider failed: refused the request");
+    assert.ok(failed.endTime);
+
+    const reader = new EventReader(`${service.url}/agents/assistant/stream`, { input: "y" });
+    await reader.until(() => reader.text.includes("Half"));
+    const running = await newest();
+    assert.equal(running.status, "running");
+    assert.equal(running.input, "y");
+    for (const absent of ["endTime", "output", "error"]) assert.ok(!(absent in running), absent);
+    reader.leave();
+    await eventually(async () => (await newest()).status === "cancelled", "cancelled");
+    assert.equal((await newest()).output, "Half an ans");
+  });
+
+  test("keeps the object of /object as output", async (t) => {
+    const { service, upstream } = await serveUpstream(t);
+    upstream.replies(saysJson({ city: "Lisbon" }));
+    await dataOf(service.post("/agents/assistant/object", { input: "x", schema: CITY }));
+    assert.deepEqual((await dataOf(service.get(HISTORY))).entries[0].output, { city: "Lisbon" });
+  });
+});

@@ -1,0 +1,216 @@
+/** Walks the routes table: what must hold for every row, whatever it serves. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ROUTES } from "../../core/api/index.ts";
+import { createRouter } from "../../core/http/router.ts";
+import { inject } from "../../core/transport/inject.ts";
+import { validators } from "../../generated/all-validators.js";
+import type { Loose } from "../support/served-upstream.ts";
+import { manifestWith, parseEvents, startService } from "../support/service.ts";
+import { TRANSPORTS } from "../support/transports.ts";
+
+const MANIFEST = manifestWith({ tools: ["sum"] }, { tools: { sum: { use: "add" } } });
+const SCHEMA = { type: "object", properties: { n: { type: "number" } } };
+
+interface Plain {
+  /** Path with its parameters filled in. */
+  path: string;
+  body?: unknown;
+  /** Default 200. */
+  status?: number;
+}
+
+/** The plainest valid request of every row. A new row needs one here. */
+const REQUESTS: Record<string, Plain> = {
+  "docs.landing": { path: "/" },
+  "docs.openapi": { path: "/doc" },
+  "docs.explorer": { path: "/ui" },
+  "docs.asset": { path: "/ui/swagger-ui.css" },
+  "agents.list": { path: "/agents" },
+  "agents.get": { path: "/agents/assistant" },
+  "agents.generateText": { path: "/agents/assistant/text", body: { input: "x" } },
+  "agents.stream": { path: "/agents/assistant/stream", body: { input: "x" } },
+  "agents.chat": { path: "/agents/assistant/chat", body: { input: "x" } },
+  "agents.generateObject": { path: "/agents/assistant/object", body: { input: "x", schema: SCHEMA } },
+  "agents.streamObject": { path: "/agents/assistant/stream-object", body: { input: "x", schema: SCHEMA } },
+  "agents.history": { path: "/agents/assistant/history" },
+  "tools.list": { path: "/tools" },
+  "tools.execute": { path: "/tools/sum/execute", body: { input: { a: 1, b: 2 } } },
+  "platform.health": { path: "/healthz" },
+  "platform.readiness": { path: "/readyz" },
+};
+
+const GROUPS = ["execution", "management", "docs", "discovery", "observability", "updates", "probe", "custom"];
+const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
+
+describe("every row of the routes table", () => {
+  test("is there: the contract's rows of this version, and no others", () => {
+    const rows = ROUTES.map(({ method, path }) => `${method} ${path}`);
+    assert.deepEqual(rows.toSorted(), [
+      "GET /",
+      "GET /agents",
+      "GET /agents/:id",
+      "GET /agents/:id/history",
+      "GET /doc",
+      "GET /healthz",
+      "GET /readyz",
+      "GET /tools",
+      "GET /ui",
+      "GET /ui/:asset",
+      "POST /agents/:id/chat",
+      "POST /agents/:id/object",
+      "POST /agents/:id/stream",
+      "POST /agents/:id/stream-object",
+      "POST /agents/:id/text",
+      "POST /tools/:name/execute",
+    ]);
+  });
+
+  test("has a method and path of its own, whatever its parameters are called", () => {
+    const shapes = ROUTES.map(shapeOf);
+    assert.deepEqual(shapes, [...new Set(shapes)]);
+  });
+
+  test("has an operation of its own, written resource.verb", () => {
+    const operations = ROUTES.map(({ operation }) => operation);
+    assert.deepEqual(operations, [...new Set(operations)]);
+    for (const operation of operations) assert.match(operation, /^[a-z]+\.[a-z][A-Za-z]*$/);
+  });
+
+  for (const route of ROUTES) {
+    const { method, operation, path, group, summary, output, query, body } = route;
+
+    test(`${method} ${path} has a known group, a summary, an output and known schemas`, () => {
+      assert.ok(GROUPS.includes(group), group);
+      assert.match(summary, /^[A-Z].*[^.]$/, "a summary is a line without a full stop");
+      const [kind] = ["json", "bare", "events", "page"].filter((each) => each in output);
+      assert.ok(kind !== undefined);
+      const named = Object.values(output)[0] as string | null;
+      const schemas = [query, body, kind === "page" ? undefined : named].filter((schema) => typeof schema === "string");
+      for (const schema of schemas) assert.ok(Object.hasOwn(validators, schema!), schema);
+      if (method === "GET") assert.equal(body, undefined);
+    });
+
+    test(`${method} ${path} is a path of literals and named parameters, no name twice`, () => {
+      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[a-z-]+)(?:\/(?=.))?)*$/);
+      const names = path.match(/:[^/]+/g) ?? [];
+      assert.equal(new Set(names).size, names.length);
+    });
+
+    test(`${method} ${path} reads each of its path parameters`, async (t) => {
+      const names = [...path.matchAll(/:([^/]+)/g)].map((match) => match[1]!);
+      const { service } = await startService(t, MANIFEST);
+      const read = new Set<string>();
+      const params = new Proxy({}, { get: (_, name) => read.add(String(name)) && "unknown" }) as Record<string, string>;
+      try {
+        await route.handle({ params, query: {}, body: REQUESTS[operation]?.body } as never, { service } as never);
+      } catch {
+        // An unknown agent, tool or asset: reading the parameter is what counts.
+      }
+      assert.deepEqual([...read], names);
+    });
+
+    test(`${method} ${path} answers its plainest request, in the form that its row states`, async (t) => {
+      const request = REQUESTS[operation];
+      assert.ok(request !== undefined, `add a plain request for ${operation}`);
+      const service = await startService(t, MANIFEST);
+      const reply = await inject(service.dispatch, { method, path: request.path, body: request.body });
+      assert.equal(reply.status, request.status ?? 200, reply.text().slice(0, 200));
+      const type = reply.headers["content-type"]!;
+      if ("json" in output) {
+        const { success, data, ...rest } = reply.json() as Loose;
+        assert.equal(success, true);
+        assert.deepEqual(rest, {});
+        const validate = validators[output.json] as Loose;
+        assert.ok(validate(data), JSON.stringify(validate.errors));
+      } else if ("events" in output) {
+        const validate = validators[output.events] as Loose;
+        assert.match(type, /^text\/event-stream/);
+        const events = parseEvents(reply.text()).filter(({ data }) => data !== output.last);
+        assert.ok(events.length > 0);
+        for (const { data } of events) assert.ok(validate(JSON.parse(data)), data);
+      } else if ("bare" in output) {
+        assert.equal(type, output.type);
+        if (output.bare !== null) assert.ok((validators[output.bare] as Loose)(reply.json()));
+      } else assert.ok(reply.body.length > 0);
+    });
+  }
+});
+
+for (const transport of TRANSPORTS) {
+  test(`every row answers over ${transport} with the bytes that it answers in the process, and refuses other methods`, async (t) => {
+    const service = await startService(t, { ...MANIFEST, server: { transport } });
+    for (const { method, operation, path: pattern } of ROUTES) {
+      const { path, body } = REQUESTS[operation]!;
+      const init = { method, body: body === undefined ? undefined : JSON.stringify(body) };
+      const reply = await fetch(service.url + path, { ...init, headers: { "content-type": "application/json" } });
+      const bytes = Buffer.from(await reply.arrayBuffer());
+      assert.equal(reply.status, 200, `${method} ${path}`);
+      if (method === "GET" && !pattern.endsWith("/history")) {
+        const injected = await inject(service.dispatch, { path });
+        assert.ok(bytes.equals(injected.body), path);
+      }
+      const other = await fetch(service.url + path, { method: "DELETE" });
+      assert.equal(other.status, 405, `DELETE ${path}`);
+      assert.match(other.headers.get("allow") ?? "", new RegExp(`\\b${method}\\b`));
+      await other.text();
+    }
+  });
+}
+
+describe("the router", () => {
+  const row = (method: string, path: string) => ({ method, path });
+  const router = createRouter([
+    row("GET", "/"),
+    row("GET", "/items/:id"),
+    row("GET", "/items/:id/parts/:part"),
+    row("POST", "/items/:id/parts"),
+    row("GET", "/items/all"),
+    row("GET", "/items/all/parts"),
+    row("DELETE", "/items/:item"),
+    row("GET", "/:kind/all/:part"),
+  ]);
+  const found = (path: string) => {
+    const match = router.find(path);
+    return match === null ? null : [[...match.endpoint.methods.values()].map((route) => route.path), match.values];
+  };
+
+  const CASES: [title: string, path: string, expected: unknown][] = [
+    ["the root", "/", [["/"], []]],
+    ["a literal beats a parameter, whatever stands first in the table", "/items/all", [["/items/all"], []]],
+    ["a parameter takes what is no literal", "/items/all2", [["/items/:id", "/items/:item"], ["all2"]]],
+    [
+      "methods of one shape share an endpoint, whatever the parameter is called",
+      "/items/7",
+      [["/items/:id", "/items/:item"], ["7"]],
+    ],
+    [
+      "a literal that leads nowhere is given up for the parameter",
+      "/items/all/parts/9",
+      [["/items/:id/parts/:part"], ["all", "9"]],
+    ],
+    ["a literal deep down beats a parameter higher up", "/items/all/parts", [["/items/all/parts"], []]],
+    ["a parameter in the first place", "/x/all/9", [["/:kind/all/:part"], ["x", "9"]]],
+    ["what was tried in vain leaves no values behind", "/items/all/9", [["/:kind/all/:part"], ["items", "9"]]],
+    ["values stay percent-encoded", "/items/a%2Fb", [["/items/:id", "/items/:item"], ["a%2Fb"]]],
+    ["a parameter is never empty", "/items/", null],
+    ["a trailing slash is another path", "/items/all/", null],
+    ["a double slash is another path", "//items/all", null],
+    ["an empty segment in the middle", "/items//parts", null],
+    ["case matters", "/Items/all", null],
+    ["a path beyond the table", "/items/1/parts/2/more", null],
+    ["names of Object.prototype are no routes", "/constructor", null],
+  ];
+  for (const [title, path, expected] of CASES) {
+    test(`${title}: ${path}`, () => assert.deepEqual(found(path), expected));
+  }
+
+  test("Allow names the methods, HEAD with GET, and OPTIONS", () => {
+    assert.equal(router.find("/items/7")!.endpoint.allow, "DELETE, GET, HEAD, OPTIONS");
+    assert.equal(router.find("/items/7/parts")!.endpoint.allow, "OPTIONS, POST");
+  });
+
+  test("two rows of one method and shape are refused when it is built", () => {
+    assert.throws(() => createRouter([row("GET", "/a/:x"), row("GET", "/a/:y")]), /two routes for GET \/a\/:y/);
+  });
+});
