@@ -2285,6 +2285,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "toolName": {
             "type": "string",
             "description": "Name of the tool."
+          },
+          "providerExecuted": {
+            "const": true,
+            "description": "Set when the provider ran the tool itself."
           }
         },
         "required": [
@@ -2338,6 +2342,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "input": {
             "description": "What the tool is called with."
+          },
+          "providerExecuted": {
+            "const": true,
+            "description": "Set when the provider ran the tool itself."
           }
         },
         "required": [
@@ -2397,6 +2405,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "output": {
             "description": "What the tool gave back."
+          },
+          "providerExecuted": {
+            "const": true,
+            "description": "Set when the provider ran the tool itself."
           }
         },
         "required": [
@@ -2422,6 +2434,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "errorText": {
             "type": "string",
             "description": "What went wrong."
+          },
+          "providerExecuted": {
+            "const": true,
+            "description": "Set when the provider ran the tool itself."
           }
         },
         "required": [

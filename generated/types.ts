@@ -2226,6 +2226,10 @@ export type UIMessageChunk =
        * Name of the tool.
        */
       toolName: string;
+      /**
+       * Set when the provider ran the tool itself.
+       */
+      providerExecuted?: true;
     }
   | {
       /**
@@ -2258,6 +2262,10 @@ export type UIMessageChunk =
        * What the tool is called with.
        */
       input: unknown;
+      /**
+       * Set when the provider ran the tool itself.
+       */
+      providerExecuted?: true;
     }
   | {
       /**
@@ -2294,6 +2302,10 @@ export type UIMessageChunk =
        * What the tool gave back.
        */
       output: unknown;
+      /**
+       * Set when the provider ran the tool itself.
+       */
+      providerExecuted?: true;
     }
   | {
       /**
@@ -2308,6 +2320,10 @@ export type UIMessageChunk =
        * What went wrong.
        */
       errorText: string;
+      /**
+       * Set when the provider ran the tool itself.
+       */
+      providerExecuted?: true;
     }
   | {
       /**

@@ -5,8 +5,8 @@ import { dirname, join } from "node:path";
 import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { run } from "../core/codegen/main.ts";
-import type { HistoryQuery } from "../generated/types.ts";
 import { validators } from "../generated/all-validators.js";
+import type { HistoryQuery } from "../generated/types.ts";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const copy = mkdtempSync(join(tmpdir(), "penstock-generate-"));

@@ -25,8 +25,8 @@ export function agentOf(core: AgentCore, description: Description): Agent {
     summary: () => description.summary(),
     detail: () => description.detail(),
     onStatusChange: (listener) => core.activity.onChange(listener),
-    generateText(body, call) {
-      return execute(core, prepare(core, body, call)).then(textResult);
+    async generateText(body, call) {
+      return textResult(await execute(core, prepare(core, body, call)));
     },
     async generateObject(body, call) {
       return (await execute(core, prepareObject(body, call))).output;

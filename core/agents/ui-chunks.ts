@@ -10,7 +10,7 @@ import { DeltaText } from "./raw-stream.ts";
 type PartOf<T extends AgentPart["type"]> = Extract<AgentPart, { type: T }>;
 /** `input` and `output` of a chunk are any JSON. */
 type Chunk = { [K in UIMessageChunk["type"]]: Loosened<Extract<UIMessageChunk, { type: K }>> }[UIMessageChunk["type"]];
-type Loosened<C> = { [K in keyof C]: K extends "input" | "output" ? unknown : C[K] } & { providerExecuted?: true };
+type Loosened<C> = { [K in keyof C]: K extends "input" | "output" ? unknown : C[K] };
 
 const byProvider = (part: { providerExecuted?: true }) =>
   part.providerExecuted === true ? ({ providerExecuted: true } as const) : undefined;

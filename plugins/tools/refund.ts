@@ -6,7 +6,7 @@ interface Refund {
   reason?: string;
 }
 
-/** Moves money, so that a manifest gives it `approval: true`. The key makes a repeated call the same refund. */
+/** Moves money: let it run behind a gate, as the workflow in service.yaml does. The key makes a repeated call the same refund. */
 export default defineTool({
   description: "Refunds an order, in whole or in part",
   tags: ["support", "money"],

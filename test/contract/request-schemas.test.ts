@@ -4,9 +4,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import type { AgentPart } from "../../core/agents/parts.ts";
 import { describeProblems } from "../../core/json-schema.ts";
+import { validators } from "../../generated/all-validators.js";
 import { schemas } from "../../generated/schemas.ts";
 import type { Schemas } from "../../generated/types.ts";
-import { validators } from "../../generated/all-validators.js";
 import { clientChecks } from "../support/chunk-validators.ts";
 
 /** What a client is told about a value; null when it is accepted. */
