@@ -9,6 +9,7 @@ import { compileAgents } from "./agents/compile.ts";
 import { createModels } from "./agents/models.ts";
 import { customRoute } from "./api/custom.ts";
 import { ROUTES } from "./api/index.ts";
+import { idlePatterns } from "./cors-settings.ts";
 import { messageOf } from "./errors.ts";
 import type { Route } from "./http/route.ts";
 import { createSchemaCompiler } from "./json-schema.ts";
@@ -74,12 +75,14 @@ export async function boot(options: BootOptions): Promise<Booted> {
   at(toolProblems);
   const { models, problems: modelProblems } = await createModels(manifest, registry, host, { folder });
   at(modelProblems);
-  const custom = customRoutes(manifest, registry, at);
+  const routes = [...ROUTES, ...customRoutes(manifest, registry, at)];
+  for (const pattern of idlePatterns(manifest.server, routes))
+    issues.push(loaded.issueAt(["server", "corsRoutes", pattern], "no route of this version matches", "warning"));
   const { agents, problems: agentProblems } = compileAgents(manifest, { tools, models });
   at(agentProblems);
   if (hasErrors(issues)) return { loaded, registry, service: null, issues: sortIssues(issues), host };
 
-  const service = createService({ manifest, agents, tools, routes: [...ROUTES, ...custom] });
+  const service = createService({ manifest, agents, tools, routes });
   return { loaded, registry, service, issues: sortIssues(issues), host };
 }
 

@@ -1,7 +1,8 @@
-/** From the manifest's CORS settings to the compiled ones of each route. */
+/** From CORS settings of the manifest and of plugins to the compiled ones of each route. */
 import type { Logger } from "pino";
 import { messageOf } from "./errors.ts";
 import { type Cors, type CorsSettings, compileCors, NO_CORS } from "./http/cors.ts";
+import { compilePattern } from "./http/pattern.ts";
 import type { Route } from "./http/route.ts";
 import type { CorsManifest, ServerManifest } from "./manifest/manifest.ts";
 import type { OriginPlugin } from "./plugin.ts";
@@ -9,36 +10,59 @@ import type { Registry } from "./registry/registry.ts";
 
 export interface ServiceCors {
   readonly default: Cors;
-  of(route: Route<never>): Cors;
+  /** `server.corsRoutes` goes before what a route plugin says, and that before `server.cors`. */
+  of(route: Pick<Route<never>, "method" | "path" | "cors">): Cors;
 }
 
+/** @throws Error for settings of a route plugin that are none */
 export function compileServiceCors(server: ServerManifest, registry: Registry, logger: Logger): ServiceCors {
-  const compiled = server.cors === false ? NO_CORS : compileCors(settingsOf(server.cors, registry, logger));
-  return { default: compiled, of: () => compiled };
+  const compile = (settings: Written | false) =>
+    settings === false ? NO_CORS : compileCors(settingsOf(settings, registry, logger));
+  const service = compile(server.cors);
+  const single = Object.entries(server.corsRoutes)
+    .map(([pattern, settings]) => ({ pattern: compilePattern(pattern), cors: compile(settings) }))
+    .sort((one, other) => other.pattern.weight - one.pattern.weight);
+  return {
+    default: service,
+    of({ method, path, cors }) {
+      const own = single.find(({ pattern }) => pattern.matches(method, path))?.cors;
+      return own ?? (cors === undefined ? service : compile(cors as Written | false));
+    },
+  };
 }
 
-function settingsOf(cors: CorsManifest, registry: Registry, logger: Logger): CorsSettings {
-  const { origin, ...rest } = cors;
+/** Patterns of `server.corsRoutes` that no route matches. */
+export function idlePatterns(server: ServerManifest, routes: readonly { method: string; path: string }[]): string[] {
+  return Object.keys(server.corsRoutes).filter((text) => {
+    const pattern = compilePattern(text);
+    return !routes.some(({ method, path }) => pattern.matches(method, path));
+  });
+}
+
+/** As in the manifest; code may also give a function for the origin. */
+type Written = Omit<CorsManifest, "origin"> & { origin?: CorsManifest["origin"] | OriginPlugin["origin"] };
+
+function settingsOf({ origin = "*", ...rest }: Written, registry: Registry, logger: Logger): CorsSettings {
   if (origin === "*") return { ...rest, origin };
   if (typeof origin === "string") return { ...rest, origin: [origin] };
   if (Array.isArray(origin)) return { ...rest, origin: origin.includes("*") ? "*" : origin };
-  const plugin = registry.get("origin", origin.use);
-  if (plugin === undefined) throw new Error(`origin plugin "${origin.use}" does not exist`);
-  return { ...rest, origin: (given) => ask(plugin, given, logger) };
+  const allow = typeof origin === "function" ? origin : registry.get("origin", origin?.use)?.origin;
+  if (allow === undefined) throw new Error(`CORS: there is no origin plugin ${JSON.stringify(origin)}`);
+  return { ...rest, origin: (given) => ask(allow, given, logger) };
 }
 
 /** What may stand in a header. */
 const VISIBLE = /^[\x21-\x7e]+$/;
 
 /** The plugin runs before there is anything to answer with: whatever goes wrong in it is a no. */
-function ask(plugin: OriginPlugin, origin: string, logger: Logger): string | undefined {
+function ask(allow: OriginPlugin["origin"], origin: string, logger: Logger): string | undefined {
   try {
-    const answer: unknown = plugin.origin(origin);
+    const answer: unknown = allow(origin);
     if (answer === undefined || answer === null) return undefined;
     if (typeof answer === "string" && VISIBLE.test(answer)) return answer;
-    logger.warn({ origin }, `origin plugin "${plugin.name}" must give an origin or undefined, not ${typeof answer}`);
+    logger.warn({ origin }, `CORS: an origin plugin must give an origin or undefined, not ${typeof answer}`);
   } catch (error) {
-    logger.warn({ err: error, origin }, `origin plugin "${plugin.name}": ${messageOf(error)}`);
+    logger.warn({ err: error, origin }, `CORS: an origin plugin failed: ${messageOf(error)}`);
   }
   return undefined;
 }

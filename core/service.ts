@@ -1,6 +1,6 @@
 /** What a booted Penstock is made of: handed to every handler as `call.service`. */
 import type { Agent } from "./agents/agent.ts";
-import { createDocumentation, type Documentation } from "./api/pages/documentation.ts";
+import type { Documentation } from "./api/pages/documentation.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
@@ -16,8 +16,8 @@ export interface Service {
   readonly toolList: Serialized;
   /** `data` of `GET /agents`, made anew only when the status of an agent has changed. */
   agentList(): Serialized;
-  /** `/`, `/doc` and `/ui`. */
-  readonly documentation: Documentation;
+  /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
+  documentation(): Promise<Documentation>;
   /** Where the service listens, e.g. `http://127.0.0.1:3141`; empty until it does. */
   address: string;
   /** True from the signal to stop on. */
@@ -30,6 +30,7 @@ export function createService(parts: ServiceParts): Service {
   const { manifest, agents, tools } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
+  let documentation: Promise<Documentation> | null = null;
   for (const agent of everyAgent) {
     agent.onStatusChange(() => {
       list = null;
@@ -39,7 +40,12 @@ export function createService(parts: ServiceParts): Service {
   const service: Service = {
     ...parts,
     toolList: new Serialized(JSON.stringify([...described.values()])),
-    documentation: createDocumentation({ ...parts, tools: described, address: () => service.address }),
+    documentation() {
+      documentation ??= import("./api/pages/documentation.ts").then(({ createDocumentation }) =>
+        createDocumentation({ ...parts, tools: described, address: () => service.address }),
+      );
+      return documentation;
+    },
     address: "",
     agentList() {
       list ??= new Serialized(JSON.stringify(everyAgent.map((agent) => agent.summary())));

@@ -1,26 +1,13 @@
 /** `POST /agents/:id/stream-object`: the object while it grows, then the final one. */
-import type { EventSink } from "../http/route.ts";
+import { EventPartSink } from "./event-part-sink.ts";
 import { PartialJson } from "./partial-json.ts";
-import type { AgentPart, PartSink } from "./parts.ts";
+import type { AgentPart } from "./parts.ts";
 
-export class ObjectSink implements PartSink {
-  readonly #events: EventSink;
+export class ObjectSink extends EventPartSink {
   #reader: PartialJson | null = new PartialJson();
   #last = "";
 
-  constructor(events: EventSink) {
-    this.#events = events;
-  }
-
-  get closed(): boolean {
-    return this.#events.closed;
-  }
-
-  accepted(): void {
-    this.#events.open();
-  }
-
-  part(part: AgentPart): Promise<void> | undefined {
+  override part(part: AgentPart): Promise<void> | undefined {
     switch (part.type) {
       case "text-delta":
         return this.#grow(part.delta);
@@ -30,7 +17,7 @@ export class ObjectSink implements PartSink {
         return undefined;
       case "finish": {
         const { output: finalObject, totalUsage: usage, finishReason } = part;
-        return this.#events.send(JSON.stringify({ type: "final", finalObject, usage, finishReason }));
+        return this.events.send(JSON.stringify({ type: "final", finalObject, usage, finishReason }));
       }
       default:
         return undefined;
@@ -47,6 +34,6 @@ export class ObjectSink implements PartSink {
     // An empty object is not growth, and the same one again is none either.
     if (text.length <= 2 || text === this.#last) return undefined;
     this.#last = text;
-    return this.#events.send(`{"type":"partial","partialUpdate":${text}}`);
+    return this.events.send(`{"type":"partial","partialUpdate":${text}}`);
   }
 }

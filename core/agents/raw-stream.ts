@@ -1,6 +1,6 @@
 /** `POST /agents/:id/stream`: each part of the run as one event. */
-import type { EventSink } from "../http/route.ts";
-import type { AgentPart, PartSink } from "./parts.ts";
+import { EventPartSink } from "./event-part-sink.ts";
+import type { AgentPart } from "./parts.ts";
 
 type DeltaPart = Extract<AgentPart, { type: "text-delta" | "reasoning-delta" }>;
 
@@ -23,28 +23,15 @@ export class DeltaText {
   }
 }
 
-export class RawSink implements PartSink {
-  readonly #events: EventSink;
+export class RawSink extends EventPartSink {
   readonly #deltas = new DeltaText();
 
-  constructor(events: EventSink) {
-    this.#events = events;
-  }
-
-  get closed(): boolean {
-    return this.#events.closed;
-  }
-
-  accepted(): void {
-    this.#events.open();
-  }
-
-  part(part: AgentPart): Promise<void> | undefined {
+  override part(part: AgentPart): Promise<void> | undefined {
     if (part.type === "text-delta" || part.type === "reasoning-delta") {
-      if (part.subAgentId === undefined) return this.#events.send(this.#deltas.of(part));
+      if (part.subAgentId === undefined) return this.events.send(this.#deltas.of(part));
       const { type, id, delta, subAgentId, subAgentName } = part;
-      return this.#events.send(JSON.stringify({ type, id, delta, subAgentId, subAgentName }));
+      return this.events.send(JSON.stringify({ type, id, delta, subAgentId, subAgentName }));
     }
-    return this.#events.send(JSON.stringify(part));
+    return this.events.send(JSON.stringify(part));
   }
 }

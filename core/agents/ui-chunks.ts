@@ -2,9 +2,11 @@
  * `POST /agents/:id/chat`: the UI message stream protocol. Its readers refuse chunks with keys that they do not know, so
  * each chunk is built from the fields that every version in use accepts.
  */
+
 import type { UIMessageChunk } from "../../generated/types.ts";
 import type { EventSink } from "../http/route.ts";
-import type { AgentPart, PartSink } from "./parts.ts";
+import { EventPartSink } from "./event-part-sink.ts";
+import type { AgentPart } from "./parts.ts";
 import { DeltaText } from "./raw-stream.ts";
 
 type PartOf<T extends AgentPart["type"]> = Extract<AgentPart, { type: T }>;
@@ -80,36 +82,27 @@ export function uiChunk(part: AgentPart): Chunk | null {
   return (CHUNKS[part.type] as (part: AgentPart) => Chunk | null)(part);
 }
 
-export class UiSink implements PartSink {
-  readonly #events: EventSink;
+export class UiSink extends EventPartSink {
   readonly #messageId: string;
   readonly #deltas = new DeltaText();
 
   /** `messageId` is that of the assistant's message that the stream builds. */
   constructor(events: EventSink, messageId: string) {
-    this.#events = events;
+    super(events);
     this.#messageId = messageId;
   }
 
-  get closed(): boolean {
-    return this.#events.closed;
-  }
-
-  accepted(): void {
-    this.#events.open();
-  }
-
-  part(part: AgentPart): Promise<void> | undefined {
+  override part(part: AgentPart): Promise<void> | undefined {
     if (part.subAgentId !== undefined) return undefined;
     switch (part.type) {
       case "text-delta":
       case "reasoning-delta":
-        return this.#events.send(this.#deltas.of(part));
+        return this.events.send(this.#deltas.of(part));
       case "start":
-        return this.#events.send(JSON.stringify({ type: "start", messageId: this.#messageId }));
+        return this.events.send(JSON.stringify({ type: "start", messageId: this.#messageId }));
       default: {
         const chunk = uiChunk(part);
-        return chunk === null ? undefined : this.#events.send(JSON.stringify(chunk));
+        return chunk === null ? undefined : this.events.send(JSON.stringify(chunk));
       }
     }
   }

@@ -23,6 +23,7 @@ export function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaC
     checks: takesBody ? { query, body } : { query },
     schemas: { query: plugin.query, body: plugin.body, response: plugin.response },
     bodyOptional: plugin.body === undefined,
+    cors: plugin.cors,
     readsHeaders: true,
     handle(input, call: Context<Service>) {
       const {

@@ -4,7 +4,8 @@ import type { Documentation } from "./pages/documentation.ts";
 
 /** What these rows need of a service. */
 export interface DocsService {
-  readonly documentation: Documentation;
+  /** Loaded with the first request for it: most starts serve none of its pages. */
+  documentation(): Promise<Documentation>;
 }
 
 const HTML = "text/html; charset=utf-8";
@@ -18,7 +19,7 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     summary: "Landing page",
     description: "What the service serves, with links and a command to try it.",
     output: { page: HTML },
-    handle: (_input, { service }) => service.documentation.landing(),
+    handle: async (_input, { service }) => (await service.documentation()).landing(),
   }),
   defineRoute({
     operation: "docs.openapi",
@@ -28,7 +29,7 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     summary: "OpenAPI 3.1 document",
     description: "This document.",
     output: { bare: null, type: "application/json; charset=utf-8" },
-    handle: (_input, { service }) => service.documentation.openapi(),
+    handle: async (_input, { service }) => (await service.documentation()).openapi(),
   }),
   defineRoute({
     operation: "docs.explorer",
@@ -38,7 +39,7 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     summary: "API explorer",
     description: "An interactive page over the OpenAPI document.",
     output: { page: HTML },
-    handle: (_input, { service }) => service.documentation.explorer(),
+    handle: async (_input, { service }) => (await service.documentation()).explorer(),
   }),
   defineRoute({
     operation: "docs.asset",
@@ -48,6 +49,6 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     summary: "Asset of the API explorer",
     description: "Script and styles of the explorer, served from this server.",
     output: { page: "application/octet-stream" },
-    handle: (input, { service }) => service.documentation.asset(input.params.asset ?? ""),
+    handle: async (input, { service }) => (await service.documentation()).asset(input.params.asset ?? ""),
   }),
 ];

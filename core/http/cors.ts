@@ -29,11 +29,12 @@ export const NO_CORS: Cors = { constant: [], headers: () => [], preflight: () =>
 
 export function compileCors(settings: CorsSettings): Cors {
   const credentials = settings.credentials ?? false;
-  const expose = (settings.exposeHeaders ?? EXPOSED).join(", ");
-  const shared: string[] = expose === "" ? [] : ["access-control-expose-headers", expose];
+  const expose = [...new Set([...EXPOSED, ...(settings.exposeHeaders ?? [])])].join(", ");
+  const shared: string[] = ["access-control-expose-headers", expose];
   if (credentials) shared.push("access-control-allow-credentials", "true");
   const allowed = matcher(settings.origin);
-  const constant = settings.origin === "*" && !credentials ? ["access-control-allow-origin", "*", ...shared] : null;
+  // With credentials too: browsers refuse the pair, and to echo any origin would open the service to every site.
+  const constant = settings.origin === "*" ? ["access-control-allow-origin", "*", ...shared] : null;
 
   const headers = (origin: string): HeaderList => {
     if (constant !== null) return constant;
@@ -53,9 +54,7 @@ export function compileCors(settings: CorsSettings): Cors {
   return { constant, headers, preflight };
 }
 
-/** With credentials `*` is not allowed on the wire: the exact origin is echoed. */
 function matcher(origin: CorsSettings["origin"]): (origin: string) => string | undefined {
-  if (origin === "*") return (given) => given;
   if (typeof origin === "function") return origin;
   const known = new Set(origin);
   return (given) => (known.has(given) ? given : undefined);

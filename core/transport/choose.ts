@@ -1,13 +1,15 @@
 /** Decides which network transport serves, as `server.transport` says. */
 import type { Logger } from "pino";
 import type { Transport } from "../http/exchange.ts";
-import { createNodeTransport } from "./node.ts";
 import { passesSplitHead } from "./split-head-probe.ts";
 import { createUwsTransport } from "./uws.ts";
 
 export type TransportSetting = "auto" | "uws" | "node";
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|::ffff:127(\.\d{1,3}){3})$/i;
+
+/** Loaded when it serves, which it seldom does. */
+const createNodeTransport = async () => (await import("./node.ts")).createNodeTransport();
 
 /**
  * `node` and `uws` are taken at their word: `uws` rejects where the addon does not load. `auto` takes uws when it loads

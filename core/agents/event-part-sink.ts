@@ -1,0 +1,21 @@
+/** What the sinks of all streamed replies share: a reader of events stands behind them. */
+import type { EventSink } from "../http/route.ts";
+import type { AgentPart, PartSink } from "./parts.ts";
+
+export abstract class EventPartSink implements PartSink {
+  protected readonly events: EventSink;
+
+  constructor(events: EventSink) {
+    this.events = events;
+  }
+
+  get closed(): boolean {
+    return this.events.closed;
+  }
+
+  accepted(): void {
+    this.events.open();
+  }
+
+  abstract part(part: AgentPart): Promise<void> | undefined;
+}
