@@ -12,6 +12,7 @@ import { agentOf } from "./handle.ts";
 import { History } from "./history.ts";
 import type { Models } from "./models.ts";
 import { type Settings, settle, TABLE_DEFAULTS } from "./options.ts";
+import { createRunIds } from "./run.ts";
 import { delegateTool } from "./sub-agents.ts";
 import { type AgentTool, agentTool, toolSet } from "./tool-set.ts";
 
@@ -41,6 +42,7 @@ export interface CompiledAgents {
 export function compileAgents(manifest: Manifest, { tools, models }: AgentParts): CompiledAgents {
   const problems: AgentProblem[] = [];
   const compileSchema = createClientSchemas();
+  const newRunId = createRunIds();
   const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
   const cores = new Map<string, AgentCore>();
   const facts = new Map<string, AgentFacts>();
@@ -69,6 +71,7 @@ export function compileAgents(manifest: Manifest, { tools, models }: AgentParts)
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
       history: new History(id),
+      newRunId,
       activity,
       compileSchema,
     });

@@ -26,6 +26,8 @@ export interface AgentCore {
   readonly chain: Dynamic<ModelChain>;
   readonly tools: Dynamic<ToolSet>;
   readonly history: History;
+  /** Ids of runs, unique over all agents. */
+  readonly newRunId: () => string;
   readonly activity: Activity;
   readonly compileSchema: (schema: object, path: string) => ClientSchema;
 }

@@ -8,7 +8,7 @@ import { run } from "./loop.ts";
 import { type Settings, settle } from "./options.ts";
 import { type OutputSpec, outputOption } from "./output.ts";
 import { type PartSink, SILENT } from "./parts.ts";
-import { newOutcome, newRunId, type RunOutcome, type RunPlan } from "./run.ts";
+import { newOutcome, type RunOutcome, type RunPlan } from "./run.ts";
 import { NO_TOOLS } from "./tool-set.ts";
 
 export interface RunRequest {
@@ -36,7 +36,7 @@ export function prepare(core: AgentCore, request: RunRequest, call: RunCall): Pr
   const scope = { context: settings.context, user: call.user };
   const output = request.result ?? outputOption(settings.output, core.compileSchema);
   const plan: RunPlan = {
-    id: newRunId(),
+    id: core.newRunId(),
     chain: core.chain(scope),
     prompt: promptOf(core.instructions(scope), request.input, request.field),
     tools: request.result === undefined ? core.tools(scope) : NO_TOOLS,

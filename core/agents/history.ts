@@ -110,7 +110,7 @@ function entryOf(agentId: string, run: HistoryRun): HistoryEntry {
     status: run.status,
     startTime: new Date(run.startTime).toISOString(),
     input: run.input,
-    traceId: run.id.replaceAll("-", ""),
+    traceId: run.id,
   };
   if (run.status !== "running") {
     entry.endTime = new Date(run.endTime).toISOString();

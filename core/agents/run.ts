@@ -1,5 +1,5 @@
 /** What a run is made of: the plan that is settled before the first model call, and what has come of it so far. */
-import { randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { RunCall } from "./agent.ts";
 import type { ModelChain } from "./model-chain.ts";
@@ -42,7 +42,18 @@ export function newOutcome(): RunOutcome {
   return { text: "", output: undefined, usage: zeroUsage(), finishReason: "other", toolCalls: [], toolResults: [] };
 }
 
-export const newRunId = (): string => randomUUID();
+/**
+ * Ids of runs, each 32 hexadecimal digits, so that it can be the id of the run's trace too: a random beginning, then
+ * counted, which costs a tenth of a UUID.
+ */
+export function createRunIds(): () => string {
+  const beginning = randomBytes(12).toString("hex");
+  let count = 0;
+  return () => {
+    count = (count + 1) >>> 0;
+    return beginning + count.toString(16).padStart(8, "0");
+  };
+}
 
 /**
  * The options of the model calls of a run. The signal is read from the request when the model asks for it: a model that

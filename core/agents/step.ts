@@ -8,6 +8,7 @@ import type {
 } from "@ai-sdk/provider";
 import { Aborted } from "./abort.ts";
 import type { ModelStream, PartBatch } from "./model-chain.ts";
+import { providerFailed } from "./model-failure.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
 import type { AssistantContent, RunOutcome } from "./run.ts";
 import { type PendingCall, providerFailure, readCall } from "./tool-input.ts";
@@ -18,6 +19,9 @@ type Block = Extract<AssistantContent[number], { text: string }>;
 type Delta = Extract<LanguageModelV3StreamPart, { delta: string; type: "text-delta" | "reasoning-delta" }>;
 type Start = Extract<LanguageModelV3StreamPart, { type: "text-start" | "reasoning-start" }>;
 type Wait = Promise<void> | undefined;
+
+/** Characters of text and reasoning in one step: a model that does not stop must not fill the memory. */
+const LONGEST = 16 * 1024 * 1024;
 
 /** What the model said in one step. */
 export class Step {
@@ -30,6 +34,7 @@ export class Step {
   readonly #sink: PartSink;
   readonly #outcome: RunOutcome;
   #open: { id: string; block: Block } | null = null;
+  #length = 0;
   #others: Map<string, Block> | null = null;
 
   constructor(sink: PartSink, outcome: RunOutcome) {
@@ -116,6 +121,8 @@ export class Step {
       block = this.#block(part.id, type, undefined);
       this.#sink.part({ type: `${type}-start`, id: part.id });
     }
+    this.#length += part.delta.length;
+    if (this.#length > LONGEST) throw providerFailed("unavailable", new Error("the model's answer does not end"));
     block.text += part.delta;
     if (part.providerMetadata !== undefined) block.providerOptions = part.providerMetadata;
     return this.#sink.part(part);

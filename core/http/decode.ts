@@ -61,7 +61,8 @@ export function parseQuery(query: string): Record<string, unknown> {
 
 /** Path parameters by name, percent-decoded; throws `invalid_input` on a broken escape. */
 export function decodeParameters(names: readonly string[], values: readonly string[]): Record<string, string> {
-  const parameters: Record<string, string> = Object.create(null);
+  // The names are the route's own, so a plain object will do: one without a prototype is many times as slow.
+  const parameters: Record<string, string> = {};
   for (let index = 0; index < names.length; index++) {
     const raw = values[index]!;
     parameters[names[index]!] = raw.includes("%") ? decode(names[index]!, raw) : raw;
