@@ -46,18 +46,18 @@ function settingsOf({ origin = "*", ...rest }: Written, registry: Registry, logg
   if (origin === "*") return { ...rest, origin };
   if (typeof origin === "string") return { ...rest, origin: [origin] };
   if (Array.isArray(origin)) return { ...rest, origin: origin.includes("*") ? "*" : origin };
-  const allow = typeof origin === "function" ? origin : registry.get("origin", origin?.use)?.origin;
-  if (allow === undefined) throw new Error(`CORS: there is no origin plugin ${JSON.stringify(origin)}`);
-  return { ...rest, origin: (given) => ask(allow, given, logger) };
+  const plugin = typeof origin === "function" ? { origin } : registry.get("origin", origin?.use);
+  if (plugin === undefined) throw new Error(`CORS: there is no origin plugin ${JSON.stringify(origin)}`);
+  return { ...rest, origin: (given) => ask(plugin, given, logger) };
 }
 
 /** What may stand in a header. */
 const VISIBLE = /^[\x21-\x7e]+$/;
 
 /** The plugin runs before there is anything to answer with: whatever goes wrong in it is a no. */
-function ask(allow: OriginPlugin["origin"], origin: string, logger: Logger): string | undefined {
+function ask(plugin: Pick<OriginPlugin, "origin">, origin: string, logger: Logger): string | undefined {
   try {
-    const answer: unknown = allow(origin);
+    const answer: unknown = plugin.origin(origin);
     if (answer === undefined || answer === null) return undefined;
     if (typeof answer === "string" && VISIBLE.test(answer)) return answer;
     logger.warn({ origin }, `CORS: an origin plugin must give an origin or undefined, not ${typeof answer}`);

@@ -22,6 +22,8 @@ import { chooseTransport } from "./transport/choose.ts";
 const HEAD_LIMIT = 16 * 1024;
 /** A group signal arrives twice when npm stands between; a second one within this many milliseconds is the same one. */
 const SAME_SIGNAL = 1_000;
+/** Milliseconds from the end of the service to that of the process, whatever timers a plugin has left behind. */
+const LINGER = 1_000;
 
 export interface StartOptions {
   config: string;
@@ -152,6 +154,8 @@ export async function serve(invocation: Invocation): Promise<number> {
     printIssues(error.booted.issues);
     return 1;
   }
+  // Before anybody reads that it is up: a signal that nobody listens to would end the process without a stop.
+  const stopped = untilStopped(running);
   printIssues(running.booted.issues);
   // The manifest's own host is warned of among its issues.
   if (invocation.host !== undefined && isPublic(invocation.host) && running.service.manifest.auth.mode === "none") {
@@ -159,7 +163,7 @@ export async function serve(invocation: Invocation): Promise<number> {
     printWarning(`--host ${host}: the service is open to everybody who reaches ${host}: auth.mode is none`);
   }
   process.stdout.write(`${describe(running)}\n`);
-  return untilStopped(running);
+  return stopped;
 }
 
 function describe({ url, service, transport }: Running): string {
@@ -185,15 +189,15 @@ function untilStopped(running: Running): Promise<number> {
         first = now;
         running.logger.info({ signal }, "stopping");
         running.stop().then(
-          () => resolve(0),
+          () => resolve(endWith(0)),
           (error) => {
             running.logger.error({ err: error }, messageOf(error));
-            resolve(1);
+            resolve(endWith(1));
           },
         );
       } else if (now - first > SAME_SIGNAL) {
         running.logger.warn({ signal }, "stopping now");
-        void running.kill().finally(() => process.exit(1));
+        cutAndExit(running);
       }
     };
     process.on("SIGTERM", onSignal);
@@ -203,7 +207,18 @@ function untilStopped(running: Running): Promise<number> {
     );
     process.on("uncaughtException", (error) => {
       running.logger.fatal({ err: error }, "uncaught exception");
-      void running.kill().finally(() => process.exit(1));
+      cutAndExit(running);
     });
   });
+}
+
+/** The process ends by itself when nothing is left to do, else it is ended. */
+function endWith(code: number): number {
+  setTimeout(() => process.exit(code), LINGER).unref();
+  return code;
+}
+
+function cutAndExit(running: Running): void {
+  endWith(1);
+  void running.kill().finally(() => process.exit(1));
 }

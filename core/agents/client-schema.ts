@@ -8,8 +8,8 @@ import { invalid, messageOf } from "../errors.ts";
 import { describeProblems } from "../json-schema.ts";
 import { createTimeGuard, type TimeGuard, TooSlowError } from "./time-guard.ts";
 
-/** Bytes of a schema as JSON, its levels, and milliseconds to compile it and to check one value. */
-const LIMITS = { bytes: 64 * 1024, depth: 32, compile: 1_000, check: 250 };
+/** Bytes of a schema as JSON, its levels, and milliseconds to compile it or to check one value: a busy machine is slow. */
+const LIMITS = { bytes: 64 * 1024, depth: 32, milliseconds: 1_000 };
 /** Nodes of a schema times nodes of a value: beyond, a check is timed, and ends with the first problem. */
 const MOST_PAIRS = 500_000;
 const KEPT = 200;
@@ -89,7 +89,7 @@ function compile(
   const build = (allErrors: boolean): ValidateFunction => {
     try {
       // A compiler for each schema: what it remembers goes with it, and one that was stopped half-way is not used again.
-      return guard(() => compilerFor($schema, allErrors).compile(body), LIMITS.compile);
+      return guard(() => compilerFor($schema, allErrors).compile(body), LIMITS.milliseconds);
     } catch (error) {
       throw invalid(`${path} does not compile: ${messageOf(error).slice(0, 500)}`);
     }
@@ -104,7 +104,7 @@ function compile(
       brief ??= build(false);
       const check = brief;
       try {
-        return guard(() => complaint(check, value), LIMITS.check);
+        return guard(() => complaint(check, value), LIMITS.milliseconds);
       } catch (error) {
         if (!(error instanceof TooSlowError || error instanceof RangeError)) throw error;
         throw invalid(`${path} cannot be checked: ${error.message}`);

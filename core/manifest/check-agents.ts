@@ -26,9 +26,7 @@ export function checkAgents(check: Check): void {
     checkTools(check, [...path, "tools"], agent);
     checkSubAgents(check, path, id, agent);
     delegates.set(id, listOf(agent.subAgents).filter((name) => typeof name === "string" && name !== id) as string[]);
-    if (check.isWritten([...path, "memory"])) {
-      checkName(check, [...path, "memory"], "memory", agent.memory, keysOf(document.memory));
-    }
+    if (check.isWritten([...path, "memory"])) checkMemory(check, [...path, "memory"], agent.memory);
   }
   for (const cycle of cyclesOf(delegates)) {
     const [first, second] = cycle as [string, string];
@@ -36,6 +34,16 @@ export function checkAgents(check: Check): void {
     const index = listOf(agent.subAgents).indexOf(second);
     check.report(["agents", first, "subAgents", index], `agents delegate in a circle: ${cycle.join(" -> ")}`);
   }
+}
+
+/** What older YAML read as false; today it is text. */
+const NO_MEMORY = ["no", "off", "none"];
+
+function checkMemory(check: Check, path: Path, memory: unknown): void {
+  const known = keysOf(check.document.memory);
+  if (typeof memory === "string" && NO_MEMORY.includes(memory) && !known.includes(memory)) {
+    check.report(path, `"${memory}" is the name of a memory here, and there is none: write false`);
+  } else checkName(check, path, "memory", memory, known);
 }
 
 /** A name, a list of names or one expression. */

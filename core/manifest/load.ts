@@ -42,9 +42,8 @@ export async function loadManifest(file: string, env: Environment): Promise<Load
   try {
     text = await readFile(file, "utf8");
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    const why = code === "ENOENT" ? "there is no such file" : `the file cannot be read: ${messageOf(error)}`;
-    return unreadable(path, why);
+    const code = (error as NodeJS.ErrnoException).code ?? "";
+    return unreadable(path, UNREADABLE.get(code) ?? `the file cannot be read: ${messageOf(error)}`);
   }
   return parseManifest(text, { file: path, env });
 }
@@ -52,8 +51,14 @@ export async function loadManifest(file: string, env: Environment): Promise<Load
 /** Relative to the working directory when it lies below it: that is what people read and editors open. */
 function shortPath(file: string): string {
   const path = relative(process.cwd(), file);
-  return path.startsWith("..") || isAbsolute(path) ? file : path;
+  return path === "" || path.startsWith("..") || isAbsolute(path) ? file : path;
 }
+
+const UNREADABLE: ReadonlyMap<string, string> = new Map([
+  ["ENOENT", "there is no such file"],
+  ["EISDIR", "this is a folder: name the manifest in it"],
+  ["EACCES", "the file cannot be read: permission denied"],
+]);
 
 /** The same for text at hand; `file` is for messages and for relative paths. */
 export function parseManifest(text: string, options: { file: string; env: Environment }): LoadedManifest {

@@ -13,6 +13,9 @@ export interface HostOptions {
   env: Readonly<Record<string, string | undefined>>;
 }
 
+/** Milliseconds for each callback: a plugin that does not let go must not keep the service from ending. */
+const PATIENCE = 5_000;
+
 export function createHost(options: HostOptions): OwnedHost {
   const controller = new AbortController();
   const callbacks: (() => void | Promise<void>)[] = [];
@@ -22,7 +25,7 @@ export function createHost(options: HostOptions): OwnedHost {
     controller.abort(new Error("the service is stopping"));
     for (let callback = callbacks.pop(); callback !== undefined; callback = callbacks.pop()) {
       try {
-        await callback();
+        await within(PATIENCE, callback());
       } catch (error) {
         // The others must still run: each holds a resource of its own.
         options.logger.warn({ err: error }, `onClose of a plugin failed: ${messageOf(error)}`);
@@ -40,4 +43,17 @@ export function createHost(options: HostOptions): OwnedHost {
       return closing;
     },
   };
+}
+
+/** @throws Error when it takes longer */
+async function within(milliseconds: number, work: void | Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`it took longer than ${milliseconds / 1000} s`)), milliseconds);
+  });
+  try {
+    await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

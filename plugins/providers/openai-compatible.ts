@@ -85,7 +85,7 @@ export default defineProvider({
     ]);
     const upstream = createUpstream(baseURL, { timeouts, connections: config.connections });
     host.onClose(() => upstream.close());
-    const provider = createOpenAICompatible({
+    const shared = {
       name: config.name ?? host.name ?? "openai-compatible",
       baseURL: config.baseURL,
       apiKey: config.apiKey.trim(),
@@ -94,13 +94,17 @@ export default defineProvider({
       includeUsage: config.includeUsage,
       supportsStructuredOutputs: config.structuredOutputs,
       supportedUrls: () => ({ "image/*": [/^https?:\/\//] }),
-      transformRequestBody: relaxSchema,
       fetch: upstream.fetch as typeof fetch,
-    });
+    };
     return {
       retries: config.retries,
-      languageModel: (id) => provider.languageModel(id),
-      embeddingModel: (id) => provider.embeddingModel(id),
+      languageModel: (id) =>
+        createOpenAICompatible({
+          ...shared,
+          // The SDK copies providerOptions of a request into the body: which model answers is the manifest's to say.
+          transformRequestBody: (body) => relaxSchema({ ...body, model: id }),
+        }).languageModel(id),
+      embeddingModel: (id) => createOpenAICompatible(shared).embeddingModel(id),
     };
   },
 });

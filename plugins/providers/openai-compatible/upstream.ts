@@ -38,6 +38,8 @@ export class UpstreamTimeout extends Error {
 
 /** What the body may be ahead of its reader before the socket is no longer read. */
 const MOST_AHEAD = 64 * 1024;
+/** Bytes of one answer, which its reader may have to gather: an event is no event before its last line. */
+const LARGEST = 64 * 1024 * 1024;
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** @param baseURL http or https; calls go to its origin alone, and redirects are not followed */
@@ -80,6 +82,7 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
   /** The limit that counts beside the total one, and since when. */
   #limit: Exclude<keyof Timeouts, "total"> = "connect";
   #since = this.#start;
+  #received = 0;
   #timer: NodeJS.Timeout | undefined;
   #connection: Dispatcher.DispatchController | undefined;
   #body: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -127,6 +130,11 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
 
   onResponseData(connection: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.over) return;
+    this.#received += chunk.length;
+    if (this.#received > LARGEST) {
+      this.#fail(new Error(`the provider's answer is larger than ${LARGEST / 1024 / 1024} MiB`));
+      return;
+    }
     if (this.#limit === "idle") this.#since = performance.now();
     else this.#enter("idle");
     this.#body?.enqueue(chunk);
