@@ -2,7 +2,7 @@
  * Boot as a compiler: read, load plugins, check references, compile. Every stage reports all that it finds, and nothing
  * listens until there is nothing to report (design.md, "BOOT").
  */
-import { resolve } from "node:path";
+import { basename, dirname, parse, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { compileAgents } from "./agents/compile.ts";
@@ -64,8 +64,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   ];
   const { registry, problems } = await loadPlugins(folders, { builtIn: BUILT_IN });
   for (const problem of problems) issues.push(pluginIssue(problem));
-  const known = Object.fromEntries(PLUGIN_KINDS.map(({ kind }) => [kind, registry.names(kind)]));
-  issues.push(...checkReferences(loaded, known as Record<PluginKind, readonly string[]>));
+  issues.push(...checkReferences(loaded, knownPlugins(registry, problems)));
   if (manifest === null) return { loaded, registry, service: null, issues: sortIssues(issues), host };
 
   const at = (list: readonly Problem[]) => {
@@ -84,6 +83,17 @@ export async function boot(options: BootOptions): Promise<Booted> {
 
   const service = createService({ manifest, agents, tools, routes });
   return { loaded, registry, service, issues: sortIssues(issues), host };
+}
+
+/** Names by kind; those of files that failed too, whose failure is report enough. */
+function knownPlugins(registry: Registry, problems: readonly PluginProblem[]): Record<PluginKind, readonly string[]> {
+  const rows = PLUGIN_KINDS.map(({ kind, folder }) => {
+    const failed = problems
+      .filter(({ file }) => basename(dirname(file)) === folder)
+      .map(({ file }) => parse(file).name);
+    return [kind, [...registry.names(kind), ...failed]];
+  });
+  return Object.fromEntries(rows);
 }
 
 function customRoutes(manifest: Manifest, registry: Registry, report: (problems: Problem[]) => void): Route<Service>[] {
@@ -109,7 +119,9 @@ function customRoutes(manifest: Manifest, registry: Registry, report: (problems:
 /** Two routes of one shape would shadow each other, whatever their parameters are called. */
 const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
 
-function pluginIssue(problem: PluginProblem): Issue {
-  const message = `${problem.phase}: ${problem.cause}`;
-  return { severity: "error", file: shortPath(problem.file), line: 1, column: 1, path: "plugin", message };
+/** Placed where the cause says, which is how the loader words it for people. */
+function pluginIssue({ file, phase, cause }: PluginProblem): Issue {
+  const [, line = "1", column = "1"] = /\bline (\d+)(?:, column (\d+))?/.exec(cause) ?? [];
+  const place = { line: Number(line), column: Number(column) };
+  return { severity: "error", file: shortPath(file), ...place, path: phase, message: cause };
 }

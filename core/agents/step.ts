@@ -21,7 +21,7 @@ type Start = Extract<LanguageModelV3StreamPart, { type: "text-start" | "reasonin
 type Wait = Promise<void> | undefined;
 
 /** Characters of text and reasoning in one step: a model that does not stop must not fill the memory. */
-const LONGEST = 16 * 1024 * 1024;
+const LONGEST = 64 * 1024 * 1024;
 
 /** What the model said in one step. */
 export class Step {

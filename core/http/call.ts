@@ -1,4 +1,5 @@
 /** One request on its way through the pipeline: what the handler sees as its context, and how it is answered. */
+import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import { messageOf, ServiceError, unavailable } from "../errors.ts";
 import { failureText, refusal } from "./encode.ts";
@@ -62,6 +63,8 @@ export class Call<S> implements Context<S>, Pending {
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
+      // Tools that run side by side listen each: that is no leak, and Node would warn of one.
+      setMaxListeners(0, this.#controller.signal);
       if (this.exchange.closed) this.#controller.abort(new Error("the client has left"));
     }
     return this.#controller.signal;

@@ -39,7 +39,7 @@ export class UpstreamTimeout extends Error {
 /** What the body may be ahead of its reader before the socket is no longer read. */
 const MOST_AHEAD = 64 * 1024;
 /** Bytes of one answer, which its reader may have to gather: an event is no event before its last line. */
-const LARGEST = 64 * 1024 * 1024;
+const LARGEST = 128 * 1024 * 1024;
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** @param baseURL http or https; calls go to its origin alone, and redirects are not followed */

@@ -1,0 +1,221 @@
+/** The command line, as a process: flags, exit codes, and what goes to which stream. */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { type Call, freePort, PENSTOCK, penstock, ROOT, run, serve } from "./support/command-line.ts";
+
+const QUIET =
+  "name: Quiet\nproviders: { demo: { use: scripted, chunks: 100, delay: 100ms } }\nagents: { a: { model: demo/echo } }\n";
+
+async function folder(t: TestContext, files: Record<string, string>): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), "penstock-cli-"));
+  t.after(() => rm(path, { recursive: true, force: true }));
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(path, name)), { recursive: true });
+    await writeFile(join(path, name), text);
+  }
+  return path;
+}
+
+const start = (t: TestContext, args: string[], call?: Call) => serve(t, [process.execPath, PENSTOCK, ...args], call);
+
+test("penstock --help lists every command and option, --version says the package's version; both exit 0", async () => {
+  const help = await penstock(["--help"]);
+  assert.deepEqual([help.code, help.stderr], [0, ""]);
+  for (const word of ["serve", "dev", "check", "explain PATH", "routes", "generate"])
+    assert.match(help.stdout, new RegExp(`^  ${word} `, "m"));
+  for (const option of ["--config FILE", "--plugins DIR", "--port N", "--host H"])
+    assert.match(help.stdout, new RegExp(`^  ${option} `, "m"));
+  const { version } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
+  const { code, stdout } = await penstock(["--version"]);
+  assert.deepEqual([code, stdout], [0, `${version}\n`]);
+});
+
+test("penstock: a mistake in the call exits 2, says which, and starts nothing", async () => {
+  const mistakes: [string[], RegExp][] = [
+    [["chekc"], /unknown command "chekc", did you mean check\?/],
+    [["constructor"], /unknown command "constructor"/],
+    [["--prot", "1"], /unknown option --prot, did you mean --port\?/],
+    [["--port"], /--port.* argument missing/],
+    [["--port", "abc"], /--port must be a number from 0 to 65535, not "abc"/],
+    [["--port", "65536"], /--port must be a number/],
+    [["--port", ""], /--port must be a number/],
+    [["--port", "1e3"], /--port must be a number/],
+    [["explain"], /explain needs a PATH, e\.g\. penstock explain server\.port/],
+    [["explain", "server", "host"], /explain takes no "host"/],
+    [["serve", "other.yaml"], /serve takes no "other\.yaml"/],
+    [["check", "--check"], /--check belongs to generate/],
+  ];
+  const ends = await Promise.all(mistakes.map(([args]) => penstock(args)));
+  for (const [index, [args, message]] of mistakes.entries()) {
+    const { code, stdout, stderr } = ends[index]!;
+    assert.equal(code, 2, args.join(" "));
+    assert.equal(stdout, "", args.join(" "));
+    assert.match(stderr, message);
+    assert.match(stderr, /^penstock: .*\nRun penstock --help for the commands and options\.\n$/);
+  }
+});
+
+test("penstock: every problem of a manifest is on standard error in one report, by check and by serve; exit 1", async (t) => {
+  const cwd = await folder(t, {
+    "service.yaml": `server: { prot: 1 }
+providers: { demo: { use: scripted } }
+agents:
+  a: { model: demo/echo, tools: [nothing], maxSteps: 0 }
+  b: { modle: demo/echo }
+routes: [{ use: nowhere }]
+`,
+    "plugins/tools/broken.ts": "export default { kind: 'tool', excute: () => 1 };",
+  });
+  const report = `plugins/tools/broken.ts:1:1  .*execute is missing
+plugins/tools/broken.ts:1:1  .*unknown key "excute", did you mean "execute"\\?
+service.yaml:1:11  server.prot: unknown key, did you mean "port"\\?
+service.yaml:4:34  agents.a.tools\\[0\\]: unknown tool "nothing".*
+service.yaml:4:44  agents.a.maxSteps: must be >= 1
+service.yaml:5:8  agents.b.modle: unknown key, did you mean "model"\\?
+service.yaml:6:12  routes\\[0\\].use: unknown route plugin "nowhere".*
+`;
+  for (const command of ["check", "serve"]) {
+    const { code, stdout, stderr } = await penstock([command, "--plugins", "plugins", "--port", "0"], { cwd });
+    assert.deepEqual([code, stdout], [1, ""]);
+    assert.match(stderr, new RegExp(`^${report}$`), stderr);
+  }
+});
+
+test("penstock check: a sound manifest exits 0; one that is not there, or is a folder, exits 1 and says so", async (t) => {
+  const cwd = await folder(t, { "service.yaml": QUIET });
+  const sound = await penstock(["check"], { cwd });
+  assert.deepEqual(sound, { code: 0, stdout: "service.yaml is valid\n", stderr: "" });
+  const missing = await penstock(["check", "--config", "none.yaml"], { cwd });
+  assert.deepEqual(missing, { code: 1, stdout: "", stderr: "none.yaml:1:1  there is no such file\n" });
+  const holder = await penstock(["check", "--config", "."], { cwd });
+  assert.equal(holder.code, 1);
+  assert.match(holder.stderr, /^\/\S+:1:1 {2}this is a folder: name the manifest in it\n$/);
+});
+
+test("penstock explain: a path that leads nowhere exits 1 with a suggestion; secrets print as ***", async (t) => {
+  const cwd = await folder(t, { "service.yaml": `${QUIET}version: "\${SECRET}"\n` });
+  const lost = await penstock(["explain", "agents.a.modle"], { cwd, env: { SECRET: "hush" } });
+  assert.deepEqual(lost, { code: 1, stdout: "", stderr: 'there is no "modle" in agents.a, did you mean "model"?\n' });
+  const secret = await penstock(["explain", "version"], { cwd, env: { SECRET: "hush" } });
+  assert.equal(secret.stdout, 'version: "***"  # environment variable SECRET (service.yaml:4:1)\n');
+});
+
+test("penstock serve: --config, --plugins, --port and --host count, one line says where and what; SIGTERM exits 0", async (t) => {
+  const tool = (name: string) => `export default { kind: "tool", name: "${name}", execute: () => 1 };`;
+  const cwd = await folder(t, {
+    "other.yaml": `${QUIET}server: { host: 127.0.0.1, port: 1, transport: node }\nplugins: [mine]\ntools: { x: { use: x }, y: { use: y }, z: { use: z } }\n`,
+    "mine/tools/x.ts": tool("x"),
+    "more/tools/y.mjs": tool("y"),
+    "most/tools/z.js": tool("z"),
+  });
+  const port = await freePort();
+  const args = ["--config", "other.yaml", "--plugins", "more", "--plugins", "most", "--host", "localhost"];
+  const service = await start(t, [...args, "--port", String(port)], { cwd });
+  assert.match(
+    service.stdout(),
+    /^Quiet listens on http:\/\/localhost:\d+: 1 agent, 3 tools, 0 workflows; store memory:, auth none, transport node\n$/,
+  );
+  assert.equal(service.url, `http://localhost:${port}`);
+  assert.equal(service.stderr(), "");
+  assert.equal((await fetch(`http://127.0.0.1:${port}/readyz`)).status, 200);
+  assert.equal(await service.interrupt("SIGTERM"), 0);
+  assert.doesNotMatch(service.stdout() + service.stderr(), /\n\s+at /, "without a stack trace");
+});
+
+test("penstock serve: SIGINT twice at once, as npm passes it on, is one; a stream that is open ends with an event", async (t) => {
+  const cwd = await folder(t, { "service.yaml": `${QUIET}server: { limits: { drain: 200ms } }\n` });
+  const service = await start(t, ["--port", "0"], { cwd });
+  const reply = await fetch(`${service.url}/agents/a/stream`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ input: "word ".repeat(400) }),
+  });
+  process.kill(-service.child.pid!, "SIGINT");
+  assert.equal(await service.interrupt("SIGINT"), 0);
+  const text = await reply.text();
+  assert.match(text, /text-delta/);
+  assert.match(text, /"type":"error"/);
+});
+
+test("penstock serve: a port that is taken is one line on standard error and exit 1, over both transports", async (t) => {
+  const holder = createServer().listen(0, "127.0.0.1");
+  await once(holder, "listening");
+  t.after(() => holder.close());
+  const { port } = holder.address() as { port: number };
+  for (const transport of ["auto", "node"]) {
+    const cwd = await folder(t, { "service.yaml": `${QUIET}server: { transport: ${transport} }\n` });
+    const { code, stdout, stderr } = await penstock(["--port", String(port)], { cwd });
+    assert.equal(code, 1);
+    assert.doesNotMatch(stdout, /listens on/);
+    assert.equal(stderr, `penstock: cannot listen on 127.0.0.1:${port}: the port is in use by another process\n`);
+  }
+});
+
+test("penstock serve --host of everybody warns that nobody is asked who they are", async (t) => {
+  const cwd = await folder(t, { "service.yaml": `${QUIET}server: { transport: node }\n` });
+  const service = await start(t, ["--host", "0.0.0.0", "--port", "0"], { cwd });
+  await service.says(/^warning: --host[^\n]*\n/m);
+  assert.match(service.stderr(), /^warning: --host 0\.0\.0\.0: .*auth\.mode is none\n$/);
+});
+
+test("penstock: problems are in colour on a terminal, unless NO_COLOR is set, and never in a pipe", async (t) => {
+  const cwd = await folder(t, { "service.yaml": "nmae: x\n" });
+  const line = 'service.yaml:1:1  nmae: unknown key, did you mean "name"?';
+  const envs: Record<string, string>[] = [{}, { NO_COLOR: "1" }, { TERM: "xterm-256color" }];
+  for (const env of envs) assert.equal((await penstock(["check"], { cwd, env })).stderr, `${line}\n`);
+  const terminal = ["-qec", `"${process.execPath}" "${PENSTOCK}" check`, "/dev/null"];
+  if (spawnSync("script", ["--version"]).stdout?.includes("util-linux") !== true) return t.diagnostic("no script(1)");
+  const coloured = await run("script", terminal, { cwd });
+  assert.equal(coloured.stdout, `\u001b[31m${line}\u001b[0m\r\n`);
+  const plain = await run("script", terminal, { cwd, env: { NO_COLOR: "1" } });
+  assert.equal(plain.stdout, `${line}\r\n`);
+});
+
+test("penstock dev: serves anew after each change, says what is wrong with a manifest, and mends; SIGINT exits 0", async (t) => {
+  const cwd = await folder(t, {
+    "service.yaml": `${QUIET}tools: { mine: { use: mine } }\n`,
+    "plugins/tools/mine.ts": 'export default { kind: "tool", execute: () => "before" };',
+  });
+  const port = await freePort();
+  const service = await start(t, ["dev", "--plugins", "plugins", "--port", String(port)], { cwd });
+  const said = () => service.stdout().length;
+  /** Editors save by renaming: twice, since a watcher of the file itself would miss the second. */
+  const save = async (name: string, text: string) => {
+    await writeFile(join(cwd, `.${name}.draft`), text);
+    await rename(join(cwd, `.${name}.draft`), join(cwd, name));
+  };
+  const names = ["Second", "Third"];
+  for (const name of names) {
+    const from = said();
+    await save("service.yaml", `${QUIET.replace("Quiet", name)}tools: { mine: { use: mine } }\n`);
+    await service.says(new RegExp(`${name} listens on`), from);
+  }
+  await save("service.yaml", "nmae: x\n");
+  await service.says(/service\.yaml:1:1 {2}nmae: unknown key, did you mean "name"\?/);
+  let from = said();
+  await save("service.yaml", `${QUIET.replace("Quiet", "Mended")}tools: { mine: { use: mine } }\n`);
+  await service.says(/Mended listens on/, from);
+  from = said();
+  await writeFile(join(cwd, "plugins/tools/mine.ts"), 'export default { kind: "tool", execute: () => "after" };');
+  await service.says(/listens on/, from);
+  const reply = await fetch(`${service.url}/tools/mine/execute`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: '{"input":{}}',
+  });
+  assert.equal(((await reply.json()) as { data: { result: string } }).data.result, "after");
+  assert.equal(await service.interrupt("SIGINT"), 0);
+  await assert.rejects(fetch(service.url));
+});
+
+test("the bin of the package is executable, so that npx leaves the checkout as it is", async () => {
+  const { bin } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
+  assert.equal(join(ROOT, bin.penstock), PENSTOCK);
+  assert.equal((await stat(PENSTOCK)).mode & 0o111, 0o111);
+});

@@ -1,0 +1,119 @@
+/** The story of service.yaml, told to the shipped manifest as a reader would: offline, in an empty folder, without a key. */
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { before, test } from "node:test";
+import { freePort, PENSTOCK, ROOT, type Served, serve } from "./support/command-line.ts";
+import { dataOf, type Loose } from "./support/served-upstream.ts";
+import { parseEvents } from "./support/service.ts";
+
+const MANIFEST = join(ROOT, "service.yaml");
+let service: Served;
+let cwd: string;
+
+before(async () => {
+  cwd = await mkdtemp(join(tmpdir(), "penstock-flagship-"));
+  // The environment holds PORT and nothing else of anybody: no key, no proxy.
+  const env = { PORT: String(await freePort()) };
+  service = await serve({ after: stopLast }, [process.execPath, PENSTOCK, "--config", MANIFEST], { cwd, env });
+});
+
+/** `serve` stops what it started when a test ends; here that is the last one. */
+let stop: () => unknown = () => undefined;
+function stopLast(callback: () => unknown): void {
+  stop = callback;
+}
+
+const post = (path: string, body: unknown) =>
+  fetch(service.url + path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+
+const ask = (input: string, context?: object): Promise<Loose> =>
+  dataOf(post("/agents/support/text", { input, ...(context && { options: { context } }) }));
+
+test("service.yaml serves its agents, tools and routes on PORT, and warns of what is not served yet", async () => {
+  const { stdout, says } = service;
+  await says(/^warning: .* workflows: /m); // The last of them; the other stream may be read first.
+  assert.match(stdout(), /^Harbour Goods support desk listens on .*: 2 agents, 3 tools, 1 workflow; .*auth none/m);
+  const warned = [...service.stderr().matchAll(/^warning: \S+:\d+:\d+ {2}([\w.]+):/gm)].map(([, path]) => path);
+  assert.deepEqual(warned, ["store", "agents.support.memory", "workflows"]);
+  const agents = await dataOf(fetch(`${service.url}/agents`));
+  assert.deepEqual(
+    agents.map(({ id, model, status }: Loose) => [id, model, status]),
+    [
+      ["support", "demo/echo", "idle"],
+      ["writer", "demo/echo", "idle"],
+    ],
+  );
+  assert.deepEqual(await dataOf(fetch(`${service.url}/hello?name=Ada`)), { hello: "Ada" });
+});
+
+test("service.yaml: the agent looks an order up, and says so when there is none", async () => {
+  const found = await ask("Where is order A-1002?");
+  assert.equal(found.text, "Order A-1002, a Standing desk, is shipped.");
+  assert.deepEqual(found.toolCalls[0].input, { orderId: "A-1002" });
+  assert.equal(found.toolResults[0].output.status, "shipped");
+  assert.equal((await ask("And A-9999?")).text, "I find no order A-9999.");
+});
+
+test("service.yaml: the REST tool asks the service itself, on the PORT it was given", async () => {
+  const { text, toolResults } = await ask("Do you deliver to Lisbon?");
+  assert.equal(text, "A parcel takes 4 days to get there.");
+  assert.deepEqual([toolResults[0].toolName, toolResults[0].output], ["delivery_days", 4]);
+  const direct = await dataOf(post("/tools/delivery_days/execute", { input: { city: "São Paulo/Centro" } }));
+  assert.equal(direct.result, 7);
+});
+
+test("service.yaml: a customer who collects is not offered the tool for deliveries", async () => {
+  const { text, toolResults } = await ask("Do you deliver to Lisbon?", { pickup: true });
+  assert.equal(text, "You collect this order, so I cannot tell.");
+  assert.deepEqual(toolResults, []);
+});
+
+test("service.yaml: a letter is written by the sub-agent", async () => {
+  const { text, toolCalls } = await ask("I have a complaint");
+  assert.equal(text, "Our writer suggests: Dear customer, we are sorry.");
+  assert.equal(toolCalls[0].toolName, "delegate_task");
+});
+
+test("service.yaml: when the first model is down, the second of the list answers", async () => {
+  assert.match((await ask("Are you busy?")).text, /standing in/);
+});
+
+test("service.yaml: hello is answered by a rule, anything else is repeated; a refund has its currency and its limit", async () => {
+  assert.match((await ask("Hello!")).text, /^Hello! Ask me about an order/);
+  assert.equal((await ask("No rule for this")).text, "No rule for this");
+  const refund = await dataOf(post("/tools/refund/execute", { input: { orderId: "A-1001", amount: 49 } }));
+  assert.deepEqual([refund.result.amount, refund.result.currency], [49, "EUR"]);
+  const refused = await post("/tools/refund/execute", { input: { orderId: "A-1001", amount: 1001 } });
+  assert.equal(refused.status, 500);
+  assert.match(((await refused.json()) as Loose).error, /at most 1000 EUR/);
+});
+
+test("service.yaml: the same answer streams in pieces", async () => {
+  const reply = await post("/agents/support/stream", { input: "Where is order A-1002?" });
+  const parts = parseEvents(await reply.text()).map(({ data }) => JSON.parse(data));
+  const deltas = parts.filter(({ type }) => type === "text-delta").map(({ delta }) => delta);
+  assert.ok(deltas.length > 1);
+  assert.equal(deltas.join(""), "Order A-1002, a Standing desk, is shipped.");
+  assert.equal(parts.at(-1).type, "finish");
+});
+
+test("service.yaml: every section has a comment above it", async () => {
+  const lines = (await readFile(MANIFEST, "utf8")).split("\n");
+  for (const [index, line] of lines.entries()) {
+    if (!/^[a-z]+:$/.test(line)) continue;
+    assert.match(lines[index - 1]!, /^#/, `a comment above ${line}`);
+  }
+});
+
+test("service.yaml: nothing was written to the folder it was started in, and SIGTERM ends it with 0", async () => {
+  assert.deepEqual(await readdir(cwd), []);
+  await stop();
+  assert.equal(service.child.exitCode, 0);
+  await rm(cwd, { recursive: true });
+});

@@ -1,0 +1,142 @@
+/** What README.md shows is run as it stands, with only ports, keys and addresses of the outside world replaced. */
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { parse } from "yaml";
+import { freePort, ROOT, run, serve } from "./support/command-line.ts";
+import { startOpenAIUpstream } from "./support/openai-upstream.ts";
+import { dataOf, type Loose } from "./support/served-upstream.ts";
+import { startService } from "./support/service.ts";
+
+const README = await readFile(join(ROOT, "README.md"), "utf8");
+const FLAGSHIP = await readFile(join(ROOT, "service.yaml"), "utf8");
+
+/** The one code block of a language that holds a text. */
+function block(language: string, holds: string): string {
+  const blocks = [...README.matchAll(/^```(\w+)\n(.*?)^```/gms)].filter(([, name]) => name === language);
+  const found = blocks.map(([, , text]) => text!).filter((text) => text.includes(holds));
+  assert.equal(found.length, 1, `README.md has one ${language} block with ${holds}`);
+  return found[0]!;
+}
+
+/** A shell command of the README against another address. */
+async function shell(command: string, url: string): Promise<Loose> {
+  const { code, stdout, stderr } = await run("sh", ["-c", command.replaceAll("http://127.0.0.1:3141", url)]);
+  assert.equal(code, 0, stderr);
+  return JSON.parse(stdout);
+}
+
+async function folder(t: TestContext, files: Record<string, string>): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), "penstock-readme-"));
+  t.after(() => rm(path, { recursive: true, force: true }));
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(path, name)), { recursive: true });
+    await writeFile(join(path, name), text);
+  }
+  return path;
+}
+
+/** Maps are joined, everything else is replaced: what a reader does who writes lines into a manifest. */
+function merge(into: Loose, from: Loose): Loose {
+  const maps = [into, from].every((value) => typeof value === "object" && value !== null && !Array.isArray(value));
+  if (!maps) return from;
+  const keys = Object.entries(from).map(([key, value]) => [key, key in into ? merge(into[key], value) : value]);
+  return { ...into, ...Object.fromEntries(keys) };
+}
+
+test("README: npm start serves, curl gets the answer that is printed there, and Ctrl-C stops it all", async (t) => {
+  assert.match(block("sh", "npm start"), /^npm ci && npm start\b.*\nnpm ci && npm test\b/);
+  const service = await serve(t, ["npm", "start"], { env: { PORT: String(await freePort()) } });
+  const { success, data } = await shell(block("sh", "A-1002"), service.url);
+  assert.equal(success, true);
+  assert.match(data.text, /A-1002/);
+  assert.ok(README.includes(`\`${data.text}\``), data.text);
+  await service.says(/^warning: .* workflows: /m);
+  assert.equal(service.stderr().match(/^warning: /gm)?.length, 3, "the README speaks of three warnings");
+  await service.interrupt();
+  await assert.rejects(fetch(service.url), "the service that npm started has ended too");
+  assert.doesNotMatch(service.stdout() + service.stderr(), /\n\s+at /, "without a stack trace");
+});
+
+test("README: the provider snippet, written into service.yaml, sends the agent's calls to that provider", async (t) => {
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  const snippet = block("yaml", "openai:").replace("https://api.openai.com/v1", upstream.baseURL);
+  assert.ok(snippet.includes(upstream.baseURL));
+  const manifest = merge(parse(FLAGSHIP), parse(snippet));
+  const service = await startService(t, manifest, { env: { OPENAI_API_KEY: "sk-readme" } });
+  const { text } = await dataOf(service.post("/agents/support/text", { input: "Good morning" }));
+  assert.equal(text, "Good morning");
+  assert.equal(upstream.requests[0]?.headers.authorization, "Bearer sk-readme");
+  assert.equal(upstream.requests[0]?.body.model, "gpt-4o-mini");
+});
+
+test("README: without the provider's key, and without a provider's package, check says what to do", async (t) => {
+  const keyless = JSON.stringify(merge(parse(FLAGSHIP), parse(block("yaml", "openai:"))));
+  const [, line] = /`(claude: \{.*?\})`/s.exec(README) ?? [];
+  assert.ok(line, "the README shows a provider package");
+  const packaged = { providers: parse(line.replace("\n", " ")), agents: { a: { model: "claude/any" } } };
+  const path = await folder(t, { "key.yaml": keyless, "package.yaml": JSON.stringify(packaged) });
+  const check = (name: string, env = {}) =>
+    run(process.execPath, [join(ROOT, "core/penstock.js"), "check", "--config", name], { cwd: path, env });
+  const key = await check("key.yaml");
+  assert.equal(key.code, 1);
+  assert.match(key.stderr, /^key\.yaml:\d+:\d+ {2}providers\.openai\.apiKey: .*OPENAI_API_KEY is not set$/m);
+  const missing = await check("package.yaml", { ANTHROPIC_API_KEY: "x" });
+  assert.equal(missing.code, 1);
+  assert.match(missing.stderr, /providers\.claude\.use: .*"@ai-sdk\/anthropic" is not installed: run npm install/);
+});
+
+test("README: the manifest example boots, greets, and adds", async (t) => {
+  const service = await startService(t, block("yaml", "name: Greeter"), { env: {} });
+  const { text } = await dataOf(service.post("/agents/greeter/text", { input: "Hello" }));
+  assert.equal(text, "Hello");
+  const sum = await dataOf(service.post("/tools/add/execute", { input: { a: 2, b: 3 } }));
+  assert.deepEqual(sum.result, { sum: 5 });
+  const tools = await dataOf(service.get("/tools"));
+  assert.deepEqual(
+    tools.map(({ name }: Loose) => name),
+    ["add", "forecast"],
+  );
+});
+
+test("README: check, explain and routes print what is shown below them", async (t) => {
+  const greeter = block("yaml", "name: Greeter");
+  const right = await folder(t, { "greeter.yaml": greeter });
+  const wrong = await folder(t, { "greeter.yaml": greeter.replace("    model:", "    modle:") });
+  const transcript = block("console", "penstock check") + block("console", "penstock explain");
+  const steps = transcript.split(/^\$ /m).slice(1);
+  assert.equal(steps.length, 4);
+  for (const step of steps) {
+    const [command = "", ...lines] = step.trimEnd().split("\n");
+    assert.match(command, /^npx penstock (check|explain|routes)/);
+    const misspelt = command.includes(" check ");
+    const own = command.replace("npx penstock", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+    const { code, stdout, stderr } = await run("sh", ["-c", own], { cwd: misspelt ? wrong : right });
+    assert.equal((stdout + stderr).trimEnd(), lines.join("\n"), command);
+    assert.equal(code, misspelt ? 1 : 0, command);
+  }
+});
+
+test("README: the plugin example is found in its folder, and the curl below it gets its result", async (t) => {
+  const source = block("ts", "// plugins/");
+  const [, file] = /^\/\/ (plugins\/\S+)\n/.exec(source) ?? [];
+  const path = await folder(t, { [file!]: source });
+  const manifest = merge(parse(FLAGSHIP), parse(block("yaml", "gross: { use: gross }")));
+  const service = await startService(t, manifest, { plugins: [join(path, "plugins")] });
+  const { data } = await shell(block("sh", "/tools/gross/execute"), service.url);
+  assert.deepEqual(data.result, { gross: 119 });
+});
+
+test("README: every npm script and every file that it names is there", async () => {
+  const { scripts } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
+  const named = new Set([...README.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!));
+  assert.ok(named.size >= 6, [...named].join(", "));
+  for (const name of named) assert.ok(name in scripts, `npm run ${name}`);
+  for (const file of ["service.yaml", "plugins/README.md", "core/README.md", "bench/README.md"]) {
+    assert.ok(README.includes(`\`${file}\``), file);
+    await readFile(join(ROOT, file));
+  }
+});

@@ -1,0 +1,83 @@
+/** Models that do not keep to any limit. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { EventReader } from "../support/event-reader.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
+import { dataOf, errorOf } from "../support/served-upstream.ts";
+import { manifestWith, startService } from "../support/service.ts";
+
+const ENDLESS = `export default { kind: "provider", name: "endless", create: () => ({ languageModel: (modelId) => ({
+  specificationVersion: "v3", provider: "endless", modelId, supportedUrls: {}, doGenerate() {},
+  doStream: async () => ({ stream: new ReadableStream({
+    pull(controller) { controller.enqueue({ type: modelId + "-delta", id: "1", delta: "x".repeat(65536) }); },
+  }) }),
+}) }) };`;
+
+for (const kind of ["text", "reasoning"]) {
+  test(`POST /agents/:id/text and /stream: a model whose ${kind} never ends is a failed model`, async (t) => {
+    const plugins = [pluginFolder(t, { "providers/endless.mjs": ENDLESS })];
+    const manifest = manifestWith({ model: `endless/${kind}` }, { providers: { endless: { use: "endless" } } });
+    const service = await startService(t, manifest, { plugins });
+    const error = "model provider failed: unavailable";
+    const answer = await errorOf(service.post("/agents/assistant/text", { input: "x" }));
+    assert.deepEqual(answer, { status: 500, error });
+    const reader = new EventReader(`${service.url}/agents/assistant/stream`, { input: "x" });
+    reader.forgetful = true;
+    await reader.end();
+    assert.ok(reader.text.endsWith(`data: ${JSON.stringify({ type: "error", error })}\n\n`));
+    const { status } = await dataOf(service.get("/agents/assistant"));
+    assert.equal(status, "idle");
+  });
+}
+
+for (const status of [200, 400]) {
+  test(`POST /agents/:id/text: an upstream whose answer of ${status} is one line without an end is cut off`, async (t) => {
+    const piece = Buffer.alloc(1024 * 1024, "x");
+    let sent = 0;
+    const flood = (response: ServerResponse): void => {
+      while (!response.destroyed && response.write(piece)) sent += piece.length;
+      response.once("drain", () => flood(response));
+    };
+    const server = createServer((request, response) => {
+      request.resume();
+      response.writeHead(status, { "content-type": status === 200 ? "text/event-stream" : "application/json" });
+      response.write('data: {"a":"');
+      flood(response);
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    t.after(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    const baseURL = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+    const up = { use: "openai-compatible", baseURL, retries: 0 };
+    const service = await startService(t, manifestWith({ model: "up/any" }, { providers: { up } }));
+    const answer = await errorOf(service.post("/agents/assistant/text", { input: "x" }));
+    assert.equal(answer.status, 500);
+    assert.match(answer.error, /^model provider failed: /);
+    assert.ok(sent < 192 * 1024 * 1024, String(sent));
+  });
+}
+
+test("POST /agents/:id/text: a model that calls many tools at once gets all answers, and no warning of a leak is printed", async (t) => {
+  const plugins = pluginFolder(t, {
+    "tools/slow.mjs": `export default { kind: "tool", name: "slow", execute: () => new Promise((done) => setTimeout(done, 20, "ok")) };`,
+  });
+  const call = Array.from({ length: 40 }, () => ({ tool: "slow", input: {} }));
+  const providers = { demo: { use: "scripted", replies: [{ when: "go", call, then: "{{ size(result) }}" }] } };
+  const manifest = manifestWith({ tools: ["slow"] }, { providers, tools: { slow: { use: "slow" } } });
+  const service = await startService(t, manifest, { plugins: [plugins] });
+  const warnings: Error[] = [];
+  const warned = (warning: Error) => void warnings.push(warning);
+  process.on("warning", warned);
+  t.after(() => process.off("warning", warned));
+  const data = await dataOf(service.post("/agents/assistant/text", { input: "go" }));
+  assert.equal(data.text, "40");
+  assert.equal(data.toolResults.length, 40);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(warnings, []);
+});

@@ -1,0 +1,117 @@
+/** Penstock as a user starts it: a process of its own. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+
+export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+export const PENSTOCK = join(ROOT, "core/penstock.js");
+
+/** For hangs only. */
+const PATIENCE = 60_000;
+
+export interface Call {
+  cwd?: string;
+  /** Added to a bare environment: what a developer has set must not decide a test. */
+  env?: Record<string, string>;
+}
+
+export interface Ended {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+const bare = (env: Record<string, string> = {}) => ({ PATH: process.env.PATH, HOME: process.env.HOME, ...env });
+
+/** Runs any program to its end. */
+export async function run(command: string, args: string[], { cwd = ROOT, env }: Call = {}): Promise<Ended> {
+  const child = spawn(command, args, { cwd, env: bare(env), stdio: ["ignore", "pipe", "pipe"], timeout: PATIENCE });
+  const ended: Ended = { code: null, stdout: "", stderr: "" };
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    ended.stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text) => {
+    ended.stderr += text;
+  });
+  const [code] = await once(child, "close");
+  return { ...ended, code };
+}
+
+/** `penstock ARGS...` to its end. */
+export const penstock = (args: string[], call?: Call): Promise<Ended> =>
+  run(process.execPath, [PENSTOCK, ...args], call);
+
+export interface Served {
+  readonly child: ChildProcess;
+  readonly url: string;
+  /** Everything written so far. */
+  stdout(): string;
+  stderr(): string;
+  /** Resolves when the output holds it, standard error too; the output from `from` on counts. */
+  says(pattern: RegExp, from?: number): Promise<RegExpMatchArray>;
+  /** Signals the whole process group, as a terminal does, and gives the exit code. */
+  interrupt(signal?: NodeJS.Signals): Promise<number | null>;
+}
+
+/** Starts a program that serves, and waits for the line that says where. It is stopped when the test ends. */
+export async function serve(
+  test: Pick<TestContext, "after">,
+  [command, ...args]: [string, ...string[]],
+  { cwd = ROOT, env }: Call = {},
+): Promise<Served> {
+  // A group of its own, so that a signal reaches what npm starts and not the tests.
+  const options = { cwd, env: bare(env), detached: true } as const;
+  const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+  const closed = once(child, "close");
+  let stdout = "";
+  let stderr = "";
+  let look = () => undefined as unknown;
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    stdout += text;
+    look();
+  });
+  child.stderr.setEncoding("utf8").on("data", (text) => {
+    stderr += text;
+    look();
+  });
+  const running = () => child.exitCode === null && child.signalCode === null;
+  const interrupt = async (signal: NodeJS.Signals = "SIGINT") => {
+    if (running()) process.kill(-child.pid!, signal);
+    await closed;
+    return child.exitCode;
+  };
+  test.after(() => interrupt("SIGTERM"));
+  const says = (pattern: RegExp, from = 0) =>
+    new Promise<RegExpMatchArray>((resolve, reject) => {
+      const fail = (why: string) => reject(new Error(`${why} before it said ${pattern}:\n${stdout}\n${stderr}`));
+      const timer = setTimeout(() => fail("waited long"), PATIENCE);
+      const previous = look;
+      look = () => {
+        previous();
+        const match = (stdout.slice(from) + stderr).match(pattern);
+        if (match === null) return;
+        clearTimeout(timer);
+        resolve(match);
+      };
+      closed.then(() => {
+        clearTimeout(timer);
+        fail(`ended with ${child.exitCode}`);
+      });
+      look();
+    });
+  const [, url] = await says(/ listens on (http:\S+): .*\n/);
+  return { child, url: url!, stdout: () => stdout, stderr: () => stderr, says, interrupt };
+}
+
+/** A port of the loopback that nobody listens on. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
+  return port;
+}
