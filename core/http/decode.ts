@@ -3,6 +3,7 @@
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { invalid, ServiceError } from "../errors.ts";
 import { describeProblems } from "../json-schema.ts";
+import type { Exchange } from "./exchange.ts";
 
 /** Deepest nesting of arrays and objects in a body. */
 const DEEPEST = 128;
@@ -12,11 +13,13 @@ export interface Check {
   errors?: ErrorObject[] | null;
 }
 
-/** Throws `unsupported_media_type` unless the type is JSON or absent. */
-export function requireJson(contentType: string): void {
+/** Throws `unsupported_media_type` when there is a body of a type that is not JSON. */
+export function requireJson(contentType: string, head: Pick<Exchange, "header">): void {
   if (contentType === "application/json" || contentType === "") return;
   const type = contentType.split(";", 1)[0]!.trim().toLowerCase();
   if (type === "application/json" || /^application\/[a-z0-9.!#$&^_-]+\+json$/.test(type)) return;
+  const length = head.header("content-length");
+  if ((length === "" || length === "0") && head.header("transfer-encoding") === "") return;
   throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type.slice(0, 80)}`);
 }
 

@@ -132,7 +132,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   function read(call: Call<S>, exchange: Exchange, values: string[], corsHeaders: HeaderList, type: string): void {
     const { query } = exchange;
     const allowed = authorize === null ? undefined : authorize(call, exchange);
-    requireJson(type);
+    requireJson(type, exchange);
     exchange.readBody(
       settings.bodyLimit,
       (bytes) => {

@@ -18,12 +18,33 @@ export function checkServer(check: Check): void {
   }
 }
 
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** As browsers send it: nothing behind the host and the port. */
+const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/i;
+
 function checkCors(check: Check, path: Path, settings: Json): void {
   const { origin, credentials } = settings;
+  for (const [at, text] of typeof origin === "string" ? [[[], origin] as const] : texts(origin)) {
+    if (!ORIGIN.test(text))
+      check.report(
+        [...path, "origin", ...at],
+        `"${text}" is no origin such as https://app.example: a browser never sends it`,
+      );
+  }
+  for (const key of ["allowHeaders", "exposeHeaders"]) {
+    for (const [at, text] of texts(settings[key])) {
+      if (!HEADER_NAME.test(text)) check.report([...path, key, ...at], `"${text}" is no name of a header`);
+    }
+  }
   if (isMap(origin)) checkName(check, [...path, "origin", "use"], "origin plugin", origin.use, check.plugins.origin);
   if (credentials === true && origin === "*") {
     check.report([...path, "credentials"], 'browsers refuse credentials with origin "*": name the origins', "warning");
   }
+}
+
+/** The texts of a list, each with its place. */
+function texts(list: unknown): (readonly [Path, string])[] {
+  return listOf(list).flatMap((item, index) => (typeof item === "string" ? [[[index], item] as const] : []));
 }
 
 function isNetwork(text: string): boolean {

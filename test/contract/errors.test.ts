@@ -118,6 +118,16 @@ const CASES: Case[] = [
     error: /nested deeper than 128/,
   },
   {
+    title: "no body is 400, whatever its type would be",
+    method: "POST",
+    path: TEXT,
+    headers: { "content-type": "text/plain" },
+    body: "",
+    status: 400,
+    code: "invalid_input",
+    error: /^body is required/,
+  },
+  {
     title: "a content type that is not JSON is 415",
     method: "POST",
     path: TEXT,

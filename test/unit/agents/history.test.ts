@@ -9,7 +9,7 @@ const { memory } = TABLE_DEFAULTS;
 
 test("GET /agents/:id/history shows a run while it runs, and how it ended", () => {
   const history = new History("support");
-  const run = history.begin("0b0e7a7e-1f0c-4c53-9d0b-4d7f7d1b6a11", "hello", { ...memory, userId: "ada" });
+  const run = history.begin("0b0e7a7e1f0c4c539d0b4d7f7d1b6a11", "hello", { ...memory, userId: "ada" });
   const [running] = history.page(0, 10).entries;
   assert.equal(running!.status, "running");
   assert.equal("endTime" in running!, false);
