@@ -7,12 +7,9 @@ import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { compileAgents } from "./agents/compile.ts";
 import { createModels } from "./agents/models.ts";
-import { customRoute } from "./api/custom.ts";
+import { customRoutes } from "./api/custom.ts";
 import { ROUTES } from "./api/index.ts";
 import { idlePatterns } from "./cors-settings.ts";
-import { messageOf } from "./errors.ts";
-import type { Route } from "./http/route.ts";
-import { createSchemaCompiler } from "./json-schema.ts";
 import { hasErrors, type Issue, sortIssues } from "./manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
@@ -23,7 +20,7 @@ import { PLUGIN_KINDS } from "./registry/kinds.ts";
 import { loadPlugins } from "./registry/load.ts";
 import { type PluginProblem, shortPath } from "./registry/problem.ts";
 import type { Registry } from "./registry/registry.ts";
-import { createService, type Service } from "./service.ts";
+import { createService, type Service, type ServiceParts } from "./service.ts";
 import { compileTools } from "./tools/compile.ts";
 
 /** The plugins that Penstock ships: beside `core/` in the source, beside the bundle in `dist/`. */
@@ -35,11 +32,6 @@ export interface BootOptions {
   plugins: readonly string[];
   env: Readonly<Record<string, string | undefined>>;
   logger: Logger;
-}
-
-interface Problem {
-  path: readonly (string | number)[];
-  message: string;
 }
 
 export interface Booted {
@@ -55,34 +47,38 @@ export interface Booted {
 export async function boot(options: BootOptions): Promise<Booted> {
   const host = createHost({ logger: options.logger, env: options.env });
   const loaded = await loadManifest(options.config, options.env);
-  const issues = [...loaded.issues];
-  const { manifest, folder } = loaded;
-
-  const folders = [
-    ...(manifest?.plugins ?? []).map((path) => resolve(folder, path)),
-    ...options.plugins.map((path) => resolve(path)),
-  ];
+  const { sound, folder } = loaded;
+  const folders = [...(sound?.plugins ?? []).map((path) => resolve(folder, path)), ...options.plugins];
   const { registry, problems } = await loadPlugins(folders, { builtIn: BUILT_IN });
-  for (const problem of problems) issues.push(pluginIssue(problem));
-  issues.push(...checkReferences(loaded, knownPlugins(registry, problems)));
-  if (manifest === null) return { loaded, registry, service: null, issues: sortIssues(issues), host };
+  const issues = [
+    ...loaded.issues,
+    ...problems.map(pluginIssue),
+    ...checkReferences(loaded, knownPlugins(registry, problems)),
+  ];
+  // Of a manifest with errors the sound part is compiled all the same: what is wrong there belongs into this report.
+  const parts = sound === null ? null : await compile(sound, loaded, registry, host, issues);
+  const service = parts === null || hasErrors(issues) ? null : createService(parts);
+  return { loaded, registry, service, issues: sortIssues(issues), host };
+}
 
-  const at = (list: readonly Problem[]) => {
-    for (const { path, message } of list) issues.push(loaded.issueAt(path, message));
-  };
-  const { tools, problems: toolProblems } = compileTools(manifest, registry, host);
-  at(toolProblems);
-  const { models, problems: modelProblems } = await createModels(manifest, registry, host, { folder });
-  at(modelProblems);
-  const routes = [...ROUTES, ...customRoutes(manifest, registry, at)];
+async function compile(
+  manifest: Manifest,
+  loaded: LoadedManifest,
+  registry: Registry,
+  host: OwnedHost,
+  issues: Issue[],
+): Promise<ServiceParts> {
+  const { folder, variableOf } = loaded;
+  const { tools, problems: inTools } = compileTools(manifest, registry, host);
+  const { models, problems: inModels } = await createModels(manifest, registry, host, { folder, variableOf });
+  const { agents, problems: inAgents } = compileAgents(manifest, { tools, models });
+  const { routes: custom, problems: inRoutes } = customRoutes(manifest, registry, ROUTES);
+  for (const { path, message } of [...inTools, ...inModels, ...inAgents, ...inRoutes])
+    issues.push(loaded.issueAt(path, message));
+  const routes = [...ROUTES, ...custom];
   for (const pattern of idlePatterns(manifest.server, routes))
     issues.push(loaded.issueAt(["server", "corsRoutes", pattern], "no route of this version matches", "warning"));
-  const { agents, problems: agentProblems } = compileAgents(manifest, { tools, models });
-  at(agentProblems);
-  if (hasErrors(issues)) return { loaded, registry, service: null, issues: sortIssues(issues), host };
-
-  const service = createService({ manifest, agents, tools, routes });
-  return { loaded, registry, service, issues: sortIssues(issues), host };
+  return { manifest, agents, tools, routes };
 }
 
 /** Names by kind; those of files that failed too, whose failure is report enough. */
@@ -95,29 +91,6 @@ function knownPlugins(registry: Registry, problems: readonly PluginProblem[]): R
   });
   return Object.fromEntries(rows);
 }
-
-function customRoutes(manifest: Manifest, registry: Registry, report: (problems: Problem[]) => void): Route<Service>[] {
-  const compiler = createSchemaCompiler();
-  const rows: Route<Service>[] = [];
-  const taken = new Set(ROUTES.map(shapeOf));
-  for (const [index, { use }] of manifest.routes.entries()) {
-    const plugin = registry.get("route", use);
-    if (plugin === undefined) continue;
-    try {
-      const row = customRoute(use, plugin, compiler);
-      if (taken.has(shapeOf(row)))
-        report([{ path: ["routes", index, "use"], message: `${row.method} ${row.path} is taken by another route` }]);
-      taken.add(shapeOf(row));
-      rows.push(row);
-    } catch (error) {
-      report([{ path: ["routes", index, "use"], message: `route plugin "${use}": ${messageOf(error)}` }]);
-    }
-  }
-  return rows;
-}
-
-/** Two routes of one shape would shadow each other, whatever their parameters are called. */
-const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
 
 /** Placed where the cause says, which is how the loader words it for people. */
 function pluginIssue({ file, phase, cause }: PluginProblem): Issue {

@@ -1,8 +1,8 @@
 /** The command line: `penstock [serve] | dev | check | explain PATH | generate | routes`. */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import type { Invocation } from "./command/invocation.ts";
 import { messageOf } from "./errors.ts";
-import type { Invocation } from "./invocation.ts";
 import { suggest } from "./manifest/issues.ts";
 
 const HELP = `Penstock serves the agents, workflows, tools and memory that a service.yaml declares.
@@ -34,11 +34,11 @@ interface Command {
 }
 
 const COMMANDS: Record<string, Command> = {
-  serve: { takes: [], run: async (invocation) => (await import("./serve.ts")).serve(invocation) },
-  dev: { takes: [], run: async (invocation) => (await import("./dev.ts")).dev(invocation) },
-  check: { takes: [], run: async (invocation) => (await import("./inspect.ts")).check(invocation) },
-  explain: { takes: ["PATH"], run: async (invocation) => (await import("./inspect.ts")).explain(invocation) },
-  routes: { takes: [], run: async (invocation) => (await import("./inspect.ts")).routes(invocation) },
+  serve: { takes: [], run: async (invocation) => (await import("./command/serve.ts")).serve(invocation) },
+  dev: { takes: [], run: async (invocation) => (await import("./command/dev.ts")).dev(invocation) },
+  check: { takes: [], run: async (invocation) => (await import("./command/inspect.ts")).check(invocation) },
+  explain: { takes: ["PATH"], run: async (invocation) => (await import("./command/inspect.ts")).explain(invocation) },
+  routes: { takes: [], run: async (invocation) => (await import("./command/inspect.ts")).routes(invocation) },
   generate: {
     takes: [],
     run: async ({ checkOnly }) => {

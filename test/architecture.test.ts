@@ -16,7 +16,7 @@ interface Import {
 
 /** Imports go to a lower rank, or stay in their part: a folder of core, or a file right below it. */
 const RANKS: readonly (readonly string[])[] = [
-  ["generated", "core/errors.ts", "core/duration.ts", "core/schema-shape.ts", "core/version.ts", "core/invocation.ts"],
+  ["generated", "core/errors.ts", "core/duration.ts", "core/schema-shape.ts", "core/version.ts"],
   ["core/json-schema.ts"],
   ["core/manifest", "core/observability"],
   ["core/template.ts"],
@@ -29,8 +29,8 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/transport", "core/codegen"],
   ["core/service.ts", "core/cors-settings.ts"],
   ["core/boot.ts"],
-  ["core/inspect.ts", "core/dev.ts"],
-  ["core/serve.ts"],
+  ["core/start.ts"],
+  ["core/command"],
   ["core/main.ts"],
 ];
 

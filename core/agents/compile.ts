@@ -9,7 +9,7 @@ import type { AgentCore } from "./core.ts";
 import { type AgentFacts, describe } from "./describe.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools } from "./dynamic.ts";
 import { agentOf } from "./handle.ts";
-import { History } from "./history.ts";
+import { HISTORY_CONTENT, History } from "./history.ts";
 import type { Models } from "./models.ts";
 import { type Settings, settle, TABLE_DEFAULTS } from "./options.ts";
 import { createRunIds } from "./run.ts";
@@ -43,6 +43,7 @@ export function compileAgents(manifest: Manifest, { tools, models }: AgentParts)
   const problems: AgentProblem[] = [];
   const compileSchema = createClientSchemas();
   const newRunId = createRunIds();
+  const share = Math.floor(HISTORY_CONTENT / Math.max(1, Object.keys(manifest.agents).length));
   const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
   const cores = new Map<string, AgentCore>();
   const facts = new Map<string, AgentFacts>();
@@ -70,7 +71,7 @@ export function compileAgents(manifest: Manifest, { tools, models }: AgentParts)
       instructions: dynamicInstructions(agent, path),
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
-      history: new History(id),
+      history: new History(id, share),
       newRunId,
       activity,
       compileSchema,

@@ -8,8 +8,8 @@ import type { Usage } from "./parts.ts";
 import type { RunOutcome } from "./run.ts";
 
 const KEPT = 1000;
-/** Characters of content kept per agent: a thousand runs over large files must not fill the memory. */
-const CONTENT = 32 * 1024 * 1024;
+/** Characters of content kept for all agents: thousands of runs over large files must not fill the memory. */
+export const HISTORY_CONTENT = 64 * 1024 * 1024;
 
 // Fails at the first character: it is there for what the engine does before it looks.
 const WHOLE = /^\0/;
@@ -36,6 +36,7 @@ export interface HistoryRun {
 
 export class History {
   readonly #agentId: string;
+  readonly #content: number;
   /** A ring: run number n is at n modulo its length. */
   readonly #ring: (HistoryRun | undefined)[] = new Array(KEPT).fill(undefined);
   /** Numbers of the oldest run that is kept, and of the next one. */
@@ -43,8 +44,10 @@ export class History {
   #next = 0;
   #size = 0;
 
-  constructor(agentId: string) {
+  /** @param content characters of content that this agent may keep */
+  constructor(agentId: string, content: number) {
     this.#agentId = agentId;
+    this.#content = content;
   }
 
   /** Records a run that has begun; it is visible at once. */
@@ -93,7 +96,7 @@ export class History {
   #grow(run: HistoryRun, size: number): void {
     run.size += size;
     this.#size += size;
-    while (this.#size > CONTENT && this.#oldest < this.#next - 1) this.#forget();
+    while (this.#size > this.#content && this.#oldest < this.#next - 1) this.#forget();
   }
 
   #forget(): void {

@@ -7,7 +7,7 @@ import { type AgentTool, definitionOf, type ToolRun } from "./tool-set.ts";
 
 export const DELEGATE_TASK = "delegate_task";
 
-/** Agents above each other at most: agents may name each other in a circle. */
+/** Agents above each other at most: each of them holds its run open while those below it work. */
 const DEEPEST = 5;
 
 /**

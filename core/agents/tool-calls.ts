@@ -9,6 +9,9 @@ import type { ToolRun } from "./tool-set.ts";
 
 type Answer = ToolContent[number];
 
+/** Calls that run in one step: a model that has lost its way may ask for thousands. */
+const MOST_CALLS = 128;
+
 /**
  * Runs the calls side by side; results go to the sink as they come, and to the next prompt in the order of the calls.
  *
@@ -26,6 +29,7 @@ export async function runToolCalls(
       const { toolCallId, toolName, input } = call.part;
       let output: unknown;
       try {
+        if (index >= MOST_CALLS) throw new Error(`too many calls in one step: at most ${MOST_CALLS} run`);
         const given = callTool(plan, call, sink);
         // A tool that answers at once costs no wait, and its result keeps its place.
         output = checkJson(toolName, given instanceof Promise ? await given : given);

@@ -1,15 +1,52 @@
 /** Custom routes: plugins of kind `route` as rows of the table (contract, "Extension: custom routes and CORS"). */
+import { messageOf } from "../errors.ts";
 import type { Check } from "../http/decode.ts";
 import type { Context, Output, Route } from "../http/route.ts";
-import type { SchemaCompiler } from "../json-schema.ts";
+import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
+import type { Manifest } from "../manifest/manifest.ts";
 import type { RoutePlugin } from "../plugin.ts";
+import type { Registry } from "../registry/registry.ts";
 import type { Service } from "../service.ts";
 
 const ANYTHING: Check = () => true;
 const WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
 
+export interface RouteProblem {
+  path: readonly (string | number)[];
+  message: string;
+}
+
+/** The rows that the manifest's `routes` name. None may have the method and the shape of path of another, or of `taken`. */
+export function customRoutes(
+  manifest: Pick<Manifest, "routes">,
+  registry: Registry,
+  taken: readonly Route<Service>[],
+): { routes: Route<Service>[]; problems: RouteProblem[] } {
+  const compiler = createSchemaCompiler();
+  const shapes = new Set(taken.map(shapeOf));
+  const routes: Route<Service>[] = [];
+  const problems: RouteProblem[] = [];
+  for (const [index, { use }] of manifest.routes.entries()) {
+    const plugin = registry.get("route", use);
+    if (plugin === undefined) continue;
+    const report = (message: string) => problems.push({ path: ["routes", index, "use"], message });
+    try {
+      const row = customRoute(use, plugin, compiler);
+      if (shapes.has(shapeOf(row))) report(`${row.method} ${row.path} is taken by another route`);
+      shapes.add(shapeOf(row));
+      routes.push(row);
+    } catch (error) {
+      report(`route plugin "${use}": ${messageOf(error)}`);
+    }
+  }
+  return { routes, problems };
+}
+
+/** Two routes of one shape would shadow each other, whatever their parameters are called. */
+const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
+
 /** Throws when a schema of the plugin does not compile. */
-export function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler): Route<Service> {
+function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler): Route<Service> {
   const query = plugin.query === undefined ? ANYTHING : (compiler.compile(plugin.query) as Check);
   const body = plugin.body === undefined ? ANYTHING : (compiler.compile(plugin.body) as Check);
   const takesBody = WITH_BODY.has(plugin.method);

@@ -3,6 +3,8 @@ import { defineRoute, type Page } from "../http/route.ts";
 import type { Service } from "../service.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
+/** A probe that comes from a cache tells nothing. */
+const FRESH = ["cache-control", "no-store"];
 
 export const PLATFORM_ROUTES = [
   defineRoute<Service>({
@@ -12,7 +14,7 @@ export const PLATFORM_ROUTES = [
     group: "probe",
     summary: "Whether the process is up",
     output: { bare: "Liveness", type: JSON_TYPE },
-    handle: (): Page => ({ body: '{"status":"ok"}' }),
+    handle: (): Page => ({ body: '{"status":"ok"}', headers: FRESH }),
   }),
   defineRoute<Service>({
     operation: "platform.readiness",
@@ -23,7 +25,7 @@ export const PLATFORM_ROUTES = [
     output: { bare: "Readiness", type: JSON_TYPE },
     handle: (_input, { service }): Page =>
       service.stopping
-        ? { status: 503, body: '{"status":"stopping"}', headers: ["retry-after", "1"] }
-        : { body: '{"status":"ready"}' },
+        ? { status: 503, body: '{"status":"stopping"}', headers: [...FRESH, "retry-after", "1"] }
+        : { body: '{"status":"ready"}', headers: FRESH },
   }),
 ];

@@ -24,8 +24,6 @@ export interface PipelineSettings<S> extends Shared<S> {
   authorize(route: Route<S>): ((call: Call<S>, exchange: Exchange) => void | Promise<void>) | null;
   /** Bytes. */
   bodyLimit: number;
-  /** True once the server is stopping. */
-  stopping(): boolean;
 }
 
 interface Compiled {

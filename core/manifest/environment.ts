@@ -10,6 +10,8 @@ export interface Substitution {
   path: Path;
   /** Names of variables, and `file:PATH`, whose values came in. Empty when defaults stood in for all of them. */
   sources: readonly string[];
+  /** Names of the variables that it refers to, set or not. */
+  variables: readonly string[];
   /** The text with `***` for everything that came from outside. */
   masked: string;
   /** Whether the string was one `${...}` and nothing else: such a value may become a number or a boolean. */
@@ -70,6 +72,7 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
   const replace = (text: string, path: Path): string => {
     if (!text.includes("${")) return text;
     const sources: string[] = [];
+    const variables: string[] = [];
     let masked = "";
     let result = "";
     let last = 0;
@@ -77,6 +80,8 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
       const between = text.slice(last, match.index);
       last = match.index + match[0].length;
       const { text: found, source } = match[0] === "$${" ? { text: "${", source: null } : lookUp(match, path);
+      const [, variable] = VARIABLE.exec(match[1] ?? "") ?? [];
+      if (variable !== undefined) variables.push(variable);
       result += between + found;
       masked += between + (source === null ? found : MASK);
       if (source === null) continue;
@@ -86,7 +91,7 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
     result += text.slice(last);
     masked += text.slice(last);
     const whole = /^\$\{[^}]*\}$/.test(text);
-    substitutions.set(JSON.stringify(path), { path, sources, masked, whole });
+    substitutions.set(JSON.stringify(path), { path, sources, variables, masked, whole });
     return result;
   };
 

@@ -9,11 +9,14 @@ import type { Manifest } from "./manifest.ts";
 import { Positions } from "./positions.ts";
 import { readYaml } from "./read.ts";
 import { resolveManifest } from "./resolve.ts";
+import { salvage } from "./salvage.ts";
 import { validate } from "./validate.ts";
 
 export interface LoadedManifest {
   /** Null when there are errors. Frozen; see `manifest.ts` for what was resolved. */
   readonly manifest: Manifest | null;
+  /** The manifest, or what is left of it without all that has errors; null when that is too little. */
+  readonly sound: Manifest | null;
   /**
    * The document with references to the environment replaced and defaults applied, whether or not it is valid: for checks
    * that report as much as they can. Undefined when the file could not be read at all.
@@ -33,6 +36,8 @@ export interface LoadedManifest {
   readonly secrets: readonly string[];
   /** See `formatExplained`. */
   explain(path: string): Explained;
+  /** The environment variable that a value refers to, whether or not it is set. */
+  variableOf(path: Path): string | undefined;
 }
 
 /** Never throws: a file that cannot be read is an issue too. `file` is relative to the working directory. */
@@ -73,6 +78,7 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
     return { severity, file, line, column, path: formatPath(path), message: maskText(message, secrets) };
   };
 
+  const faults: Path[] = [...source.problems, ...problems].map(({ path }) => path);
   const issues: Issue[] = source.problems.map(({ path, position, message, severity }) => ({
     severity,
     file,
@@ -89,6 +95,7 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
     // A value that could not be read or filled in has been reported: that it does not fit either is no news.
     const reported = new Set(issues.map(({ path }) => path));
     const findings = validate(document, substitutions);
+    faults.push(...findings.map(({ path }) => path));
     issues.push(
       ...findings
         .filter(({ path }) => !reported.has(formatPath(path)))
@@ -98,8 +105,10 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   const valid = document !== undefined && !issues.some(({ severity }) => severity === "error");
   const manifest = valid ? resolveManifest(document) : null;
   const explain = (path: string) => explainPath({ file, root: manifest ?? document, positions, substitutions }, path);
+  const sound = manifest ?? salvage(document, faults);
+  const variableOf = (path: Path) => substitutions.get(JSON.stringify(path))?.variables[0];
   const isWritten = (path: Path) => positions.has(path);
-  return { manifest, document, issues, file, folder, issueAt, isWritten, secrets, explain };
+  return { manifest, sound, document, issues, file, folder, issueAt, isWritten, secrets, explain, variableOf };
 }
 
 function unreadable(file: string, message: string): LoadedManifest {
@@ -109,12 +118,14 @@ function unreadable(file: string, message: string): LoadedManifest {
   };
   return {
     manifest: null,
+    sound: null,
     document: undefined,
     issues: [issueAt([], message)],
     file,
     folder: dirname(resolve(file)),
     issueAt,
     isWritten: () => false,
+    variableOf: () => undefined,
     secrets: [],
     explain: (path) => explainPath({ file, root: undefined, positions, substitutions: new Map() }, path),
   };

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { type Running, start } from "../../core/serve.ts";
+import { type Running, start } from "../../core/start.ts";
 
 export interface TestService extends Running {
   /** Every line of the log, parsed. */

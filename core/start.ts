@@ -1,29 +1,20 @@
-/** Serves a manifest: boots, listens, and stops in order. */
-
+/** From a manifest to a listening service, and to its orderly end. */
 import type { DestinationStream, Logger } from "pino";
 import { validators } from "../generated/validators.js";
 import { accessOf } from "./auth/access.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
-import { messageOf } from "./errors.ts";
 import type { Dispatch, Listening } from "./http/exchange.ts";
 import { InFlight } from "./http/in-flight.ts";
 import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
-import { printIssues, printWarning } from "./inspect.ts";
-import type { Invocation } from "./invocation.ts";
 import { maskText } from "./manifest/environment.ts";
-import { isPublic } from "./manifest/notices.ts";
 import { createLogger } from "./observability/logger.ts";
 import type { Service } from "./service.ts";
 import { chooseTransport } from "./transport/choose.ts";
 
 /** Largest head of a request, in bytes. */
 const HEAD_LIMIT = 16 * 1024;
-/** A group signal arrives twice when npm stands between; a second one within this many milliseconds is the same one. */
-const SAME_SIGNAL = 1_000;
-/** Milliseconds from the end of the service to that of the process, whatever timers a plugin has left behind. */
-const LINGER = 1_000;
 
 export interface StartOptions {
   config: string;
@@ -140,85 +131,5 @@ function compileDispatch(service: Service, logger: Logger, inFlight: InFlight, b
       return null;
     },
     bodyLimit: server.limits.body,
-    stopping: () => service.stopping,
   });
-}
-
-/** The command `serve`: starts, says where, and stays until a signal. */
-export async function serve(invocation: Invocation): Promise<number> {
-  let running: Awaited<ReturnType<typeof start>>;
-  try {
-    running = await start(invocation);
-  } catch (error) {
-    if (!(error instanceof BootError)) throw error;
-    printIssues(error.booted.issues);
-    return 1;
-  }
-  // Before anybody reads that it is up: a signal that nobody listens to would end the process without a stop.
-  const stopped = untilStopped(running);
-  printIssues(running.booted.issues);
-  // The manifest's own host is warned of among its issues.
-  if (invocation.host !== undefined && isPublic(invocation.host) && running.service.manifest.auth.mode === "none") {
-    const { host } = invocation;
-    printWarning(`--host ${host}: the service is open to everybody who reaches ${host}: auth.mode is none`);
-  }
-  process.stdout.write(`${describe(running)}\n`);
-  return stopped;
-}
-
-function describe({ url, service, transport }: Running): string {
-  const { manifest } = service;
-  const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? "" : "s"}`;
-  const serves = [
-    count(service.agents.size, "agent"),
-    count(service.tools.size, "tool"),
-    count(Object.keys(manifest.workflows).length, "workflow"),
-  ];
-  return `${manifest.name} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}`;
-}
-
-/** The kind of store and its file; never the credentials of a database. */
-const storeName = (store: string) => (/^postgres/.test(store) ? "postgres" : store);
-
-function untilStopped(running: Running): Promise<number> {
-  return new Promise((resolve) => {
-    let first = 0;
-    const onSignal = (signal: NodeJS.Signals) => {
-      const now = performance.now();
-      if (first === 0) {
-        first = now;
-        running.logger.info({ signal }, "stopping");
-        running.stop().then(
-          () => resolve(endWith(0)),
-          (error) => {
-            running.logger.error({ err: error }, messageOf(error));
-            resolve(endWith(1));
-          },
-        );
-      } else if (now - first > SAME_SIGNAL) {
-        running.logger.warn({ signal }, "stopping now");
-        cutAndExit(running);
-      }
-    };
-    process.on("SIGTERM", onSignal);
-    process.on("SIGINT", onSignal);
-    process.on("unhandledRejection", (error) =>
-      running.logger.error({ err: error }, "a promise was rejected and nobody looked"),
-    );
-    process.on("uncaughtException", (error) => {
-      running.logger.fatal({ err: error }, "uncaught exception");
-      cutAndExit(running);
-    });
-  });
-}
-
-/** The process ends by itself when nothing is left to do, else it is ended. */
-function endWith(code: number): number {
-  setTimeout(() => process.exit(code), LINGER).unref();
-  return code;
-}
-
-function cutAndExit(running: Running): void {
-  endWith(1);
-  void running.kill().finally(() => process.exit(1));
 }

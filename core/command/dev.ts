@@ -6,8 +6,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { type FSWatcher, readdirSync, watch } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { loadManifest } from "../manifest/load.ts";
 import type { Invocation } from "./invocation.ts";
-import { loadManifest } from "./manifest/load.ts";
 
 /** Editors write a file in several moves; milliseconds without one more before the service starts again. */
 const QUIET = 100;
@@ -89,7 +89,7 @@ function ended(child: ChildProcess): Promise<void> {
 async function watched({ config, plugins }: Invocation): Promise<Watched[]> {
   const { manifest, folder } = await loadManifest(config, process.env);
   const roots = [
-    ...["../plugins", "../core", "../generated"].map((path) => fileURLToPath(new URL(path, import.meta.url))),
+    ...["../../plugins", "..", "../../generated"].map((path) => fileURLToPath(new URL(path, import.meta.url))),
     ...plugins.map((path) => resolve(path)),
     ...(manifest?.plugins ?? []).map((path) => resolve(folder, path)),
   ];

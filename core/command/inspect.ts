@@ -1,10 +1,10 @@
 /** The commands that look and do not listen: `check`, `explain`, `routes`. */
-import { accessOf } from "./auth/access.ts";
-import { type Booted, boot } from "./boot.ts";
+import { accessOf } from "../auth/access.ts";
+import { type Booted, boot } from "../boot.ts";
+import { formatExplained } from "../manifest/explain.ts";
+import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
+import { createLogger } from "../observability/logger.ts";
 import type { Invocation } from "./invocation.ts";
-import { formatExplained } from "./manifest/explain.ts";
-import { formatIssue, hasErrors, type Issue } from "./manifest/issues.ts";
-import { createLogger } from "./observability/logger.ts";
 
 /** Errors and warnings to standard error, one line each; colours only on a terminal. */
 export function printIssues(issues: readonly Issue[]): void {

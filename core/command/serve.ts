@@ -1,0 +1,96 @@
+/** The command `serve`: starts, says where, and stays until a signal. */
+import { messageOf } from "../errors.ts";
+import { isPublic } from "../manifest/notices.ts";
+import { BootError, type Running, start } from "../start.ts";
+import { printIssues, printWarning } from "./inspect.ts";
+import type { Invocation } from "./invocation.ts";
+
+/** A group signal arrives twice when npm stands between; a second one within this many milliseconds is the same one. */
+const SAME_SIGNAL = 1_000;
+/** Milliseconds from the end of the service to that of the process, whatever timers a plugin has left behind. */
+const LINGER = 1_000;
+
+/** Gives the exit code once the service has ended. */
+export async function serve(invocation: Invocation): Promise<number> {
+  let running: Awaited<ReturnType<typeof start>>;
+  try {
+    running = await start(invocation);
+  } catch (error) {
+    if (!(error instanceof BootError)) throw error;
+    printIssues(error.booted.issues);
+    return 1;
+  }
+  // Before anybody reads that it is up: a signal that nobody listens to would end the process without a stop.
+  const stopped = untilStopped(running);
+  printIssues(running.booted.issues);
+  // The manifest's own host is warned of among its issues.
+  if (invocation.host !== undefined && isPublic(invocation.host) && running.service.manifest.auth.mode === "none") {
+    const { host } = invocation;
+    printWarning(`--host ${host}: the service is open to everybody who reaches ${host}: auth.mode is none`);
+  }
+  process.stdout.write(`${describe(running)}\n`);
+  return stopped;
+}
+
+function describe({ url, service, transport }: Running): string {
+  const { manifest } = service;
+  const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+  const serves = [
+    count(service.agents.size, "agent"),
+    count(service.tools.size, "tool"),
+    count(Object.keys(manifest.workflows).length, "workflow"),
+  ];
+  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}`;
+}
+
+/** The kind of store and its file; never the credentials of a database. */
+const storeName = (store: string) => (/^postgres/.test(store) ? "postgres" : store);
+
+function untilStopped(running: Running): Promise<number> {
+  const { logger } = running;
+  return new Promise((resolve) => {
+    let begun = 0;
+    const stop = (code: number) => {
+      begun = performance.now();
+      running.stop().then(
+        () => resolve(endWith(code)),
+        (error) => {
+          logger.error({ err: error }, messageOf(error));
+          resolve(endWith(1));
+        },
+      );
+    };
+    const onSignal = (signal: NodeJS.Signals) => {
+      if (begun === 0) {
+        logger.info({ signal }, "stopping");
+        stop(0);
+      } else if (performance.now() - begun > SAME_SIGNAL) {
+        logger.warn({ signal }, "stopping now");
+        cutAndExit(running);
+      }
+    };
+    process.on("SIGTERM", onSignal);
+    process.on("SIGINT", onSignal);
+    // Without a listener this signal would end the process, and what it runs, on the spot.
+    process.on("SIGHUP", () => logger.warn("SIGHUP: this version does not reload; restart to apply changes"));
+    process.on("unhandledRejection", (error) =>
+      logger.error({ err: error }, "a promise was rejected and nobody looked"),
+    );
+    process.on("uncaughtException", (error) => {
+      // Nobody knows what it left undone, so the process ends; but what others run may finish first.
+      logger.fatal({ err: error }, "uncaught exception, stopping");
+      if (begun === 0) stop(1);
+    });
+  });
+}
+
+/** The process ends by itself when nothing is left to do, else it is ended. */
+function endWith(code: number): number {
+  setTimeout(() => process.exit(code), LINGER).unref();
+  return code;
+}
+
+function cutAndExit(running: Running): void {
+  endWith(1);
+  void running.kill().finally(() => process.exit(1));
+}

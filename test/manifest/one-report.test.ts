@@ -1,0 +1,59 @@
+/** Everything wrong with a manifest is in one report, whichever stage of the boot finds it. */
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { boot } from "../../core/boot.ts";
+import { formatIssue } from "../../core/manifest/issues.ts";
+import { createLogger } from "../../core/observability/logger.ts";
+
+const MANIFEST = `name: Faulty
+version: "1.0"
+server: { prot: 1 }
+providers:
+  demo: { use: scripted }
+  far: { use: "@ai-sdk/no-such-package" }
+  near: { use: openai-compatible, baseURL: "http://127.0.0.1:9", retries: many }
+  open: { use: openai-compatible, baseURL: "http://127.0.0.1:9", apiKey: "\${NO_SUCH_VARIABLE}" }
+tools:
+  broken: { use: addd }
+  call: { description: Calls, http: { url: "http://127.0.0.1:9/{{ input.x", method: FETCH } }
+  host: { description: Calls, http: { url: "http://{{ input.host }}/" } }
+agents:
+  one: { name: One, description: d, instructions: i, model: demo/ecko }
+  two: { name: Two, description: d, instructions: i, modle: demo/echo }
+  three: { name: Three, description: d, instructions: "{{ context. }}", model: far/x, tools: [brokn] }
+  four: { name: Four, description: d, instructions: i, model: near/x }
+routes: [{ use: helo }]
+`;
+
+/** Beginning of each line that must be there: the place, the path, and what is said. */
+const EXPECTED = [
+  /:3:11 {2}server\.prot: unknown key, did you mean "port"\?/,
+  /:6:\d+ {2}providers\.far\S*: .*npm install @ai-sdk\/no-such-package/,
+  /:7:\d+ {2}providers\.near.retries: /,
+  /:8:\d+ {2}providers\.open\.apiKey: the environment variable NO_SUCH_VARIABLE is not set/,
+  /:10:\d+ {2}tools\.broken\.use: .*did you mean "add"\?/,
+  /:11:\d+ {2}tools\.call\.http\.method: /,
+  /:12:\d+ {2}tools\.host\.http\.url: /,
+  /:14:\d+ {2}agents\.one\.model: .*ecko/,
+  /:15:\d+ {2}agents\.two\.modle: unknown key, did you mean "model"\?/,
+  /:16:\d+ {2}agents\.three\.instructions: /,
+  /:16:\d+ {2}agents\.three\.tools\[0\]: .*did you mean "broken"\?/,
+  /:18:\d+ {2}routes\[0\]\.use: .*did you mean "hello"\?/,
+];
+
+test("a manifest that is wrong in its shape, references, plugins, providers and expressions is one report", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-report-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const config = join(folder, "service.yaml");
+  await writeFile(config, MANIFEST);
+  const { service, issues, host } = await boot({ config, plugins: [], env: {}, logger: createLogger("silent") });
+  await host.close();
+  assert.equal(service, null);
+  const lines = issues.filter(({ severity }) => severity === "error").map(formatIssue);
+  for (const expected of EXPECTED) {
+    assert.equal(lines.filter((line) => expected.test(line)).length, 1, `${expected} in\n${lines.join("\n")}`);
+  }
+});
