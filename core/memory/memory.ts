@@ -1,0 +1,93 @@
+/** What the API and the agents see of a memory (contract, "Memory"; decisions 31-37). */
+import type { Conversation, ConversationList, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
+import type { Serialized } from "../http/route.ts";
+import type { MemoryManifest } from "../manifest/manifest.ts";
+
+/** On whose behalf: ownership is checked here and nowhere above. */
+export interface Principal {
+  /** The user of the token, or null when there is none. */
+  readonly userId: string | null;
+  /** Sees and writes only what belongs to `userId`; what belongs to another does not exist for it. */
+  readonly isolated: boolean;
+}
+
+/** Recovery, console and everything without isolation. */
+export const EVERYTHING: Principal = { userId: null, isolated: false };
+
+export interface ListQuery {
+  resourceId?: string;
+  userId?: string;
+  limit: number;
+  offset: number;
+  orderBy: "created_at" | "updated_at" | "title";
+  orderDirection: "ASC" | "DESC";
+}
+
+export interface MessageQuery {
+  limit: number;
+  /** Exclusive, milliseconds since 1970. */
+  before?: number;
+  after?: number;
+  roles?: readonly string[];
+  userId?: string;
+}
+
+/** One message to be stored, in the form it came in: `parts` (UI) or `content` (model). */
+export interface NewMessage {
+  id?: string;
+  role: "system" | "user" | "assistant" | "tool";
+  parts?: unknown[];
+  content?: unknown;
+  metadata?: Record<string, unknown>;
+  /** ISO 8601; default: now. */
+  createdAt?: string;
+}
+
+export interface NewConversation {
+  id?: string;
+  userId: string;
+  resourceId: string;
+  title?: string;
+  metadata?: Record<string, unknown>;
+}
+
+export type WorkingMemoryScope = "conversation" | "user";
+
+/** One named memory. */
+export interface Memory {
+  /** The name in the manifest. */
+  readonly name: string;
+  readonly settings: MemoryManifest;
+  for(principal: Principal): MemoryAccess;
+}
+
+/**
+ * A memory for one principal. A conversation that does not exist, or belongs to somebody else, is ServiceError
+ * `not_found`; a duplicate id is `conflict`; input that makes no sense is `invalid_input`.
+ */
+export interface MemoryAccess {
+  list(query: ListQuery): Promise<ConversationList>;
+  get(id: string): Promise<Conversation>;
+  create(conversation: NewConversation): Promise<Conversation>;
+  /** Merges metadata key by key; null deletes a key. */
+  update(id: string, change: { title?: string; metadata?: Record<string, unknown> }): Promise<Conversation>;
+  delete(id: string): Promise<void>;
+  clone(
+    id: string,
+    options: { newConversationId?: string; title?: string; metadata?: Record<string, unknown>; resourceId?: string; includeMessages: boolean },
+  ): Promise<{ conversation: Conversation; messageCount: number }>;
+  /** `{conversation, messages}` ready for the envelope: the newest `limit` that match, in order. Rows are not parsed. */
+  messages(id: string, query: MessageQuery): Promise<Serialized>;
+  /** One commit for the whole batch, which may span conversations. Gives how many were saved. An id that exists is replaced in place. */
+  save(entries: readonly { conversationId: string; userId?: string; message: NewMessage }[]): Promise<number>;
+  deleteMessages(id: string, messageIds: readonly string[], userId?: string): Promise<number>;
+  workingMemory(id: string, options: { scope?: WorkingMemoryScope; userId?: string }): Promise<WorkingMemory>;
+  updateWorkingMemory(id: string, content: string | Record<string, unknown>, mode: "replace" | "append", options: { scope?: WorkingMemoryScope; userId?: string }): Promise<void>;
+  /** ServiceError `invalid_input` (400) when the memory has no embedding and vectors. */
+  search(query: { text: string; conversationId?: string; userId?: string; limit: number; threshold: number }): Promise<SearchResults>;
+
+  /** For generation: the last `limit` messages in order, parsed. Empty when the conversation does not exist yet. */
+  recent(id: string, limit: number, userId?: string): Promise<Message[]>;
+  /** For generation: creates the conversation if need be (title at most 80 characters), and saves in one commit. */
+  append(conversation: NewConversation & { id: string }, messages: readonly NewMessage[]): Promise<void>;
+}
