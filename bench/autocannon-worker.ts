@@ -1,7 +1,8 @@
 /** Runs autocannon in a process of its own: one job as JSON in the first argument, counts as JSON on stdout. */
-import autocannon from "autocannon";
+import autocannon, { type AutocannonRequest } from "autocannon";
 import { checked } from "./capture.ts";
 import type { Counts, Load } from "./load.ts";
+import { createPicker, fill } from "./numbers.ts";
 import { httpScenarios, SCENARIOS } from "./scenarios.ts";
 
 interface Job extends Load {
@@ -21,12 +22,23 @@ const scenario = httpScenarios(SCENARIOS).find((row) => row.name === job.name);
 if (scenario === undefined) throw new Error(`no scenario "${job.name}"`);
 
 let seen = 0;
+const { method, path, body, numbers } = scenario;
+const next = numbers && createPicker(numbers);
+/** Sets path and body of a request that differs from the one before. */
+const setupRequest = (request: AutocannonRequest) => {
+  const number = next!();
+  request.path = fill(path, number);
+  if (body !== null) request.body = fill(body, number);
+  return request;
+};
+
 const result = await autocannon({
-  url: `http://127.0.0.1:${job.port}${scenario.path}`,
+  url: `http://127.0.0.1:${job.port}${fill(path, 0)}`,
   connections: job.connections,
   duration: job.seconds,
-  method: scenario.method,
-  ...(scenario.body === null ? {} : { headers: { "content-type": "application/json" }, body: scenario.body }),
+  method,
+  ...(body === null ? {} : { headers: { "content-type": "application/json" }, body: fill(body, 0) }),
+  ...(next && { requests: [{ setupRequest }] }),
   verifyBody: (body) => {
     seen += 1;
     if (Math.abs(body.length - job.length) > TOLERANCE) return false;

@@ -1,5 +1,9 @@
 /** The part of autocannon that the bench uses; the package has no types. */
 declare module "autocannon" {
+  export interface AutocannonRequest {
+    path: string;
+    body?: string;
+  }
   interface Options {
     url: string;
     connections: number;
@@ -7,6 +11,7 @@ declare module "autocannon" {
     method?: string;
     headers?: Record<string, string>;
     body?: string;
+    requests?: { setupRequest(request: AutocannonRequest): AutocannonRequest }[];
     verifyBody?(body: string): boolean;
   }
   interface Result {

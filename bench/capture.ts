@@ -1,5 +1,6 @@
 /** One reply of the real server, taken apart so that the bare server can give the same bytes. */
 import { request } from "node:http";
+import { fill } from "./numbers.ts";
 import type { HttpScenario } from "./scenarios.ts";
 
 export interface Reply {
@@ -24,7 +25,8 @@ function eventTexts(body: string): string[] {
 /** Sends the request of a scenario once. Throws when the reply is not the one the scenario expects. */
 export async function capture(port: number, scenario: HttpScenario): Promise<Reply> {
   const headers = scenario.body === null ? {} : { "content-type": "application/json" };
-  const { method, path } = scenario;
+  const { method } = scenario;
+  const path = fill(scenario.path, 0);
   const reply = await new Promise<Reply & { body: string }>((resolve, reject) => {
     const sent = request({ host: "127.0.0.1", port, method, path, headers, agent: false }, (response) => {
       let body = "";
@@ -44,11 +46,9 @@ export async function capture(port: number, scenario: HttpScenario): Promise<Rep
       });
     });
     sent.once("error", reject);
-    sent.end(scenario.body ?? undefined);
+    sent.end(scenario.body === null ? undefined : fill(scenario.body, 0));
   });
-  const wrong = reply.status.startsWith("200 ")
-    ? checked(scenario, reply.body)
-    : `status ${reply.status}: ${reply.body}`;
+  const wrong = /^20[01] /.test(reply.status) ? checked(scenario, reply.body) : `status ${reply.status}: ${reply.body}`;
   if (wrong !== null) throw new Error(`${scenario.name}: unexpected reply of ${method} ${path}: ${wrong}`);
   const { body: _, ...rest } = reply;
   return rest;

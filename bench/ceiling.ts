@@ -45,20 +45,22 @@ function receive(response: HttpResponse, ready: Ready): void {
 process.once("message", (replies: Reply[]) => {
   const table = new Map<string, Ready>();
   for (const { method, path, status, headers, chunks, streamed } of replies) {
-    table.set(`${method.toLowerCase()} ${path}`, {
+    table.set(`${method.toLowerCase()} ${path.split("?")[0]}`, {
       status,
       headers,
       streamed,
       chunks: chunks.map((text) => Buffer.from(text)),
     });
   }
+  // Requests that differ in a number get the one reply there is.
+  const only = table.size === 1 ? [...table.values()][0] : undefined;
   // Undocumented switch: no `uWebSockets: 20` header, as the gateway does it.
   (uws as unknown as { _cfg(option: string): void })._cfg("silent");
   uws
     .App()
     .any("/*", (response, request) => {
       const method = request.getMethod();
-      const ready = table.get(`${method} ${request.getUrl()}`);
+      const ready = table.get(`${method} ${request.getUrl()}`) ?? only;
       if (!ready) response.writeStatus("404 Not Found").end();
       else if (method === "post") receive(response, ready);
       else send(response, ready);

@@ -58,13 +58,16 @@ async function compare(ref: string, folder: string, options: Options): Promise<n
     const started = [];
     try {
       for (const root of [folder, ROOT]) {
-        started.push(await startPenstock({ root, entry: options.entry, transport: options.transport }));
+        started.push(
+          await startPenstock({ root, entry: options.entry, transport: options.transport, service: scenario.service }),
+        );
       }
       const [before, after] = started as [(typeof started)[0], (typeof started)[0]];
       const contenders = [
         { name: ref, server: before },
         { name: "working tree", server: after },
       ];
+      for (const { port } of [before, after]) await scenario.prepare?.(port);
       const sample = await capture(after.port, scenario);
       const measured = await measure(scenario, contenders, sample, { ...options, onRun: say });
       for (const tool of options.tools) {

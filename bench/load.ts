@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Reply } from "./capture.ts";
+import { fill, MARKER } from "./numbers.ts";
 import { cpuSeconds, hasCommand, LOAD_CORE, spawnOn } from "./process.ts";
 import type { HttpScenario } from "./scenarios.ts";
 import type { Running } from "./targets.ts";
@@ -47,13 +48,37 @@ if body ~= "" then
   wrk.body = body
   wrk.headers["content-type"] = "application/json"
 end
+local below = tonumber(os.getenv("BENCH_BELOW"))
+if below then
+  local marker = "MARKER"
+  local turn = os.getenv("BENCH_PICK") == "turn"
+  local last = -1
+  local pieces = {}
+  function init()
+    math.randomseed(os.time())
+    local text = wrk.format(wrk.method, os.getenv("BENCH_PATH"))
+    local from = 1
+    while true do
+      local at = text:find(marker, from, true)
+      pieces[#pieces + 1] = text:sub(from, (at or 0) - 1)
+      if not at then break end
+      from = at + #marker
+    end
+  end
+  function request()
+    last = turn and (last + 1) % below or math.random(0, below - 1)
+    return table.concat(pieces, string.format("%0WIDTHd", last))
+  end
+end
 function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format('RESULT {"requests":%d,"micros":%d,"bytes":%d,"p50":%d,"p99":%d,"failures":%d}\\n',
     summary.requests, summary.duration, summary.bytes, latency:percentile(50), latency:percentile(99),
     e.connect + e.read + e.write + e.status + e.timeout))
 end
-`;
+`
+  .replace("MARKER", MARKER)
+  .replace("WIDTH", String(MARKER.length));
 
 async function outputOf(command: string, args: string[], env: Record<string, string>): Promise<string> {
   const child = spawnOn(LOAD_CORE, command, args, {
@@ -90,9 +115,15 @@ async function wrk(port: number, scenario: HttpScenario, load: Load, sample: Rep
       `-d${load.seconds}s`,
       "-s",
       script,
-      `http://127.0.0.1:${port}${scenario.path}`,
+      `http://127.0.0.1:${port}${fill(scenario.path, 0)}`,
     ];
-    const output = await outputOf("wrk", args, { BENCH_METHOD: scenario.method, BENCH_BODY: scenario.body ?? "" });
+    const { numbers } = scenario;
+    const output = await outputOf("wrk", args, {
+      BENCH_METHOD: scenario.method,
+      BENCH_BODY: scenario.body ?? "",
+      BENCH_PATH: scenario.path,
+      ...(numbers && { BENCH_BELOW: String(numbers.below), BENCH_PICK: numbers.pick }),
+    });
     const line = output.split("\n").find((text) => text.startsWith("RESULT "));
     if (line === undefined) throw new Error(`wrk printed no result: ${output}`);
     const { requests, micros, bytes, p50, p99, failures } = JSON.parse(line.slice(7)) as Record<string, number> &

@@ -72,6 +72,7 @@ export async function profileScenario(scenario: HttpScenario, plan: ProfilePlan)
   const fresh = mkdtempSync(join(folder, "run-"));
   const options = ["--cpu-prof", `--cpu-prof-interval=${INTERVAL_MICROS}`, `--cpu-prof-dir=${fresh}`];
   const server = await plan.start(options);
+  await scenario.prepare?.(server.port);
   const sample = await capture(server.port, scenario);
   const load = (seconds: number) => runLoad(plan.tools.at(-1)!, server, scenario, { ...plan, seconds }, sample);
   await load(WARM_UP);

@@ -6,7 +6,7 @@ import { type Options, readOptions, USAGE } from "./options.ts";
 import { exitOnSignals, pins } from "./process.ts";
 import { profileScenario } from "./profile.ts";
 import { type HttpResult, httpLine, httpTable, specialLine, specialTable } from "./report.ts";
-import { chosen, type HttpScenario, httpScenarios, type SpecialScenario } from "./scenarios.ts";
+import { chosen, type HttpScenario, httpScenarios, type Service, type SpecialScenario } from "./scenarios.ts";
 import { soak } from "./soak.ts";
 import { type Figure, runSpecial } from "./special.ts";
 import { startCeiling, startPenstock } from "./targets.ts";
@@ -16,14 +16,15 @@ const BUSY = 0.7;
 
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
-function startServer(options: Options, nodeOptions: readonly string[] = []) {
-  return startPenstock({ entry: options.entry, transport: options.transport, nodeOptions });
+function startServer(options: Options, service: Service = "plain", nodeOptions: readonly string[] = []) {
+  return startPenstock({ entry: options.entry, transport: options.transport, service, nodeOptions });
 }
 
 /** One scenario on a fresh server and a fresh bare one, so that no row inherits the heap of the row before. */
 async function runHttp(scenario: HttpScenario, options: Options): Promise<HttpResult[]> {
-  const server = await startServer(options);
+  const server = await startServer(options, scenario.service);
   try {
+    await scenario.prepare?.(server.port);
     const sample = await capture(server.port, scenario);
     const bare = await startCeiling([sample]);
     try {
@@ -86,7 +87,7 @@ async function runSoak(options: Options, minutes: number): Promise<number> {
 
 async function runProfiles(options: Options, folder: string): Promise<number> {
   for (const scenario of httpScenarios(chosen(options.scenarios))) {
-    const start = (nodeOptions: readonly string[]) => startServer(options, nodeOptions);
+    const start = (nodeOptions: readonly string[]) => startServer(options, scenario.service, nodeOptions);
     console.log(await profileScenario(scenario, { ...options, folder, start }));
   }
   return 0;

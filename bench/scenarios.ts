@@ -1,5 +1,9 @@
 /** What is measured, with the aim of each row and the check of every reply. One row here is one line of the report. */
 
+import { MEMORY_SCENARIOS } from "./memory-scenarios.ts";
+import type { Numbers } from "./numbers.ts";
+import { DELTAS, enveloped, WORDS } from "./replies.ts";
+
 /** `least`: higher is better; `most`: lower is better. The unit is the one of the measure. */
 export interface Aim {
   measure: "requests/s" | "CPU share of bare" | "ms" | "MiB" | "s" | "KiB/stream";
@@ -12,14 +16,22 @@ export interface HttpScenario {
   kind: "http";
   name: string;
   title: string;
+  /** What it runs on: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file. */
+  service: Service;
   method: "GET" | "POST";
   path: string;
   /** JSON text. */
   body: string | null;
+  /** What stands in the place of the marker in the path or the body, request by request (`bench/numbers.ts`). */
+  numbers?: Numbers;
+  /** Fills the store before the first request. */
+  prepare?(port: number): Promise<void>;
   aim: Aim;
   /** What is wrong with a reply's body, or null. */
   check(body: string): string | null;
 }
+
+export type Service = "plain" | "memory";
 
 /** A measure with a runner of its own (`bench/special.ts`). */
 export interface SpecialScenario {
@@ -31,20 +43,8 @@ export interface SpecialScenario {
 
 export type Scenario = HttpScenario | SpecialScenario;
 
-/** 32 words, so that 32 deltas are one word each. */
-export const WORDS = Array.from({ length: 32 }, (_, index) => `word${String(index).padStart(2, "0")}`).join(" ");
-export const DELTAS = 32;
-
 const input = (text: string) => JSON.stringify({ input: text });
 const count = (text: string, part: string) => text.split(part).length - 1;
-
-/** Parses the envelope and hands its data to `wrong`, which says what does not fit. */
-function enveloped(wrong: (data: Record<string, unknown>) => string | null): (body: string) => string | null {
-  return (body) => {
-    const reply = JSON.parse(body) as { success: boolean; data: Record<string, unknown> };
-    return reply.success === true ? wrong(reply.data) : `success is ${String(reply.success)}`;
-  };
-}
 
 /** The JSON payloads of an event stream's `data:` lines; `[DONE]` stays text. */
 export function eventsOf(body: string): Record<string, unknown>[] {
@@ -66,6 +66,7 @@ function streamed(last: string): (body: string) => string | null {
 export const SCENARIOS: readonly Scenario[] = [
   {
     kind: "http",
+    service: "plain",
     name: "agents",
     title: "GET /agents",
     method: "GET",
@@ -77,6 +78,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     kind: "http",
+    service: "plain",
     name: "text",
     title: "POST /agents/:id/text",
     method: "POST",
@@ -87,6 +89,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     kind: "http",
+    service: "plain",
     name: "tool-call",
     title: "a tool call and an answer",
     method: "POST",
@@ -99,6 +102,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     kind: "http",
+    service: "plain",
     name: "execute",
     title: "POST /tools/:name/execute",
     method: "POST",
@@ -109,6 +113,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     kind: "http",
+    service: "plain",
     name: "stream",
     title: "POST /agents/:id/stream, 32 deltas",
     method: "POST",
@@ -119,6 +124,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     kind: "http",
+    service: "plain",
     name: "chat",
     title: "POST /agents/:id/chat, 32 deltas",
     method: "POST",
@@ -127,6 +133,7 @@ export const SCENARIOS: readonly Scenario[] = [
     aim: { measure: "requests/s", least: 15_000 },
     check: streamed("[DONE]"),
   },
+  ...MEMORY_SCENARIOS,
   {
     kind: "special",
     name: "startup",
@@ -158,6 +165,11 @@ export const SCENARIOS: readonly Scenario[] = [
 
 export function httpScenarios(scenarios: readonly Scenario[]): HttpScenario[] {
   return scenarios.filter((scenario) => scenario.kind === "http");
+}
+
+/** Those that need nothing but what `bench/service.yaml` says, and leave nothing behind. */
+export function plainScenarios(): HttpScenario[] {
+  return httpScenarios(SCENARIOS).filter(({ service }) => service === "plain");
 }
 
 /** The rows of these names, in the order of the table; all rows when there is no name. Throws on an unknown name. */

@@ -2,7 +2,7 @@
 import { capture, type Reply } from "./capture.ts";
 import { runLoad, type Tool } from "./load.ts";
 import { childrenOf, cpuSeconds, residentMiB } from "./process.ts";
-import { type HttpScenario, httpScenarios, SCENARIOS } from "./scenarios.ts";
+import { type HttpScenario, plainScenarios } from "./scenarios.ts";
 import type { Running } from "./targets.ts";
 
 export interface SoakPlan {
@@ -17,7 +17,7 @@ const SLICE = 10;
 
 /** Runs the mix; resolves with the number of failed requests. */
 export async function soak(server: Running, plan: SoakPlan): Promise<number> {
-  const scenarios = httpScenarios(SCENARIOS);
+  const scenarios = plainScenarios();
   const samples = new Map<HttpScenario, Reply>();
   for (const scenario of scenarios) samples.set(scenario, await capture(server.port, scenario));
   const connections = Math.max(1, Math.floor(plan.connections / scenarios.length));

@@ -7,7 +7,8 @@ import { capture } from "./capture.ts";
 import { type Load, runLoad, type Tool } from "./load.ts";
 import { median } from "./measure.ts";
 import { childrenOf, ended, firstMessage, LOAD_CORE, residentMiB, spawnOn } from "./process.ts";
-import { httpScenarios, SCENARIOS, type SpecialScenario, WORDS } from "./scenarios.ts";
+import { WORDS } from "./replies.ts";
+import { plainScenarios, type SpecialScenario } from "./scenarios.ts";
 import type { StreamsJob, StreamsReport } from "./streams-worker.ts";
 import { ROOT, type Running } from "./targets.ts";
 
@@ -107,7 +108,7 @@ async function memory(plan: SpecialPlan): Promise<Figure[]> {
     const idle = residentMiB(server.pid);
     const idleNote = childrenNote(server.pid);
     let requests = 0;
-    for (const scenario of httpScenarios(SCENARIOS)) {
+    for (const scenario of plainScenarios()) {
       const sample = await capture(server.port, scenario);
       requests += (await runLoad(plan.tools.at(-1)!, server, scenario, plan, sample)).requests;
     }

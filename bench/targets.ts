@@ -1,9 +1,12 @@
 /** Servers to measure: Penstock as its users start it, and the bare server beside it. */
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Reply } from "./capture.ts";
 import { ended, firstMessage, SERVER_CORE, spawnOn } from "./process.ts";
+import type { Service } from "./scenarios.ts";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 export const ROOT = dirname(HERE);
@@ -27,22 +30,28 @@ export interface PenstockOptions {
   /** Relative to `root`: `core/penstock.js`, `dist/penstock.js`. */
   entry?: string;
   transport?: string;
-  manifest?: string;
+  /** Which manifest: `service.yaml`, or `memory.yaml` with a fresh SQLite file. */
+  service?: Service;
+  /** The store's file instead of a fresh one, which is removed in the end. */
+  file?: string;
   /** Options for node itself: `--cpu-prof`. */
   nodeOptions?: readonly string[];
 }
 
 const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
 
-/** Starts `node ENTRY serve --config bench/service.yaml --port 0` and waits for its start line. */
+/** Starts `node ENTRY serve --config bench/SERVICE.yaml --port 0` and waits for its start line. */
 export async function startPenstock(options: PenstockOptions = {}): Promise<Running> {
   const { root = ROOT, entry = "core/penstock.js", transport = "auto", nodeOptions = [] } = options;
-  const manifest = options.manifest ?? join(HERE, "service.yaml");
+  const { service = "plain" } = options;
+  const manifest = join(HERE, service === "plain" ? "service.yaml" : "memory.yaml");
+  const folder = service === "plain" ? null : mkdtempSync(join(tmpdir(), "penstock-bench-"));
+  const store = folder === null ? {} : { BENCH_STORE: `sqlite:${options.file ?? join(folder, "penstock.db")}` };
   const args = [...nodeOptions, entry, "serve", "--config", manifest, "--host", "127.0.0.1", "--port", "0"];
   const began = performance.now();
   const child = spawnOn(SERVER_CORE, process.execPath, args, {
     cwd: root,
-    env: { ...process.env, BENCH_TRANSPORT: transport },
+    env: { ...process.env, BENCH_TRANSPORT: transport, ...store },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
@@ -65,6 +74,7 @@ export async function startPenstock(options: PenstockOptions = {}): Promise<Runn
     stop: async () => {
       child.kill("SIGTERM");
       await ended(child, 10_000);
+      if (folder !== null) rmSync(folder, { recursive: true, force: true });
     },
   };
 }

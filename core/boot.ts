@@ -6,14 +6,18 @@ import { basename, dirname, parse, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { compileAgents } from "./agents/compile.ts";
-import { createModels } from "./agents/models.ts";
+import { createModels, type Models } from "./agents/models.ts";
 import { customRoutes } from "./api/custom.ts";
 import { ROUTES } from "./api/index.ts";
 import { idlePatterns } from "./cors-settings.ts";
+import { messageOf } from "./errors.ts";
 import { hasErrors, type Issue, sortIssues } from "./manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { checkReferences } from "./manifest/references.ts";
+import { createMemories } from "./memory/memories.ts";
+import type { Memory } from "./memory/memory.ts";
+import { type OpenedSemantics, openSemantics } from "./memory/semantic/open.ts";
 import type { PluginKind } from "./plugin.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
 import { PLUGIN_KINDS } from "./registry/kinds.ts";
@@ -21,6 +25,10 @@ import { loadPlugins } from "./registry/load.ts";
 import { type PluginProblem, shortPath } from "./registry/problem.ts";
 import type { Registry } from "./registry/registry.ts";
 import { createService, type Service, type ServiceParts } from "./service.ts";
+import { createNamespaces } from "./storage/keyv-namespace.ts";
+import { createMemoryStore } from "./storage/memory-store.ts";
+import { openStore, parseSqliteUrl } from "./storage/open-store.ts";
+import type { Store } from "./storage/store.ts";
 import { compileTools } from "./tools/compile.ts";
 
 /** The plugins that Penstock ships: beside `core/` in the source, beside the bundle in `dist/`. */
@@ -32,6 +40,10 @@ export interface BootOptions {
   plugins: readonly string[];
   env: Readonly<Record<string, string | undefined>>;
   logger: Logger;
+  /** Open the manifest's store, once nothing else is wrong. Default: no, so that commands which only look leave no file. */
+  store?: boolean;
+  /** False: leave the indexes of semantic search alone, whatever state they are in. */
+  semantic?: boolean;
 }
 
 export interface Booted {
@@ -42,11 +54,19 @@ export interface Booted {
   /** Sorted by place. Warnings do not stop the boot. */
   issues: Issue[];
   host: OwnedHost;
+  /** Null when there is no manifest to speak of. */
+  models: Models | null;
+  /** What the service does before it listens. */
+  begin(): Promise<void>;
+  /** Ends what was made, each before what it needs: history, plugins, store. A second call does nothing more. */
+  close(): Promise<void>;
 }
 
 export async function boot(options: BootOptions): Promise<Booted> {
-  const host = createHost({ logger: options.logger, env: options.env });
-  const loaded = await loadManifest(options.config, options.env);
+  const { logger, env } = options;
+  const namespaces = createNamespaces();
+  const host = createHost({ logger, env, keyv: namespaces.keyv });
+  const loaded = await loadManifest(options.config, env);
   const { sound, folder } = loaded;
   const folders = [...(sound?.plugins ?? []).map((path) => resolve(folder, path)), ...options.plugins];
   const { registry, problems } = await loadPlugins(folders, { builtIn: BUILT_IN });
@@ -56,29 +76,108 @@ export async function boot(options: BootOptions): Promise<Booted> {
     ...checkReferences(loaded, knownPlugins(registry, problems)),
   ];
   // Of a manifest with errors the sound part is compiled all the same: what is wrong there belongs into this report.
-  const parts = sound === null ? null : await compile(sound, loaded, registry, host, issues);
-  const service = parts === null || hasErrors(issues) ? null : createService(parts);
-  return { loaded, registry, service, issues: sortIssues(issues), host };
+  const compiled = sound === null ? null : await compile(sound, { loaded, registry, host, logger, issues }, options);
+  if (compiled !== null) namespaces.keep(compiled.parts.store);
+  const service = compiled === null || hasErrors(issues) ? null : createService(compiled.parts);
+  const begin = async () => compiled?.begin();
+  const close = once(async () => {
+    await compiled?.end();
+    await host.close();
+    await compiled?.parts.store.close();
+  });
+  const models = compiled?.models ?? null;
+  return { loaded, registry, service, issues: sortIssues(issues), host, models, begin, close };
 }
 
-async function compile(
-  manifest: Manifest,
-  loaded: LoadedManifest,
-  registry: Registry,
-  host: OwnedHost,
-  issues: Issue[],
-): Promise<ServiceParts> {
+function once(work: () => Promise<void>): () => Promise<void> {
+  let done: Promise<void> | undefined;
+  return () => {
+    done ??= work();
+    return done;
+  };
+}
+
+interface Making {
+  loaded: LoadedManifest;
+  registry: Registry;
+  host: OwnedHost;
+  logger: Logger;
+  /** Grows. */
+  issues: Issue[];
+}
+
+interface Compiled {
+  parts: ServiceParts;
+  models: Models;
+  /** Takes up what an earlier process left. */
+  begin(): Promise<void>;
+  /** Nothing that was recorded is lost. */
+  end(): Promise<void>;
+}
+
+async function compile(manifest: Manifest, making: Making, options: BootOptions): Promise<Compiled> {
+  const { loaded, registry, host, logger, issues } = making;
   const { folder, variableOf } = loaded;
   const { tools, problems: inTools } = compileTools(manifest, registry, host);
   const { models, problems: inModels } = await createModels(manifest, registry, host, { folder, variableOf });
-  const { agents, problems: inAgents } = compileAgents(manifest, { tools, models });
   const { routes: custom, problems: inRoutes } = customRoutes(manifest, registry, ROUTES);
-  for (const { path, message } of [...inTools, ...inModels, ...inAgents, ...inRoutes])
-    issues.push(loaded.issueAt(path, message));
+  for (const { path, message } of [...inTools, ...inModels, ...inRoutes]) issues.push(loaded.issueAt(path, message));
+  const store = await storeOf(manifest, making, options);
+  const { memories, start } = await memoriesOf(manifest, store, models, making, options);
+  const parts = { tools, models, memories, store, logger };
+  const { agents, problems: inAgents, histories } = compileAgents(manifest, parts);
+  for (const { path, message } of inAgents) issues.push(loaded.issueAt(path, message));
   const routes = [...ROUTES, ...custom];
   for (const pattern of idlePatterns(manifest.server, routes))
     issues.push(loaded.issueAt(["server", "corsRoutes", pattern], "no route of this version matches", "warning"));
-  return { manifest, agents, tools, routes };
+  return {
+    parts: { manifest, agents, tools, routes, store, memories },
+    models,
+    async begin() {
+      await histories.start();
+      start();
+    },
+    end: () => histories.close(),
+  };
+}
+
+interface OpenedMemories {
+  memories: Map<string, Memory>;
+  start: OpenedSemantics["start"];
+}
+
+async function memoriesOf(
+  manifest: Manifest,
+  store: Store,
+  models: Models,
+  { loaded, registry, host, issues }: Making,
+  options: BootOptions,
+): Promise<OpenedMemories> {
+  try {
+    if (options.semantic === false) return { memories: await createMemories(manifest, store), start: () => {} };
+    const source = { store, registry, host, models, modelsFailed: hasErrors(issues) };
+    const { semantics, problems, start } = await openSemantics(manifest, source);
+    for (const { path, message, severity } of problems) issues.push(loaded.issueAt(path, message, severity));
+    return { memories: await createMemories(manifest, store, { semantic: semantics }), start };
+  } catch (error) {
+    // Memories and indexes read what they left in the store.
+    issues.push(loaded.issueAt(["store"], messageOf(error)));
+    return { memories: new Map(), start: () => {} };
+  }
+}
+
+/** The manifest's store; one in the process where it is not to be opened, so that everything else can be checked. */
+async function storeOf(manifest: Manifest, making: Making, options: BootOptions): Promise<Store> {
+  const { loaded, registry, host, logger, issues } = making;
+  const { folder } = loaded;
+  const url = manifest.store;
+  try {
+    if (options.store && !hasErrors(issues)) return await openStore(url, { logger, registry, host, folder });
+    if (url.startsWith("sqlite:")) parseSqliteUrl(url, folder);
+  } catch (error) {
+    issues.push(loaded.issueAt(["store"], messageOf(error).replace(/^store: /, "")));
+  }
+  return createMemoryStore();
 }
 
 /** Names by kind; those of files that failed too, whose failure is report enough. */

@@ -55,3 +55,14 @@ export function messageOf(thrown: unknown): string {
   }
   return "unknown error";
 }
+
+/** An `expect` of a commit to the store did not hold: somebody else was first. Nothing of the commit happened. */
+export class CommitConflict extends Error {
+  override readonly name = "CommitConflict";
+  /** The keys whose expectation failed. */
+  readonly keys: readonly string[];
+  constructor(keys: readonly string[]) {
+    super(`changed by somebody else: ${keys.join(", ")}`);
+    this.keys = keys;
+  }
+}

@@ -1,4 +1,4 @@
-/** The command line: `penstock [serve] | dev | check | explain PATH | generate | routes`. */
+/** The command line: `penstock [serve] | dev | check | explain PATH | routes | reindex | generate`. */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import type { Invocation } from "./command/invocation.ts";
@@ -15,6 +15,7 @@ Commands
   check            report every problem of the manifest and its plugins, without listening
   explain PATH     show a value of the manifest and where it came from, e.g. explain server.port
   routes           list every route with its access class
+  reindex          make the indexes of semantic search anew from the stored messages
   generate         rewrite generated/ from schemas/ (in a checkout of the source)
 
 Options
@@ -39,6 +40,10 @@ const COMMANDS: Record<string, Command> = {
   check: { takes: [], run: async (invocation) => (await import("./command/inspect.ts")).check(invocation) },
   explain: { takes: ["PATH"], run: async (invocation) => (await import("./command/inspect.ts")).explain(invocation) },
   routes: { takes: [], run: async (invocation) => (await import("./command/inspect.ts")).routes(invocation) },
+  reindex: {
+    takes: [],
+    run: async (invocation) => (await import("./command/reindex.ts")).reindexAll(invocation),
+  },
   generate: {
     takes: [],
     run: async ({ checkOnly }) => {

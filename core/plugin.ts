@@ -1,7 +1,9 @@
 /** `#plugin`: everything a plugin may import. Types of every kind, and helpers that add the kind. */
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
+import type Keyv from "keyv";
 import type { Logger } from "pino";
 import type { User } from "./http/route.ts";
+import type { Store } from "./storage/store.ts";
 import type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
 
 export type {
@@ -19,8 +21,9 @@ export type {
 export type { Logger } from "pino";
 export type { BatchedStreamResult, PartBatch, PartSource } from "./agents/part-source.ts";
 export { DURATION_PATTERN, parseDuration } from "./duration.ts";
-export { ServiceError } from "./errors.ts";
+export { CommitConflict, ServiceError } from "./errors.ts";
 export type { User } from "./http/route.ts";
+export type { Commit, Range, Row, Store } from "./storage/store.ts";
 export { compileTemplate, type Template } from "./template.ts";
 export type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
 
@@ -32,6 +35,12 @@ export interface Host {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
   onClose(callback: () => void | Promise<void>): void;
+  /**
+   * A Keyv of the plugin's own, kept in the service's store: with time to live, and with errors thrown. Namespaces do not see
+   * each other; the same namespace is the same data, in every process on a shared store. It may be used once the service runs:
+   * what is asked for before waits for the store.
+   */
+  keyv(namespace: string): Keyv;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: a plugin author writes the type of its own input
@@ -155,15 +164,61 @@ export interface ModelProvider {
 export interface Embedding {
   /** Length of every vector. */
   dimensions: number;
+  /** Which vectors these are: an index made with another model, or another length, has to be made anew. */
+  model?: string;
   /** One vector for each text, in order. */
   embed(texts: string[], options: { signal?: AbortSignal }): Promise<Float32Array[]>;
+}
+
+/** Where the message of a vector is. Any strings, at most 256 characters each; an id of a message is unique in its conversation. */
+export interface VectorPlace {
+  owner: string;
+  conversation: string;
+  message: string;
+}
+
+export interface VectorEntry extends VectorPlace {
+  /** Of length 1, so that the dot product of two is their cosine similarity. All have the same number of dimensions. */
+  vector: Float32Array;
+}
+
+export interface VectorQuery {
+  /** Of length 1. */
+  vector: Float32Array;
+  /** Nothing of any other owner may be found; undefined: of everybody. */
+  owner?: string;
+  conversation?: string;
+  limit: number;
+  /** Least cosine similarity. */
+  threshold: number;
+  signal?: AbortSignal;
+}
+
+export interface VectorHit extends VectorPlace {
+  /** Cosine similarity, -1 to 1. */
+  score: number;
+}
+
+/**
+ * An index of vectors, for one named memory (`host.name`). What a method has resolved for is seen by the next `search`.
+ * A method that rejects is called again later with the same, so that all of them may be repeated.
+ */
+export interface Vectors {
+  /** Adds, or replaces what is in the same place. */
+  put(entries: readonly VectorEntry[]): Promise<void>;
+  /** Deletes messages, or all of a conversation where `message` is undefined. What is not there is no error. */
+  delete(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void>;
+  /** Best first. */
+  search(query: VectorQuery): Promise<VectorHit[]>;
+  /** Deletes everything of this memory. */
+  clear(): Promise<void>;
 }
 
 export type AuthPlugin = Factory<"auth", AuthProvider> & { mapUser?(payload: Record<string, unknown>): User };
 export type ProviderPlugin = Factory<"provider", ModelProvider>;
 export type EmbeddingPlugin = Factory<"embedding", Embedding>;
-export type VectorsPlugin = Factory<"vectors", unknown>;
-export type StorePlugin = Factory<"store", unknown>;
+export type VectorsPlugin = Factory<"vectors", Vectors>;
+export type StorePlugin = Factory<"store", Store>;
 
 export interface OriginPlugin {
   kind: "origin";

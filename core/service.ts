@@ -4,6 +4,9 @@ import type { Documentation } from "./api/pages/documentation.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
+import { type MemoryChoice, memoryChoice } from "./memory/choose.ts";
+import type { Memory } from "./memory/memory.ts";
+import type { Store } from "./storage/store.ts";
 import { describeTool } from "./tools/describe.ts";
 import type { Tool } from "./tools/tool.ts";
 
@@ -12,6 +15,13 @@ export interface Service {
   readonly agents: ReadonlyMap<string, Agent>;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly routes: readonly Route<Service>[];
+  readonly store: Store;
+  /** By their name in the manifest. */
+  readonly memories: ReadonlyMap<string, Memory>;
+  /** The memory that a request means. */
+  readonly chooseMemory: MemoryChoice;
+  /** Whether stored objects belong to the token's user. */
+  readonly isolated: boolean;
   /** `data` of `GET /tools`: nothing in it changes while the service runs. */
   readonly toolList: Serialized;
   /** `data` of `GET /agents`, made anew only when the status of an agent has changed. */
@@ -24,10 +34,11 @@ export interface Service {
   stopping: boolean;
 }
 
-export type ServiceParts = Pick<Service, "manifest" | "agents" | "tools" | "routes">;
+export type ServiceParts = Pick<Service, "manifest" | "agents" | "tools" | "routes" | "store" | "memories">;
 
 export function createService(parts: ServiceParts): Service {
-  const { manifest, agents, tools } = parts;
+  const { manifest, agents, tools, memories } = parts;
+  const { mode, isolation } = manifest.auth;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
   let documentation: Promise<Documentation> | null = null;
@@ -39,6 +50,9 @@ export function createService(parts: ServiceParts): Service {
   const described = new Map([...tools].map(([name, tool]) => [name, describeTool(tool, ownersOf(name, manifest))]));
   const service: Service = {
     ...parts,
+    chooseMemory: memoryChoice(manifest, memories),
+    // Without authentication nobody is known, so that nothing can belong to somebody.
+    isolated: mode !== "none" && isolation === "user",
     toolList: new Serialized(JSON.stringify([...described.values()])),
     documentation() {
       documentation ??= import("./api/pages/documentation.ts").then(({ createDocumentation }) =>

@@ -52,9 +52,9 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const env = options.env ?? process.env;
   const secrets: string[] = [];
   const logger = createLogger("info", options.log, (text) => maskText(text, secrets));
-  const booted = await boot({ config: options.config, plugins: options.plugins ?? [], env, logger });
+  const booted = await boot({ config: options.config, plugins: options.plugins ?? [], env, logger, store: true });
   if (booted.service === null) {
-    await booted.host.close();
+    await booted.close();
     throw new BootError(booted);
   }
   secrets.push(...booted.loaded.secrets);
@@ -66,11 +66,12 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const dispatch = compileDispatch(service, logger, inFlight, booted);
   const close = async () => {
     inFlight.close();
-    await booted.host.close();
+    await booted.close();
   };
   let listening: Listening;
   let transport: string;
   try {
+    await booted.begin();
     const chosen = await chooseTransport(server.transport, host, logger);
     transport = chosen.name;
     const { connections } = server.limits;

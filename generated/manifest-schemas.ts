@@ -683,10 +683,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": {}
       },
       "store": {
-        "description": "Where state is kept: `memory:`, `sqlite:FILE` or `postgres://...`.",
+        "description": "Where state is kept: `memory:`, `sqlite:FILE`, `postgres://...`, or a store plugin as `NAME` or `NAME:URL`.",
         "type": "string",
-        "pattern": "^(memory:|sqlite:.+|postgres(ql)?://.+)$",
-        "patternErrorMessage": "must be memory:, sqlite:FILE or postgres://...",
+        "pattern": "^(memory:|sqlite:.+|postgres(ql)?://.+|(?!(memory|sqlite|postgres|postgresql)(:|$))[A-Za-z0-9_][A-Za-z0-9_.-]*(:.*)?)$",
+        "patternErrorMessage": "must be memory:, sqlite:FILE, postgres://... or a store plugin",
         "default": "memory:"
       },
       "auth": {

@@ -305,6 +305,198 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "CloneConversationRequest": {
+    "type": "object",
+    "description": "A copy of a conversation.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "newConversationId": {
+        "type": "string",
+        "description": "Id of the copy; made by the service when absent.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "title": {
+        "type": "string",
+        "description": "Title of the copy. Default: that of the original.",
+        "maxLength": 500
+      },
+      "resourceId": {
+        "type": "string",
+        "description": "What the copy belongs to. Default: that of the original.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "metadata": {
+        "type": "object",
+        "description": "Metadata of the copy. Default: that of the original.",
+        "additionalProperties": true
+      },
+      "includeMessages": {
+        "type": "boolean",
+        "description": "Whether its messages are copied. Default true."
+      }
+    },
+    "examples": [
+      {
+        "newConversationId": "order-1042-copy",
+        "title": "Order 1042, second try",
+        "includeMessages": true
+      }
+    ]
+  },
+  "ClonedConversation": {
+    "type": "object",
+    "description": "The copy of a conversation.",
+    "properties": {
+      "conversation": {
+        "$ref": "#/components/schemas/Conversation"
+      },
+      "messageCount": {
+        "type": "integer",
+        "description": "How many messages were copied.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "conversation",
+      "messageCount"
+    ],
+    "examples": [
+      {
+        "conversation": {
+          "id": "order-1042-copy",
+          "resourceId": "support",
+          "userId": "ada",
+          "title": "Where is my order 1042?",
+          "metadata": {
+            "channel": "web"
+          },
+          "createdAt": "2026-11-20T09:30:00.000Z",
+          "updatedAt": "2026-11-20T09:31:12.000Z"
+        },
+        "messageCount": 2
+      }
+    ]
+  },
+  "Conversation": {
+    "type": "object",
+    "description": "A conversation: a thread of messages of one user.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Id of the conversation."
+      },
+      "resourceId": {
+        "type": "string",
+        "description": "What the conversation belongs to: the agent, unless the client said otherwise."
+      },
+      "userId": {
+        "type": "string",
+        "description": "Owner."
+      },
+      "title": {
+        "type": "string",
+        "description": "Title; an empty string when there is none."
+      },
+      "metadata": {
+        "type": "object",
+        "description": "Free-form data of the client.",
+        "additionalProperties": true
+      },
+      "createdAt": {
+        "type": "string",
+        "description": "When it was created.",
+        "format": "date-time"
+      },
+      "updatedAt": {
+        "type": "string",
+        "description": "When it or one of its messages last changed.",
+        "format": "date-time"
+      }
+    },
+    "required": [
+      "id",
+      "resourceId",
+      "userId",
+      "title",
+      "metadata",
+      "createdAt",
+      "updatedAt"
+    ],
+    "examples": [
+      {
+        "id": "order-1042",
+        "resourceId": "support",
+        "userId": "ada",
+        "title": "Where is my order 1042?",
+        "metadata": {
+          "channel": "web"
+        },
+        "createdAt": "2026-11-20T09:30:00.000Z",
+        "updatedAt": "2026-11-20T09:31:12.000Z"
+      }
+    ]
+  },
+  "ConversationList": {
+    "type": "object",
+    "description": "A page of conversations.",
+    "properties": {
+      "conversations": {
+        "type": "array",
+        "description": "The conversations of this page.",
+        "items": {
+          "$ref": "#/components/schemas/Conversation"
+        }
+      },
+      "total": {
+        "type": "integer",
+        "description": "Conversations on all pages.",
+        "minimum": 0
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Most conversations on a page.",
+        "minimum": 1
+      },
+      "offset": {
+        "type": "integer",
+        "description": "How many were passed over.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "conversations",
+      "total",
+      "limit",
+      "offset"
+    ],
+    "examples": [
+      {
+        "conversations": [
+          {
+            "id": "order-1042",
+            "resourceId": "support",
+            "userId": "ada",
+            "title": "Where is my order 1042?",
+            "metadata": {
+              "channel": "web"
+            },
+            "createdAt": "2026-11-20T09:30:00.000Z",
+            "updatedAt": "2026-11-20T09:31:12.000Z"
+          }
+        ],
+        "total": 1,
+        "limit": 50,
+        "offset": 0
+      }
+    ]
+  },
   "ConversationPersistenceOptions": {
     "type": "object",
     "description": "When the turn is stored.",
@@ -329,8 +521,219 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "ConversationReply": {
+    "type": "object",
+    "description": "One conversation.",
+    "properties": {
+      "conversation": {
+        "$ref": "#/components/schemas/Conversation"
+      }
+    },
+    "required": [
+      "conversation"
+    ],
+    "examples": [
+      {
+        "conversation": {
+          "id": "order-1042",
+          "resourceId": "support",
+          "userId": "ada",
+          "title": "Where is my order 1042?",
+          "metadata": {
+            "channel": "web"
+          },
+          "createdAt": "2026-11-20T09:30:00.000Z",
+          "updatedAt": "2026-11-20T09:31:12.000Z"
+        }
+      }
+    ]
+  },
+  "ConversationsQuery": {
+    "type": "object",
+    "description": "Which conversations, and in which order.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "resourceId": {
+        "type": "string",
+        "description": "Only conversations of this resource.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Only conversations of this user.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Conversations on the page, at most 200. Default 50.",
+        "minimum": 1,
+        "maximum": 200
+      },
+      "offset": {
+        "type": "integer",
+        "description": "How many to pass over, at most 100000. Default 0.",
+        "minimum": 0,
+        "maximum": 100000
+      },
+      "orderBy": {
+        "type": "string",
+        "description": "What they are sorted by. Default `updated_at`.",
+        "enum": [
+          "created_at",
+          "updated_at",
+          "title"
+        ]
+      },
+      "orderDirection": {
+        "type": "string",
+        "description": "`ASC` or `DESC`, in any case. Default `DESC`."
+      }
+    }
+  },
+  "CreateConversationRequest": {
+    "type": "object",
+    "description": "A new conversation.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "Its id; made by the service when absent.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Its owner. Needed unless a token says who calls.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "resourceId": {
+        "type": "string",
+        "description": "What it belongs to. Default: the id of the agent.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "title": {
+        "type": "string",
+        "description": "Title of the conversation.",
+        "maxLength": 500
+      },
+      "metadata": {
+        "type": "object",
+        "description": "Free-form data of the client.",
+        "additionalProperties": true
+      }
+    },
+    "examples": [
+      {
+        "userId": "ada",
+        "resourceId": "support",
+        "title": "Where is my order 1042?",
+        "metadata": {
+          "channel": "web"
+        }
+      }
+    ]
+  },
   "CustomResult": {
     "description": "What the plugin's handler gave back."
+  },
+  "DeleteMessagesRequest": {
+    "type": "object",
+    "description": "Messages to be deleted.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Owner of the conversation. Needed unless a token says who calls.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "Conversation of the messages.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "messageIds": {
+        "type": "array",
+        "description": "Ids of the messages.",
+        "items": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 256
+        },
+        "minItems": 1,
+        "maxItems": 1000
+      }
+    },
+    "required": [
+      "conversationId",
+      "messageIds"
+    ],
+    "examples": [
+      {
+        "userId": "ada",
+        "conversationId": "order-1042",
+        "messageIds": [
+          "m1"
+        ]
+      }
+    ]
+  },
+  "DeletedConversation": {
+    "type": "object",
+    "description": "A conversation was deleted.",
+    "properties": {
+      "deleted": {
+        "const": true,
+        "description": "Always true."
+      }
+    },
+    "required": [
+      "deleted"
+    ],
+    "examples": [
+      {
+        "deleted": true
+      }
+    ]
+  },
+  "DeletedMessages": {
+    "type": "object",
+    "description": "Messages were deleted.",
+    "properties": {
+      "deleted": {
+        "type": "integer",
+        "description": "How many of those named were there.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "deleted"
+    ],
+    "examples": [
+      {
+        "deleted": 1
+      }
+    ]
   },
   "ErrorEnvelope": {
     "type": "object",
@@ -745,6 +1148,18 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "MemoryQuery": {
+    "type": "object",
+    "description": "Which memory is meant.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    }
+  },
   "MemoryRuntimeOptions": {
     "type": "object",
     "description": "How memory behaves in this call.",
@@ -764,6 +1179,234 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "conversationPersistence": {
         "$ref": "#/components/schemas/ConversationPersistenceOptions"
+      }
+    }
+  },
+  "Message": {
+    "type": "object",
+    "description": "A stored message, in the form it was saved: `parts` (UI message) or `content` (model message).",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Id of the message, unique in its conversation."
+      },
+      "role": {
+        "type": "string",
+        "description": "Who speaks.",
+        "enum": [
+          "system",
+          "user",
+          "assistant",
+          "tool"
+        ]
+      },
+      "parts": {
+        "type": "array",
+        "description": "The pieces of a UI message, in order.",
+        "items": {
+          "$ref": "#/components/schemas/UIMessagePart"
+        }
+      },
+      "content": {
+        "$ref": "#/components/schemas/MessageContent"
+      },
+      "metadata": {
+        "type": "object",
+        "description": "Free-form data of the client.",
+        "additionalProperties": true
+      },
+      "createdAt": {
+        "type": "string",
+        "description": "When it was said, or saved when the client did not say.",
+        "format": "date-time"
+      }
+    },
+    "required": [
+      "id",
+      "role",
+      "metadata",
+      "createdAt"
+    ],
+    "examples": [
+      {
+        "id": "m1",
+        "role": "user",
+        "parts": [
+          {
+            "type": "text",
+            "text": "Where is my order 1042?"
+          }
+        ],
+        "metadata": {},
+        "createdAt": "2026-11-20T09:31:12.000Z"
+      }
+    ]
+  },
+  "MessageContent": {
+    "description": "Content of a model message: the text, or a list of content parts.",
+    "anyOf": [
+      {
+        "type": "string"
+      },
+      {
+        "type": "array",
+        "items": {
+          "$ref": "#/components/schemas/ModelMessagePart"
+        }
+      }
+    ],
+    "examples": [
+      "Where is my order 1042?"
+    ]
+  },
+  "MessageInput": {
+    "type": "object",
+    "description": "A message to be saved, as a UI message (`parts`) or a model message (`content`).",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Its id; made by the service when absent. A message that has it is replaced.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "role": {
+        "type": "string",
+        "description": "Who speaks.",
+        "enum": [
+          "system",
+          "user",
+          "assistant",
+          "tool"
+        ]
+      },
+      "parts": {
+        "type": "array",
+        "description": "The pieces of a UI message, in order.",
+        "items": {
+          "$ref": "#/components/schemas/UIMessagePart"
+        }
+      },
+      "content": {
+        "$ref": "#/components/schemas/MessageContent"
+      },
+      "metadata": {
+        "type": "object",
+        "description": "Free-form data of the client.",
+        "additionalProperties": true
+      },
+      "createdAt": {
+        "type": "string",
+        "description": "When it was said (ISO 8601). Default: now."
+      }
+    },
+    "required": [
+      "role"
+    ],
+    "if": {
+      "properties": {
+        "parts": {}
+      },
+      "required": [
+        "parts"
+      ]
+    },
+    "else": {
+      "properties": {
+        "content": {}
+      },
+      "required": [
+        "content"
+      ]
+    },
+    "examples": [
+      {
+        "role": "user",
+        "content": "Where is my order 1042?"
+      }
+    ]
+  },
+  "MessageList": {
+    "type": "object",
+    "description": "A conversation and its newest messages, in order.",
+    "properties": {
+      "conversation": {
+        "$ref": "#/components/schemas/Conversation"
+      },
+      "messages": {
+        "type": "array",
+        "description": "The newest messages that match, oldest first.",
+        "items": {
+          "$ref": "#/components/schemas/Message"
+        }
+      }
+    },
+    "required": [
+      "conversation",
+      "messages"
+    ],
+    "examples": [
+      {
+        "conversation": {
+          "id": "order-1042",
+          "resourceId": "support",
+          "userId": "ada",
+          "title": "Where is my order 1042?",
+          "metadata": {
+            "channel": "web"
+          },
+          "createdAt": "2026-11-20T09:30:00.000Z",
+          "updatedAt": "2026-11-20T09:31:12.000Z"
+        },
+        "messages": [
+          {
+            "id": "m1",
+            "role": "user",
+            "parts": [
+              {
+                "type": "text",
+                "text": "Where is my order 1042?"
+              }
+            ],
+            "metadata": {},
+            "createdAt": "2026-11-20T09:31:12.000Z"
+          }
+        ]
+      }
+    ]
+  },
+  "MessagesQuery": {
+    "type": "object",
+    "description": "Which messages.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Owner of the conversation; it is not found when it belongs to another.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Messages on the page, at most 1000. Default 100.",
+        "minimum": 1,
+        "maximum": 1000
+      },
+      "before": {
+        "type": "string",
+        "description": "Only messages before this moment (ISO 8601)."
+      },
+      "after": {
+        "type": "string",
+        "description": "Only messages after this moment (ISO 8601)."
+      },
+      "roles": {
+        "type": "string",
+        "description": "Only messages of these roles, separated by commas: `user,assistant`."
       }
     }
   },
@@ -1733,6 +2376,252 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "SaveMessageEntry": {
+    "type": "object",
+    "description": "A message, either bare or as `message` of the entry. `userId` and `conversationId` of an entry go before those of the body.",
+    "properties": {
+      "userId": {
+        "type": "string",
+        "description": "Owner of the conversation.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "Conversation of the message.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    },
+    "if": {
+      "properties": {
+        "message": {}
+      },
+      "required": [
+        "message"
+      ]
+    },
+    "then": {
+      "properties": {
+        "message": {
+          "$ref": "#/components/schemas/MessageInput"
+        }
+      }
+    },
+    "else": {
+      "$ref": "#/components/schemas/MessageInput"
+    },
+    "examples": [
+      {
+        "message": {
+          "role": "assistant",
+          "content": "It left the house today."
+        }
+      }
+    ]
+  },
+  "SaveMessagesRequest": {
+    "type": "object",
+    "description": "Messages to be saved, together or not at all.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Owner of the conversations, for entries that do not say. Needed here or there unless a token says who calls.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "Conversation, for entries that do not say.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "messages": {
+        "type": "array",
+        "description": "The messages, in order.",
+        "items": {
+          "$ref": "#/components/schemas/SaveMessageEntry"
+        },
+        "minItems": 1,
+        "maxItems": 1000
+      }
+    },
+    "required": [
+      "messages"
+    ],
+    "examples": [
+      {
+        "userId": "ada",
+        "conversationId": "order-1042",
+        "messages": [
+          {
+            "role": "user",
+            "content": "Where is my order 1042?"
+          },
+          {
+            "message": {
+              "role": "assistant",
+              "parts": [
+                {
+                  "type": "text",
+                  "text": "It left the house today."
+                }
+              ]
+            }
+          }
+        ]
+      }
+    ]
+  },
+  "SavedMessages": {
+    "type": "object",
+    "description": "Messages were saved.",
+    "properties": {
+      "saved": {
+        "type": "integer",
+        "description": "How many.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "saved"
+    ],
+    "examples": [
+      {
+        "saved": 2
+      }
+    ]
+  },
+  "SearchQuery": {
+    "type": "object",
+    "description": "What to search for.",
+    "properties": {
+      "searchQuery": {
+        "type": "string",
+        "description": "The text whose meaning is searched for.",
+        "minLength": 1,
+        "maxLength": 4096
+      },
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "Only messages of this conversation.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Only messages of this user.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Messages found, at most 100. Default 10.",
+        "minimum": 1,
+        "maximum": 100
+      },
+      "threshold": {
+        "type": "number",
+        "description": "Least similarity, 0 to 1. Default 0.7.",
+        "minimum": 0,
+        "maximum": 1
+      }
+    },
+    "required": [
+      "searchQuery"
+    ]
+  },
+  "SearchResult": {
+    "type": "object",
+    "description": "A message that was found.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Id of the message."
+      },
+      "score": {
+        "type": "number",
+        "description": "Cosine similarity to the query, at most 1."
+      },
+      "message": {
+        "$ref": "#/components/schemas/Message"
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "Conversation of the message."
+      }
+    },
+    "required": [
+      "id",
+      "score",
+      "message",
+      "conversationId"
+    ]
+  },
+  "SearchResults": {
+    "type": "object",
+    "description": "What a search found, the most similar first.",
+    "properties": {
+      "results": {
+        "type": "array",
+        "description": "The messages found.",
+        "items": {
+          "$ref": "#/components/schemas/SearchResult"
+        }
+      },
+      "count": {
+        "type": "integer",
+        "description": "How many.",
+        "minimum": 0
+      },
+      "query": {
+        "type": "string",
+        "description": "What was searched for."
+      }
+    },
+    "required": [
+      "results",
+      "count",
+      "query"
+    ],
+    "examples": [
+      {
+        "results": [
+          {
+            "id": "m1",
+            "score": 0.83,
+            "message": {
+              "id": "m1",
+              "role": "user",
+              "parts": [
+                {
+                  "type": "text",
+                  "text": "Where is my order 1042?"
+                }
+              ],
+              "metadata": {},
+              "createdAt": "2026-11-20T09:31:12.000Z"
+            },
+            "conversationId": "order-1042"
+          }
+        ],
+        "count": 1,
+        "query": "orders"
+      }
+    ]
+  },
   "SemanticMemoryOptions": {
     "type": "object",
     "description": "Search of earlier messages by meaning.",
@@ -2679,6 +3568,87 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "UpdateConversationRequest": {
+    "type": "object",
+    "description": "Changes of a conversation.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "title": {
+        "type": "string",
+        "description": "Title of the conversation.",
+        "maxLength": 500
+      },
+      "metadata": {
+        "type": "object",
+        "description": "Merged into what is there key by key; null deletes a key.",
+        "additionalProperties": true
+      }
+    },
+    "examples": [
+      {
+        "title": "Order 1042",
+        "metadata": {
+          "channel": null,
+          "done": true
+        }
+      }
+    ]
+  },
+  "UpdateWorkingMemoryRequest": {
+    "type": "object",
+    "description": "New content of the working memory.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "content": {
+        "type": [
+          "string",
+          "object"
+        ],
+        "description": "The note: text, or an object where working memory has a schema."
+      },
+      "mode": {
+        "type": "string",
+        "description": "`replace` (default) puts it in place of the note; `append` adds it: to markdown after a blank line, to JSON as a deep merge.",
+        "enum": [
+          "replace",
+          "append"
+        ]
+      },
+      "scope": {
+        "type": "string",
+        "description": "Whose note: the configured scope, which is also the default; another one is refused.",
+        "enum": [
+          "conversation",
+          "user"
+        ]
+      },
+      "userId": {
+        "type": "string",
+        "description": "Owner of the conversation; another user is refused.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    },
+    "required": [
+      "content"
+    ],
+    "examples": [
+      {
+        "content": "Likes short answers.",
+        "mode": "append"
+      }
+    ]
+  },
   "Usage": {
     "type": "object",
     "description": "Tokens of a run, as the provider counts them; 0 where it does not say.",
@@ -2723,6 +3693,100 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "totalTokens": 19,
         "cachedInputTokens": 0,
         "reasoningTokens": 0
+      }
+    ]
+  },
+  "WorkingMemory": {
+    "type": "object",
+    "description": "The note that the model keeps.",
+    "properties": {
+      "content": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "The note: markdown, or JSON text. Null when nothing is stored."
+      },
+      "scope": {
+        "type": "string",
+        "description": "Whether it belongs to the conversation or to its user.",
+        "enum": [
+          "conversation",
+          "user"
+        ]
+      },
+      "format": {
+        "type": "string",
+        "description": "Form of the note.",
+        "enum": [
+          "markdown",
+          "json"
+        ]
+      },
+      "template": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "What an empty note looks like; null without a template."
+      }
+    },
+    "required": [
+      "content",
+      "scope",
+      "format",
+      "template"
+    ],
+    "examples": [
+      {
+        "content": "# Profile\n\nLikes short answers.",
+        "scope": "conversation",
+        "format": "markdown",
+        "template": "# Profile"
+      }
+    ]
+  },
+  "WorkingMemoryQuery": {
+    "type": "object",
+    "description": "Which working memory.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "scope": {
+        "type": "string",
+        "description": "Whose note: the configured scope, which is also the default; another one is refused.",
+        "enum": [
+          "conversation",
+          "user"
+        ]
+      },
+      "userId": {
+        "type": "string",
+        "description": "Owner of the conversation; needed with `scope=user`.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    }
+  },
+  "WorkingMemoryUpdated": {
+    "type": "object",
+    "description": "Working memory was updated.",
+    "properties": {
+      "updated": {
+        "const": true,
+        "description": "Always true."
+      }
+    },
+    "required": [
+      "updated"
+    ],
+    "examples": [
+      {
+        "updated": true
       }
     ]
   }

@@ -262,7 +262,7 @@ export interface Manifest {
   plugins: string[];
   server: ServerManifest;
   /**
-   * Where state is kept: `memory:`, `sqlite:FILE` or `postgres://...`.
+   * Where state is kept: `memory:`, `sqlite:FILE`, `postgres://...`, or a store plugin as `NAME` or `NAME:URL`.
    */
   store: string;
   auth: AuthManifest;
@@ -1276,6 +1276,536 @@ export interface HistoryPage {
    * Most entries on a page.
    */
   limit: number;
+}
+
+/**
+ * A conversation: a thread of messages of one user.
+ */
+export interface Conversation {
+  /**
+   * Id of the conversation.
+   */
+  id: string;
+  /**
+   * What the conversation belongs to: the agent, unless the client said otherwise.
+   */
+  resourceId: string;
+  /**
+   * Owner.
+   */
+  userId: string;
+  /**
+   * Title; an empty string when there is none.
+   */
+  title: string;
+  /**
+   * Free-form data of the client.
+   */
+  metadata: {
+    [k: string]: unknown;
+  };
+  /**
+   * When it was created.
+   */
+  createdAt: string;
+  /**
+   * When it or one of its messages last changed.
+   */
+  updatedAt: string;
+}
+
+/**
+ * One conversation.
+ */
+export interface ConversationReply {
+  conversation: Conversation;
+}
+
+/**
+ * A page of conversations.
+ */
+export interface ConversationList {
+  /**
+   * The conversations of this page.
+   */
+  conversations: Conversation[];
+  /**
+   * Conversations on all pages.
+   */
+  total: number;
+  /**
+   * Most conversations on a page.
+   */
+  limit: number;
+  /**
+   * How many were passed over.
+   */
+  offset: number;
+}
+
+/**
+ * The copy of a conversation.
+ */
+export interface ClonedConversation {
+  conversation: Conversation;
+  /**
+   * How many messages were copied.
+   */
+  messageCount: number;
+}
+
+/**
+ * A conversation was deleted.
+ */
+export interface DeletedConversation {
+  /**
+   * Always true.
+   */
+  deleted: true;
+}
+
+/**
+ * A stored message, in the form it was saved: `parts` (UI message) or `content` (model message).
+ */
+export interface Message {
+  /**
+   * Id of the message, unique in its conversation.
+   */
+  id: string;
+  /**
+   * Who speaks.
+   */
+  role: "system" | "user" | "assistant" | "tool";
+  /**
+   * The pieces of a UI message, in order.
+   */
+  parts?: UIMessagePart[];
+  content?: MessageContent;
+  /**
+   * Free-form data of the client.
+   */
+  metadata: {
+    [k: string]: unknown;
+  };
+  /**
+   * When it was said, or saved when the client did not say.
+   */
+  createdAt: string;
+}
+
+/**
+ * Content of a model message: the text, or a list of content parts.
+ */
+export type MessageContent = string | ModelMessagePart[];
+
+/**
+ * A conversation and its newest messages, in order.
+ */
+export interface MessageList {
+  conversation: Conversation;
+  /**
+   * The newest messages that match, oldest first.
+   */
+  messages: Message[];
+}
+
+/**
+ * Messages were saved.
+ */
+export interface SavedMessages {
+  /**
+   * How many.
+   */
+  saved: number;
+}
+
+/**
+ * Messages were deleted.
+ */
+export interface DeletedMessages {
+  /**
+   * How many of those named were there.
+   */
+  deleted: number;
+}
+
+/**
+ * The note that the model keeps.
+ */
+export interface WorkingMemory {
+  /**
+   * The note: markdown, or JSON text. Null when nothing is stored.
+   */
+  content: string | null;
+  /**
+   * Whether it belongs to the conversation or to its user.
+   */
+  scope: "conversation" | "user";
+  /**
+   * Form of the note.
+   */
+  format: "markdown" | "json";
+  /**
+   * What an empty note looks like; null without a template.
+   */
+  template: string | null;
+}
+
+/**
+ * Working memory was updated.
+ */
+export interface WorkingMemoryUpdated {
+  /**
+   * Always true.
+   */
+  updated: true;
+}
+
+/**
+ * A message that was found.
+ */
+export interface SearchResult {
+  /**
+   * Id of the message.
+   */
+  id: string;
+  /**
+   * Cosine similarity to the query, at most 1.
+   */
+  score: number;
+  message: Message;
+  /**
+   * Conversation of the message.
+   */
+  conversationId: string;
+}
+
+/**
+ * What a search found, the most similar first.
+ */
+export interface SearchResults {
+  /**
+   * The messages found.
+   */
+  results: SearchResult[];
+  /**
+   * How many.
+   */
+  count: number;
+  /**
+   * What was searched for.
+   */
+  query: string;
+}
+
+/**
+ * Which memory is meant.
+ */
+export interface MemoryQuery {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+}
+
+/**
+ * Which conversations, and in which order.
+ */
+export interface ConversationsQuery {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Only conversations of this resource.
+   */
+  resourceId?: string;
+  /**
+   * Only conversations of this user.
+   */
+  userId?: string;
+  /**
+   * Conversations on the page, at most 200. Default 50.
+   */
+  limit?: number;
+  /**
+   * How many to pass over, at most 100000. Default 0.
+   */
+  offset?: number;
+  /**
+   * What they are sorted by. Default `updated_at`.
+   */
+  orderBy?: "created_at" | "updated_at" | "title";
+  /**
+   * `ASC` or `DESC`, in any case. Default `DESC`.
+   */
+  orderDirection?: string;
+}
+
+/**
+ * Which messages.
+ */
+export interface MessagesQuery {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Owner of the conversation; it is not found when it belongs to another.
+   */
+  userId?: string;
+  /**
+   * Messages on the page, at most 1000. Default 100.
+   */
+  limit?: number;
+  /**
+   * Only messages before this moment (ISO 8601).
+   */
+  before?: string;
+  /**
+   * Only messages after this moment (ISO 8601).
+   */
+  after?: string;
+  /**
+   * Only messages of these roles, separated by commas: `user,assistant`.
+   */
+  roles?: string;
+}
+
+/**
+ * Which working memory.
+ */
+export interface WorkingMemoryQuery {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Whose note: the configured scope, which is also the default; another one is refused.
+   */
+  scope?: "conversation" | "user";
+  /**
+   * Owner of the conversation; needed with `scope=user`.
+   */
+  userId?: string;
+}
+
+/**
+ * What to search for.
+ */
+export interface SearchQuery {
+  /**
+   * The text whose meaning is searched for.
+   */
+  searchQuery: string;
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Only messages of this conversation.
+   */
+  conversationId?: string;
+  /**
+   * Only messages of this user.
+   */
+  userId?: string;
+  /**
+   * Messages found, at most 100. Default 10.
+   */
+  limit?: number;
+  /**
+   * Least similarity, 0 to 1. Default 0.7.
+   */
+  threshold?: number;
+}
+
+/**
+ * A new conversation.
+ */
+export interface CreateConversationRequest {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Its id; made by the service when absent.
+   */
+  conversationId?: string;
+  /**
+   * Its owner. Needed unless a token says who calls.
+   */
+  userId?: string;
+  /**
+   * What it belongs to. Default: the id of the agent.
+   */
+  resourceId?: string;
+  /**
+   * Title of the conversation.
+   */
+  title?: string;
+  /**
+   * Free-form data of the client.
+   */
+  metadata?: {
+    [k: string]: unknown;
+  };
+}
+
+/**
+ * Changes of a conversation.
+ */
+export interface UpdateConversationRequest {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Title of the conversation.
+   */
+  title?: string;
+  /**
+   * Merged into what is there key by key; null deletes a key.
+   */
+  metadata?: {
+    [k: string]: unknown;
+  };
+}
+
+/**
+ * A copy of a conversation.
+ */
+export interface CloneConversationRequest {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Id of the copy; made by the service when absent.
+   */
+  newConversationId?: string;
+  /**
+   * Title of the copy. Default: that of the original.
+   */
+  title?: string;
+  /**
+   * What the copy belongs to. Default: that of the original.
+   */
+  resourceId?: string;
+  /**
+   * Metadata of the copy. Default: that of the original.
+   */
+  metadata?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Whether its messages are copied. Default true.
+   */
+  includeMessages?: boolean;
+}
+
+/**
+ * A message to be saved, as a UI message (`parts`) or a model message (`content`).
+ */
+export interface MessageInput {
+  /**
+   * Its id; made by the service when absent. A message that has it is replaced.
+   */
+  id?: string;
+  /**
+   * Who speaks.
+   */
+  role: "system" | "user" | "assistant" | "tool";
+  /**
+   * The pieces of a UI message, in order.
+   */
+  parts?: UIMessagePart[];
+  content?: MessageContent;
+  /**
+   * Free-form data of the client.
+   */
+  metadata?: {
+    [k: string]: unknown;
+  };
+  /**
+   * When it was said (ISO 8601). Default: now.
+   */
+  createdAt?: string;
+}
+
+/**
+ * A message, either bare or as `message` of the entry. `userId` and `conversationId` of an entry go before those of the body.
+ */
+export type SaveMessageEntry = {userId?: string; conversationId?: string} & (MessageInput | {message: MessageInput});
+
+/**
+ * Messages to be saved, together or not at all.
+ */
+export interface SaveMessagesRequest {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Owner of the conversations, for entries that do not say. Needed here or there unless a token says who calls.
+   */
+  userId?: string;
+  /**
+   * Conversation, for entries that do not say.
+   */
+  conversationId?: string;
+  /**
+   * The messages, in order.
+   */
+  messages: SaveMessageEntry[];
+}
+
+/**
+ * Messages to be deleted.
+ */
+export interface DeleteMessagesRequest {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Owner of the conversation. Needed unless a token says who calls.
+   */
+  userId?: string;
+  /**
+   * Conversation of the messages.
+   */
+  conversationId: string;
+  /**
+   * Ids of the messages.
+   */
+  messageIds: string[];
+}
+
+/**
+ * New content of the working memory.
+ */
+export interface UpdateWorkingMemoryRequest {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * The note: text, or an object where working memory has a schema.
+   */
+  content: string | Record<string, unknown>;
+  /**
+   * `replace` (default) puts it in place of the note; `append` adds it: to markdown after a blank line, to JSON as a deep merge.
+   */
+  mode?: "replace" | "append";
+  /**
+   * Whose note: the configured scope, which is also the default; another one is refused.
+   */
+  scope?: "conversation" | "user";
+  /**
+   * Owner of the conversation; another user is refused.
+   */
+  userId?: string;
 }
 
 /**
@@ -2475,6 +3005,33 @@ export interface Schemas {
   HistoryQuery: HistoryQuery;
   HistoryEntry: HistoryEntry;
   HistoryPage: HistoryPage;
+  Conversation: Conversation;
+  ConversationReply: ConversationReply;
+  ConversationList: ConversationList;
+  ClonedConversation: ClonedConversation;
+  DeletedConversation: DeletedConversation;
+  Message: Message;
+  MessageContent: MessageContent;
+  MessageList: MessageList;
+  SavedMessages: SavedMessages;
+  DeletedMessages: DeletedMessages;
+  WorkingMemory: WorkingMemory;
+  WorkingMemoryUpdated: WorkingMemoryUpdated;
+  SearchResult: SearchResult;
+  SearchResults: SearchResults;
+  MemoryQuery: MemoryQuery;
+  ConversationsQuery: ConversationsQuery;
+  MessagesQuery: MessagesQuery;
+  WorkingMemoryQuery: WorkingMemoryQuery;
+  SearchQuery: SearchQuery;
+  CreateConversationRequest: CreateConversationRequest;
+  UpdateConversationRequest: UpdateConversationRequest;
+  CloneConversationRequest: CloneConversationRequest;
+  MessageInput: MessageInput;
+  SaveMessageEntry: SaveMessageEntry;
+  SaveMessagesRequest: SaveMessagesRequest;
+  DeleteMessagesRequest: DeleteMessagesRequest;
+  UpdateWorkingMemoryRequest: UpdateWorkingMemoryRequest;
   AgentInput: AgentInput;
   UIMessage: UIMessage;
   UIMessagePart: UIMessagePart;

@@ -15,6 +15,8 @@ const MANIFEST = `
 name: Built
 version: 1.0.0
 server: { port: 0 }
+store: sqlite:data/built.db
+memory: { default: { semantic: { embedding: local/use } } }
 plugins: [./plugins]
 providers:
   demo: { use: scripted }
@@ -124,6 +126,21 @@ test("a ServiceError that a user's plugin throws is the class that the build's c
   const response = await fetch(`${base}/refuse`);
   assert.deepEqual(await response.json(), { success: false, error: "not now" });
   assert.equal(response.status, 409);
+});
+
+test("GET /api/memory/search finds a paraphrase: SQLite and the encoder's thread run from the build", async () => {
+  const content = "I forgot my login credentials and cannot sign in";
+  assert.equal((await post("/api/memory/conversations", { conversationId: "c", userId: "ada" })).status, 201);
+  const messages = [{ role: "user", content }];
+  assert.equal((await post("/api/memory/save-messages", { conversationId: "c", userId: "ada", messages })).status, 200);
+  const query = "searchQuery=How+do+I+reset+my+password%3F&threshold=0.5";
+  const { data } = (await (await fetch(`${base}/api/memory/search?${query}`)).json()) as {
+    data: { results: { message: { content: string } }[] };
+  };
+  assert.deepEqual(
+    data.results.map(({ message }) => message.content),
+    [content],
+  );
 });
 
 test("GET /doc, GET /ui and GET / find their files in the build", async () => {

@@ -27,7 +27,7 @@ const start = (t: TestContext, args: string[], call?: Call) => serve(t, [process
 test("penstock --help lists every command and option, --version says the package's version; both exit 0", async () => {
   const help = await penstock(["--help"]);
   assert.deepEqual([help.code, help.stderr], [0, ""]);
-  for (const word of ["serve", "dev", "check", "explain PATH", "routes", "generate"])
+  for (const word of ["serve", "dev", "check", "explain PATH", "routes", "reindex", "generate"])
     assert.match(help.stdout, new RegExp(`^  ${word} `, "m"));
   for (const option of ["--config FILE", "--plugins DIR", "--port N", "--host H"])
     assert.match(help.stdout, new RegExp(`^  ${option} `, "m"));

@@ -1,6 +1,6 @@
 /** The story of service.yaml, told to the shipped manifest as a reader would: offline, in an empty folder, without a key. */
 import assert from "node:assert/strict";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { copyFile, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { before, test } from "node:test";
@@ -11,12 +11,17 @@ import { parseEvents } from "./support/service.ts";
 const MANIFEST = join(ROOT, "service.yaml");
 let service: Served;
 let cwd: string;
+/** Where the manifest is, and with it the store. */
+let home: string;
 
 before(async () => {
   cwd = await mkdtemp(join(tmpdir(), "penstock-flagship-"));
+  home = await mkdtemp(join(tmpdir(), "penstock-flagship-home-"));
+  const config = join(home, "service.yaml");
+  await copyFile(MANIFEST, config);
   // The environment holds PORT and nothing else of anybody: no key, no proxy.
   const env = { PORT: String(await freePort()) };
-  service = await serve({ after: stopLast }, [process.execPath, PENSTOCK, "--config", MANIFEST], { cwd, env });
+  service = await serve({ after: stopLast }, [process.execPath, PENSTOCK, "--config", config], { cwd, env });
 });
 
 /** `serve` stops what it started when a test ends; here that is the last one. */
@@ -40,7 +45,7 @@ test("service.yaml serves its agents, tools and routes on PORT, and warns of wha
   await says(/^warning: .* workflows: /m); // The last of them; the other stream may be read first.
   assert.match(stdout(), /^Harbour Goods support desk listens on .*: 2 agents, 3 tools, 1 workflow; .*auth none/m);
   const warned = [...service.stderr().matchAll(/^warning: \S+:\d+:\d+ {2}([\w.]+):/gm)].map(([, path]) => path);
-  assert.deepEqual(warned, ["store", "agents.support.memory", "workflows"]);
+  assert.deepEqual(warned, ["workflows"]);
   const agents = await dataOf(fetch(`${service.url}/agents`));
   assert.deepEqual(
     agents.map(({ id, model, status }: Loose) => [id, model, status]),
@@ -103,6 +108,32 @@ test("service.yaml: the same answer streams in pieces", async () => {
   assert.equal(parts.at(-1).type, "finish");
 });
 
+test("service.yaml: the agent keeps the conversation, and finds it by its meaning", async () => {
+  const memory = { userId: "ada", conversationId: "moving" };
+  const say = (input: string) => dataOf(post("/agents/support/text", { input, options: { memory } }));
+  await say("My new flat is on the fourth floor and has no elevator.");
+  await say("Where is order A-1002?");
+  const { conversation, messages } = await dataOf(
+    fetch(`${service.url}/api/memory/conversations/moving/messages?userId=ada`),
+  );
+  assert.deepEqual([conversation.userId, conversation.resourceId], ["ada", "support"]);
+  assert.equal(conversation.title, "My new flat is on the fourth floor and has no elevator.");
+  assert.deepEqual(
+    messages.map(({ role }: Loose) => role),
+    ["user", "assistant", "user", "assistant"],
+  );
+  const types = messages[3].parts.map(({ type }: Loose) => type);
+  assert.ok(types.includes("tool-lookup_order") && types.includes("text"), types.join());
+  const query = new URLSearchParams({
+    searchQuery: "Does the apartment have a lift?",
+    userId: "ada",
+    threshold: "0.3",
+  });
+  const { results } = await dataOf(fetch(`${service.url}/api/memory/search?${query}`));
+  assert.equal(results[0].conversationId, "moving");
+  assert.match(results[0].message.parts[0].text, /elevator/);
+});
+
 test("service.yaml: every section has a comment above it", async () => {
   const lines = (await readFile(MANIFEST, "utf8")).split("\n");
   for (const [index, line] of lines.entries()) {
@@ -115,5 +146,7 @@ test("service.yaml: nothing was written to the folder it was started in, and SIG
   assert.deepEqual(await readdir(cwd), []);
   await stop();
   assert.equal(service.child.exitCode, 0);
+  assert.deepEqual((await readdir(home)).toSorted(), ["data", "service.yaml"]);
   await rm(cwd, { recursive: true });
+  await rm(home, { recursive: true });
 });

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { parse } from "yaml";
+import { ROUTES } from "../core/api/index.ts";
 import { freePort, ROOT, run, serve } from "./support/command-line.ts";
 import { startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
@@ -48,16 +49,52 @@ function merge(into: Loose, from: Loose): Loose {
 
 test("README: npm start serves, curl gets the answer that is printed there, and Ctrl-C stops it all", async (t) => {
   assert.match(block("sh", "npm start"), /^npm ci && npm start\b.*\nnpm ci && npm test\b/);
-  const service = await serve(t, ["npm", "start"], { env: { PORT: String(await freePort()) } });
+  // A copy, so that its store is not the reader's own.
+  const config = join(await folder(t, { "service.yaml": FLAGSHIP }), "service.yaml");
+  const service = await serve(t, ["npm", "start", "--", "--config", config], {
+    env: { PORT: String(await freePort()) },
+  });
   const { success, data } = await shell(block("sh", "A-1002"), service.url);
   assert.equal(success, true);
   assert.match(data.text, /A-1002/);
   assert.ok(README.includes(`\`${data.text}\``), data.text);
   await service.says(/^warning: .* workflows: /m);
-  assert.equal(service.stderr().match(/^warning: /gm)?.length, 3, "the README speaks of three warnings");
+  assert.equal(service.stderr().match(/^warning: /gm)?.length, 1, "the README speaks of one warning");
   await service.interrupt();
   await assert.rejects(fetch(service.url), "the service that npm started has ended too");
   assert.doesNotMatch(service.stdout() + service.stderr(), /\n\s+at /, "without a stack trace");
+});
+
+test("README: the memory commands, one after the other: what is said is kept, read, found and added to", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const told = await shell(block("sh", "has no elevator"), service.url);
+  assert.equal(told.success, true);
+  const read = await shell(block("sh", "moving/messages"), service.url);
+  assert.deepEqual(
+    read.data.messages.map(({ role }: Loose) => role),
+    ["user", "assistant"],
+  );
+  const found = await shell(block("sh", "memory/search"), service.url);
+  assert.match(found.data.results[0].message.parts[0].text, /no elevator/);
+  const created = await shell(block("sh", "Phone call"), service.url);
+  assert.deepEqual([created.data.conversation.id, created.data.conversation.userId], ["call-17", "ada"]);
+  const saved = await shell(block("sh", "save-messages"), service.url);
+  assert.deepEqual(saved.data, { saved: 2 });
+  const { conversations } = await dataOf(service.get("/api/memory/conversations?userId=ada"));
+  assert.deepEqual(
+    conversations.map(({ id }: Loose) => id),
+    ["call-17", "moving"],
+  );
+});
+
+test("README: every row of the memory API is named", () => {
+  const section = README.slice(README.indexOf("## Memory"), README.indexOf("## Plugins"));
+  const paths = ROUTES.filter(({ operation }) => operation.startsWith("memory.")).map(({ path }) => path);
+  assert.ok(paths.length > 0);
+  for (const path of paths) {
+    const short = path.replace("/api/memory/conversations/", ".../");
+    assert.ok(section.includes(path) || section.includes(short), path);
+  }
 });
 
 test("README: the provider snippet, written into service.yaml, sends the agent's calls to that provider", async (t) => {

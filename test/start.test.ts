@@ -1,6 +1,6 @@
 /** A start from the sources: it serves, and it loads what a start needs and no more. */
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { build } from "esbuild";
@@ -30,7 +30,9 @@ export default defineRoute({ method: "GET", path: "/refuse", handle });
 
 describe("node core/penstock.js serve", () => {
   test("serves the flagship manifest: GET /agents, and / and /doc, which are loaded when asked for", async (t) => {
-    const { url, interrupt } = await serve(t, [process.execPath, PENSTOCK, "serve", "--port", "0"]);
+    // A copy, so that its store is not the reader's own.
+    const cwd = pluginFolder(t, { "service.yaml": readFileSync(join(ROOT, "service.yaml"), "utf8") });
+    const { url, interrupt } = await serve(t, [process.execPath, PENSTOCK, "serve", "--port", "0"], { cwd });
     const agents = (await (await fetch(`${url}/agents`)).json()) as { data: { id: string }[] };
     assert.deepEqual(
       agents.data.map(({ id }) => id),
@@ -76,14 +78,33 @@ const LATE = [
   "core/api/pages/documentation.ts",
   "core/codegen/main.ts",
   "core/http/openapi.ts",
+  "core/storage/postgres-store.ts",
+  "core/storage/sqlite-store.ts",
   "core/transport/node.ts",
   "generated/schemas.ts",
   "plugins/providers/openai-compatible/upstream.ts",
 ];
-const LATE_PACKAGES = ["@ai-sdk/openai-compatible", "tsx/cjs/api", "tsx/esm/api", "uWebSockets.js", "undici"];
+const LATE_PACKAGES = [
+  "@ai-sdk/openai-compatible",
+  "@keyv/postgres",
+  "@keyv/sqlite",
+  "tsx/cjs/api",
+  "tsx/esm/api",
+  "uWebSockets.js",
+  "undici",
+];
 
 /** What a start loads of packages. A name more is felt in every start: prefer to load it where it is used. */
-const PACKAGES = ["@ai-sdk/provider", "@marcbachmann/cel-js", "ajv", "ajv-formats", "ajv/dist/2020.js", "pino", "yaml"];
+const PACKAGES = [
+  "@ai-sdk/provider",
+  "@marcbachmann/cel-js",
+  "ajv",
+  "ajv-formats",
+  "ajv/dist/2020.js",
+  "keyv", // `host.keyv` gives one at once.
+  "pino",
+  "yaml",
+];
 
 describe("what a start loads", () => {
   const plugins = readdirSync(join(ROOT, "plugins"), { recursive: true, encoding: "utf8" })

@@ -12,6 +12,19 @@ export class Activity {
     this.#listeners.push(listener);
   }
 
+  /** Resolves when nothing runs, at the latest after `patience` milliseconds. */
+  async idle(patience: number): Promise<void> {
+    if (this.#running === 0) return;
+    let timer: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, patience);
+      this.#listeners.push(() => {
+        if (this.#running === 0) resolve();
+      });
+    });
+    clearTimeout(timer);
+  }
+
   enter(): void {
     if (this.#running++ === 0) this.#tell();
   }

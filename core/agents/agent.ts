@@ -1,6 +1,6 @@
 /** What the rest of the service sees of an agent. */
 import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
-import type { Context, EventProducer } from "../http/route.ts";
+import type { Context, EventProducer, Serialized } from "../http/route.ts";
 
 /** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "requestId" | "signal" | "logger">;
@@ -24,11 +24,14 @@ export interface ChatBody {
   /** The hook's id of the chat: the conversation when `options` name none. */
   id?: string;
   messages?: unknown;
+  /** `regenerate-message` when the last answer is to be given anew. */
+  trigger?: string;
 }
 
 /**
  * One agent. Every method that runs it throws ServiceError `invalid_input` at once for a body that makes no sense, and
- * `provider_failed` when the model fails; the producers throw the latter too, so that it becomes a reply or an event.
+ * `provider_failed` when the model fails, `not_found` for somebody else's conversation and `unavailable` when it cannot
+ * be read or stored; the producers throw the latter three too, so that they become a reply or an event.
  */
 export interface Agent {
   readonly id: string;
@@ -48,5 +51,5 @@ export interface Agent {
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;
   /** The last runs, newest first. `page` counts from 0. */
-  history(page: number, limit: number): HistoryPage;
+  history(page: number, limit: number): Promise<HistoryPage | Serialized>;
 }

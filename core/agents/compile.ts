@@ -1,20 +1,30 @@
 /** Boot: the agents of the manifest, linked with their tools, models and each other. */
+import type { Logger } from "pino";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
+import type { Memory } from "../memory/memory.ts";
+import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
 import { Activity } from "./activity.ts";
 import type { Agent } from "./agent.ts";
+import { agentMemory } from "./agent-memory.ts";
 import { createClientSchemas } from "./client-schema.ts";
 import type { AgentCore } from "./core.ts";
-import { type AgentFacts, describe } from "./describe.ts";
+import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools } from "./dynamic.ts";
 import { agentOf } from "./handle.ts";
-import { HISTORY_CONTENT, History } from "./history.ts";
+import type { HistoryOfAgents } from "./history.ts";
 import type { Models } from "./models.ts";
 import { type Settings, settle, TABLE_DEFAULTS } from "./options.ts";
+import { ringHistories } from "./ring-history.ts";
 import { createRunIds } from "./run.ts";
+import { StoredHistories } from "./stored-history.ts";
 import { delegateTool } from "./sub-agents.ts";
 import { type AgentTool, agentTool, toolSet } from "./tool-set.ts";
+import { UPDATE_WORKING_MEMORY } from "./working-memory.ts";
+
+/** Milliseconds that runs which were cut off get to store what they have said. */
+const PATIENCE = 5_000;
 
 export interface AgentProblem {
   /** Where in the manifest: `["agents", "assistant", "tools", 0]`. */
@@ -27,31 +37,49 @@ export interface AgentParts {
   /** By their key in the manifest. */
   readonly tools: ReadonlyMap<string, Tool>;
   readonly models: Models;
+  /** By their name in the manifest. */
+  readonly memories: ReadonlyMap<string, Memory>;
+  /** Where the history goes. */
+  readonly store: Store;
+  readonly logger: Logger;
 }
 
 export interface CompiledAgents {
   /** By id, in the order of the manifest. */
   agents: Map<string, Agent>;
   problems: AgentProblem[];
+  histories: Histories;
+}
+
+/** What agents keep in the store, as boot begins and ends it. */
+export interface Histories {
+  /** Called once before the service listens: settles what an earlier process left open. */
+  start(): Promise<void>;
+  /** Called after the last request and before `store.close()`: nothing that was said or recorded is lost. */
+  close(): Promise<void>;
 }
 
 /**
  * Builds every agent. Names and expressions are checked with the references of the manifest, models when they are made;
  * what neither of them can know is in `problems`.
  */
-export function compileAgents(manifest: Manifest, { tools, models }: AgentParts): CompiledAgents {
+export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAgents {
+  const { tools, models, memories } = parts;
   const problems: AgentProblem[] = [];
   const compileSchema = createClientSchemas();
   const newRunId = createRunIds();
-  const share = Math.floor(HISTORY_CONTENT / Math.max(1, Object.keys(manifest.agents).length));
+  const { mode, isolation } = manifest.auth;
+  const isolated = mode !== "none" && isolation === "user";
+  const histories = historiesOf(manifest, parts);
   const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
   const cores = new Map<string, AgentCore>();
   const facts = new Map<string, AgentFacts>();
 
   for (const [id, agent] of Object.entries(manifest.agents)) {
     const path = ["agents", id];
-    problems.push(...foreignTools(agent, path, manifest));
     const { name, description } = agent;
+    const memory = agent.memory === false ? undefined : memories.get(agent.memory);
+    problems.push(...foreignTools(agent, path, manifest), ...takenNames(agent, path, memory));
     const activity = new Activity();
     const subAgents = agent.subAgents.filter((subAgent) => Object.hasOwn(manifest.agents, subAgent));
     const delegate =
@@ -71,17 +99,55 @@ export function compileAgents(manifest: Manifest, { tools, models }: AgentParts)
       instructions: dynamicInstructions(agent, path),
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
-      history: new History(id, share),
+      memory: memory === undefined ? null : agentMemory(id, memory, isolated),
+      history: histories.of(id),
       newRunId,
       activity,
       compileSchema,
     });
-    facts.set(id, { id, name, description, model: modelOf(agent), tools: declared(agent, known), subAgents, activity });
+    facts.set(id, {
+      id,
+      name,
+      description,
+      model: modelOf(agent),
+      tools: declared(agent, known),
+      subAgents,
+      activity,
+      memory: memory === undefined ? null : { config: memoryConfig(memory.name, memory.settings) },
+    });
   }
 
   const agents = new Map<string, Agent>();
   for (const [id, core] of cores) agents.set(id, agentOf(core, describe(facts.get(id)!, facts)));
-  return { agents, problems };
+  return {
+    agents,
+    problems,
+    histories: {
+      start: () => histories.start(),
+      async close() {
+        await Promise.all([...cores.values()].map(({ activity }) => activity.idle(PATIENCE)));
+        await histories.close();
+      },
+    },
+  };
+}
+
+/** A store that keeps nothing itself needs no copy of its own of what the process keeps anyway. */
+function historiesOf(manifest: Manifest, { store, logger }: AgentParts): HistoryOfAgents {
+  const agents = Object.keys(manifest.agents);
+  if (store.kind === "memory") return ringHistories(agents.length);
+  return new StoredHistories(store, { agents, retention: manifest.history.retention, logger });
+}
+
+/** The tool of the working memory is there under its own name. */
+function takenNames(agent: AgentManifest, path: readonly string[], memory: Memory | undefined): AgentProblem[] {
+  if (memory?.settings.workingMemory === undefined) return [];
+  return agent.tools.flatMap((item, index) => {
+    const name = typeof item === "string" ? item : item.use;
+    if (name !== UPDATE_WORKING_MEMORY) return [];
+    const message = `the working memory of memory "${memory.name}" has a tool of this name: give yours another`;
+    return [{ path: [...path, "tools", index], message }];
+  });
 }
 
 function identityOf(manifest: Manifest, id: string) {

@@ -1,6 +1,7 @@
 /** An agent as it stands after boot: what can be known ahead is, and the rest is a function of the request. */
 import type { Activity } from "./activity.ts";
 import type { RunCall } from "./agent.ts";
+import type { AgentMemory } from "./agent-memory.ts";
 import type { ClientSchema } from "./client-schema.ts";
 import type { History } from "./history.ts";
 import type { ModelChain } from "./model-chain.ts";
@@ -25,6 +26,8 @@ export interface AgentCore {
   readonly instructions: Dynamic<string>;
   readonly chain: Dynamic<ModelChain>;
   readonly tools: Dynamic<ToolSet>;
+  /** Null for an agent that forgets. */
+  readonly memory: AgentMemory | null;
   readonly history: History;
   /** Ids of runs, unique over all agents. */
   readonly newRunId: () => string;

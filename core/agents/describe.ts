@@ -1,5 +1,6 @@
 /** Agents as the API shows them. All but the status is known at boot. */
 import type { AgentDetail, AgentSummary, AgentTool, SubAgent } from "../../generated/types.ts";
+import type { MemoryManifest } from "../manifest/manifest.ts";
 import type { Activity } from "./activity.ts";
 import type { ToolSet } from "./tool-set.ts";
 
@@ -13,6 +14,8 @@ export interface AgentFacts {
   readonly tools: ToolSet;
   readonly subAgents: readonly string[];
   readonly activity: Activity;
+  /** Null for an agent that forgets. */
+  readonly memory: { readonly config: Record<string, unknown> } | null;
 }
 
 export interface Description {
@@ -30,8 +33,8 @@ export function describe(facts: AgentFacts, all: ReadonlyMap<string, AgentFacts>
   const toolNames = tools.map((tool) => tool.name);
   const common = () => ({ id, name, description, status: activity.status, model });
   const subAgents = (): SubAgent[] => facts.subAgents.flatMap((subAgent) => subAgentOf(all.get(subAgent)));
-  // Memory is not part of this version, and nothing is traced: null and false are the truth.
-  const rest = { memory: null, isTelemetryEnabled: false };
+  // Nothing is traced: false is the truth.
+  const rest = { memory: facts.memory, isTelemetryEnabled: false };
   return {
     summary: () => ({ ...common(), tools, subAgents: subAgents(), ...rest }),
     detail: () => ({ ...common(), tools: toolNames, subAgents: subAgents(), ...rest }),
@@ -43,3 +46,25 @@ function subAgentOf(facts: AgentFacts | undefined): SubAgent[] {
   const { id, name, description, activity, model } = facts;
   return [{ id, name, description, status: activity.status, model }];
 }
+
+/** A memory's settings. Of a plugin the name alone: what else it is given may hold a key. */
+export function memoryConfig(name: string, settings: MemoryManifest): Record<string, unknown> {
+  const { contextLimit, workingMemory, semantic } = settings;
+  const config: Record<string, unknown> = { name, contextLimit };
+  if (workingMemory !== undefined) {
+    const { scope, format, template, schema } = workingMemory;
+    config.workingMemory = {
+      scope,
+      format,
+      ...(template !== undefined && { template }),
+      ...(schema !== undefined && { schema }),
+    };
+  }
+  if (semantic !== undefined) {
+    const { embedding, vectors, limit, threshold } = semantic;
+    config.semantic = { embedding: chosen(embedding), vectors: chosen(vectors), limit, threshold };
+  }
+  return config;
+}
+
+const chosen = (choice: string | { use: string }) => (typeof choice === "string" ? choice : choice.use);

@@ -2,6 +2,7 @@
 import type { GenerateOptions } from "../../generated/types.ts";
 import { wasStopped } from "./abort.ts";
 import type { RunCall } from "./agent.ts";
+import type { AgentMemory } from "./agent-memory.ts";
 import type { AgentCore } from "./core.ts";
 import { promptOf } from "./input.ts";
 import { run } from "./loop.ts";
@@ -20,6 +21,10 @@ export interface RunRequest {
   result?: OutputSpec;
   /** The conversation when the options name none. */
   conversationId?: string;
+  /** Whether the client is told the id of the assistant's message. */
+  told?: boolean;
+  /** Whether the answer takes the place of the one that the conversation has. */
+  regenerate?: boolean;
   /** How many agents stand above this one. */
   depth?: number;
 }
@@ -35,17 +40,32 @@ export function prepare(core: AgentCore, request: RunRequest, call: RunCall): Pr
   const settings = settingsOf(core, request);
   const scope = { context: settings.context, user: call.user };
   const output = request.result ?? outputOption(settings.output, core.compileSchema);
+  const instructions = core.instructions(scope);
+  const id = core.newRunId();
+  const chain = core.chain(scope);
+  const prompt = promptOf(instructions, request.input, request.field);
+  const turn = core.memory === null ? null : turnOf(core.memory, request, id, settings, call);
+  const remembers = turn?.writable === true && request.result === undefined;
+  const tools = request.result === undefined ? core.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
-    id: core.newRunId(),
-    chain: core.chain(scope),
-    prompt: promptOf(core.instructions(scope), request.input, request.field),
-    tools: request.result === undefined ? core.tools(scope) : NO_TOOLS,
+    id,
+    chain,
+    prompt,
+    tools: remembers ? core.memory!.tools(tools) : tools,
     settings,
     output,
     call,
     depth: request.depth ?? 0,
+    turn,
+    instructed: instructions !== "",
+    remembers,
   };
   return { plan, input: request.input };
+}
+
+function turnOf(memory: AgentMemory, request: RunRequest, runId: string, settings: Settings, call: RunCall) {
+  const { input, told = false, regenerate = false } = request;
+  return memory.turn({ runId, input, settings: settings.memory, told, regenerate }, call);
 }
 
 function settingsOf(core: AgentCore, request: RunRequest): Settings {
@@ -58,20 +78,25 @@ function settingsOf(core: AgentCore, request: RunRequest): Settings {
 /**
  * Runs to the end. A run that was stopped tells its reader, if there still is one, and throws what stopped it.
  *
- * @throws ServiceError when the model fails, anything when the run was stopped.
+ * @throws ServiceError when the model fails, when the conversation is somebody else's or cannot be read or stored;
+ * anything when the run was stopped.
  */
 export async function execute(core: AgentCore, prepared: PreparedRun, sink: PartSink = SILENT): Promise<RunOutcome> {
   const { plan } = prepared;
+  const { turn } = plan;
+  if (turn !== null) await core.memory!.remind(plan, turn);
   const outcome = newOutcome();
   const record = core.history.begin(plan.id, prepared.input, plan.settings.memory);
   core.activity.enter();
   try {
-    await run(plan, sink, outcome);
-    core.history.end(record, "completed", outcome);
+    await run(plan, turn === null ? sink : turn.listen(sink), outcome);
+    const wait = core.history.end(record, "completed", outcome);
+    if (wait !== undefined) await wait;
     return outcome;
   } catch (error) {
-    const stopped = wasStopped(error, plan.call, sink);
-    core.history.end(record, stopped ? "cancelled" : "error", outcome, stopped ? undefined : error);
+    const status = wasStopped(error, plan.call, sink) ? "cancelled" : "error";
+    if (turn !== null) await turn.abandon(status);
+    core.history.end(record, status, outcome, status === "error" ? error : undefined);
     throw error;
   } finally {
     core.activity.leave();

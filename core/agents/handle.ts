@@ -1,8 +1,8 @@
 /** The agent that the API sees: each endpoint is a run with a sink of its own. */
-import { randomUUID } from "node:crypto";
 import { invalid } from "../errors.ts";
 import type { EventProducer } from "../http/route.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
+import { messageIdOf } from "./agent-memory.ts";
 import type { AgentCore } from "./core.ts";
 import type { Description } from "./describe.ts";
 import { execute, executeStream, type PreparedRun, prepare, type RunRequest } from "./execute.ts";
@@ -37,14 +37,14 @@ export function agentOf(core: AgentCore, description: Description): Agent {
     },
     chat(body, call): EventProducer {
       const prepared = prepareChat(core, body, call);
-      const messageId = messageIdOf(prepared);
+      const messageId = replyIdOf(prepared);
       return (events) => executeStream(core, prepared, new UiSink(events, messageId));
     },
     streamObject(body, call): EventProducer {
       const prepared = prepareObject(body, call);
       return (events) => executeStream(core, prepared, new ObjectSink(events));
     },
-    history: (page, limit) => core.history.page(page, limit),
+    history: async (page, limit) => core.history.page(page, limit),
   };
 }
 
@@ -56,6 +56,8 @@ function prepareChat(core: AgentCore, body: ChatBody, call: RunCall): PreparedRu
   const request: RunRequest = { input, field };
   if (options !== undefined) request.options = options;
   if (typeof id === "string") request.conversationId = id;
+  request.told = true;
+  request.regenerate = body.trigger === "regenerate-message";
   const prepared = prepare(core, request, call);
   if (options?.resumableStream === true) refuseResumable(prepared);
   return prepared;
@@ -70,7 +72,7 @@ function refuseResumable({ plan }: PreparedRun): never {
 }
 
 /** An answer that goes on where the last assistant message stopped keeps its id. */
-function messageIdOf({ input }: PreparedRun): string {
+function replyIdOf({ input, plan }: PreparedRun): string {
   const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
-  return last?.role === "assistant" && typeof last.id === "string" ? last.id : `msg_${randomUUID()}`;
+  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdOf(plan.id);
 }

@@ -1,20 +1,16 @@
-/**
- * The last runs of an agent, kept in the process until there is storage for them: the caller's record, with its content.
- */
+/** The record of an agent's runs: the caller's, with its content. Where it is kept is in the files beside this one. */
 import type { HistoryEntry, HistoryPage } from "../../generated/types.ts";
 import { ServiceError } from "../errors.ts";
+import type { Serialized } from "../http/route.ts";
 import type { MemorySettings } from "./options.ts";
 import type { Usage } from "./parts.ts";
 import type { RunOutcome } from "./run.ts";
 
-const KEPT = 1000;
-/** Characters of content kept for all agents: thousands of runs over large files must not fill the memory. */
-export const HISTORY_CONTENT = 64 * 1024 * 1024;
-
 // Fails at the first character: it is there for what the engine does before it looks.
 const WHOLE = /^\0/;
 
-type Status = HistoryEntry["status"];
+export type Status = HistoryEntry["status"];
+export type Ended = Exclude<Status, "running">;
 
 /** One run. Times are milliseconds since 1970. */
 export interface HistoryRun {
@@ -23,10 +19,10 @@ export interface HistoryRun {
   readonly userId: string | undefined;
   readonly conversationId: string | undefined;
   readonly startTime: number;
-  /** Counts the runs of the agent. */
-  readonly sequence: number;
   /** Characters of content, roughly. */
   size: number;
+  /** For whoever keeps it: where, or whether it has been written. */
+  place: number;
   endTime: number;
   status: Status;
   output: unknown;
@@ -34,79 +30,54 @@ export interface HistoryRun {
   error: string | undefined;
 }
 
-export class History {
-  readonly #agentId: string;
-  readonly #content: number;
-  /** A ring: run number n is at n modulo its length. */
-  readonly #ring: (HistoryRun | undefined)[] = new Array(KEPT).fill(undefined);
-  /** Numbers of the oldest run that is kept, and of the next one. */
-  #oldest = 0;
-  #next = 0;
-  #size = 0;
-
-  /** @param content characters of content that this agent may keep */
-  constructor(agentId: string, content: number) {
-    this.#agentId = agentId;
-    this.#content = content;
-  }
-
+export interface History {
   /** Records a run that has begun; it is visible at once. */
-  begin(id: string, input: unknown, memory: MemorySettings): HistoryRun {
-    if (this.#next - this.#oldest === KEPT) this.#forget();
-    const { userId, conversationId } = memory;
-    const run: HistoryRun = {
-      id,
-      input,
-      userId,
-      conversationId,
-      startTime: Date.now(),
-      sequence: this.#next++,
-      size: 0,
-      endTime: 0,
-      status: "running",
-      output: undefined,
-      usage: undefined,
-      error: undefined,
-    };
-    this.#ring[run.sequence % KEPT] = run;
-    this.#grow(run, sizeOf(input, 0));
-    return run;
-  }
-
-  /** Records how it ended, and what had come of it by then. `error` is what was thrown. */
-  end(run: HistoryRun, status: Exclude<Status, "running">, outcome: RunOutcome, error?: unknown): void {
-    run.endTime = Date.now();
-    run.status = status;
-    run.output = outcome.output ?? flat(outcome.text);
-    run.usage = outcome.usage;
-    if (error !== undefined) run.error = error instanceof ServiceError ? error.message : "internal error";
-    if (run.sequence >= this.#oldest) this.#grow(run, outcome.text.length);
-  }
-
+  begin(id: string, input: unknown, memory: MemorySettings): HistoryRun;
+  /**
+   * Records how it ended, and what had come of it by then. `error` is what was thrown. A promise only when the record
+   * cannot keep up: await it.
+   */
+  end(run: HistoryRun, status: Ended, outcome: RunOutcome, error?: unknown): Promise<void> | undefined;
   /** Newest first; `page` counts from 0. */
-  page(page: number, limit: number): HistoryPage {
-    const entries: HistoryEntry[] = [];
-    const newest = this.#next - 1 - page * limit;
-    for (let number = newest; number > newest - limit && number >= this.#oldest; number--) {
-      entries.push(entryOf(this.#agentId, this.#ring[number % KEPT]!));
-    }
-    return { entries, total: this.#next - this.#oldest, page, limit };
-  }
-
-  #grow(run: HistoryRun, size: number): void {
-    run.size += size;
-    this.#size += size;
-    while (this.#size > this.#content && this.#oldest < this.#next - 1) this.#forget();
-  }
-
-  #forget(): void {
-    const slot = this.#oldest++ % KEPT;
-    this.#size -= this.#ring[slot]!.size;
-    this.#ring[slot] = undefined;
-  }
+  page(page: number, limit: number): HistoryPage | Promise<Serialized>;
 }
 
-function entryOf(agentId: string, run: HistoryRun): HistoryEntry {
+/** A history of all agents, as boot starts and ends it. */
+export interface HistoryOfAgents {
+  of(agentId: string): History;
+  /** Settles what an earlier process left open, and begins to forget what is too old. */
+  start(): Promise<void>;
+  /** Nothing that was recorded is lost after it. */
+  close(): Promise<void>;
+}
+
+export function newRun(id: string, input: unknown, { userId, conversationId }: MemorySettings): HistoryRun {
+  return {
+    id,
+    input,
+    userId,
+    conversationId,
+    startTime: Date.now(),
+    size: sizeOf(input, 0),
+    place: 0,
+    endTime: 0,
+    status: "running",
+    output: undefined,
+    usage: undefined,
+    error: undefined,
+  };
+}
+
+export function endRun(run: HistoryRun, status: Ended, outcome: RunOutcome, error: unknown): void {
+  run.endTime = Date.now();
+  run.status = status;
+  run.output = outcome.output ?? flat(outcome.text);
+  run.usage = outcome.usage;
+  run.size += outcome.text.length;
+  if (error !== undefined) run.error = error instanceof ServiceError ? error.message : "internal error";
+}
+
+export function entryOf(agentId: string, run: HistoryRun): HistoryEntry {
   const entry: Record<string, unknown> = {
     id: run.id,
     agentId,
@@ -126,6 +97,12 @@ function entryOf(agentId: string, run: HistoryRun): HistoryEntry {
   return entry as unknown as HistoryEntry;
 }
 
+/** A text that grew piece by piece keeps all of its pieces until something needs it whole, as a pattern does. */
+function flat(text: string): string {
+  WHOLE.test(text);
+  return text;
+}
+
 /** Roughly how many characters a value holds. */
 function sizeOf(value: unknown, depth: number): number {
   if (typeof value === "string") return value.length;
@@ -133,10 +110,4 @@ function sizeOf(value: unknown, depth: number): number {
   let size = 16;
   for (const key in value) size += sizeOf((value as Record<string, unknown>)[key], depth + 1);
   return size;
-}
-
-/** A text that grew piece by piece keeps all of its pieces until something needs it whole, as a pattern does. */
-function flat(text: string): string {
-  WHOLE.test(text);
-  return text;
 }

@@ -25,7 +25,7 @@ export function promptOf(instructions: string, input: unknown, field = "input"):
   return prompt;
 }
 
-function pushMessage(prompt: LanguageModelV3Message[], message: unknown, path: string): void {
+export function pushMessage(prompt: LanguageModelV3Message[], message: unknown, path: string): void {
   if (typeof message !== "object" || message === null) throw invalid(`${path} must be object`);
   const fields = message as Readonly<Record<string, unknown>>;
   if (Array.isArray(fields.parts)) pushUiMessage(prompt, fields, path);

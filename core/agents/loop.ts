@@ -13,7 +13,7 @@ import { addUsage } from "./usage.ts";
  * Runs the plan. `outcome` grows on the way and is whole when the promise resolves.
  *
  * @throws ServiceError `provider_failed` when the model fails or its answer does not fit, whatever the signal's reason
- * is once it aborts, and Aborted when the sink has closed.
+ * is once it aborts, Aborted when the sink has closed, and `unavailable` when the turn cannot be stored.
  */
 export async function run(plan: RunPlan, sink: PartSink, outcome: RunOutcome): Promise<void> {
   const options = new CallOptions(plan);
@@ -25,6 +25,8 @@ export async function run(plan: RunPlan, sink: PartSink, outcome: RunOutcome): P
     }
     options.prompt = extended(options, step, answers).prompt;
   }
+  // The last part says that all is done: it does not go out before what was said is stored.
+  if (plan.turn !== null) await plan.turn.finish();
   const { finishReason, usage: totalUsage, output } = outcome;
   const finish = { type: "finish", finishReason, totalUsage } as const;
   const wait = sink.part(output === undefined ? finish : { ...finish, output });

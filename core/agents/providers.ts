@@ -29,9 +29,9 @@ export async function makeProvider(key: string, entry: ProviderManifest, tools: 
   const plugin = tools.registry.get("provider", use);
   if (plugin === undefined) return makePackage(key, use, config, tools);
   const logger = tools.host.logger.child({ provider: key });
-  const { env, signal, onClose } = tools.host;
+  const { env, signal, onClose, keyv } = tools.host;
   try {
-    return { provider: await createInstance(plugin, config, { name: key, logger, env, signal, onClose }) };
+    return { provider: await createInstance(plugin, config, { name: key, logger, env, signal, onClose, keyv }) };
   } catch (error) {
     const problems =
       error instanceof CreateError && error.phase === "config"

@@ -7,6 +7,7 @@ import type { Settings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
 import type { ToolSet } from "./tool-set.ts";
+import type { Turn } from "./turn.ts";
 import { zeroUsage } from "./usage.ts";
 
 export interface RunPlan {
@@ -20,6 +21,12 @@ export interface RunPlan {
   readonly call: RunCall;
   /** How many agents stand above this one. */
   readonly depth: number;
+  /** The turn of the conversation that the run is; null without memory. */
+  readonly turn: Turn | null;
+  /** Whether the prompt begins with the agent's instructions. */
+  readonly instructed: boolean;
+  /** Whether the model may write the working memory. */
+  readonly remembers: boolean;
 }
 
 export type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];

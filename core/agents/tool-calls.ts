@@ -66,6 +66,7 @@ function toolRun(plan: RunPlan, sink: PartSink, toolCallId: string): ToolRun {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
     sink,
     depth: plan.depth,
+    turn: plan.turn,
   };
 }
 

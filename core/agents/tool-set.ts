@@ -3,6 +3,7 @@ import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
 import { executeTool } from "../tools/execute.ts";
 import type { Tool, ToolOrigin } from "../tools/tool.ts";
 import type { PartSink } from "./parts.ts";
+import type { Turn } from "./turn.ts";
 
 /** One tool call's surroundings. `sink` takes the parts of a sub-agent. */
 export interface ToolRun {
@@ -10,6 +11,8 @@ export interface ToolRun {
   readonly sink: PartSink;
   /** How many agents stand above the one that calls. */
   readonly depth: number;
+  /** The conversation that the run belongs to; null without memory. */
+  readonly turn: Turn | null;
 }
 
 export interface AgentTool {

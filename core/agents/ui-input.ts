@@ -117,7 +117,8 @@ function pushTool(
   (byProvider ? content : answers).push({ type: "tool-result", toolCallId, toolName, output });
 }
 
-const UNANSWERED = "The call was not completed.";
+/** What a model is told of a call that has no answer. */
+export const UNANSWERED = "The call was not completed.";
 
 /** A model refuses a call without an answer, so a call that was broken off gets one that says so. */
 function outputOf(part: Fields, path: string): LanguageModelV3ToolResultOutput {

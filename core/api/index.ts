@@ -3,6 +3,7 @@ import type { Route } from "../http/route.ts";
 import type { Service } from "../service.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { DOCS_ROUTES } from "./docs.ts";
+import { MEMORY_ROUTES } from "./memory.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 
@@ -10,5 +11,6 @@ export const ROUTES: readonly Route<Service>[] = [
   ...(DOCS_ROUTES as unknown as Route<Service>[]),
   ...AGENT_ROUTES,
   ...TOOL_ROUTES,
+  ...MEMORY_ROUTES,
   ...PLATFORM_ROUTES,
 ];

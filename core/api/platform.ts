@@ -23,9 +23,15 @@ export const PLATFORM_ROUTES = [
     group: "probe",
     summary: "Whether the service takes requests",
     output: { bare: "Readiness", type: JSON_TYPE },
-    handle: (_input, { service }): Page =>
-      service.stopping
-        ? { status: 503, body: '{"status":"stopping"}', headers: [...FRESH, "retry-after", "1"] }
-        : { body: '{"status":"ready"}', headers: FRESH },
+    handle: (_input, { service }) => (service.stopping ? STOPPING : readiness(service)),
   }),
 ];
+
+const STOPPING: Page = { status: 503, body: '{"status":"stopping"}', headers: [...FRESH, "retry-after", "1"] };
+
+async function readiness({ store }: Service): Promise<Page> {
+  const problem = await store.problem();
+  if (problem === null) return { body: '{"status":"ready"}', headers: FRESH };
+  const body = JSON.stringify({ status: "unavailable", reason: problem });
+  return { status: 503, body, headers: [...FRESH, "retry-after", "1"] };
+}

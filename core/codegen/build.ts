@@ -21,7 +21,7 @@ const CODE = [".ts", ".mts", ".js", ".mjs"];
  * Found in node_modules at run time: native code, files served to browsers, and what compiles a user's `.ts` plugins
  * (needed by those alone).
  */
-const EXTERNAL = ["uWebSockets.js", "swagger-ui-dist", "tsx", "esbuild"];
+const EXTERNAL = ["uWebSockets.js", "sqlite3", "swagger-ui-dist", "tsx", "esbuild"];
 
 /** CommonJS packages in the bundle `require` node's own modules. */
 const REQUIRE =
@@ -61,10 +61,10 @@ function pluginFiles(root: string): string[] {
   return filesBelow(folder).filter((path) => isCode(path) && relative(folder, path).split(sep).length === 2);
 }
 
-/** Files under `core/` that code reads at run time: pages, templates. */
+/** Files under `core/` that code reads at run time: pages, templates; and the plain JavaScript that runs in threads. */
 function dataFiles(root: string): string[] {
   const ignored = new Set([".md", ...CODE]);
-  return filesBelow(join(root, "core")).filter((path) => !ignored.has(extname(path)));
+  return filesBelow(join(root, "core")).filter((path) => !ignored.has(extname(path)) || path.endsWith("-worker.js"));
 }
 
 /** The entry, which has no file of its own, and the part of the command line that a build leaves out. */

@@ -28,7 +28,7 @@ async function inspect(invocation: Invocation, look: (booted: Booted) => number)
   try {
     return look(booted);
   } finally {
-    await booted.host.close();
+    await booted.close();
   }
 }
 

@@ -44,7 +44,7 @@ function describe({ url, service, transport }: Running): string {
 }
 
 /** The kind of store and its file; never the credentials of a database. */
-const storeName = (store: string) => (/^postgres/.test(store) ? "postgres" : store);
+const storeName = (store: string) => (/^(memory|sqlite):/.test(store) ? store : store.split(":", 1)[0]);
 
 function untilStopped(running: Running): Promise<number> {
   const { logger } = running;

@@ -14,6 +14,7 @@ const FAILURES = {
     "authentication required: send an Authorization: Bearer header",
   ],
   not_found: ["NotFound", "What the path names does not exist.", 'no agent is called "suport"'],
+  conflict: ["Conflict", "The id is taken.", 'conversation "order-1042" exists already'],
   too_large: ["TooLarge", "The body is over the limit.", "body is larger than 1048576 bytes"],
   unsupported_media_type: [
     "UnsupportedMediaType",
@@ -23,7 +24,7 @@ const FAILURES = {
   internal: ["Failed", "A tool, the model provider or the service itself failed.", "model provider failed: timed out"],
   unavailable: [
     "Unavailable",
-    "The service is stopping or over its limits: try again after `Retry-After` seconds.",
+    "The service is stopping, over its limits or without its store: try again after `Retry-After` seconds.",
     "the service is stopping",
   ],
 } as const satisfies Partial<Record<ErrorKind, readonly [string, string, string]>>;
@@ -74,6 +75,7 @@ export const HEADERS = {
 /** Tags by the first word of an operation's name. */
 const TAGS: Record<string, [string, string]> = {
   agents: ["Agents", "Text, objects, streams and chats from the agents of the manifest."],
+  memory: ["Memory", "Conversations, their messages, working memory and search by meaning."],
   tools: ["Tools", "The tools of the manifest, and running one directly."],
   custom: ["Custom routes", "Routes that plugins add."],
   platform: ["Probes", "For orchestrators and load balancers."],

@@ -11,6 +11,7 @@ const OTHER_REPLIES: Record<string, [status: number, description: string]> = {
 
 const PATH_PARAMETERS: Record<string, string> = {
   "agents/id": "Id of the agent.",
+  "api/conversationId": "Id of the conversation.",
   "tools/name": "Name of the tool.",
   "ui/asset": "File name of the asset.",
 };
@@ -26,6 +27,7 @@ export function failuresOf(route: Route<never>): Failure[] {
   if (body || parameters || route.query !== undefined || route.schemas?.query !== undefined)
     kinds.push("invalid_input");
   if (parameters) kinds.push("not_found");
+  for (const kind of route.failures ?? []) if (!kinds.includes(kind)) kinds.push(kind);
   if (body) kinds.push("too_large", "unsupported_media_type");
   // Pages and probes are at hand: they neither run anything nor wait for anything.
   if ("json" in route.output || "events" in route.output) kinds.push("internal", "unavailable");

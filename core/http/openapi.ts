@@ -48,6 +48,23 @@ const RICHER: Record<string, JsonSchema> = {
   ChatRequest: { input: INPUT, messages: MESSAGES },
 };
 
+/** What a validator decides with `if` is shown as forms: readers and generators of clients know those. */
+const FORMS: Record<string, (schemas: Readonly<Record<string, JsonSchema>>) => JsonSchema> = {
+  MessageInput: ({ MessageInput: { if: _if, else: _else, ...rest } = {} }) => rest,
+  SaveMessageEntry: ({ SaveMessageEntry: entry = {}, MessageInput: message = {} }) => {
+    const wrapped = { message: { $ref: `${COMPONENT}MessageInput` }, ...(entry.properties as object) };
+    const bare = { ...(message.properties as object), ...(entry.properties as object) };
+    return {
+      description: entry.description,
+      anyOf: [
+        { type: "object", properties: wrapped, required: ["message"] },
+        { type: "object", properties: bare, required: ["role"] },
+      ],
+      examples: entry.examples,
+    };
+  },
+};
+
 export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentInfo): Record<string, unknown> {
   const schemas = documented(generated);
   const paths: Record<string, Record<string, unknown>> = Object.create(null);
@@ -94,6 +111,7 @@ function serversOf(publicUrl: string | undefined): object[] {
 
 function documented(schemas: Readonly<Record<string, JsonSchema>>): Record<string, JsonSchema> {
   const copy = { ...schemas };
+  for (const [name, form] of Object.entries(FORMS)) copy[name] = form(schemas);
   for (const [name, properties] of Object.entries(RICHER)) {
     const schema = copy[name];
     if (schema === undefined) continue;

@@ -107,6 +107,8 @@ export interface Route<
   checks?: { query?: Check; body?: Check };
   /** Those schemas, for `/doc`. */
   schemas?: { query?: object; body?: object; response?: object };
+  /** Kinds of failure that its form does not tell, for `/doc`. */
+  failures?: readonly ("not_found" | "conflict")[];
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
   /** Copy all headers for the handler (custom routes); the others do without that cost. */

@@ -1,4 +1,4 @@
-/** Addresses, origins and custom routes. */
+/** Addresses, origins, custom routes and the store. */
 import { isIP } from "node:net";
 import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
 import type { Path } from "./issues.ts";
@@ -16,6 +16,15 @@ export function checkServer(check: Check): void {
     if (!/^([A-Z]+ )?\/\S*$/.test(pattern)) check.report(path, "must be a path with an optional method before it");
     if (isMap(settings)) checkCors(check, path, settings);
   }
+}
+
+/** The first word is what Penstock speaks itself, or the name of a plugin. */
+export function checkStore(check: Check): void {
+  const { store } = check.document;
+  if (typeof store !== "string" || /^(memory|sqlite|postgres(ql)?):/.test(store)) return;
+  const [name = ""] = store.split(":", 1);
+  if (check.plugins.store.includes(name)) return;
+  check.report(["store"], `must be memory:, sqlite:FILE or postgres://...; there is no store plugin "${name}"`);
 }
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

@@ -17,14 +17,6 @@ export function addNotices(check: Check): void {
   if (keysOf(document.workflows).length > 0) {
     warn(["workflows"], "this version does not run workflows yet: they are checked, but not served");
   }
-  const remembering = entriesOf(document.agents).filter(([, agent]) => usesMemory(check, agent));
-  for (const [id] of remembering) {
-    const written = check.isWritten(["agents", id, "memory"]);
-    warn(written ? ["agents", id, "memory"] : ["memory"], `this version keeps no memory yet: agent "${id}" forgets`);
-  }
-  if (typeof document.store === "string" && document.store !== "memory:") {
-    warn(["store"], "this version keeps everything in memory: this store is not used yet");
-  }
   const mcp = isMap(document.mcp) ? document.mcp : {};
   if (keysOf(mcp.servers).length > 0) warn(["mcp", "servers"], "this version does not serve MCP yet");
   if (keysOf(mcp.clients).length > 0) warn(["mcp", "clients"], "this version takes no tools over MCP yet");
@@ -46,11 +38,6 @@ export function addNotices(check: Check): void {
   if (isMap(document.updates) && document.updates.install === true) {
     warn(["updates", "install"], "this version installs no updates yet");
   }
-}
-
-function usesMemory(check: Check, agent: unknown): boolean {
-  if (!isMap(agent) || typeof agent.memory !== "string") return false;
-  return keysOf(check.document.memory).includes(agent.memory);
 }
 
 /** Whether others than this machine may reach a host. A name other than localhost may be anything. */

@@ -2,7 +2,7 @@
 import { createSchemaCompiler } from "../json-schema.ts";
 import { type Check, isMap, type KnownPlugins } from "./check.ts";
 import { checkAgents } from "./check-agents.ts";
-import { checkRoutes, checkServer } from "./check-server.ts";
+import { checkRoutes, checkServer, checkStore } from "./check-server.ts";
 import { checkMemories, checkProviders, checkTools } from "./check-tools.ts";
 import { checkMcp, checkWorkflows } from "./check-workflows.ts";
 import type { Issue } from "./issues.ts";
@@ -31,6 +31,7 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
   };
   const schemas = createSchemaCompiler();
   checkServer(check);
+  checkStore(check);
   checkProviders(check);
   checkMemories(check, schemas);
   checkTools(check, schemas);

@@ -74,7 +74,13 @@ export interface MemoryAccess {
   delete(id: string): Promise<void>;
   clone(
     id: string,
-    options: { newConversationId?: string; title?: string; metadata?: Record<string, unknown>; resourceId?: string; includeMessages: boolean },
+    options: {
+      newConversationId?: string;
+      title?: string;
+      metadata?: Record<string, unknown>;
+      resourceId?: string;
+      includeMessages: boolean;
+    },
   ): Promise<{ conversation: Conversation; messageCount: number }>;
   /** `{conversation, messages}` ready for the envelope: the newest `limit` that match, in order. Rows are not parsed. */
   messages(id: string, query: MessageQuery): Promise<Serialized>;
@@ -82,12 +88,28 @@ export interface MemoryAccess {
   save(entries: readonly { conversationId: string; userId?: string; message: NewMessage }[]): Promise<number>;
   deleteMessages(id: string, messageIds: readonly string[], userId?: string): Promise<number>;
   workingMemory(id: string, options: { scope?: WorkingMemoryScope; userId?: string }): Promise<WorkingMemory>;
-  updateWorkingMemory(id: string, content: string | Record<string, unknown>, mode: "replace" | "append", options: { scope?: WorkingMemoryScope; userId?: string }): Promise<void>;
+  updateWorkingMemory(
+    id: string,
+    content: string | Record<string, unknown>,
+    mode: "replace" | "append",
+    options: { scope?: WorkingMemoryScope; userId?: string },
+  ): Promise<void>;
   /** ServiceError `invalid_input` (400) when the memory has no embedding and vectors. */
-  search(query: { text: string; conversationId?: string; userId?: string; limit: number; threshold: number }): Promise<SearchResults>;
+  search(query: {
+    text: string;
+    conversationId?: string;
+    userId?: string;
+    limit: number;
+    threshold: number;
+  }): Promise<SearchResults>;
 
   /** For generation: the last `limit` messages in order, parsed. Empty when the conversation does not exist yet. */
   recent(id: string, limit: number, userId?: string): Promise<Message[]>;
-  /** For generation: creates the conversation if need be (title at most 80 characters), and saves in one commit. */
+  /** For generation: working memory as `workingMemory` gives it, before the conversation exists too; null without one. */
+  note(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
+  /**
+   * For generation: creates the conversation if need be (title at most 80 characters), and saves in one commit. Without
+   * messages it only sees to it that the conversation is there, and is the user's.
+   */
   append(conversation: NewConversation & { id: string }, messages: readonly NewMessage[]): Promise<void>;
 }

@@ -11,6 +11,8 @@ export interface OwnedHost extends Host {
 export interface HostOptions {
   logger: Logger;
   env: Readonly<Record<string, string | undefined>>;
+  /** Default: there is no store, which throws. */
+  keyv?: Host["keyv"];
 }
 
 /** Milliseconds for each callback: a plugin that does not let go must not keep the service from ending. */
@@ -37,12 +39,17 @@ export function createHost(options: HostOptions): OwnedHost {
     logger: options.logger,
     env: options.env,
     signal: controller.signal,
+    keyv: options.keyv ?? withoutStore,
     onClose: (callback) => void callbacks.push(callback),
     close: () => {
       closing ??= runCallbacks();
       return closing;
     },
   };
+}
+
+function withoutStore(): never {
+  throw new Error("host.keyv: there is no store here");
 }
 
 /** @throws Error when it takes longer */

@@ -111,10 +111,31 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   embedding: {
     folder: "embeddings",
     fields: made,
-    created: { dimensions: required(dimensions), embed: required(callback) },
+    created: { dimensions: required(dimensions), model: optional(text), embed: required(callback) },
   },
-  vectors: { folder: "vectors", fields: made, created: {} },
-  store: { folder: "stores", fields: made, created: {} },
+  vectors: {
+    folder: "vectors",
+    fields: made,
+    created: {
+      put: required(callback),
+      delete: required(callback),
+      search: required(callback),
+      clear: required(callback),
+    },
+  },
+  store: {
+    folder: "stores",
+    fields: made,
+    created: {
+      kind: required(text),
+      get: required(callback),
+      getMany: required(callback),
+      scan: required(callback),
+      commit: required(callback),
+      problem: required(callback),
+      close: required(callback),
+    },
+  },
   origin: { folder: "origins", fields: { ...common, origin: required(callback) } },
   socket: {
     folder: "sockets",

@@ -34,17 +34,6 @@ export interface Commit {
   readonly expect?: readonly (readonly [key: string, revision: number | null])[];
 }
 
-/** An `expect` did not hold: somebody else was first. Nothing of the commit happened. */
-export class CommitConflict extends Error {
-  override readonly name = "CommitConflict";
-  /** The keys whose expectation failed. */
-  readonly keys: readonly string[];
-  constructor(keys: readonly string[]) {
-    super(`changed by somebody else: ${keys.join(", ")}`);
-    this.keys = keys;
-  }
-}
-
 /**
  * Every method rejects with ServiceError `unavailable` while the engine cannot work (disk full, file locked, connection
  * lost), and works again by itself when it can.
@@ -56,8 +45,12 @@ export interface Store {
   /** In the order of `keys`. Calls of one tick are one query. */
   getMany(keys: readonly string[]): Promise<(Row | undefined)[]>;
   scan(range: Range): Promise<Row[]>;
-  /** Resolves once the changes are on disk. Commits of one tick are one transaction. Rejects with CommitConflict. */
-  commit(commit: Commit): Promise<void>;
+  /**
+   * Resolves once the changes are on disk, with the revision that the rows it put have now: no other commit that wrote one
+   * of them has the same, so that the writer can `expect` it without reading. Commits of one tick are one transaction.
+   * Rejects with CommitConflict.
+   */
+  commit(commit: Commit): Promise<number>;
   /** For `/readyz`: why the store cannot be used now, or null. */
   problem(): Promise<string | null>;
   close(): Promise<void>;

@@ -3,12 +3,15 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { before, test } from "node:test";
 import type { PluginKind, PluginKinds, StepContext } from "../../core/plugin.ts";
-import { ServiceError } from "../../core/plugin.ts";
+import { CommitConflict, ServiceError } from "../../core/plugin.ts";
 import { createInstance } from "../../core/registry/create.ts";
 import { createHost } from "../../core/registry/host.ts";
 import { PLUGIN_KINDS } from "../../core/registry/kinds.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import type { Registry } from "../../core/registry/registry.ts";
+import { createNamespaces } from "../../core/storage/keyv-namespace.ts";
+import { openStore } from "../../core/storage/open-store.ts";
+import { vectorsSuite } from "../suites/vectors.suite.ts";
 import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
 import { origin, silent } from "../support/tools.ts";
 
@@ -103,9 +106,39 @@ test("the README's embedding gives a vector of its length for each text", async 
   assert.deepEqual([...vectors[0]!.slice(0, 3)], [2, 2, 0]);
 });
 
-test("the README's vectors and store are made from their configuration", async () => {
-  assert.deepEqual(await createInstance(get("vectors", "remote"), { url: "x" }, host), { url: "x" });
-  assert.deepEqual(await createInstance(get("store", "remote"), { url: "y" }, host), { url: "y" });
+vectorsSuite("of the README", () => createInstance(get("vectors", "table"), {}, host));
+
+test("the README's store is made from its configuration", async () => {});
+
+test("the README's store is one that the manifest can name", async () => {
+  const namespaces = createNamespaces();
+  const store = await openStore("map:anything", { logger: silent, registry, host, folder: "" });
+  namespaces.keep(store);
+  const keyv = namespaces.keyv("test");
+  await keyv.set("a", 1);
+  assert.equal(await keyv.get("a"), 1);
+  const revision = await store.commit({
+    put: [
+      ["a/2", "2"],
+      ["a/1", "1"],
+      ["b", "3"],
+    ],
+    add: [["n", 2]],
+  });
+  await assert.rejects(store.commit({ delete: ["b"], expect: [["b", revision + 1]] }), CommitConflict);
+  await store.commit({ clear: ["b"], add: [["n", -1]] });
+  assert.deepEqual(
+    (await store.scan({ prefix: "a/", limit: 9, reverse: true })).map(({ value }) => value),
+    ["2", "1"],
+  );
+  assert.deepEqual(
+    (await store.getMany(["b", "n"])).map((row) => row?.value),
+    [undefined, "1"],
+  );
+  await assert.rejects(
+    openStore("mop", { logger: silent, registry, host, folder: "" }),
+    /there is no store plugin mop/,
+  );
 });
 
 test("the README's socket greets and echoes", () => {

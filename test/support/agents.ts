@@ -4,11 +4,15 @@ import { pino } from "pino";
 import type { Agent, RunCall } from "../../core/agents/agent.ts";
 import { compileAgents } from "../../core/agents/compile.ts";
 import { createModels } from "../../core/agents/models.ts";
-import type { EventProducer, EventSink, User } from "../../core/http/route.ts";
+import { type EventProducer, type EventSink, Serialized, type User } from "../../core/http/route.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
+import { createMemories } from "../../core/memory/memories.ts";
 import { createHost } from "../../core/registry/host.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import type { Store } from "../../core/storage/store.ts";
 import { compileTools } from "../../core/tools/compile.ts";
+import type { HistoryPage } from "../../generated/types.ts";
 import { BUILT_IN, pluginFolder } from "./plugin-folder.ts";
 
 export const silent = pino({ level: "silent" });
@@ -52,7 +56,8 @@ export async function agentsOf(test: TestContext, manifest: Manifest): Promise<M
   return agents;
 }
 
-export async function compile(test: TestContext, manifest: Manifest) {
+/** @param store default: one in the process */
+export async function compile(test: TestContext, manifest: Manifest, store: Store = createMemoryStore()) {
   const whole = {
     name: "Test",
     version: "1.0.0",
@@ -69,12 +74,27 @@ export async function compile(test: TestContext, manifest: Manifest) {
   const { registry, problems } = await loadPlugins([folder], { builtIn: BUILT_IN });
   const tools = compileTools(loaded.manifest, registry, host);
   const models = await createModels(loaded.manifest, registry, host);
-  const compiled = compileAgents(loaded.manifest, { tools: tools.tools, models: models.models });
+  const memories = await createMemories(loaded.manifest, store);
+  const compiled = compileAgents(loaded.manifest, {
+    tools: tools.tools,
+    models: models.models,
+    memories,
+    store,
+    logger: silent,
+  });
   const pluginProblems = problems.map(({ file, cause }) => ({ path: [file], message: cause }));
   return {
     agents: compiled.agents,
+    histories: compiled.histories,
+    memories,
     problems: [...pluginProblems, ...tools.problems, ...models.problems, ...compiled.problems],
   };
+}
+
+/** A page of an agent's history, parsed. */
+export async function historyOf(agent: Agent, page: number, limit: number): Promise<HistoryPage> {
+  const answer = await agent.history(page, limit);
+  return answer instanceof Serialized ? JSON.parse(answer.json) : answer;
 }
 
 /** One agent called `assistant` on the scripted model. `replies` are its rules. */

@@ -9,7 +9,11 @@ import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
-const MANIFEST = manifestWith({ tools: ["sum"] }, { tools: { sum: { use: "add" } } });
+const MEMORY = { default: { workingMemory: {}, semantic: { embedding: "local/hash" } } };
+const MANIFEST = manifestWith(
+  { tools: ["sum"], memory: "default" },
+  { tools: { sum: { use: "add" } }, memory: MEMORY },
+);
 const SCHEMA = { type: "object", properties: { n: { type: "number" } } };
 
 interface Plain {
@@ -18,7 +22,12 @@ interface Plain {
   body?: unknown;
   /** Default 200. */
   status?: number;
+  /** What must be there first: a conversation of ada. */
+  needs?: string;
 }
+
+const conversation = (id: string) => `/api/memory/conversations/${id}`;
+const MESSAGES = [{ role: "user", content: "x" }];
 
 /** The plainest valid request of every row. A new row needs one here. */
 const REQUESTS: Record<string, Plain> = {
@@ -36,32 +45,76 @@ const REQUESTS: Record<string, Plain> = {
   "agents.history": { path: "/agents/assistant/history" },
   "tools.list": { path: "/tools" },
   "tools.execute": { path: "/tools/sum/execute", body: { input: { a: 1, b: 2 } } },
+  "memory.listConversations": { path: "/api/memory/conversations" },
+  "memory.createConversation": { path: "/api/memory/conversations", body: { userId: "ada" }, status: 201 },
+  "memory.getConversation": { path: conversation("got"), needs: "got" },
+  "memory.updateConversation": { path: conversation("titled"), body: { title: "x" }, needs: "titled" },
+  "memory.deleteConversation": { path: conversation("deleted"), needs: "deleted" },
+  "memory.cloneConversation": { path: `${conversation("cloned")}/clone`, body: {}, status: 201, needs: "cloned" },
+  "memory.listMessages": { path: `${conversation("read")}/messages`, needs: "read" },
+  "memory.saveMessages": {
+    path: "/api/memory/save-messages",
+    body: { userId: "ada", conversationId: "saved", messages: MESSAGES },
+    needs: "saved",
+  },
+  "memory.deleteMessages": {
+    path: "/api/memory/messages/delete",
+    body: { userId: "ada", conversationId: "emptied", messageIds: ["m"] },
+    needs: "emptied",
+  },
+  "memory.getWorkingMemory": { path: `${conversation("noted")}/working-memory`, needs: "noted" },
+  "memory.updateWorkingMemory": {
+    path: `${conversation("note")}/working-memory`,
+    body: { content: "x" },
+    needs: "note",
+  },
+  "memory.search": { path: "/api/memory/search?searchQuery=x" },
   "platform.health": { path: "/healthz" },
   "platform.readiness": { path: "/readyz" },
 };
 
 const GROUPS = ["execution", "management", "docs", "discovery", "observability", "updates", "probe", "custom"];
+const UNUSED_METHOD = "PUT";
+
+async function prepare({ dispatch }: { dispatch: Parameters<typeof inject>[0] }, { needs }: Plain): Promise<void> {
+  if (needs === undefined) return;
+  const body = { userId: "ada", conversationId: needs };
+  await inject(dispatch, { method: "POST", path: "/api/memory/conversations", body });
+}
+
 const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
 
 describe("every row of the routes table", () => {
   test("is there: the contract's rows of this version, and no others", () => {
     const rows = ROUTES.map(({ method, path }) => `${method} ${path}`);
     assert.deepEqual(rows.toSorted(), [
+      "DELETE /api/memory/conversations/:conversationId",
       "GET /",
       "GET /agents",
       "GET /agents/:id",
       "GET /agents/:id/history",
+      "GET /api/memory/conversations",
+      "GET /api/memory/conversations/:conversationId",
+      "GET /api/memory/conversations/:conversationId/messages",
+      "GET /api/memory/conversations/:conversationId/working-memory",
+      "GET /api/memory/search",
       "GET /doc",
       "GET /healthz",
       "GET /readyz",
       "GET /tools",
       "GET /ui",
       "GET /ui/:asset",
+      "PATCH /api/memory/conversations/:conversationId",
       "POST /agents/:id/chat",
       "POST /agents/:id/object",
       "POST /agents/:id/stream",
       "POST /agents/:id/stream-object",
       "POST /agents/:id/text",
+      "POST /api/memory/conversations",
+      "POST /api/memory/conversations/:conversationId/clone",
+      "POST /api/memory/conversations/:conversationId/working-memory",
+      "POST /api/memory/messages/delete",
+      "POST /api/memory/save-messages",
       "POST /tools/:name/execute",
     ]);
   });
@@ -103,7 +156,8 @@ describe("every row of the routes table", () => {
       const read = new Set<string>();
       const params = new Proxy({}, { get: (_, name) => read.add(String(name)) && "unknown" }) as Record<string, string>;
       try {
-        await route.handle({ params, query: {}, body: REQUESTS[operation]?.body } as never, { service } as never);
+        const call = { service, user: null };
+        await route.handle({ params, query: {}, body: REQUESTS[operation]?.body } as never, call as never);
       } catch {
         // An unknown agent, tool or asset: reading the parameter is what counts.
       }
@@ -114,6 +168,7 @@ describe("every row of the routes table", () => {
       const request = REQUESTS[operation];
       assert.ok(request !== undefined, `add a plain request for ${operation}`);
       const service = await startService(t, MANIFEST);
+      await prepare(service, request);
       const reply = await inject(service.dispatch, { method, path: request.path, body: request.body });
       assert.equal(reply.status, request.status ?? 200, reply.text().slice(0, 200));
       const type = reply.headers["content-type"]!;
@@ -141,17 +196,18 @@ for (const transport of TRANSPORTS) {
   test(`every row answers over ${transport} with the bytes that it answers in the process, and refuses other methods`, async (t) => {
     const service = await startService(t, { ...MANIFEST, server: { transport } });
     for (const { method, operation, path: pattern } of ROUTES) {
-      const { path, body } = REQUESTS[operation]!;
+      const { path, body, status = 200 } = REQUESTS[operation]!;
+      await prepare(service, REQUESTS[operation]!);
       const init = { method, body: body === undefined ? undefined : JSON.stringify(body) };
       const reply = await fetch(service.url + path, { ...init, headers: { "content-type": "application/json" } });
       const bytes = Buffer.from(await reply.arrayBuffer());
-      assert.equal(reply.status, 200, `${method} ${path}`);
+      assert.equal(reply.status, status, `${method} ${path}`);
       if (method === "GET" && !pattern.endsWith("/history")) {
         const injected = await inject(service.dispatch, { path });
         assert.ok(bytes.equals(injected.body), path);
       }
-      const other = await fetch(service.url + path, { method: "DELETE" });
-      assert.equal(other.status, 405, `DELETE ${path}`);
+      const other = await fetch(service.url + path, { method: UNUSED_METHOD });
+      assert.equal(other.status, 405, `${UNUSED_METHOD} ${path}`);
       assert.match(other.headers.get("allow") ?? "", new RegExp(`\\b${method}\\b`));
       await other.text();
     }

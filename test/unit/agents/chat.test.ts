@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Agent } from "../../../core/agents/agent.ts";
-import { agentsOf, assistant, caller, type Events, eventsOf } from "../../support/agents.ts";
+import { agentsOf, assistant, caller, type Events, eventsOf, historyOf } from "../../support/agents.ts";
 import { clientChecks } from "../../support/chunk-validators.ts";
 
 const SUM = { when: "add", call: { tool: "add", input: { a: 2, b: 3 } }, then: "It is {{ result.sum }}." };
@@ -170,7 +170,7 @@ test("POST /agents/:id/chat takes the hook's id for the conversation when option
   const agent = await assistant(t);
   const conversation = async (body: object) => {
     await eventsOf(agent.chat({ id: "chat-1", messages: [said("hi")], ...body }, caller()));
-    return agent.history(0, 1).entries[0]!.conversationId;
+    return (await historyOf(agent, 0, 1)).entries[0]!.conversationId;
   };
   assert.equal(await conversation({}), "chat-1");
   assert.equal(await conversation({ options: { conversationId: "old" } }), "old");

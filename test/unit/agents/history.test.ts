@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { History } from "../../../core/agents/history.ts";
 import { TABLE_DEFAULTS } from "../../../core/agents/options.ts";
+import { RingHistory } from "../../../core/agents/ring-history.ts";
 import { newOutcome } from "../../../core/agents/run.ts";
 import { ServiceError } from "../../../core/errors.ts";
 
 const { memory } = TABLE_DEFAULTS;
 
 test("GET /agents/:id/history shows a run while it runs, and how it ended", () => {
-  const history = new History("support", 32 * 1024 * 1024);
+  const history = new RingHistory("support", 32 * 1024 * 1024);
   const run = history.begin("0b0e7a7e1f0c4c539d0b4d7f7d1b6a11", "hello", { ...memory, userId: "ada" });
   const [running] = history.page(0, 10).entries;
   assert.equal(running!.status, "running");
@@ -28,7 +28,7 @@ test("GET /agents/:id/history shows a run while it runs, and how it ended", () =
 });
 
 test("GET /agents/:id/history keeps what a failure said when it is fit to be shown", () => {
-  const history = new History("a", 32 * 1024 * 1024);
+  const history = new RingHistory("a", 32 * 1024 * 1024);
   history.end(
     history.begin("1", "x", memory),
     "error",
@@ -48,7 +48,7 @@ test("GET /agents/:id/history keeps what a failure said when it is fit to be sho
 });
 
 test("GET /agents/:id/history keeps the last 1,000 runs, newest first, in pages", () => {
-  const history = new History("a", 32 * 1024 * 1024);
+  const history = new RingHistory("a", 32 * 1024 * 1024);
   for (let index = 0; index < 2500; index++)
     history.end(history.begin(`${index}`, index, memory), "completed", newOutcome());
   const first = history.page(0, 3);
@@ -66,7 +66,7 @@ test("GET /agents/:id/history keeps the last 1,000 runs, newest first, in pages"
 });
 
 test("GET /agents/:id/history forgets the oldest runs when their content fills the memory", () => {
-  const history = new History("a", 32 * 1024 * 1024);
+  const history = new RingHistory("a", 32 * 1024 * 1024);
   const large = "x".repeat(1024 * 1024);
   for (let index = 0; index < 100; index++)
     history.end(history.begin(`${index}`, [large], memory), "completed", newOutcome());

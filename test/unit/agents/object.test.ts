@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../core/errors.ts";
-import { assistant, caller, Events, eventsOf } from "../../support/agents.ts";
+import { assistant, caller, Events, eventsOf, historyOf } from "../../support/agents.ts";
 
 const PERSON = {
   type: "object",
@@ -20,7 +20,7 @@ const failsWith = (message: RegExp) => (error: unknown) => {
 test("POST /agents/:id/object gives an object that conforms to the schema", async (t) => {
   const agent = await assistant(t, {}, { replies: [{ when: "ada", object: ADA }] });
   assert.deepEqual(await agent.generateObject({ input: "Ada", schema: PERSON }, caller()), ADA);
-  const [entry] = agent.history(0, 1).entries;
+  const [entry] = (await historyOf(agent, 0, 1)).entries;
   assert.deepEqual(entry!.output, ADA);
 });
 
@@ -39,7 +39,7 @@ test("POST /agents/:id/object fails when the second answer does not fit either",
     agent.generateObject({ input: "Ada", schema: PERSON }, caller()),
     failsWith(/^the model's answer does not fit the schema: it is not JSON$/),
   );
-  assert.equal(agent.history(0, 1).entries[0]!.status, "error");
+  assert.equal((await historyOf(agent, 0, 1)).entries[0]!.status, "error");
 });
 
 test("POST /agents/:id/object offers the model no tools, and ignores options.output", async (t) => {

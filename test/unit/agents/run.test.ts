@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../core/errors.ts";
-import { agentsOf, assistant, caller, usage } from "../../support/agents.ts";
+import { agentsOf, assistant, caller, historyOf, usage } from "../../support/agents.ts";
 
 const SUM = { when: "add", call: { tool: "add", input: { a: 2, b: 3 } }, then: "It is {{ result.sum }}." };
 
@@ -35,7 +35,7 @@ test("POST /agents/:id/text runs the tools that the model calls and lists calls 
   assert.deepEqual(result.toolResults, [
     { type: "tool-result", toolCallId, toolName: "add", input: { a: 2, b: 3 }, output: { sum: 5 } },
   ]);
-  const steps = await agent.history(0, 1).entries[0]!;
+  const steps = (await historyOf(agent, 0, 1)).entries[0]!;
   assert.deepEqual(steps.usage, result.usage);
   assert.ok(result.usage.promptTokens > 2, "usage is the sum over both steps");
 });
@@ -191,7 +191,7 @@ test("POST /agents/:id/text fails with provider_failed when the model fails, and
     assert.match(error.message, /^model provider failed: /);
     return true;
   });
-  const [entry] = agent.history(0, 1).entries;
+  const [entry] = (await historyOf(agent, 0, 1)).entries;
   assert.equal(entry!.status, "error");
   assert.match(entry!.error!, /^model provider failed: /);
 });
@@ -214,10 +214,10 @@ test("a client that leaves stops the model at once, and the history says cancell
     const agent = await assistant(t, {}, { provider: pace });
     const call = caller();
     const run = agent.generateText({ input: "hello there" }, call);
-    assert.equal(agent.history(0, 1).entries[0]!.status, "running");
+    assert.equal((await historyOf(agent, 0, 1)).entries[0]!.status, "running");
     setTimeout(() => call.leave(), 20);
     await assert.rejects(run, /the client has left/);
-    const [entry] = agent.history(0, 1).entries;
+    const [entry] = (await historyOf(agent, 0, 1)).entries;
     assert.equal(entry!.status, "cancelled");
     assert.equal(entry!.error, undefined);
     assert.equal(agent.summary().status, "idle");
@@ -238,7 +238,7 @@ test("a client that leaves stops the tools that run", { timeout: 20_000 }, async
   setTimeout(() => client.leave(), 20);
   await assert.rejects(run);
   assert.equal(probe.penstockTestAborted, 2);
-  assert.equal(agent.history(0, 1).entries[0]!.status, "cancelled");
+  assert.equal((await historyOf(agent, 0, 1)).entries[0]!.status, "cancelled");
 });
 
 test("a client that has left before the run begins ends it at once", async (t) => {
@@ -246,7 +246,7 @@ test("a client that has left before the run begins ends it at once", async (t) =
   const call = caller();
   call.leave();
   await assert.rejects(agent.generateText({ input: "go" }, call));
-  assert.equal(agent.history(0, 1).entries[0]!.status, "cancelled");
+  assert.equal((await historyOf(agent, 0, 1)).entries[0]!.status, "cancelled");
 });
 
 test("GET /agents and GET /agents/:id describe an agent, without its instructions", async (t) => {

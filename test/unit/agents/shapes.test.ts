@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { validators } from "../../../generated/all-validators.js";
-import { agentsOf, caller, eventsOf } from "../../support/agents.ts";
+import { agentsOf, caller, eventsOf, historyOf } from "../../support/agents.ts";
 
 function fits(schema: keyof typeof validators, value: unknown): void {
   const validate = validators[schema];
@@ -59,7 +59,7 @@ test("everything that an agent gives fits the schemas of the API", async (t) => 
   assert.equal(object.list.at(-1)!.type, "final");
 
   await assert.rejects(chief.generateObject({ input: "refuse", schema }, caller()));
-  const history = chief.history(0, 10);
+  const history = await historyOf(chief, 0, 10);
   assert.deepEqual(
     history.entries.map((entry) => entry.status),
     ["error", "completed", "completed", "completed", "completed"],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { agentsOf, assistant, caller, Events, eventsOf, usage } from "../../support/agents.ts";
+import { agentsOf, assistant, caller, Events, eventsOf, historyOf, usage } from "../../support/agents.ts";
 
 const SUM = { when: "add", call: { tool: "add", input: { a: 2, b: 3 } }, then: "It is {{ result.sum }}." };
 const TOTAL = (prompt: number, completion: number) => usage(prompt, completion);
@@ -153,7 +153,7 @@ test("POST /agents/:id/stream throws after what was said when the model breaks o
   await assert.rejects(agent.stream({ input: "go" }, caller())(events), /model provider failed/);
   assert.equal(events.of("text-delta")[0]!.delta, "so far");
   assert.equal(events.of("finish").length, 0);
-  const [entry] = agent.history(0, 1).entries;
+  const [entry] = (await historyOf(agent, 0, 1)).entries;
   assert.equal(entry!.status, "error");
   assert.equal(entry!.output, "so far");
 });
@@ -185,7 +185,7 @@ test("POST /agents/:id/stream stops when the reader is gone, and the history say
   };
   await agent.stream({ input: "a".repeat(5000) }, caller())(events);
   assert.ok(events.list.length < 100, `${events.list.length} events were sent to nobody`);
-  assert.equal(agent.history(0, 1).entries[0]!.status, "cancelled");
+  assert.equal((await historyOf(agent, 0, 1)).entries[0]!.status, "cancelled");
 });
 
 test("POST /agents/:id/stream tells a reader that is still there of an abort, as its last event", {

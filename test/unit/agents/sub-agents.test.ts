@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { test } from "node:test";
-import { agentsOf, caller, eventsOf } from "../../support/agents.ts";
+import { agentsOf, caller, eventsOf, historyOf } from "../../support/agents.ts";
 
 const delegate = (agentId: unknown, task: unknown = "Write a poem") => ({
   tool: "delegate_task",
@@ -24,7 +24,7 @@ test("a sub-agent is the tool delegate_task of the agent above it, and its answe
   assert.equal(result.text, "Here: Write a poem");
   assert.deepEqual(result.toolCalls[0]!.input, { agentId: "writer", task: "Write a poem" });
   assert.equal(result.toolResults[0]!.output, "Write a poem");
-  const [entry] = agents.get("writer")!.history(0, 1).entries;
+  const [entry] = (await historyOf(agents.get("writer")!, 0, 1)).entries;
   assert.equal(entry!.input, "Write a poem");
   assert.equal(entry!.status, "completed");
 });
@@ -64,7 +64,7 @@ test("a sub-agent sees the context and the user of the request", async (t) => {
   });
   const options = { context: { a: "one" } };
   await agents.get("chief")!.generateText({ input: "go", options }, caller({ id: "two" }));
-  assert.equal(agents.get("writer")!.history(0, 1).entries[0]!.usage!.promptTokens, 6);
+  assert.equal((await historyOf(agents.get("writer")!, 0, 1)).entries[0]!.usage!.promptTokens, 6);
 });
 
 test("a delegation that makes no sense is told to the model", async (t) => {
@@ -99,7 +99,7 @@ test("agents that delegate in a circle come to an end", async (t) => {
   });
   const { text } = await agents.get("a")!.generateText({ input: "go" }, caller());
   assert.match(text, /levels deep at most/);
-  assert.equal(agents.get("a")!.history(0, 100).total, 5);
+  assert.equal((await historyOf(agents.get("a")!, 0, 100)).total, 5);
 });
 
 test("a client that leaves stops the sub-agent too", { timeout: 20_000 }, async (t) => {
@@ -116,5 +116,6 @@ test("a client that leaves stops the sub-agent too", { timeout: 20_000 }, async 
   const run = agents.get("chief")!.generateText({ input: "go" }, call);
   setTimeout(() => call.leave(), 30);
   await assert.rejects(run);
-  for (const id of ["chief", "writer"]) assert.equal(agents.get(id)!.history(0, 1).entries[0]!.status, "cancelled");
+  for (const id of ["chief", "writer"])
+    assert.equal((await historyOf(agents.get(id)!, 0, 1)).entries[0]!.status, "cancelled");
 });

@@ -1,0 +1,98 @@
+/** Storage and memory: what is measured on a SQLite file at `synchronous=FULL`. Every save is on disk before its reply. */
+import { MARKER } from "./numbers.ts";
+import { enveloped, WORDS } from "./replies.ts";
+import type { HttpScenario } from "./scenarios.ts";
+import { createConversations, fillConversations } from "./seed.ts";
+
+/** As many as there are connections: each is written into again and again. */
+const IN_USE = 64;
+/** Far more than what any cache of a page or two holds. */
+const MANY = 100_000;
+const PAGE = 200;
+
+const USER = `user-${MARKER}`;
+const CONVERSATION = `conversation-${MARKER}`;
+
+const message = { role: "user", content: WORDS };
+const save = JSON.stringify({ userId: USER, conversationId: CONVERSATION, messages: [message] });
+
+const saved = enveloped((data) => (data.saved === 1 ? null : `saved is ${String(data.saved)}`));
+
+interface Page {
+  messages: { content: string }[];
+}
+
+export const MEMORY_SCENARIOS: readonly HttpScenario[] = [
+  {
+    kind: "http",
+    service: "memory",
+    name: "save",
+    title: "save one message, 64 conversations in use",
+    method: "POST",
+    path: "/api/memory/save-messages",
+    body: save,
+    numbers: { below: IN_USE, pick: "turn" },
+    prepare: (port) => createConversations(port, IN_USE),
+    aim: { measure: "requests/s", least: 30_000 },
+    check: saved,
+  },
+  {
+    kind: "http",
+    service: "memory",
+    name: "save-random",
+    title: "save one message, any of 100,000 conversations",
+    method: "POST",
+    path: "/api/memory/save-messages",
+    body: save,
+    numbers: { below: MANY, pick: "random" },
+    prepare: (port) => createConversations(port, MANY),
+    aim: { measure: "requests/s", least: 15_000 },
+    check: saved,
+  },
+  {
+    kind: "http",
+    service: "memory",
+    name: "create",
+    title: "create a conversation",
+    method: "POST",
+    path: "/api/memory/conversations",
+    body: JSON.stringify({ userId: USER, resourceId: "assistant", title: "A talk", metadata: { kind: "bench" } }),
+    numbers: { below: MANY, pick: "random" },
+    aim: { measure: "requests/s", least: 20_000 },
+    check: enveloped((data) =>
+      (data.conversation as { title: string }).title === "A talk" ? null : "another conversation",
+    ),
+  },
+  {
+    kind: "http",
+    service: "memory",
+    name: "text-memory",
+    title: "POST /agents/:id/text with memory",
+    method: "POST",
+    path: "/agents/assistant/text",
+    body: JSON.stringify({ input: WORDS, options: { memory: { userId: USER, conversationId: CONVERSATION } } }),
+    numbers: { below: IN_USE, pick: "turn" },
+    // Full windows from the first request on.
+    prepare: (port) => fillConversations(port, IN_USE, 12),
+    aim: { measure: "requests/s", least: 8_000 },
+    check: enveloped((data) => (data.text === WORDS && data.finishReason === "stop" ? null : "another text")),
+  },
+  {
+    kind: "http",
+    service: "memory",
+    name: "page",
+    title: "a page of 200 messages",
+    method: "GET",
+    path: `/api/memory/conversations/${CONVERSATION}/messages?limit=${PAGE}`,
+    body: null,
+    numbers: { below: IN_USE, pick: "turn" },
+    prepare: (port) => fillConversations(port, IN_USE, PAGE),
+    aim: { measure: "requests/s", least: 8_000 },
+    check: enveloped((data) => {
+      const { messages } = data as unknown as Page;
+      return messages.length === PAGE && messages.every(({ content }) => content === WORDS)
+        ? null
+        : `${messages.length} messages, not those that were saved`;
+    }),
+  },
+];

@@ -1,0 +1,13 @@
+/** What requests say and replies must hold. */
+
+/** 32 words, so that 32 deltas are one word each. */
+export const WORDS = Array.from({ length: 32 }, (_, index) => `word${String(index).padStart(2, "0")}`).join(" ");
+export const DELTAS = 32;
+
+/** Parses the envelope and hands its data to `wrong`, which says what does not fit. */
+export function enveloped(wrong: (data: Record<string, unknown>) => string | null): (body: string) => string | null {
+  return (body) => {
+    const reply = JSON.parse(body) as { success: boolean; data: Record<string, unknown> };
+    return reply.success === true ? wrong(reply.data) : `success is ${String(reply.success)}`;
+  };
+}

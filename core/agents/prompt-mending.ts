@@ -1,0 +1,46 @@
+/** Models refuse a call without its answer and an answer without its call; a window over a conversation cuts both apart. */
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import type { AssistantContent, ToolContent } from "./run.ts";
+import { toolFailure } from "./tool-output.ts";
+import { UNANSWERED } from "./ui-input.ts";
+
+/** The messages with every call answered right after it, and no other answers. */
+export function mended(messages: readonly LanguageModelV3Message[]): LanguageModelV3Message[] {
+  const result: LanguageModelV3Message[] = [];
+  let open = new Map<string, string>();
+  const close = () => {
+    if (open.size === 0) return;
+    const answers: ToolContent = [];
+    for (const [toolCallId, toolName] of open)
+      answers.push({ type: "tool-result", toolCallId, toolName, output: toolFailure(UNANSWERED) });
+    const last = result.at(-1)!;
+    if (last.role === "tool") last.content.push(...answers);
+    else result.push({ role: "tool", content: answers });
+    open = new Map();
+  };
+  for (const message of messages) {
+    if (message.role === "tool") {
+      const content = message.content.filter((part) => part.type !== "tool-result" || open.delete(part.toolCallId));
+      const last = result.at(-1);
+      if (content.length === 0) continue;
+      if (last?.role === "tool") last.content.push(...content);
+      else result.push({ role: "tool", content });
+      continue;
+    }
+    close();
+    result.push(message);
+    if (message.role === "assistant") open = unanswered(message.content);
+  }
+  close();
+  return result;
+}
+
+/** Calls by id that wait for an answer, with the name of the tool. */
+function unanswered(content: AssistantContent): Map<string, string> {
+  const open = new Map<string, string>();
+  for (const part of content) {
+    if (part.type === "tool-call") open.set(part.toolCallId, part.toolName);
+    else if (part.type === "tool-result") open.delete(part.toolCallId);
+  }
+  return open;
+}

@@ -1,0 +1,122 @@
+/** Copying a conversation: nobody sees the copy before its last commit. */
+import type { Conversation } from "../../generated/types.ts";
+import { CommitConflict } from "../errors.ts";
+import { numberOf } from "../storage/encoding.ts";
+import {
+  conversationIdKey,
+  conversationKey,
+  conversationNoteKey,
+  conversationRows,
+  messageKey,
+  messageRows,
+  positionOf,
+} from "../storage/keys.ts";
+import { conversationIn, type Snapshot } from "./conversation.ts";
+import { attempt } from "./conversations.ts";
+import { bear, conceive, idTaken, type Unborn } from "./create.ts";
+import type { Domain } from "./domain.ts";
+import { createMessageId } from "./ids.ts";
+import type { MemoryAccess } from "./memory.ts";
+import { messageOf } from "./message.ts";
+import { allRows } from "./ranges.ts";
+import { textOf } from "./semantic/message-text.ts";
+import { createDraft, type Draft } from "./semantic/semantic.ts";
+import { indexName, placeIn } from "./target.ts";
+
+type CloneOptions = Parameters<MemoryAccess["clone"]>[1];
+
+/** Rows of one commit; a copy of more messages takes several, and only the last one shows it. */
+const PIECE = 500;
+
+/**
+ * @throws ServiceError `conflict` when the new id is taken
+ * @throws Gone when the source is not there any more
+ */
+export function cloneConversation(
+  domain: Domain,
+  found: Snapshot,
+  options: CloneOptions,
+): Promise<{ conversation: Conversation; messageCount: number }> {
+  return domain.lanes.run([found.number], () =>
+    attempt(async (reload) => {
+      const source = await domain.conversations.current(found, reload);
+      const unborn = await conceive(domain, source.memory, wantedCopy(source, options), domain.now());
+      if ((await domain.store.get(conversationIdKey(unborn.memory, unborn.id))) !== undefined) {
+        // No commit will tell whether the source is still there.
+        await domain.conversations.current(found, true);
+        throw idTaken(unborn.id);
+      }
+      try {
+        return await copy(domain, source, unborn, options.includeMessages);
+      } catch (error) {
+        await discard(domain, unborn);
+        if (error instanceof CommitConflict && error.keys.includes(conversationIdKey(unborn.memory, unborn.id))) {
+          throw idTaken(unborn.id);
+        }
+        throw error;
+      }
+    }),
+  );
+}
+
+/** Takes away what was written of a copy that nobody can see; does nothing if it came into being after all. */
+async function discard({ store, semantic }: Domain, { memory, number, userId }: Unborn): Promise<void> {
+  const draft = createDraft();
+  draft.expect.push([conversationKey(number), null]);
+  draft.clear.push(conversationRows(number));
+  semantic.get(memory)?.conversationDeleted(draft, userId, indexName(number));
+  // A store that fails now leaves rows which cost space, and no more.
+  await store.commit(draft).catch(() => {});
+}
+
+function wantedCopy(source: Snapshot, { newConversationId, title, metadata, resourceId }: CloneOptions) {
+  const old = conversationIn(source);
+  return {
+    ...(newConversationId !== undefined && { id: newConversationId }),
+    userId: old.userId,
+    resourceId: resourceId ?? old.resourceId,
+    title: title ?? old.title,
+    metadata: metadata ?? old.metadata,
+  };
+}
+
+async function copy(domain: Domain, source: Snapshot, unborn: Unborn, includeMessages: boolean) {
+  const { store } = domain;
+  let draft = createDraft();
+  let messageCount = 0;
+  if (includeMessages) {
+    for await (const rows of allRows(store, messageRows(source.number), PIECE)) {
+      // What was gathered before is not the last piece.
+      if (messageCount > 0) {
+        await store.commit(draft);
+        draft = createDraft();
+      }
+      for (const { key, value } of rows) copyMessage(domain, draft, unborn, positionOf(key), value);
+      messageCount += rows.length;
+    }
+  }
+  const note = await store.get(conversationNoteKey(source.number));
+  if (note !== undefined) draft.put.push([conversationNoteKey(unborn.number), note.value]);
+  // Nothing was saved to the source meanwhile: what was read is what it was at one moment.
+  draft.expect.push([conversationKey(source.number), source.revision]);
+  // The copies keep their numbers, and what is saved next comes after them.
+  const whole = { ...unborn, messages: source.messages };
+  bear(draft, whole);
+  const revision = await store.commit(draft);
+  const { conversation, ...snapshot } = whole;
+  domain.conversations.remember({ ...snapshot, revision });
+  domain.semantic.get(unborn.memory)?.committed();
+  return { conversation, messageCount };
+}
+
+/** The same position in the new conversation, with an id that says so. */
+function copyMessage(domain: Domain, draft: Draft, unborn: Unborn, position: string, text: string): void {
+  const message = messageOf(text);
+  const [time, sequence] = position.split("/").map(numberOf) as [number, number];
+  const { role, id: _, ...rest } = message;
+  draft.put.push([
+    messageKey(unborn.number, position),
+    JSON.stringify({ role, id: createMessageId(time, sequence), ...rest }),
+  ]);
+  domain.semantic.get(unborn.memory)?.saved(draft, placeIn(unborn, position), textOf(message));
+}

@@ -1,0 +1,49 @@
+/** A conversation as it stands in its row. */
+import type { Conversation } from "../../generated/types.ts";
+import type { Row } from "../storage/store.ts";
+
+/** What of a conversation is known as of `revision`. Memory, number, id, user and resource never change. */
+export interface Snapshot {
+  readonly memory: string;
+  readonly number: number;
+  readonly id: string;
+  readonly userId: string;
+  readonly resourceId: string;
+  /** Milliseconds since 1970. */
+  readonly updatedAt: number;
+  /** How many messages were ever put into it: the last one's number. */
+  readonly messages: number;
+  /** The JSON text up to the value of `updatedAt`, which comes last: a save changes nothing before it. */
+  readonly head: string;
+  readonly revision: number;
+}
+
+const UPDATED_AT = '"updatedAt":"';
+/** `2026-11-20T08:12:36.000Z"}` */
+const TAIL = 26;
+
+type Changing = Pick<Snapshot, "head" | "updatedAt" | "messages">;
+
+const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): string =>
+  `${head}${new Date(updatedAt).toISOString()}"}`;
+
+/** The row: a list of the conversation and the number of its messages. */
+export const rowText = (conversation: Changing): string => `[${apiText(conversation)},${conversation.messages}]`;
+
+/** The conversation of a row as the API gives it, as text. */
+export const conversationText = (row: string): string => row.slice(1, row.lastIndexOf(","));
+export const conversationOf = (row: string): Conversation => (JSON.parse(row) as [Conversation, number])[0];
+export const conversationIn = (snapshot: Changing): Conversation => JSON.parse(apiText(snapshot)) as Conversation;
+
+/** The part of the row's text that saves leave alone. */
+export function headOf(conversation: Omit<Conversation, "updatedAt">): string {
+  const { id, resourceId, userId, title, metadata, createdAt } = conversation;
+  const text = JSON.stringify({ id, resourceId, userId, title, metadata, createdAt });
+  return `${text.slice(0, -1)},${UPDATED_AT}`;
+}
+
+export function snapshotOf(memory: string, number: number, { value, revision }: Row): Snapshot {
+  const [{ id, userId, resourceId, updatedAt }, messages] = JSON.parse(value) as [Conversation, number];
+  const head = conversationText(value).slice(0, -TAIL);
+  return { memory, number, id, userId, resourceId, updatedAt: Date.parse(updatedAt), messages, head, revision };
+}

@@ -1,0 +1,57 @@
+/** New conversations. */
+import type { Conversation } from "../../generated/types.ts";
+import { CommitConflict, ServiceError } from "../errors.ts";
+import { conversationIdKey } from "../storage/keys.ts";
+import { headOf, type Snapshot } from "./conversation.ts";
+import type { Domain } from "./domain.ts";
+import { createId } from "./ids.ts";
+import { addConversation } from "./index-rows.ts";
+import type { NewConversation } from "./memory.ts";
+import type { PreparedMessage } from "./message.ts";
+import { createDraft, type Draft } from "./semantic/semantic.ts";
+import { writeMessages } from "./write.ts";
+
+/** A conversation that is not stored yet. */
+export type Unborn = Omit<Snapshot, "revision"> & { readonly conversation: Conversation };
+
+/** @param now milliseconds since 1970 */
+export async function conceive(domain: Domain, memory: string, wanted: NewConversation, now: number): Promise<Unborn> {
+  const { id = createId(now), userId, resourceId, title = "", metadata = {} } = wanted;
+  const createdAt = new Date(now).toISOString();
+  const conversation = { id, resourceId, userId, title, metadata, createdAt, updatedAt: createdAt };
+  const number = await domain.numbers.next();
+  const head = headOf(conversation);
+  return { memory, number, id, userId, resourceId, updatedAt: now, messages: 0, head, conversation };
+}
+
+/** Adds what makes it visible to a commit, which then fails when the id is taken. */
+export function bear(draft: Draft, unborn: Unborn): void {
+  const key = conversationIdKey(unborn.memory, unborn.id);
+  draft.expect.push([key, null]);
+  draft.put.push([key, String(unborn.number)]);
+  addConversation(draft, unborn);
+}
+
+/** @throws ServiceError `conflict` when the id is taken */
+export async function createConversation(
+  domain: Domain,
+  memory: string,
+  wanted: NewConversation,
+  messages: readonly PreparedMessage[] = [],
+): Promise<Conversation> {
+  const now = domain.now();
+  const unborn = await conceive(domain, memory, wanted, now);
+  const draft = createDraft();
+  const written = { ...unborn, messages: writeMessages(domain, draft, unborn, messages, now, new Map()) };
+  bear(draft, written);
+  const revision = await domain.store.commit(draft).catch((error: unknown) => {
+    throw error instanceof CommitConflict ? idTaken(unborn.id) : error;
+  });
+  const { conversation, ...snapshot } = written;
+  domain.conversations.remember({ ...snapshot, revision });
+  if (messages.length > 0) domain.semantic.get(memory)?.committed();
+  return conversation;
+}
+
+export const idTaken = (id: string): ServiceError =>
+  new ServiceError("conflict", `conversation ${JSON.stringify(id.slice(0, 128))} exists already`);

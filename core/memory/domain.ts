@@ -1,0 +1,18 @@
+/** What the parts of the memory domain share. */
+import type { Sequence } from "../storage/sequence.ts";
+import type { Store } from "../storage/store.ts";
+import type { Conversations } from "./conversations.ts";
+import type { Lanes } from "./lanes.ts";
+import type { Semantic } from "./semantic/semantic.ts";
+
+export interface Domain {
+  readonly store: Store;
+  readonly conversations: Conversations;
+  readonly lanes: Lanes;
+  /** Internal numbers of conversations. */
+  readonly numbers: Sequence;
+  /** By name of the memory. */
+  readonly semantic: ReadonlyMap<string, Semantic>;
+  /** Milliseconds since 1970; never goes back. */
+  readonly now: () => number;
+}

@@ -1,0 +1,43 @@
+/** `provider/model`: embeddings of a model provider. */
+import type { EmbeddingModelV3 } from "@ai-sdk/provider";
+import { messageOf } from "../../errors.ts";
+import { EmbeddingRefused, type NamedEmbedding } from "./embedding.ts";
+
+/** Texts of one call where a model does not say. */
+const AT_ONCE = 96;
+/** Statuses of an upstream that will say the same again. */
+const REFUSALS = new Set([400, 413, 422]);
+
+export function createModelEmbedding(name: string, model: EmbeddingModelV3): NamedEmbedding {
+  const slash = name.indexOf("/");
+  return {
+    provider: name.slice(0, slash),
+    model: name.slice(slash + 1),
+    dimensions: null,
+    async embed(texts, signal) {
+      const limit = Math.max(1, Math.min((await model.maxEmbeddingsPerCall) ?? AT_ONCE, AT_ONCE));
+      const vectors: Float32Array[] = [];
+      for (let start = 0; start < texts.length; start += limit) {
+        vectors.push(...(await call(model, texts.slice(start, start + limit), signal)));
+      }
+      return vectors;
+    },
+  };
+}
+
+async function call(model: EmbeddingModelV3, values: string[], abortSignal?: AbortSignal): Promise<Float32Array[]> {
+  let embeddings: number[][];
+  try {
+    ({ embeddings } = await model.doEmbed({ values, abortSignal }));
+  } catch (error) {
+    const { statusCode } = (error ?? {}) as { statusCode?: unknown };
+    if (typeof statusCode === "number" && REFUSALS.has(statusCode)) {
+      throw new EmbeddingRefused(messageOf(error), { cause: error });
+    }
+    throw error;
+  }
+  if (embeddings.length !== values.length) {
+    throw new Error(`${embeddings.length} vectors came back for ${values.length} texts`);
+  }
+  return embeddings.map((embedding) => Float32Array.from(embedding));
+}

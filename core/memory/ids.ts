@@ -1,0 +1,33 @@
+/** Ids that we make: UUIDs of version 7, so that they rise with time as keys should. */
+import { randomUUID } from "node:crypto";
+import { NUMBER_LIMIT } from "../storage/encoding.ts";
+
+const MESSAGE_ID = /^([0-9a-f]{8})-([0-9a-f]{4})-7([0-9a-f]{3})-[89ab]([0-9a-f]{3})-([0-9a-f]{2})[0-9a-f]{10}$/;
+
+/** @param time milliseconds since 1970 */
+export function createId(time: number): string {
+  const at = time.toString(16).padStart(12, "0");
+  return `${at.slice(0, 8)}-${at.slice(8)}-7${randomUUID().slice(15)}`;
+}
+
+/**
+ * An id that says where in its conversation the message is, so that it needs no row of its own; the rest is random.
+ *
+ * @param sequence below 2 ** 32
+ */
+export function createMessageId(time: number, sequence: number): string {
+  const at = time.toString(16).padStart(12, "0");
+  const number = sequence.toString(16).padStart(8, "0");
+  const random = randomUUID();
+  return `${at.slice(0, 8)}-${at.slice(8)}-7${number.slice(0, 3)}-${random[19]}${number.slice(3, 6)}-${number.slice(6)}${random.slice(26)}`;
+}
+
+/** Where the message of such an id would be; undefined for ids of any other form. */
+export function placeOf(id: string): { time: number; sequence: number } | undefined {
+  const match = MESSAGE_ID.exec(id);
+  if (match === null) return undefined;
+  const [, high, low, first, second, third] = match;
+  const time = Number.parseInt(`${high}${low}`, 16);
+  const sequence = Number.parseInt(`${first}${second}${third}`, 16);
+  return time < NUMBER_LIMIT ? { time, sequence } : undefined;
+}

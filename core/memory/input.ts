@@ -1,0 +1,98 @@
+/** From what a request says to what a memory takes: defaults, dates, roles, and no key that is not documented. */
+import type {
+  ConversationsQuery,
+  MessageInput,
+  MessagesQuery,
+  SaveMessageEntry,
+  SaveMessagesRequest,
+} from "../../generated/types.ts";
+import { invalid, notFound } from "../errors.ts";
+import { instantOf } from "../http/instant.ts";
+import { actingUser } from "./choose.ts";
+import type { ListQuery, MessageQuery, NewMessage, Principal } from "./memory.ts";
+
+const CONVERSATIONS = 50;
+const MESSAGES = 100;
+const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
+const LONGEST_ID = 256;
+const MOST_PROBLEMS = 20;
+
+export function conversationIdOf(params: Record<string, string>): string {
+  const id = params.conversationId!;
+  // Longer ones cannot be created.
+  if (id.length > LONGEST_ID) throw notFound("no conversation has so long an id");
+  return id;
+}
+
+export function listQuery(query: ConversationsQuery): ListQuery {
+  const list: ListQuery = {
+    limit: query.limit ?? CONVERSATIONS,
+    offset: query.offset ?? 0,
+    orderBy: query.orderBy ?? "updated_at",
+    orderDirection: directionOf(query.orderDirection ?? "DESC"),
+  };
+  if (query.userId !== undefined) list.userId = query.userId;
+  if (query.resourceId !== undefined) list.resourceId = query.resourceId;
+  return list;
+}
+
+function directionOf(text: string): "ASC" | "DESC" {
+  const direction = text.toUpperCase();
+  if (direction === "ASC" || direction === "DESC") return direction;
+  throw invalid("orderDirection must be ASC or DESC");
+}
+
+export function messageQuery(query: MessagesQuery): MessageQuery {
+  const page: MessageQuery = { limit: query.limit ?? MESSAGES };
+  if (query.before !== undefined) page.before = instantOf("before", query.before);
+  if (query.after !== undefined) page.after = instantOf("after", query.after);
+  if (query.roles !== undefined) page.roles = rolesOf(query.roles);
+  if (query.userId !== undefined) page.userId = query.userId;
+  return page;
+}
+
+function rolesOf(text: string): string[] {
+  const roles = new Set(text.split(",").map((role) => role.trim()));
+  for (const role of roles) {
+    if (!ROLES.has(role)) throw invalid(`roles must be a list of ${[...ROLES].join(", ")}, separated by commas`);
+  }
+  return [...roles];
+}
+
+export interface SaveEntry {
+  conversationId: string;
+  userId: string;
+  message: NewMessage;
+}
+
+/** Every entry with its conversation and user, its own before the body's. Throws with all that is missing. */
+export function saveEntries(body: SaveMessagesRequest, principal: Principal): SaveEntry[] {
+  const problems: string[] = [];
+  const entries = body.messages.map((entry, index): SaveEntry => {
+    const at = `messages[${index}]`;
+    const conversationId = entry.conversationId ?? body.conversationId;
+    const userId = actingUser(principal, entry.userId ?? body.userId);
+    if (conversationId === undefined) problems.push(missing(at, "conversationId"));
+    if (userId === undefined) problems.push(missing(at, "userId"));
+    return { conversationId: conversationId!, userId: userId!, message: newMessage(entry, at) };
+  });
+  if (problems.length > 0) throw invalid(problems.slice(0, MOST_PROBLEMS).join("; "));
+  return entries;
+}
+
+const missing = (at: string, key: string) => `${at}.${key} is required, there or in the body`;
+
+function newMessage(entry: SaveMessageEntry, at: string): NewMessage {
+  const wrapped = "message" in entry;
+  const { id, role, parts, content, metadata, createdAt }: MessageInput = wrapped ? entry.message : entry;
+  const message: NewMessage = { role };
+  if (id !== undefined) message.id = id;
+  if (parts !== undefined) message.parts = parts;
+  if (content !== undefined) message.content = content;
+  if (metadata !== undefined) message.metadata = metadata;
+  if (createdAt !== undefined) {
+    const field = `${at}${wrapped ? ".message" : ""}.createdAt`;
+    message.createdAt = new Date(instantOf(field, createdAt)).toISOString();
+  }
+  return message;
+}

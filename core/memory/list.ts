@@ -1,0 +1,128 @@
+/**
+ * Pages of conversations. By `updated_at` a page costs the same however many conversations there are, when it is of one user
+ * or of one resource; without either, the lists of all resources of the memory are merged. What is of both, and other
+ * orders, reads all conversations of the user (or resource) and sorts them here: quick up to some thousands, and as slow as
+ * there are many beyond.
+ */
+import type { Conversation, ConversationList } from "../../generated/types.ts";
+import {
+  conversationKey,
+  countedIndex,
+  indexedConversation,
+  resourceIndex,
+  resourceTotal,
+  resourceTotals,
+  userIndex,
+  userTotal,
+} from "../storage/keys.ts";
+import type { Store } from "../storage/store.ts";
+import { conversationOf } from "./conversation.ts";
+import type { ListQuery } from "./memory.ts";
+import { mergedPage } from "./merge.ts";
+import { allRows, rowsAt } from "./ranges.ts";
+
+/** Internal numbers of a page, and how many there are on all pages. */
+interface Page {
+  readonly numbers: readonly number[];
+  readonly total: number;
+}
+
+export async function listConversations(store: Store, memory: string, query: ListQuery): Promise<ConversationList> {
+  const { limit, offset } = query;
+  const { numbers, total } = await pageOf(store, memory, query);
+  const conversations = (await load(store, numbers)).map((one) => one.conversation);
+  return { conversations, total, limit, offset };
+}
+
+function pageOf(store: Store, memory: string, query: ListQuery): Promise<Page> {
+  const { userId, resourceId, orderBy } = query;
+  if (orderBy !== "updated_at") return sortedPage(store, memory, query);
+  if (userId !== undefined && resourceId !== undefined) return filteredPage(store, memory, query);
+  if (userId !== undefined) return indexPage(store, query, userIndex(memory, userId), userTotal(memory, userId));
+  if (resourceId === undefined) return wholePage(store, memory, query);
+  return indexPage(store, query, resourceIndex(memory, resourceId), resourceTotal(memory, resourceId));
+}
+
+async function indexPage(store: Store, query: ListQuery, prefix: string, counter: string): Promise<Page> {
+  const range = { prefix, reverse: query.orderDirection === "DESC", limit: query.limit };
+  const [rows, total] = await Promise.all([rowsAt(store, range, query.offset), store.get(counter)]);
+  return { numbers: rows.map((row) => indexedConversation(row.key)), total: Number(total?.value ?? 0) };
+}
+
+async function wholePage(store: Store, memory: string, { limit, offset, orderDirection }: ListQuery): Promise<Page> {
+  const { indexes, total } = await resources(store, memory);
+  const keys = await mergedPage(store, indexes, { reverse: orderDirection === "DESC", limit, offset });
+  return { numbers: keys.map(indexedConversation), total };
+}
+
+async function filteredPage(store: Store, memory: string, query: ListQuery): Promise<Page> {
+  const numbers = await numbersOf(store, memory, query);
+  if (query.orderDirection === "DESC") numbers.reverse();
+  return { numbers: numbers.slice(query.offset, query.offset + query.limit), total: numbers.length };
+}
+
+async function sortedPage(store: Store, memory: string, query: ListQuery): Promise<Page> {
+  const field = query.orderBy === "title" ? "title" : "createdAt";
+  const entries: { number: number; value: string }[] = [];
+  const numbers = await numbersOf(store, memory, query);
+  for (let start = 0; start < numbers.length; start += 1000) {
+    for (const { number, conversation } of await load(store, numbers.slice(start, start + 1000))) {
+      entries.push({ number, value: conversation[field] });
+    }
+  }
+  // Conversations are numbered as they are made, so that what is equal still has an order.
+  entries.sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.number - b.number));
+  if (query.orderDirection === "DESC") entries.reverse();
+  const page = entries.slice(query.offset, query.offset + query.limit);
+  return { numbers: page.map((entry) => entry.number), total: entries.length };
+}
+
+/** All that match, by their last change. */
+async function numbersOf(store: Store, memory: string, { userId, resourceId }: ListQuery): Promise<number[]> {
+  const numbers = new Set<number>();
+  const prefixes =
+    userId !== undefined
+      ? [userIndex(memory, userId)]
+      : resourceId !== undefined
+        ? [resourceIndex(memory, resourceId)]
+        : (await resources(store, memory)).indexes;
+  const wanted = userId !== undefined && resourceId !== undefined ? JSON.stringify(resourceId) : undefined;
+  for (const prefix of prefixes) {
+    for await (const rows of allRows(store, prefix)) {
+      for (const row of rows) {
+        if (wanted !== undefined && row.value !== wanted) continue;
+        const number = indexedConversation(row.key);
+        // One that changes while this reads comes again, at its new place.
+        numbers.delete(number);
+        numbers.add(number);
+      }
+    }
+  }
+  return [...numbers];
+}
+
+/** The indexes of all resources that have conversations, and how many those are. */
+async function resources(store: Store, memory: string): Promise<{ indexes: string[]; total: number }> {
+  const indexes: string[] = [];
+  let total = 0;
+  for await (const rows of allRows(store, resourceTotals(memory))) {
+    for (const { key, value } of rows) {
+      const count = Number(value);
+      if (count === 0) continue;
+      total += count;
+      indexes.push(countedIndex(key));
+    }
+  }
+  return { indexes, total };
+}
+
+/** Those that are there: one may be deleted between two reads. */
+async function load(
+  store: Store,
+  numbers: readonly number[],
+): Promise<{ number: number; conversation: Conversation }[]> {
+  const rows = await store.getMany(numbers.map(conversationKey));
+  return rows.flatMap((row, index) =>
+    row === undefined ? [] : [{ number: numbers[index]!, conversation: conversationOf(row.value) }],
+  );
+}

@@ -1,0 +1,73 @@
+/** The memories of a manifest over one store. */
+import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
+import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
+import { CONVERSATION_SEQUENCE } from "../storage/keys.ts";
+import { createSequence } from "../storage/sequence.ts";
+import type { Store } from "../storage/store.ts";
+import { asMemory } from "./access.ts";
+import { Conversations } from "./conversations.ts";
+import type { Domain } from "./domain.ts";
+import { createLanes } from "./lanes.ts";
+import type { Memory } from "./memory.ts";
+import { createNoteRules, type NoteRules } from "./note-content.ts";
+import { createSaver } from "./save.ts";
+import type { Semantic } from "./semantic/semantic.ts";
+
+export interface MemoriesOptions {
+  /** The index of each memory that has one, by the memory's name. */
+  semantic?: ReadonlyMap<string, Semantic>;
+  /** Milliseconds since 1970; for tests. */
+  now?: () => number;
+}
+
+/**
+ * All memories of the manifest by name, ready for use.
+ *
+ * @throws Error naming `memory.NAME.workingMemory.schema` when that schema does not compile
+ */
+export async function createMemories(
+  manifest: Manifest,
+  store: Store,
+  options: MemoriesOptions = {},
+): Promise<Map<string, Memory>> {
+  const memories = new Map<string, Memory>();
+  const settings = Object.entries(manifest.memory ?? {});
+  if (settings.length === 0) return memories;
+  const domain = await createDomain(store, options);
+  const saver = createSaver(domain);
+  const compiler = createSchemaCompiler();
+  for (const [name, memory] of settings) {
+    const notes = notesOf(name, memory, compiler);
+    memories.set(name, asMemory({ name, domain, saver, notes, semantic: domain.semantic.get(name) }, memory));
+  }
+  return memories;
+}
+
+async function createDomain(store: Store, { semantic = new Map(), now = Date.now }: MemoriesOptions): Promise<Domain> {
+  return {
+    store,
+    conversations: new Conversations(store),
+    lanes: createLanes(),
+    numbers: await createSequence(store, CONVERSATION_SEQUENCE),
+    semantic,
+    now: rising(now),
+  };
+}
+
+/** A clock that is set back must not put what is new before what is old. */
+function rising(now: () => number): () => number {
+  let last = 0;
+  return () => {
+    last = Math.max(last, now());
+    return last;
+  };
+}
+
+function notesOf(name: string, { workingMemory }: MemoryManifest, compiler: SchemaCompiler): NoteRules | undefined {
+  if (workingMemory === undefined) return undefined;
+  try {
+    return createNoteRules(workingMemory, compiler);
+  } catch (error) {
+    throw new Error(`memory.${name}.workingMemory.schema: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}

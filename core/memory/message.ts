@@ -1,0 +1,57 @@
+/** A message as it stands in its row. */
+import type { Message } from "../../generated/types.ts";
+import { invalid } from "../errors.ts";
+import { NUMBER_LIMIT } from "../storage/encoding.ts";
+import type { NewMessage } from "./memory.ts";
+import { textOf } from "./semantic/message-text.ts";
+
+const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
+
+/** Every row begins with its role and id, so that both can be told without parsing. */
+export const roleHead = (role: string) => `{"role":${JSON.stringify(role)},`;
+
+/** A message that was checked and serialised before it waits for its turn. */
+export interface PreparedMessage {
+  readonly role: string;
+  readonly id: string | undefined;
+  /** Milliseconds since 1970; undefined: when it is stored. */
+  readonly createdAt: number | undefined;
+  /** Members of the JSON object beside those above. */
+  readonly members: string;
+  /** What is searched by meaning; empty where nothing is. */
+  readonly search: string;
+}
+
+/** @throws ServiceError `invalid_input` for a message that cannot be stored */
+export function prepareMessage(message: NewMessage, searched: boolean): PreparedMessage {
+  const { role, id, parts, content, metadata = {} } = message;
+  if (!ROLES.has(role)) throw invalid(`message.role must be one of ${[...ROLES].join(", ")}`);
+  if (parts === undefined && content === undefined) throw invalid("message.parts or message.content is required");
+  if (id === "") throw invalid("message.id must not be empty");
+  return {
+    role,
+    id,
+    createdAt: message.createdAt === undefined ? undefined : timeOf(message.createdAt),
+    members: JSON.stringify({ parts, content, metadata }).slice(1, -1),
+    search: searched ? textOf(message) : "",
+  };
+}
+
+export function messageText({ role, members }: PreparedMessage, id: string, time: number): string {
+  const createdAt = new Date(time).toISOString();
+  return `${roleHead(role)}"id":${JSON.stringify(id)},${members},"createdAt":"${createdAt}"}`;
+}
+
+/** Whether the row holds the message of that id. */
+export function hasId(text: string, id: string): boolean {
+  const start = text.indexOf(',"id":') + 6;
+  return text.startsWith(`${JSON.stringify(id)},`, start);
+}
+
+export const messageOf = (text: string): Message => JSON.parse(text) as Message;
+
+function timeOf(createdAt: string): number {
+  const time = Date.parse(createdAt);
+  if (time >= 0 && time < NUMBER_LIMIT) return time;
+  throw invalid("message.createdAt must be an ISO 8601 date from 1970 on");
+}

@@ -1,0 +1,55 @@
+/** Working memory: the note of a conversation, or of a user in a memory. */
+import type { WorkingMemory } from "../../generated/types.ts";
+import { invalid } from "../errors.ts";
+import { conversationKey, conversationNoteKey, userNoteKey } from "../storage/keys.ts";
+import type { Snapshot } from "./conversation.ts";
+import { attempt } from "./conversations.ts";
+import type { Domain } from "./domain.ts";
+import type { WorkingMemoryScope } from "./memory.ts";
+import type { NoteRules } from "./note-content.ts";
+import type { Target } from "./target.ts";
+
+/** @throws ServiceError `invalid_input` when the memory keeps no note, or not in that scope */
+export function rulesFor(name: string, rules: NoteRules | undefined, scope: WorkingMemoryScope | undefined): NoteRules {
+  if (rules === undefined)
+    throw invalid(`memory ${JSON.stringify(name)} has no working memory (memory.${name}.workingMemory)`);
+  if (scope === undefined || scope === rules.settings.scope) return rules;
+  throw invalid(`scope must be ${rules.settings.scope}: that is the one of this working memory`);
+}
+
+/** The note, which need not be of a conversation that exists when it is a user's. */
+export async function readNote(domain: Domain, rules: NoteRules, target: Target): Promise<WorkingMemory> {
+  const row = await domain.store.get(noteKey(rules, target));
+  return shownNote(rules, row?.value);
+}
+
+export function shownNote(rules: NoteRules, stored: string | undefined): WorkingMemory {
+  const { scope, format, template = null } = rules.settings;
+  return { content: stored === undefined ? null : rules.shown(stored), scope, format, template };
+}
+
+export function noteKey(rules: NoteRules, { memory, number, userId }: Target): string {
+  return rules.settings.scope === "user" ? userNoteKey(memory, userId) : conversationNoteKey(number);
+}
+
+/** @throws Gone when the conversation is not there any more */
+export function writeNote(
+  domain: Domain,
+  rules: NoteRules,
+  conversation: Snapshot,
+  content: string | Record<string, unknown>,
+  append: boolean,
+): Promise<void> {
+  const key = noteKey(rules, conversation);
+  return domain.lanes.run([conversation.number], () =>
+    attempt(async (reload) => {
+      const { number, revision } = await domain.conversations.current(conversation, reload);
+      const before = append ? await domain.store.get(key) : undefined;
+      const value = rules.next(content, before?.value);
+      await domain.store.commit({
+        put: [[key, value]],
+        expect: [[conversationKey(number), revision], ...(append ? [[key, before?.revision ?? null] as const] : [])],
+      });
+    }),
+  );
+}

@@ -1,0 +1,27 @@
+/** Who may see and change what: nowhere else is it checked. */
+import { invalid, notFound, type ServiceError } from "../errors.ts";
+import type { Principal } from "./memory.ts";
+
+/** The owner whose objects an isolated caller sees; those of nobody when it has no user. */
+export const ownerOf = (principal: Principal): string => principal.userId ?? "";
+
+/** A conversation that belongs to somebody else does not exist for this caller. */
+export function mayAccess(principal: Principal, owner: string, userId: string | undefined): boolean {
+  if (principal.isolated && owner !== ownerOf(principal)) return false;
+  return userId === undefined || userId === owner;
+}
+
+/**
+ * The user whom a request acts for: an isolated caller cannot name another.
+ *
+ * @throws ServiceError `invalid_input` when it does
+ */
+export function actingUser(principal: Principal, userId: string | undefined): string | undefined {
+  if (!principal.isolated) return userId;
+  const owner = ownerOf(principal);
+  if (userId !== undefined && userId !== owner) throw invalid("userId must be the user of the token");
+  return owner;
+}
+
+export const noConversation = (id: string): ServiceError =>
+  notFound(`conversation ${JSON.stringify(id.slice(0, 128))} does not exist`);

@@ -1,0 +1,51 @@
+/** Pages of messages, as text. */
+import { NUMBER_LIMIT, number } from "../storage/encoding.ts";
+import { messageRows } from "../storage/keys.ts";
+import type { Row, Store } from "../storage/store.ts";
+import type { MessageQuery } from "./memory.ts";
+import { roleHead } from "./message.ts";
+
+/** Rows read at once when many may not match. */
+const PIECE = 200;
+
+/** The newest `limit` messages that match, in order: JSON texts. */
+export async function messageTexts(store: Store, conversation: number, query: MessageQuery): Promise<string[]> {
+  const bounds = boundsOf(conversation, query);
+  if (bounds === null) return [];
+  const texts: string[] = [];
+  const heads = query.roles?.map(roleHead);
+  const piece = heads === undefined ? query.limit : Math.max(PIECE, query.limit);
+  let { before } = bounds;
+  while (texts.length < query.limit) {
+    const rows: Row[] = await store.scan({
+      prefix: messageRows(conversation),
+      reverse: true,
+      limit: piece,
+      ...(bounds.after !== undefined && { after: bounds.after }),
+      ...(before !== undefined && { before }),
+    });
+    for (const { value } of rows) {
+      if (texts.length === query.limit) break;
+      if (heads === undefined || heads.some((head) => value.startsWith(head))) texts.push(value);
+    }
+    if (rows.length < piece) break;
+    before = rows.at(-1)!.key;
+  }
+  return texts.reverse();
+}
+
+/** Both ends are exclusive. Null: nothing can lie between them. */
+function boundsOf(conversation: number, { before, after }: MessageQuery): { before?: string; after?: string } | null {
+  const prefix = messageRows(conversation);
+  const bounds: { before?: string; after?: string } = {};
+  if (before !== undefined) {
+    if (before <= 0) return null;
+    if (before < NUMBER_LIMIT) bounds.before = prefix + number(Math.ceil(before));
+  }
+  if (after !== undefined) {
+    if (after >= NUMBER_LIMIT) return null;
+    // `~` comes after every digit of the sequence, so that the whole millisecond is passed over.
+    if (after >= 0) bounds.after = `${prefix}${number(Math.floor(after))}/~`;
+  }
+  return bounds;
+}

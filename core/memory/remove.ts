@@ -1,0 +1,64 @@
+/** Deleting conversations and messages, with all that belongs to them, in one commit. */
+import { conversationIdKey, conversationRows, messageIdKey, messageKey } from "../storage/keys.ts";
+import type { Snapshot } from "./conversation.ts";
+import { attempt } from "./conversations.ts";
+import type { Domain } from "./domain.ts";
+import { changeConversation, removeConversation } from "./index-rows.ts";
+import { createDraft } from "./semantic/semantic.ts";
+import { indexName, placeIn } from "./target.ts";
+import { findMessages } from "./write.ts";
+
+/** @throws Gone when it is not there any more */
+export function deleteConversation(domain: Domain, found: Snapshot): Promise<void> {
+  return domain.lanes.run([found.number], () =>
+    attempt(async (reload) => {
+      const { conversations, semantic, store } = domain;
+      const conversation = await conversations.current(found, reload);
+      const { memory, id, number, userId } = conversation;
+      const draft = createDraft();
+      removeConversation(draft, conversation);
+      draft.delete.push(conversationIdKey(memory, id));
+      draft.clear.push(conversationRows(number));
+      const index = semantic.get(memory);
+      index?.conversationDeleted(draft, userId, indexName(number));
+      await store.commit(draft);
+      conversations.forget(conversation);
+      index?.committed();
+    }),
+  );
+}
+
+/**
+ * Gives how many of the messages there were.
+ *
+ * @throws Gone when the conversation is not there any more
+ */
+export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly string[]): Promise<number> {
+  return domain.lanes.run([found.number], () =>
+    attempt(async (reload) => {
+      const { conversations, semantic, store } = domain;
+      const before = await conversations.current(found, reload);
+      const positions = await findMessages(domain, before.number, ids);
+      if (positions.size === 0) {
+        // No commit will tell whether the conversation is still there.
+        await conversations.current(found, true);
+        return 0;
+      }
+      const draft = createDraft();
+      for (const [id, position] of positions) {
+        draft.delete.push(messageKey(before.number, position), messageIdKey(before.number, id));
+      }
+      const index = semantic.get(before.memory);
+      index?.deleted(
+        draft,
+        [...positions.values()].map((position) => placeIn(before, position)),
+      );
+      const after = { ...before, updatedAt: Math.max(domain.now(), before.updatedAt) };
+      changeConversation(draft, before, after);
+      const revision = await store.commit(draft);
+      conversations.remember({ ...after, revision });
+      index?.committed();
+      return positions.size;
+    }),
+  );
+}

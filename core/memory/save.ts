@@ -1,0 +1,112 @@
+/** Saving messages: one commit for each call, and one for all calls into one conversation that wait for their turn. */
+
+import type { Snapshot } from "./conversation.ts";
+import { attempt } from "./conversations.ts";
+import type { Domain } from "./domain.ts";
+import { changeConversation } from "./index-rows.ts";
+import type { PreparedMessage } from "./message.ts";
+import { createDraft } from "./semantic/semantic.ts";
+import { findMessages, writeMessages } from "./write.ts";
+
+/** Messages for one conversation. */
+export interface Batch {
+  readonly conversation: Snapshot;
+  readonly messages: readonly PreparedMessage[];
+}
+
+export interface Saver {
+  /**
+   * Saves all or nothing.
+   *
+   * @throws Gone when a conversation is not there any more
+   */
+  save(batches: readonly Batch[]): Promise<void>;
+}
+
+interface Waiting {
+  readonly messages: readonly PreparedMessage[];
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Messages of one shared commit. */
+const MOST_TOGETHER = 1000;
+
+export function createSaver(domain: Domain): Saver {
+  const waiting = new Map<number, Waiting[]>();
+
+  function enqueue({ conversation, messages }: Batch): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const call = { messages, resolve, reject };
+      const queue = waiting.get(conversation.number);
+      if (queue !== undefined) {
+        queue.push(call);
+        return;
+      }
+      waiting.set(conversation.number, [call]);
+      drain(conversation);
+    });
+  }
+
+  /** Has the lane save all that waits when it gets there. */
+  function drain(conversation: Snapshot): void {
+    void domain.lanes.run([conversation.number], async () => {
+      const calls = take(conversation.number);
+      try {
+        await write(domain, [{ conversation, messages: calls.flatMap((call) => call.messages) }]);
+        for (const call of calls) call.resolve();
+      } catch (error) {
+        for (const call of calls) call.reject(error);
+      }
+      if (waiting.has(conversation.number)) drain(conversation);
+    });
+  }
+
+  /** The first calls in the queue; what is left stays there. */
+  function take(number: number): Waiting[] {
+    const queue = waiting.get(number)!;
+    let count = 0;
+    let messages = 0;
+    while (count < queue.length && (count === 0 || messages < MOST_TOGETHER))
+      messages += queue[count++]!.messages.length;
+    if (count === queue.length) waiting.delete(number);
+    return queue.splice(0, count);
+  }
+
+  return {
+    save(batches) {
+      const [only] = batches;
+      if (batches.length === 1) return enqueue(only!);
+      return domain.lanes.run(
+        batches.map((batch) => batch.conversation.number),
+        () => write(domain, batches),
+      );
+    },
+  };
+}
+
+/** One commit, tried again while another process changes one of the conversations. The lanes are held. */
+function write(domain: Domain, batches: readonly Batch[]): Promise<void> {
+  return attempt(async (reload) => {
+    const draft = createDraft();
+    const changes: Snapshot[] = [];
+    const now = domain.now();
+    for (const { conversation, messages } of batches) {
+      const before = await domain.conversations.current(conversation, reload);
+      const ids = messages.flatMap(({ id }) => (id === undefined ? [] : [id]));
+      const known = await findMessages(domain, before.number, ids);
+      const updatedAt = Math.max(now, before.updatedAt);
+      const written = writeMessages(domain, draft, before, messages, updatedAt, known);
+      const after = { ...before, updatedAt, messages: written };
+      changeConversation(draft, before, after);
+      changes.push(after);
+    }
+    const revision = await domain.store.commit(draft);
+    const memories = new Set<string>();
+    for (const after of changes) {
+      domain.conversations.remember({ ...after, revision });
+      memories.add(after.memory);
+    }
+    for (const memory of memories) domain.semantic.get(memory)?.committed();
+  });
+}

@@ -1,0 +1,50 @@
+/** The rows of an index of one memory: vectors, texts that wait to be embedded, counters of change, and its state. */
+import { createHash } from "node:crypto";
+import { text } from "../../storage/encoding.ts";
+import type { Place } from "./semantic.ts";
+
+const ROOT = "semantic";
+/** Three of these and the name of a memory are a key. */
+const LONGEST = 100;
+
+/** A part of a key of at most 100 bytes; differing strings give differing parts. */
+function part(value: string): string {
+  const encoded = text(value);
+  // `text` begins with readable characters, never with this mark.
+  return encoded.length <= LONGEST ? encoded : `%~${createHash("sha256").update(value, "utf16le").digest("base64url")}`;
+}
+
+export interface Layout {
+  /** Provider, model and dimensions of the vectors. */
+  readonly state: string;
+  /** Of all, of one owner, or of one conversation. */
+  vectors(owner?: string, conversation?: string): string;
+  vector(place: Place): string;
+  /** Rises with every change of an owner's vectors, so that a copy in memory can tell that it is old. */
+  changes(owner: string): string;
+  /** What waits of all, of one owner, or of one conversation. */
+  waiting(owner?: string, conversation?: string): string;
+  wait(place: Place): string;
+  /** A conversation whose vectors a plugin has yet to delete; sorts before all that waits in the conversation. */
+  waitingConversation(owner: string, conversation: string): string;
+}
+
+export function createLayout(memory: string): Layout {
+  const name = part(memory);
+  const below = (kind: string) => (owner?: string, conversation?: string) => {
+    const ofAll = `${ROOT}/${kind}/${name}/`;
+    if (owner === undefined) return ofAll;
+    return conversation === undefined ? `${ofAll}${part(owner)}/` : `${ofAll}${part(owner)}/${part(conversation)}/`;
+  };
+  const vectors = below("vectors");
+  const waiting = below("waiting");
+  return {
+    state: `${ROOT}/state/${name}`,
+    vectors,
+    vector: ({ owner, conversation, message }) => `${vectors(owner, conversation)}${part(message)}`,
+    changes: (owner) => `${ROOT}/changes/${name}/${part(owner)}`,
+    waiting,
+    wait: ({ owner, conversation, message }) => `${waiting(owner, conversation)}${part(message)}`,
+    waitingConversation: (owner, conversation) => waiting(owner, conversation).slice(0, -1),
+  };
+}

@@ -1,0 +1,132 @@
+/** The indexes of a manifest's memories, checked against what they were made with. */
+import type { SemanticMemoryManifest } from "../../../generated/types.ts";
+import { messageOf } from "../../errors.ts";
+import type { Manifest } from "../../manifest/manifest.ts";
+import { createInstance } from "../../registry/create.ts";
+import type { Store } from "../../storage/store.ts";
+import { type EmbeddingSource, type NamedEmbedding, openEmbedding } from "../embedding/embedding.ts";
+import { ExactVectors } from "./exact.ts";
+import { SemanticIndex } from "./index.ts";
+import { createLayout, type Layout } from "./layout.ts";
+import { PluginVectors } from "./plugin-vectors.ts";
+import { EmbeddingQueue } from "./queue.ts";
+import type { Semantic } from "./semantic.ts";
+import { IndexState, type Made } from "./state.ts";
+
+export interface SemanticSource extends EmbeddingSource {
+  store: Store;
+  /** Something is wrong with the manifest already, and with it perhaps the provider of an embedding: it was said there. */
+  modelsFailed?: boolean;
+}
+
+export interface OpenedSemantics {
+  /** By the memory's name; those with an index that can serve. */
+  semantics: Map<string, Semantic>;
+  /** An `error` stops the boot. */
+  problems: { path: readonly (string | number)[]; message: string; severity: "error" | "warning" }[];
+  /** Embeds what an earlier process left waiting. Called once, when the service begins. */
+  start(): void;
+}
+
+/** Opens the index of every memory that has `semantic`. What is wrong comes back as problems of the manifest. */
+export async function openSemantics(manifest: Manifest, source: SemanticSource): Promise<OpenedSemantics> {
+  const semantics = new Map<string, Semantic>();
+  const problems: OpenedSemantics["problems"] = [];
+  const embeddings = createEmbeddings(source);
+  for (const [name, { semantic }] of Object.entries(manifest.memory)) {
+    const path = ["memory", name, "semantic"];
+    if (semantic === undefined) {
+      await IndexState.leave(source.store, createLayout(name).state);
+      continue;
+    }
+    const opened = await openIndex(name, semantic, source, embeddings).catch(
+      (error): OpenedIndex => ({ problem: messageOf(error), at: "embedding" }),
+    );
+    if ("problem" in opened) {
+      if (source.modelsFailed && isModelName(semantic.embedding, source)) continue;
+      problems.push({ path: [...path, opened.at], message: opened.problem, severity: "error" });
+      continue;
+    }
+    if (opened.gaps) {
+      const message = "messages saved while this memory had no semantic search are not found: run penstock reindex";
+      problems.push({ path, message, severity: "warning" });
+    }
+    semantics.set(name, opened.semantic);
+  }
+  return {
+    semantics,
+    problems,
+    start() {
+      for (const semantic of semantics.values()) semantic.committed();
+    },
+  };
+}
+
+const isModelName = (embedding: SemanticMemoryManifest["embedding"], { registry }: SemanticSource) =>
+  typeof embedding === "string" && !embedding.startsWith("local/") && !registry.names("embedding").includes(embedding);
+
+type OpenedIndex = { semantic: Semantic; gaps: boolean } | { problem: string; at: "embedding" | "vectors" };
+
+async function openIndex(
+  name: string,
+  settings: SemanticMemoryManifest,
+  source: SemanticSource,
+  embeddings: Embeddings,
+): Promise<OpenedIndex> {
+  const { store, host } = source;
+  const embedding = await embeddings(settings);
+  const layout = createLayout(name);
+  const state = await IndexState.open(store, layout.state, madeWith(embedding, settings));
+  if ("problem" in state) return { problem: state.problem, at: "embedding" };
+  let index: ExactVectors | PluginVectors;
+  try {
+    index = await openVectors(name, settings, layout, state, source);
+  } catch (error) {
+    return { problem: messageOf(error), at: "vectors" };
+  }
+  const logger = host.logger.child({ memory: name });
+  const queue = new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal });
+  // The store closes after this: what is being written should be done by then.
+  host.onClose(() => queue.idle());
+  return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
+}
+
+export type Embeddings = (settings: SemanticMemoryManifest) => Promise<NamedEmbedding>;
+
+/** Memories with the same embedding share it. */
+export function createEmbeddings(source: EmbeddingSource): Embeddings {
+  const opened = new Map<string, Promise<NamedEmbedding>>();
+  return ({ embedding }) => {
+    const key = JSON.stringify(embedding);
+    const made = opened.get(key) ?? openEmbedding(embedding, source);
+    opened.set(key, made);
+    return made;
+  };
+}
+
+export const madeWith = (embedding: NamedEmbedding, { vectors }: SemanticMemoryManifest): Made => ({
+  provider: embedding.provider,
+  model: embedding.model,
+  dimensions: embedding.dimensions,
+  vectors: typeof vectors === "string" ? vectors : vectors.use,
+});
+
+/** @throws Error with a message for whoever wrote the manifest */
+export async function openVectors(
+  name: string,
+  settings: SemanticMemoryManifest,
+  layout: Layout,
+  state: IndexState,
+  { store, registry, host }: SemanticSource,
+): Promise<ExactVectors | PluginVectors> {
+  const { use, ...config } = typeof settings.vectors === "string" ? { use: settings.vectors } : settings.vectors;
+  const plugin = registry.get("vectors", use);
+  if (plugin === undefined) {
+    if (use !== "exact") throw new Error(`no vectors plugin "${use}"`);
+    return new ExactVectors(store, layout, state);
+  }
+  const { env, signal, onClose, keyv } = host;
+  const logger = host.logger.child({ memory: name });
+  const vectors = await createInstance(plugin, config, { name, logger, env, signal, onClose, keyv });
+  return new PluginVectors(store, layout, state, vectors);
+}

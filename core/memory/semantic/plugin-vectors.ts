@@ -1,0 +1,81 @@
+/**
+ * Vectors with a plugin, outside of the store. No commit reaches there: what is to be deleted waits in the store like what
+ * is to be embedded, and is asked for until the plugin has done it.
+ */
+
+import { CommitConflict } from "../../errors.ts";
+import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin.ts";
+import type { Store } from "../../storage/store.ts";
+import type { Layout } from "./layout.ts";
+import { writeWaiting } from "./rows.ts";
+import type { Draft, Place } from "./semantic.ts";
+import type { IndexState } from "./state.ts";
+import type { Finished, VectorIndex } from "./vector-index.ts";
+
+export class PluginVectors implements VectorIndex {
+  readonly #store: Store;
+  readonly #layout: Layout;
+  readonly #state: IndexState;
+  readonly #vectors: Vectors;
+
+  constructor(store: Store, layout: Layout, state: IndexState, vectors: Vectors) {
+    this.#store = store;
+    this.#layout = layout;
+    this.#state = state;
+    this.#vectors = vectors;
+  }
+
+  dropMessages(draft: Draft, places: readonly Place[]): void {
+    for (const { owner, conversation, message } of places) {
+      const place = { owner, conversation, message };
+      draft.put.push([this.#layout.wait(place), writeWaiting({ kind: "delete", ...place })]);
+    }
+  }
+
+  dropConversation(draft: Draft, owner: string, conversation: string): void {
+    draft.clear.push(this.#layout.waiting(owner, conversation));
+    const row = writeWaiting({ kind: "deleteConversation", owner, conversation });
+    draft.put.push([this.#layout.waitingConversation(owner, conversation), row]);
+  }
+
+  /** The plugin first: after a crash in between it is asked once more for the same. */
+  async finish(finished: readonly Finished[]): Promise<void> {
+    // Another process may have made the index anew.
+    await this.#state.refresh();
+    const entries = finished.flatMap(({ row }) => (row === undefined ? [] : [row]));
+    if (entries.length > 0) await this.#vectors.put(entries);
+    await Promise.all(finished.map((one) => this.#done(one)));
+  }
+
+  async put(entries: readonly VectorEntry[]): Promise<void> {
+    await this.#vectors.put(entries);
+  }
+
+  async clear(): Promise<void> {
+    await this.#vectors.clear();
+  }
+
+  async delete(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
+    await this.#vectors.delete(places);
+  }
+
+  async #done({ key, revision }: Finished): Promise<void> {
+    try {
+      await this.#store.commit({ delete: [key], expect: [[key, revision]] });
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+    }
+  }
+
+  async search(query: VectorQuery): Promise<VectorHit[]> {
+    const { owner, conversation, limit, threshold } = query;
+    const hits = await this.#vectors.search(query);
+    // Whose messages these are is not left to a plugin.
+    return hits
+      .filter((hit) => owner === undefined || hit.owner === owner)
+      .filter((hit) => conversation === undefined || hit.conversation === conversation)
+      .filter(({ score }) => score >= threshold)
+      .sort((a, b) => b.score - a.score)
+      .slice(0, limit);
+  }
+}

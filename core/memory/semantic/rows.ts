@@ -1,0 +1,28 @@
+/** The values of an index's rows. */
+import type { Place } from "./semantic.ts";
+
+export interface VectorRow extends Place {
+  readonly vector: Float32Array;
+}
+
+/** The vector is base64 of its 32-bit floats, little-endian: a third of what it would be in digits, and exact. */
+export function writeVector({ owner, conversation, message, vector }: VectorRow): string {
+  const bytes = Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength);
+  return JSON.stringify([owner, conversation, message, bytes.toString("base64")]);
+}
+
+export function readVector(value: string): VectorRow {
+  const [owner, conversation, message, base64] = JSON.parse(value) as [string, string, string, string];
+  // A copy: what base64 is decoded into may lie at any byte of a shared buffer.
+  const bytes = new Uint8Array(Buffer.from(base64, "base64"));
+  return { owner, conversation, message, vector: new Float32Array(bytes.buffer, 0, bytes.byteLength >> 2) };
+}
+
+/** A text to be embedded; or, for vectors outside of the store, a message or a whole conversation to be deleted. */
+export type Waiting =
+  | (Place & { readonly kind: "embed"; readonly text: string })
+  | (Place & { readonly kind: "delete" })
+  | { readonly kind: "deleteConversation"; readonly owner: string; readonly conversation: string };
+
+export const writeWaiting = (waiting: Waiting): string => JSON.stringify(waiting);
+export const readWaiting = (value: string): Waiting => JSON.parse(value) as Waiting;

@@ -1,0 +1,30 @@
+/** All messages of a memory, for an index that is made anew. */
+import { conversationIdKey, conversationKey, messageRows, positionOf } from "../../storage/keys.ts";
+import type { Store } from "../../storage/store.ts";
+import { conversationOf } from "../conversation.ts";
+import { messageOf } from "../message.ts";
+import { allRows } from "../ranges.ts";
+import { placeIn } from "../target.ts";
+import { textOf } from "./message-text.ts";
+import type { SearchedMessage } from "./reindex.ts";
+
+/** Rows read at once: messages may be large. */
+const PIECE = 100;
+
+/** Conversation by conversation. What is deleted meanwhile may be among them. */
+export async function* storedMessages(store: Store, memory: string): AsyncGenerator<SearchedMessage> {
+  for await (const rows of allRows(store, conversationIdKey(memory, ""))) {
+    for (const row of rows) {
+      const number = JSON.parse(row.value) as number;
+      const conversation = await store.get(conversationKey(number));
+      if (conversation === undefined) continue;
+      const { userId } = conversationOf(conversation.value);
+      for await (const messages of allRows(store, messageRows(number), PIECE)) {
+        for (const { key, value } of messages) {
+          const place = placeIn({ memory, number, userId }, positionOf(key));
+          yield { ...place, text: textOf(messageOf(value)) };
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,19 @@
+/** A conversation as other rows point to it. */
+import { number, numberOf } from "../storage/encoding.ts";
+import type { Place } from "./semantic/semantic.ts";
+
+export interface Target {
+  readonly memory: string;
+  readonly number: number;
+  readonly userId: string;
+}
+
+/** The name of a message in the semantic index: internal number of the conversation, and position in it. */
+export const placeIn = (target: Target, position: string): Place => ({
+  owner: target.userId,
+  conversation: indexName(target.number),
+  message: position,
+});
+
+export const indexName = (conversation: number): string => number(conversation);
+export const numberOfName = (name: string): number => numberOf(name);

@@ -1,0 +1,40 @@
+/** Changing title and metadata of a conversation. */
+import type { Conversation } from "../../generated/types.ts";
+import { conversationIn, headOf, type Snapshot } from "./conversation.ts";
+import { attempt } from "./conversations.ts";
+import type { Domain } from "./domain.ts";
+import { changeConversation } from "./index-rows.ts";
+import { createDraft } from "./semantic/semantic.ts";
+
+/** @throws Gone when the conversation is not there any more */
+export function updateConversation(
+  domain: Domain,
+  found: Snapshot,
+  change: { title?: string; metadata?: Record<string, unknown> },
+): Promise<Conversation> {
+  return domain.lanes.run([found.number], () =>
+    attempt(async (reload) => {
+      const before = await domain.conversations.current(found, reload);
+      const old = conversationIn(before);
+      const title = change.title ?? old.title;
+      const metadata = merged(old.metadata, change.metadata ?? {});
+      const updatedAt = Math.max(domain.now(), before.updatedAt);
+      const after = { ...before, updatedAt, head: headOf({ ...old, title, metadata }) };
+      const draft = createDraft();
+      changeConversation(draft, before, after);
+      const revision = await domain.store.commit(draft);
+      domain.conversations.remember({ ...after, revision });
+      return conversationIn(after);
+    }),
+  );
+}
+
+/** Key by key; null deletes one. */
+function merged(old: Record<string, unknown>, change: Record<string, unknown>): Record<string, unknown> {
+  const members = new Map(Object.entries(old));
+  for (const [key, value] of Object.entries(change)) {
+    if (value === null) members.delete(key);
+    else members.set(key, value);
+  }
+  return Object.fromEntries(members);
+}

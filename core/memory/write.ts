@@ -1,0 +1,83 @@
+/** Rows of messages, for whichever commit they belong to. */
+
+import { numberOf } from "../storage/encoding.ts";
+import { messageIdKey, messageKey, messagePosition } from "../storage/keys.ts";
+import type { Snapshot } from "./conversation.ts";
+import type { Domain } from "./domain.ts";
+import { createMessageId, placeOf } from "./ids.ts";
+import { hasId, messageText, type PreparedMessage } from "./message.ts";
+import type { Draft } from "./semantic/semantic.ts";
+import { placeIn, type Target } from "./target.ts";
+
+/**
+ * Positions of those of the messages that are stored already, by id. Valid together with the revision that the conversation
+ * had before: whoever writes messages changes it.
+ */
+export async function findMessages(
+  domain: Domain,
+  number: number,
+  ids: Iterable<string>,
+): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  const asked = [...new Set(ids)];
+  if (asked.length === 0) return found;
+  const places = asked.map((id) => {
+    const place = placeOf(id);
+    return place === undefined ? undefined : messagePosition(place.time, place.sequence);
+  });
+  const keys = asked.map((id) => messageIdKey(number, id));
+  const direct = places.flatMap((position) => (position === undefined ? [] : [messageKey(number, position)]));
+  const rows = await domain.store.getMany([...keys, ...direct]);
+  let next = keys.length;
+  for (const [index, id] of asked.entries()) {
+    const named = rows[index];
+    const position = places[index];
+    const own = position === undefined ? undefined : rows[next++];
+    if (named !== undefined) found.set(id, JSON.parse(named.value) as string);
+    else if (position !== undefined && own !== undefined && hasId(own.value, id)) found.set(id, position);
+  }
+  return found;
+}
+
+/**
+ * Adds the messages to a commit: new ones after all others of `time`, those in `known` in place. An id that comes twice is
+ * one message, as the last of them says it.
+ *
+ * @returns how many messages were ever put into the conversation by then
+ */
+export function writeMessages(
+  domain: Domain,
+  draft: Draft,
+  target: Target & Pick<Snapshot, "messages">,
+  messages: readonly PreparedMessage[],
+  time: number,
+  known: Map<string, string>,
+): number {
+  let sequence = target.messages;
+  const texts = new Map<string, string>();
+  const searched = new Map<string, string>();
+  for (const message of messages) {
+    let position = message.id === undefined ? undefined : known.get(message.id);
+    let id = message.id;
+    if (position === undefined) {
+      const at = message.createdAt ?? time;
+      sequence++;
+      position = messagePosition(at, sequence);
+      if (id === undefined) id = createMessageId(at, sequence);
+      else {
+        known.set(id, position);
+        draft.put.push([messageIdKey(target.number, id), JSON.stringify(position)]);
+      }
+    }
+    texts.set(messageKey(target.number, position), messageText(message, id!, timeOfPosition(position)));
+    searched.set(position, message.search);
+  }
+  for (const row of texts) draft.put.push(row);
+  const semantic = domain.semantic.get(target.memory);
+  if (semantic !== undefined) {
+    for (const [position, text] of searched) semantic.saved(draft, placeIn(target, position), text);
+  }
+  return sequence;
+}
+
+const timeOfPosition = (position: string): number => numberOf(position.slice(0, position.indexOf("/")));

@@ -1,0 +1,78 @@
+/** Parts of keys: visible ASCII without `/`, so that every engine orders them alike. Keys are parts joined by `/`. */
+import { createHash } from "node:crypto";
+import type { Range } from "./store.ts";
+
+/** Bytes of a whole key: what every engine takes, with room in PostgreSQL's index. */
+export const KEY_LIMIT = 512;
+
+const DIGITS = 9;
+/** 36 ** 9: milliseconds since 1970 until the year 5188, and more rows than a disk holds. */
+export const NUMBER_LIMIT = 36 ** DIGITS;
+
+/** Longest part that `text` gives, so that two of them and some numbers are a key. */
+const TEXT_LIMIT = 200;
+/** How much of a longer text stays readable before its digest. */
+const READABLE = 100;
+
+const PLAIN = /^[!-$&-.0-~]{0,200}$/;
+const SPECIAL = /[^!-$&-.0-~]/gu;
+const KEY = /^[!-~]{1,512}$/;
+
+/**
+ * Nine digits of base 36: as text in the same order as the numbers.
+ * @throws RangeError unless `value` is an integer from 0 to 36 ** 9 - 1
+ */
+export function number(value: number): string {
+  if (!Number.isInteger(value) || value < 0 || value >= NUMBER_LIMIT) {
+    throw new RangeError(`a key cannot hold the number ${value}`);
+  }
+  return value.toString(36).padStart(DIGITS, "0");
+}
+
+/** The number of `number`. */
+export const numberOf = (part: string): number => Number.parseInt(part, 36);
+
+/** `numberOf(descending)` order reversed: the part of a greater number is the smaller text. */
+export const descending = (value: number): string => number(NUMBER_LIMIT - 1 - value);
+
+/**
+ * Any string as a part of a key of at most 200 bytes; differing strings give differing parts. Up to 200 bytes it is the
+ * percent-encoded text, beyond that a readable beginning and a SHA-256 digest. Order is that of the text for visible ASCII only.
+ */
+export function text(value: string): string {
+  if (PLAIN.test(value)) return value;
+  const encoded = value.replace(SPECIAL, percent);
+  if (encoded.length <= TEXT_LIMIT) return encoded;
+  // `%~` is no percent code, so that no short text gives the same.
+  const digest = createHash("sha256").update(value, "utf16le").digest("base64url");
+  return `${encoded.slice(0, READABLE)}%~${digest}`;
+}
+
+/** One character, in UTF-8; half a surrogate pair has none and keeps its code unit (`%u` is no percent code). */
+function percent(character: string): string {
+  const unit = character.charCodeAt(0);
+  if (character.length === 1 && unit >= 0xd800 && unit <= 0xdfff) return `%u${unit.toString(16)}`;
+  let out = "";
+  for (const byte of Buffer.from(character, "utf8")) out += `%${byte.toString(16).padStart(2, "0")}`;
+  return out;
+}
+
+/** Where the keys that begin with `prefix` end (exclusive): keys are visible ASCII, and DEL comes after it. */
+export const prefixEnd = (prefix: string): string => `${prefix}\x7f`;
+
+/** The keys of a range: from `low` to before `high`. Nothing lies between a key and the key with `!`, the first visible character. */
+export function boundsOf({ prefix, after, before }: Pick<Range, "prefix" | "after" | "before">): {
+  low: string;
+  high: string;
+} {
+  const end = prefixEnd(prefix);
+  return {
+    low: after !== undefined && after >= prefix ? `${after}!` : prefix,
+    high: before !== undefined && before < end ? before : end,
+  };
+}
+
+/** @throws TypeError unless it is 1 to 512 characters of visible ASCII */
+export function checkKey(key: string): void {
+  if (!KEY.test(key)) throw new TypeError(`not a key of the store: ${JSON.stringify(key.slice(0, 80))}`);
+}

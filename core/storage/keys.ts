@@ -1,0 +1,80 @@
+/**
+ * All layouts of keys. A key is parts joined by `/`; the first one names the table. `NAME` below is `text(name)`, `#` is
+ * `number(n)`; values are JSON.
+ *
+ *   id/MEMORY/CONVERSATION          -> internal number of the conversation
+ *   c/#/                            everything of one conversation, so that deleting it is one range
+ *   c/#/a                           -> [the conversation as the API gives it (updatedAt last), messages it ever had];
+ *                                   changes with every commit to its messages
+ *   c/#/i/MESSAGE                   -> position of a message whose id a client chose ("time/sequence")
+ *   c/#/m/#time/#sequence           -> the message as the API gives it, `role` first
+ *   c/#/w                           -> its working memory
+ *   u/MEMORY/USER/#updatedAt/#      -> resource id; the user's conversations by their last change
+ *   r/MEMORY/RESOURCE/#updatedAt/#  -> user id; the resource's conversations by their last change
+ *   n/MEMORY/u/USER                 counter of the user's conversations
+ *   n/MEMORY/r/RESOURCE             counter of the resource's conversations
+ *   w/MEMORY/USER                   -> working memory of a user
+ *   semantic/...                    indexes of semantic search (memory/semantic/layout.ts)
+ *   s/NAME                          sequences
+ *   h/AGENT/#startTime/RUN          -> a run as the agent's history gives it
+ *   ho/RUN                          -> a run that is not over: the key of its row, and when it was last known to run
+ *   n/h/AGENT                       counter of the runs in an agent's history
+ *   kv/NAMESPACE/KEY                -> what a plugin keeps: the key as it wrote it, the value, when it ends
+ *   kx/#expires/NAMESPACE/KEY       -> key of a row that ends
+ *
+ * Conversations are numbered in the order in which they are made, so that what is written grows at the end of the tree.
+ */
+import { number, numberOf, text } from "./encoding.ts";
+
+export const CONVERSATION_SEQUENCE = "s/conversation";
+
+export const conversationIdKey = (memory: string, id: string) => `id/${text(memory)}/${text(id)}`;
+
+/** Prefix of all rows of one conversation. */
+export const conversationRows = (conversation: number) => `c/${number(conversation)}/`;
+export const conversationKey = (conversation: number) => `c/${number(conversation)}/a`;
+export const messageRows = (conversation: number) => `c/${number(conversation)}/m/`;
+/** Where a message is within its conversation: milliseconds since 1970, then its number, which rises. */
+export const messagePosition = (time: number, sequence: number) => `${number(time)}/${number(sequence)}`;
+export const messageKey = (conversation: number, position: string) => `c/${number(conversation)}/m/${position}`;
+export const positionOf = (messageKey: string) => messageKey.slice("c/#########/m/".length);
+export const messageIdKey = (conversation: number, id: string) => `c/${number(conversation)}/i/${text(id)}`;
+export const conversationNoteKey = (conversation: number) => `c/${number(conversation)}/w`;
+export const userNoteKey = (memory: string, user: string) => `w/${text(memory)}/${text(user)}`;
+
+/** Prefix of the index rows of a user, of a resource. */
+export const userIndex = (memory: string, user: string) => `u/${text(memory)}/${text(user)}/`;
+export const resourceIndex = (memory: string, resource: string) => `r/${text(memory)}/${text(resource)}/`;
+/** The rest of a row of either index. */
+export const indexEntry = (updatedAt: number, conversation: number) => `${number(updatedAt)}/${number(conversation)}`;
+/** The conversation of a row of either index. */
+export const indexedConversation = (key: string) => numberOf(key.slice(-9));
+
+export const userTotal = (memory: string, user: string) => `n/${text(memory)}/u/${text(user)}`;
+export const resourceTotals = (memory: string) => `n/${text(memory)}/r/`;
+export const resourceTotal = (memory: string, resource: string) => `n/${text(memory)}/r/${text(resource)}`;
+
+/** The index that a resource's total counts. */
+export function countedIndex(resourceTotal: string): string {
+  const [, memory, , resource] = resourceTotal.split("/");
+  return `r/${memory}/${resource}/`;
+}
+
+/** Prefix of an agent's history. */
+export const historyRows = (agent: string) => `h/${text(agent)}/`;
+/** Where everything older than `time` (milliseconds since 1970) ends. */
+export const historyBefore = (agent: string, time: number) => `h/${text(agent)}/${number(time)}`;
+export const historyKey = (agent: string, startTime: number, run: string) =>
+  `h/${text(agent)}/${number(startTime)}/${text(run)}`;
+export const historyTotal = (agent: string) => `n/h/${text(agent)}`;
+export const OPEN_RUNS = "ho/";
+export const openRunKey = (run: string) => `ho/${text(run)}`;
+
+/** Prefix of what a plugin keeps in a namespace. */
+export const keyvRows = (namespace: string) => `kv/${text(namespace)}/`;
+export const keyvKey = (namespace: string, key: string) => `kv/${text(namespace)}/${text(key)}`;
+export const KEYV_ENDS = "kx/";
+/** Everything that ends before `time`, in milliseconds since 1970, comes before this. */
+export const keyvEndsBefore = (time: number) => `kx/${number(time)}`;
+export const keyvEnd = (expires: number, namespace: string, key: string) =>
+  `kx/${number(expires)}/${text(namespace)}/${text(key)}`;

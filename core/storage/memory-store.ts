@@ -1,0 +1,48 @@
+/** The store of `memory:`: nothing stays after the process. Commits apply at once, so that they are atomic. */
+
+import { CommitConflict } from "../errors.ts";
+import { checkCommit, checkRange, counted } from "./check.ts";
+import { checkKey } from "./encoding.ts";
+import { SortedRows } from "./sorted-rows.ts";
+import type { Commit, Store } from "./store.ts";
+
+export function createMemoryStore(): Store {
+  const rows = new SortedRows();
+  /** One number for each commit, so that a row which was deleted and written again has another revision. */
+  let revision = 0;
+
+  function apply(commit: Commit): number {
+    checkCommit(commit);
+    const broken = (commit.expect ?? []).filter(([key, wanted]) => (rows.get(key)?.revision ?? null) !== wanted);
+    if (broken.length > 0) throw new CommitConflict(broken.map(([key]) => key));
+    // Before anything changes: what throws must leave everything as it was.
+    for (const [key, delta] of commit.add ?? []) counted(key, rows.get(key)?.value ?? "0", delta);
+    revision++;
+    for (const prefix of commit.clear ?? []) for (const key of rows.keys(prefix)) rows.delete(key);
+    for (const key of commit.delete ?? []) rows.delete(key);
+    for (const [key, value] of commit.put ?? []) rows.set({ key, value, revision });
+    for (const [key, delta] of commit.add ?? []) {
+      rows.set({ key, value: counted(key, rows.get(key)?.value ?? "0", delta), revision });
+    }
+    return revision;
+  }
+
+  return {
+    kind: "memory",
+    get: async (key) => {
+      checkKey(key);
+      return rows.get(key);
+    },
+    getMany: async (keys) => {
+      keys.forEach(checkKey);
+      return keys.map((key) => rows.get(key));
+    },
+    scan: async (range) => {
+      checkRange(range);
+      return rows.scan(range);
+    },
+    commit: async (commit) => apply(commit),
+    problem: async () => null,
+    close: async () => {},
+  };
+}

@@ -1,0 +1,60 @@
+/** From `store:` of the manifest to a store. */
+import { isAbsolute, resolve } from "node:path";
+import type { Logger } from "pino";
+import type { Host } from "../plugin.ts";
+import { createInstance } from "../registry/create.ts";
+import type { Registry } from "../registry/registry.ts";
+import { createMemoryStore } from "./memory-store.ts";
+import type { Store } from "./store.ts";
+
+export interface OpenOptions {
+  logger: Logger;
+  registry: Registry;
+  host: Host;
+  /** What a relative FILE is relative to: the folder of the manifest. */
+  folder: string;
+}
+
+/**
+ * @param url `memory:`, `sqlite:FILE` (`?synchronous=normal`), `postgres://...`, or a store plugin: `NAME`, `NAME:URL`
+ * @throws Error for a person when the store cannot be used
+ */
+export async function openStore(url: string, options: OpenOptions): Promise<Store> {
+  if (url === "memory:") return createMemoryStore();
+  if (url.startsWith("sqlite:")) {
+    const { openSqliteStore } = await import("./sqlite-store.ts");
+    return openSqliteStore({ ...parseSqliteUrl(url, options.folder), logger: options.logger });
+  }
+  if (/^postgres(ql)?:/.test(url)) {
+    const { openPostgresStore } = await import("./postgres-store.ts");
+    return openPostgresStore(url, { logger: options.logger });
+  }
+  return openPlugin(url, options);
+}
+
+/** `where` names the file as the manifest does. */
+export function parseSqliteUrl(
+  url: string,
+  folder: string,
+): { file: string; where: string; synchronous: "full" | "normal" } {
+  const [name = "", query = ""] = url.slice("sqlite:".length).split(/\?(.*)/s, 2);
+  const path = name.replace(/^\/\/(?=.)/, "");
+  if (path === "" || path === ":memory:") throw new Error(`store: ${url} names no file; memory: keeps nothing on disk`);
+  let synchronous: "full" | "normal" = "full";
+  for (const [key, value] of new URLSearchParams(query)) {
+    if (key !== "synchronous") throw new Error(`store: unknown setting ${key}; sqlite: knows synchronous`);
+    if (value !== "full" && value !== "normal") throw new Error("store: synchronous must be full or normal");
+    synchronous = value;
+  }
+  return { file: isAbsolute(path) ? path : resolve(folder, path), where: `sqlite:${name}`, synchronous };
+}
+
+async function openPlugin(url: string, { registry, host }: OpenOptions): Promise<Store> {
+  const [name = "", rest] = url.split(/:(.*)/s, 2);
+  const plugin = registry.get("store", name);
+  if (plugin === undefined) {
+    throw new Error(`store: there is no store plugin ${name}; or use memory:, sqlite:FILE or postgres://...`);
+  }
+  const config = rest === undefined ? {} : { url: rest };
+  return await createInstance(plugin, config, { ...host, name });
+}

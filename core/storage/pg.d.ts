@@ -1,0 +1,50 @@
+/** What this folder uses of `pg`, which comes without types. */
+declare module "pg" {
+  import type { EventEmitter } from "node:events";
+
+  export interface QueryConfig {
+    /** A named statement is parsed and planned once per connection. */
+    name?: string;
+    text: string;
+    values?: readonly unknown[];
+    /** Milliseconds; default: that of the pool. */
+    query_timeout?: number;
+  }
+
+  export interface QueryResult {
+    /** `COMMIT`, `ROLLBACK`, `SELECT`... */
+    command: string;
+    rowCount: number | null;
+    rows: Record<string, unknown>[];
+  }
+
+  export interface PoolConfig {
+    connectionString?: string;
+    application_name?: string;
+    /** Connections. */
+    max?: number;
+    connectionTimeoutMillis?: number;
+    idleTimeoutMillis?: number;
+    query_timeout?: number;
+    keepAlive?: boolean;
+  }
+
+  export class PoolClient extends EventEmitter {
+    query(statement: QueryConfig): Promise<QueryResult>;
+    /** One or more statements without parameters: a result for each, an array when there are several. */
+    query(text: string): Promise<QueryResult | QueryResult[]>;
+    /** With an error the connection is closed instead of kept. */
+    release(error?: Error | boolean): void;
+  }
+
+  export class Pool extends EventEmitter {
+    constructor(config: PoolConfig);
+    connect(): Promise<PoolClient>;
+    query(statement: QueryConfig): Promise<QueryResult>;
+    end(): Promise<void>;
+    readonly totalCount: number;
+  }
+
+  const pg: { Pool: typeof Pool };
+  export default pg;
+}

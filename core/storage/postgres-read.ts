@@ -1,0 +1,83 @@
+/** Reads of PostgreSQL, many at a time. Rows come as one text (packed.ts), which costs the driver least. */
+import { boundsOf } from "./encoding.ts";
+import { unpack } from "./packed.ts";
+import type { PostgresDatabase } from "./postgres-database.ts";
+import { TABLE } from "./postgres-schema.ts";
+import type { Range, Row } from "./store.ts";
+
+const PACKED = "string_agg(key || chr(31) || revision || chr(31) || value, chr(30))";
+/** Rows that go into one text: it is far from the gigabyte that PostgreSQL allows. */
+const PACKED_LIMIT = 10_000;
+
+export interface PostgresReader {
+  /** Those that exist, by key. */
+  rows(keys: readonly string[]): Promise<Map<string, Row>>;
+  /** The rows of each range, in its order. */
+  ranges(ranges: readonly Range[]): Promise<Row[][]>;
+}
+
+type Kind = "ASC" | "DESC" | "large";
+
+const kindOf = ({ limit, reverse }: Range): Kind => (limit > PACKED_LIMIT ? "large" : reverse ? "DESC" : "ASC");
+
+export function createPostgresReader(database: PostgresDatabase): PostgresReader {
+  /** One query for all ranges of one direction. */
+  async function alike(direction: "ASC" | "DESC", ranges: readonly Range[]): Promise<Row[][]> {
+    if (ranges.length === 0) return [];
+    const bounds = ranges.map(boundsOf);
+    const { rows } = await database.read({
+      name: `penstock-scan-${direction}`,
+      text:
+        `SELECT (SELECT ${PACKED} FROM (SELECT key, revision, value FROM ${TABLE} WHERE key >= low AND key < high ` +
+        `ORDER BY key ${direction} LIMIT wanted OFFSET skipped) AS found) AS packed ` +
+        "FROM unnest($1::text[], $2::text[], $3::int[], $4::int[]) WITH ORDINALITY AS range (low, high, wanted, skipped, n) " +
+        "ORDER BY n",
+      values: [
+        bounds.map(({ low }) => low),
+        bounds.map(({ high }) => high),
+        ranges.map(({ limit }) => limit),
+        ranges.map(({ skip = 0 }) => skip),
+      ],
+    });
+    return rows.map(({ packed }) => unpack(packed as string | null));
+  }
+
+  async function large(range: Range): Promise<Row[]> {
+    const { reverse, limit, skip = 0 } = range;
+    const { low, high } = boundsOf(range);
+    const { rows } = await database.read({
+      text:
+        `SELECT key, value, revision FROM ${TABLE} WHERE key >= $1 AND key < $2 ` +
+        `ORDER BY key ${reverse ? "DESC" : "ASC"} LIMIT $3 OFFSET $4`,
+      values: [low, high, limit, skip],
+    });
+    // The driver gives a bigint as text.
+    return rows.map(({ key, value, revision }) => ({
+      key: key as string,
+      value: value as string,
+      revision: Number(revision),
+    }));
+  }
+
+  return {
+    async rows(keys) {
+      const { rows } = await database.read({
+        name: "penstock-get",
+        text: `SELECT ${PACKED} AS packed FROM ${TABLE} WHERE key = ANY($1::text[])`,
+        values: [keys],
+      });
+      return new Map(unpack((rows[0]?.packed ?? null) as string | null).map((row) => [row.key, row]));
+    },
+
+    async ranges(ranges) {
+      const of = (kind: Kind) => ranges.filter((range) => kindOf(range) === kind);
+      const [up, down, ...rows] = await Promise.all([
+        alike("ASC", of("ASC")),
+        alike("DESC", of("DESC")),
+        ...of("large").map(large),
+      ]);
+      const results = { ASC: up.values(), DESC: down.values(), large: rows.values() };
+      return ranges.map((range) => results[kindOf(range)].next().value ?? []);
+    },
+  };
+}

@@ -1,0 +1,41 @@
+/** The tables, and which version of them this release reads and writes. */
+import { META, type PostgresDatabase } from "./postgres-database.ts";
+
+/** Rises with every change of the tables that an older version could not work with. */
+const VERSION = 1;
+
+export const TABLE = "public.penstock";
+
+/** Revisions that one group of commits may give out. */
+export const REVISIONS = 1024;
+
+/** Processes that start at once wait for each other; any number that nobody else is likely to lock. */
+const LOCK = 7_363_774_101;
+
+/** `COLLATE "C"`: keys are ordered by their bytes, whatever the language of the database is. */
+const TABLES = [
+  `CREATE TABLE IF NOT EXISTS ${TABLE} (key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL)`,
+  `CREATE SEQUENCE IF NOT EXISTS public.penstock_revision INCREMENT BY ${REVISIONS}`,
+  `CREATE TABLE IF NOT EXISTS public.${META} (key text PRIMARY KEY, value text)`,
+  `INSERT INTO public.${META} VALUES ('schema', '${VERSION}') ON CONFLICT DO NOTHING`,
+];
+
+/**
+ * Creates what is missing.
+ * @throws Error for a person when the database is of a newer version
+ */
+export async function prepareSchema(database: PostgresDatabase): Promise<void> {
+  const [table] = await database.query(`SELECT to_regclass('public.${META}') AS found`);
+  if (table?.found === null) {
+    await database.transaction(async (session) => {
+      await session.query({ text: "SELECT pg_advisory_xact_lock($1)", values: [LOCK] });
+      for (const text of TABLES) await session.query({ text });
+    });
+  }
+  const version = Number(await database.get("schema"));
+  if (version <= VERSION) return;
+  throw new Error(
+    `it was written by a newer version (schema ${version}; this one knows ${VERSION}): ` +
+      "run that version, or name another database",
+  );
+}

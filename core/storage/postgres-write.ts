@@ -1,0 +1,77 @@
+/** A group of commits as one transaction of PostgreSQL. */
+import { prefixEnd } from "./encoding.ts";
+import { type Changes, expectedKeys, foldGroup, type Written } from "./group.ts";
+import type { PostgresDatabase, Session } from "./postgres-database.ts";
+import { isStatementFault } from "./postgres-errors.ts";
+import { TABLE } from "./postgres-schema.ts";
+import type { Commit } from "./store.ts";
+
+/** The driver gives a bigint as text. */
+const REVISION = "SELECT nextval('public.penstock_revision') AS base";
+
+const upsert = (keys: number, value: string): string =>
+  `INSERT INTO ${TABLE} AS stored (key, value, revision)
+     SELECT * FROM unnest($${keys}::text[], $${keys + 1}::text[], $${keys + 2}::bigint[])
+     ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, value = ${value}`;
+
+/** One statement, whose parts run in no order: no row is in two of them. */
+const WRITE = `WITH removed AS (DELETE FROM ${TABLE} WHERE key = ANY($1::text[])),
+  written AS (${upsert(2, "excluded.value")})
+  ${upsert(5, "(stored.value::bigint + excluded.value::bigint)::text")}`;
+
+/**
+ * One transaction. Gives the revision of each commit, or why it did not happen: what PostgreSQL refuses for what is in it fails
+ * alone, and not with its whole group.
+ *
+ * @throws ServiceError `unavailable`
+ */
+export async function writeGroup(database: PostgresDatabase, group: readonly Commit[]): Promise<(number | Error)[]> {
+  try {
+    return await database.transaction((session, { base }) => saveGroup(session, group, Number(base)), REVISION);
+  } catch (error) {
+    if (!isStatementFault(error)) throw error;
+    if (group.length === 1) return [error as Error];
+  }
+  const results: (number | Error)[] = [];
+  for (const commit of group) {
+    // Those before it have happened, whatever becomes of this one.
+    results.push(...(await writeGroup(database, [commit]).catch((error: Error) => [error])));
+  }
+  return results;
+}
+
+async function saveGroup(session: Session, group: readonly Commit[], base: number): Promise<(number | Error)[]> {
+  const keys = expectedKeys(group);
+  const stored = keys.length === 0 ? new Map<string, number>() : await storedRevisions(session, keys);
+  const { changes, results } = foldGroup(group, stored, base);
+  await write(session, changes);
+  return results;
+}
+
+async function storedRevisions(session: Session, keys: readonly string[]): Promise<Map<string, number>> {
+  const { rows } = await session.query({
+    name: "penstock-expect",
+    text: `SELECT key, revision FROM ${TABLE} WHERE key = ANY($1::text[])`,
+    values: [keys],
+  });
+  return new Map(rows.map((row) => [row.key as string, Number(row.revision)]));
+}
+
+async function write(session: Session, changes: Changes): Promise<void> {
+  for (const prefix of changes.clear) {
+    await session.query({
+      name: "penstock-clear",
+      text: `DELETE FROM ${TABLE} WHERE key >= $1 AND key < $2`,
+      values: [prefix, prefixEnd(prefix)],
+    });
+  }
+  const { delete: removed, put, add } = changes;
+  if (removed.length === 0 && put.length === 0 && add.length === 0) return;
+  await session.query({ name: "penstock-write", text: WRITE, values: [removed, ...columnsOf(put), ...columnsOf(add)] });
+}
+
+const columnsOf = (rows: readonly Written[]): [string[], string[], number[]] => [
+  rows.map(({ key }) => key),
+  rows.map(({ value }) => value),
+  rows.map(({ revision }) => revision),
+];

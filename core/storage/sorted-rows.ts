@@ -1,0 +1,125 @@
+/** Rows in the order of their keys, in memory: blocks of some hundred rows, found by bisection, beside a map for single keys. */
+import { boundsOf, prefixEnd } from "./encoding.ts";
+import type { Range, Row } from "./store.ts";
+
+/** The place of a key; a write replaces the row, so that rows which were given out stay as they were. */
+interface Slot {
+  readonly key: string;
+  row: Row;
+}
+
+/** A full block is cut in two: large enough that there are few, small enough that moving its tail is nothing. */
+const BLOCK = 512;
+
+export class SortedRows {
+  #slots = new Map<string, Slot>();
+  /** Never empty ones, but for the only one. */
+  #blocks: Slot[][] = [[]];
+
+  get size(): number {
+    return this.#slots.size;
+  }
+
+  get(key: string): Row | undefined {
+    return this.#slots.get(key)?.row;
+  }
+
+  set(row: Row): void {
+    const known = this.#slots.get(row.key);
+    if (known !== undefined) {
+      known.row = row;
+      return;
+    }
+    const slot: Slot = { key: row.key, row };
+    this.#slots.set(row.key, slot);
+    const at = this.#blockOf(row.key);
+    const block = this.#blocks[at] as Slot[];
+    const index = lowerBound(block, row.key);
+    if (index === block.length) block.push(slot);
+    else block.splice(index, 0, slot);
+    if (block.length < BLOCK) return;
+    // Rising keys end up in the last place: leave the block nearly full then.
+    const cut = index === block.length - 1 ? BLOCK - 16 : BLOCK / 2;
+    this.#blocks.splice(at + 1, 0, block.splice(cut));
+  }
+
+  delete(key: string): void {
+    if (!this.#slots.delete(key)) return;
+    const at = this.#blockOf(key);
+    const block = this.#blocks[at] as Slot[];
+    block.splice(lowerBound(block, key), 1);
+    if (block.length === 0 && this.#blocks.length > 1) this.#blocks.splice(at, 1);
+  }
+
+  /** Rows of the range, in its order. */
+  scan(range: Range): Row[] {
+    const { low, high } = boundsOf(range);
+    const { reverse = false, limit } = range;
+    let skip = range.skip ?? 0;
+    const rows: Row[] = [];
+    for (const { key, row } of reverse ? this.#down(high) : this.#up(low)) {
+      if (reverse ? key < low : key >= high) break;
+      if (skip-- > 0) continue;
+      if (rows.length >= limit) break;
+      rows.push(row);
+    }
+    return rows;
+  }
+
+  /** Keys that begin with `prefix`. */
+  keys(prefix: string): string[] {
+    const end = prefixEnd(prefix);
+    const keys: string[] = [];
+    for (const { key } of this.#up(prefix)) {
+      if (key >= end) break;
+      keys.push(key);
+    }
+    return keys;
+  }
+
+  /** From the first key that is not less than `from`. */
+  *#up(from: string): Generator<Slot> {
+    let at = this.#blockOf(from);
+    let index = lowerBound(this.#blocks[at] as Slot[], from);
+    for (; at < this.#blocks.length; at++, index = 0) {
+      const block = this.#blocks[at] as Slot[];
+      for (; index < block.length; index++) yield block[index] as Slot;
+    }
+  }
+
+  /** From the last key that is less than `before`, downwards. */
+  *#down(before: string): Generator<Slot> {
+    let at = this.#blockOf(before);
+    let index = lowerBound(this.#blocks[at] as Slot[], before) - 1;
+    for (; ; index = (this.#blocks[at] as Slot[]).length - 1) {
+      const block = this.#blocks[at] as Slot[];
+      for (; index >= 0; index--) yield block[index] as Slot;
+      if (--at < 0) return;
+    }
+  }
+
+  /** The block where `key` is or belongs: the last whose first key is not greater. */
+  #blockOf(key: string): number {
+    let low = 0;
+    let high = this.#blocks.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      const [first] = this.#blocks[middle] as [Slot];
+      if (first.key <= key) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+}
+
+/** Index of the first slot whose key is not less than `key`. */
+function lowerBound(block: readonly Slot[], key: string): number {
+  let low = 0;
+  let high = block.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((block[middle] as Slot).key < key) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

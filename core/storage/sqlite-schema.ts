@@ -1,0 +1,65 @@
+/** The tables of a SQLite file, their version, and the revisions that the file has seen. */
+import { META, type SqliteConnection } from "./sqlite-connection.ts";
+
+/** Rises with every change of the tables that an older version could not work with. */
+const VERSION = 1;
+
+/** Revisions are reserved this many at a time, so that a commit need not write the last one. */
+const REVISIONS = 2 ** 24;
+
+/** `value` has no type of its own: text is a value, an integer is a counter. */
+const ROWS = `CREATE TABLE IF NOT EXISTS rows (
+  key TEXT NOT NULL PRIMARY KEY, value NOT NULL, revision INTEGER NOT NULL
+) WITHOUT ROWID`;
+
+async function meta(connection: SqliteConnection, key: string): Promise<string | undefined> {
+  const [row] = await connection.query<{ value: string }>(`SELECT value FROM ${META} WHERE key = ?`, key);
+  return row?.value;
+}
+
+const setMeta = (connection: SqliteConnection, key: string, value: string): Promise<unknown[]> =>
+  connection.query(`INSERT OR REPLACE INTO ${META} (key, value) VALUES (?, ?)`, key, value);
+
+/** @throws Error for a person when the file is of a newer version */
+export async function prepareSchema(connection: SqliteConnection, where: string): Promise<void> {
+  const version = Number((await meta(connection, "schema")) ?? 0);
+  if (version > VERSION) {
+    throw new Error(
+      `${where} was written by a newer version (schema ${version}; this one knows ${VERSION}): run that version, or name another file`,
+    );
+  }
+  if (version === VERSION) return;
+  await connection.query(ROWS);
+  await setMeta(connection, "schema", String(VERSION));
+}
+
+export interface Revisions {
+  /** The first of `count` numbers that no row of the file has, nor had. To be asked within the transaction that writes them. */
+  take(count: number): Promise<number>;
+  /** The transaction was rolled back, and with it perhaps what it had reserved. */
+  forget(): void;
+}
+
+/**
+ * A row that was deleted and written again must not have a revision which somebody remembers from before, so they only rise,
+ * and a restart goes on where none was given.
+ */
+export function createRevisions(connection: SqliteConnection): Revisions {
+  let next = 1;
+  let end = 1;
+  return {
+    async take(count) {
+      if (next + count > end) {
+        const reserved = Number((await meta(connection, "revision")) ?? 1);
+        const first = Math.max(next, reserved);
+        await setMeta(connection, "revision", String(first + REVISIONS));
+        [next, end] = [first, first + REVISIONS];
+      }
+      next += count;
+      return next - count;
+    },
+    forget() {
+      end = next;
+    },
+  };
+}

@@ -1,0 +1,66 @@
+/** A whole service on PostgreSQL: what clients and probes see while the server is away, and what is there afterwards. */
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
+
+const server = await startPostgres();
+const skip = server === null ? NO_POSTGRES : server.stop === null ? "the server is not ours to stop" : false;
+const db = server as PostgresServer;
+
+after(() => server?.close());
+
+const OPTIONS = { memory: { conversationId: "talk", userId: "ann" } };
+const URL_OF_MESSAGES = "/api/memory/conversations/talk/messages?userId=ann";
+
+async function textsOf(service: TestService): Promise<unknown[]> {
+  const { data } = (await (await service.get(URL_OF_MESSAGES)).json()) as {
+    data: { messages: { role: string; parts: { type: string; text?: string }[] }[] };
+  };
+  return data.messages.map(({ role, parts }) => [role, parts.find(({ type }) => type === "text")?.text]);
+}
+
+test("POST /agents/:id/text with memory on PostgreSQL: 503 while the server is away, and nothing is lost", {
+  skip,
+}, async (t) => {
+  const store = await db.createDatabase();
+  const manifest = manifestWith({ memory: "default" }, { store, memory: { default: {} } });
+  const service = await startService(t, manifest);
+  const say = (input: string) => service.post("/agents/assistant/text", { input, options: OPTIONS });
+  const ready = async () => {
+    const reply = await service.get("/readyz");
+    return [reply.status, ((await reply.json()) as { reason?: string }).reason];
+  };
+
+  assert.equal((await say("one")).status, 200);
+  assert.deepEqual(await ready(), [200, undefined]);
+  const before = await textsOf(service);
+  assert.deepEqual(
+    before.map((message) => (message as [string])[0]),
+    ["user", "assistant"],
+  );
+
+  await db.stop?.("immediate");
+  try {
+    for (const reply of [await say("two"), await service.get(URL_OF_MESSAGES)]) {
+      assert.equal(reply.status, 503);
+      assert.equal(reply.headers.get("x-error-code"), "unavailable");
+      assert.ok(reply.headers.has("retry-after"));
+      const { success, error } = (await reply.json()) as { success: boolean; error: string };
+      assert.deepEqual([success, error], [false, "storage is unavailable: there is no connection to the database"]);
+    }
+    assert.deepEqual(await ready(), [503, "there is no connection to the database"]);
+    assert.equal((await service.get("/healthz")).status, 200);
+  } finally {
+    await db.start?.();
+  }
+  assert.deepEqual(await ready(), [200, undefined]);
+  assert.deepEqual(await textsOf(service), before);
+  assert.equal((await say("three")).status, 200);
+
+  const second = await startService(t, manifest);
+  const messages = await textsOf(second);
+  assert.equal(messages.length, 4);
+  assert.deepEqual(messages.slice(0, 2), before);
+  assert.deepEqual(messages[2], ["user", "three"]);
+});

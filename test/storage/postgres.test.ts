@@ -1,0 +1,393 @@
+/** The PostgreSQL engine on a real server: what every store does, and what only a server can do to us. */
+import assert from "node:assert/strict";
+import { after, type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { pino } from "pino";
+import { CommitConflict } from "../../core/errors.ts";
+import { openPostgresStore } from "../../core/storage/postgres-store.ts";
+import type { Store } from "../../core/storage/store.ts";
+import { storeSuite } from "../suites/store.suite.ts";
+import { type CutProxy, startCutProxy } from "../support/cut-proxy.ts";
+import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+
+const server = await startPostgres();
+const skip = server === null ? NO_POSTGRES : false;
+const restartable = server?.stop ? false : "the server is not ours to stop";
+const db = server as PostgresServer;
+const logger = pino({ level: process.env.TEST_LOG ?? "silent" });
+
+after(() => server?.close());
+
+const isUnavailable = (error: unknown) => (error as { kind?: unknown }).kind === "unavailable";
+
+async function open(t: TestContext, url?: string): Promise<Store> {
+  const store = await openPostgresStore(url ?? (await db.createDatabase()), { logger });
+  t.after(() => store.close());
+  return store;
+}
+
+storeSuite("postgres:", { open: (t) => open(t), skip, runs: 50 });
+
+/** Ends every connection of Penstock to the server. */
+const cut = (url: string) =>
+  db.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'penstock'", url);
+
+test("rows are there for another store on the same database, in the order of their keys", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  const [one, two] = [await open(t, url), await open(t, url)];
+  await one.commit({ put: ["a/Z", "a/a", "a/-", "a/B", "b/1"].map((key) => [key, JSON.stringify(key)]) });
+  assert.deepEqual(
+    (await two.scan({ prefix: "a/", limit: 10 })).map(({ key }) => key),
+    ["a/-", "a/B", "a/Z", "a/a"],
+  );
+  assert.deepEqual(
+    (await two.scan({ prefix: "a/", after: "a/-", before: "a/a", reverse: true, limit: 10 })).map(({ key }) => key),
+    ["a/Z", "a/B"],
+  );
+  assert.equal((await two.get("b/1"))?.value, '"b/1"');
+});
+
+test("a commit that the server refuses for its content does not take its group down", { skip }, async (t) => {
+  const store = await open(t);
+  await store.commit({ put: [["text", '"no number"']] });
+  const results = await Promise.allSettled([
+    store.commit({ put: [["a", "1"]] }),
+    store.commit({ put: [["b", "1"]], add: [["text", 1]] }),
+    store.commit({ put: [["c", "1"]] }),
+  ]);
+  assert.deepEqual(
+    results.map(({ status }) => status),
+    ["fulfilled", "rejected", "fulfilled"],
+  );
+  assert.deepEqual(
+    (await store.getMany(["a", "b", "c"])).map((row) => row?.value),
+    ["1", undefined, "1"],
+  );
+});
+
+test("two stores on one database racing on expect: every increment is counted once", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  const stores = [await open(t, url), await open(t, url), await open(t, url)];
+  const rounds = 40;
+  async function increment(store: Store): Promise<number> {
+    for (let lost = 0; ; lost++) {
+      const row = await store.get("race");
+      const put: [string, string][] = [["race", String(Number(row?.value ?? 0) + 1)]];
+      try {
+        await store.commit({ put, add: [["total", 1]], expect: [["race", row?.revision ?? null]] });
+        return lost;
+      } catch (error) {
+        assert.ok(error instanceof CommitConflict, String(error));
+      }
+    }
+  }
+  const lost = await Promise.all(
+    stores.map(async (store) => {
+      let conflicts = 0;
+      for (let round = 0; round < rounds; round++) conflicts += await increment(store);
+      return conflicts;
+    }),
+  );
+  assert.equal((await stores[0]!.get("race"))?.value, String(rounds * stores.length));
+  assert.equal((await stores[0]!.get("total"))?.value, String(rounds * stores.length));
+  assert.ok(
+    lost.some((conflicts) => conflicts > 0),
+    "nobody ever lost: this was no race",
+  );
+});
+
+test("two stores create the same row at once: one of them does", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  const [one, two] = [await open(t, url), await open(t, url)];
+  for (let round = 0; round < 30; round++) {
+    const key = `absent/${round}`;
+    const results = await Promise.allSettled(
+      [one, two].map((store, index) => store.commit({ put: [[key, String(index)]], expect: [[key, null]] })),
+    );
+    const lost = results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
+    assert.equal(lost.length, 1);
+    assert.ok(lost[0] instanceof CommitConflict, String(lost[0]));
+    const winner = results.findIndex(({ status }) => status === "fulfilled");
+    assert.equal((await one.get(key))?.value, String(winner));
+  }
+});
+
+test("write skew is refused: two stores that each expect the row which the other writes", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  const [one, two] = [await open(t, url), await open(t, url)];
+  for (let round = 0; round < 20; round++) {
+    const [a, b] = [`skew/${round}/a`, `skew/${round}/b`];
+    await Promise.allSettled([
+      one.commit({ put: [[a, "1"]], expect: [[b, null]] }),
+      two.commit({ put: [[b, "1"]], expect: [[a, null]] }),
+    ]);
+    assert.equal((await one.scan({ prefix: `skew/${round}/`, limit: 10 })).length, 1);
+  }
+});
+
+test("counters of several stores at once lose nothing, and nobody is refused", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  const stores = [await open(t, url), await open(t, url), await open(t, url)];
+  const adds = stores.map(async (store) => {
+    for (let round = 0; round < 25; round++) {
+      await Promise.all([store.commit({ add: [["n", 1]] }), store.commit({ add: [["n", 2]] })]);
+    }
+  });
+  await Promise.all(adds);
+  assert.equal((await stores[0]!.get("n"))?.value, "225");
+});
+
+test("connections cut under a stream of commits: what was acknowledged is there, once and whole", {
+  skip,
+}, async (t) => {
+  const url = await db.createDatabase();
+  const store = await open(t, url);
+  const acknowledged: number[] = [];
+  const refused: number[] = [];
+  let stop = false;
+  let next = 0;
+  const writer = async () => {
+    while (!stop) {
+      const id = next++;
+      try {
+        await store.commit({
+          put: [
+            [`row/${id}`, "1"],
+            [`twin/${id}`, "1"],
+          ],
+          add: [
+            ["count", 1],
+            [`once/${id}`, 1],
+          ],
+        });
+        acknowledged.push(id);
+      } catch (error) {
+        assert.ok(isUnavailable(error), String(error));
+        refused.push(id);
+      }
+    }
+  };
+  const writers = Array.from({ length: 16 }, writer);
+  for (let round = 0; round < 12; round++) {
+    await sleep(25 + round);
+    await cut(url);
+  }
+  await sleep(50);
+  stop = true;
+  await Promise.all(writers);
+  const keys = async (prefix: string) =>
+    (await store.scan({ prefix, limit: 1_000_000 })).map(({ key }) => Number(key.slice(prefix.length)));
+  const rows = new Set(await keys("row/"));
+  assert.deepEqual(await keys("twin/"), await keys("row/"));
+  assert.deepEqual(
+    acknowledged.filter((id) => !rows.has(id)),
+    [],
+  );
+  assert.equal((await store.get("count"))?.value, String(rows.size));
+  const twice = (await store.scan({ prefix: "once/", limit: 1_000_000 })).filter(({ value }) => value !== "1");
+  assert.deepEqual(twice, []);
+  assert.ok(acknowledged.length > 100, `only ${acknowledged.length} commits went through, ${refused.length} did not`);
+});
+
+/** A store whose connections pass through a proxy, and the URL without it. */
+async function openBehindProxy(t: TestContext): Promise<[Store, CutProxy, string]> {
+  const url = await db.createDatabase();
+  const proxied = new URL(url);
+  const proxy = await startCutProxy(Number(proxied.port || 5432));
+  proxied.host = `127.0.0.1:${proxy.port}`;
+  const store = await openPostgresStore(proxied.href, { logger });
+  t.after(async () => {
+    await store.close();
+    await proxy.close();
+  });
+  return [store, proxy, url];
+}
+
+const local = skip || (process.env.PENSTOCK_TEST_POSTGRES ? "the proxy of this test needs a server of its own" : false);
+
+test("a connection cut before the commit reached the server: it is done again, once", { skip: local }, async (t) => {
+  const [store, proxy] = await openBehindProxy(t);
+  for (const [index, text] of ["penstock-write", "COMMIT"].entries()) {
+    proxy.cut(text, "before");
+    await store.commit({ put: [[`k/${index}`, "1"]], add: [["n", 1]] });
+    assert.equal(proxy.cuts, index + 1);
+    assert.equal((await store.get("n"))?.value, String(index + 1));
+  }
+});
+
+test("a connection cut while the answer to a commit was on its way: it happened, once", { skip: local }, async (t) => {
+  const [store, proxy] = await openBehindProxy(t);
+  proxy.cut("COMMIT", "answered");
+  const revision = await store.commit({ put: [["k", "1"]], add: [["n", 1]], expect: [["k", null]] });
+  assert.equal(proxy.cuts, 1);
+  const [row, count] = await store.getMany(["k", "n"]);
+  assert.deepEqual([row?.value, row?.revision, count?.value], ["1", revision, "1"]);
+});
+
+test("a connection cut in mid-commit, and no other to be had: 503, never done twice", { skip: local }, async (t) => {
+  const [store, proxy, url] = await openBehindProxy(t);
+  proxy.refuse(true);
+  proxy.cut("COMMIT", "answered");
+  await assert.rejects(store.commit({ add: [["n", 1]] }), (error: Error) => {
+    assert.match(error.message, /the connection was lost during the commit, which may have happened/);
+    return isUnavailable(error);
+  });
+  assert.deepEqual(await db.query("SELECT value FROM penstock WHERE key = 'n'", url), [{ value: "1" }]);
+  proxy.refuse(false);
+  await store.commit({ add: [["n", 1]] });
+  assert.equal((await store.get("n"))?.value, "2");
+});
+
+test("a server that does not answer: the probe says so and does not wait for it, and then it is back", {
+  skip: local,
+}, async (t) => {
+  const [store, proxy] = await openBehindProxy(t);
+  await store.commit({ put: [["k", "1"]] });
+  assert.equal(await store.problem(), null);
+  proxy.freeze(true);
+  assert.equal(await store.problem(), "the database does not answer");
+  proxy.freeze(false);
+  assert.equal(await store.problem(), null);
+  assert.equal((await store.get("k"))?.value, "1");
+});
+
+test("a connection cut while idle is replaced, and ends nothing", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  const store = await open(t, url);
+  await store.commit({ put: [["k", "1"]] });
+  await store.get("k");
+  await cut(url);
+  await sleep(50);
+  assert.equal((await store.get("k"))?.value, "1");
+  await store.commit({ put: [["k", "2"]] });
+  assert.equal(await store.problem(), null);
+});
+
+test("a server that goes away: unavailable, and service again when it is back", {
+  skip: skip || restartable,
+}, async (t) => {
+  for (const mode of ["fast", "immediate"] as const) {
+    const store = await open(t);
+    await store.commit({ put: [["k", "1"]] });
+    await db.stop!(mode);
+    try {
+      await assert.rejects(store.commit({ put: [["k", "2"]] }), isUnavailable);
+      await assert.rejects(store.get("k"), isUnavailable);
+      await assert.rejects(store.scan({ prefix: "k", limit: 1 }), isUnavailable);
+      assert.equal(await store.problem(), "there is no connection to the database");
+    } finally {
+      await db.start!();
+    }
+    assert.equal((await store.get("k"))?.value, "1");
+    await store.commit({ put: [["k", "3"]] });
+    assert.equal((await store.get("k"))?.value, "3");
+    assert.equal(await store.problem(), null);
+  }
+});
+
+test("an outage is one error in the log, and its end one line", { skip: skip || restartable }, async () => {
+  const lines: string[] = [];
+  const store = await openPostgresStore(await db.createDatabase(), {
+    logger: pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line).msg) }),
+  });
+  await db.stop!();
+  try {
+    for (let round = 0; round < 3; round++) await assert.rejects(store.get("k"), isUnavailable);
+  } finally {
+    await db.start!();
+  }
+  await store.get("k");
+  await store.close();
+  assert.equal(lines.length, 2, lines.join("\n"));
+  assert.match(lines[0]!, /^PostgreSQL cannot read: there is no connection to the database \(.*ECONNREFUSED/);
+  assert.equal(lines[1], "PostgreSQL can read again");
+});
+
+test("a database that turns read-only: 503 for writes, reads go on, and it is over by itself", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  const store = await open(t, url);
+  const name = new URL(url).pathname.slice(1);
+  await store.commit({ put: [["k", "1"]] });
+  await db.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
+  await cut(url);
+  await sleep(50);
+  await assert.rejects(store.commit({ put: [["k", "2"]] }), isUnavailable);
+  assert.equal((await store.get("k"))?.value, "1");
+  assert.equal(await store.problem(), "the database is read-only");
+  await db.query(`ALTER DATABASE ${name} RESET default_transaction_read_only`);
+  await cut(url);
+  await sleep(50);
+  await store.commit({ put: [["k", "2"]] });
+  assert.equal(await store.problem(), null);
+});
+
+test("a disk that is full: 503 and nothing half-written, reads go on, and it is over by itself", {
+  skip,
+}, async (t) => {
+  const url = await db.createDatabase();
+  const store = await open(t, url);
+  await store.commit({ put: [["a", "1"]], add: [["n", 1]] });
+  // The server's own error, at the last row of the transaction.
+  await db.query(
+    `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+       IF NEW.key = 'n' THEN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END IF;
+       RETURN NEW;
+     END $$;
+     CREATE TRIGGER full_disk BEFORE INSERT ON penstock FOR EACH ROW EXECUTE FUNCTION full_disk()`,
+    url,
+  );
+  const commits = [store.commit({ put: [["b", "1"]] }), store.commit({ put: [["a", "2"]], add: [["n", 1]] })];
+  for (const result of await Promise.allSettled(commits)) {
+    assert.ok(result.status === "rejected" && isUnavailable(result.reason));
+    assert.match(result.reason.message, /the disk of the database is full/);
+  }
+  assert.deepEqual(
+    (await store.getMany(["a", "b", "n"])).map((row) => row?.value),
+    ["1", undefined, "1"],
+  );
+  await db.query("DROP TRIGGER full_disk ON penstock", url);
+  await store.commit({ put: [["b", "1"]], add: [["n", 1]] });
+  assert.deepEqual(
+    (await store.getMany(["a", "b", "n"])).map((row) => row?.value),
+    ["1", "1", "2"],
+  );
+  assert.equal(await store.problem(), null);
+});
+
+test("a database of a newer release is refused, and stays as it is", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  await (await openPostgresStore(url, { logger })).close();
+  await db.query("UPDATE penstock_meta SET value = '2' WHERE key = 'schema'", url);
+  await assert.rejects(openPostgresStore(url, { logger }), /newer version \(schema 2; this one knows 1\)/);
+  await db.query("UPDATE penstock_meta SET value = '1' WHERE key = 'schema'", url);
+  await open(t, url);
+});
+
+test("stores that open an empty database at once all come up", { skip }, async (t) => {
+  const url = await db.createDatabase();
+  const stores = await Promise.all([open(t, url), open(t, url), open(t, url), open(t, url)]);
+  await Promise.all(stores.map((store) => store.commit({ add: [["n", 1]] })));
+  assert.equal((await stores[0]!.get("n"))?.value, "4");
+});
+
+test("a server that is not there: the start fails, and the message tells which and why, without the password", async () => {
+  const url = "postgres://nobody:secret@127.0.0.1:1/none?x=secret";
+  await assert.rejects(openPostgresStore(url, { logger }), {
+    message:
+      "postgres://127.0.0.1:1/none cannot be opened: storage is unavailable: there is no connection to the database",
+  });
+  for (const wrong of ["postgres://", "postgres://a:b@:bad/x", "postgres:"]) {
+    await assert.rejects(openPostgresStore(wrong, { logger }), /^Error: postgres:.* cannot be opened: /);
+  }
+});
+
+test("close waits for what is under way, and refuses what comes after it", { skip }, async () => {
+  const url = await db.createDatabase();
+  const store = await openPostgresStore(url, { logger });
+  const commits = Array.from({ length: 50 }, (_, index) => store.commit({ put: [[`k/${index}`, "1"]] }));
+  await store.close();
+  await Promise.all(commits);
+  await assert.rejects(store.commit({ put: [["late", "1"]] }), isUnavailable);
+  const [{ count } = {}] = await db.query("SELECT count(*)::int AS count FROM penstock", url);
+  assert.equal(count, 50);
+});

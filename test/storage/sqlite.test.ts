@@ -1,0 +1,234 @@
+/** The SQLite engine: what every store does, and what a file, a disk and other processes can do to us. */
+import assert from "node:assert/strict";
+import { chmod, mkdir, readdir, rename, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { type TestContext, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { pino } from "pino";
+import { CommitConflict } from "../../core/errors.ts";
+import { openStore, parseSqliteUrl } from "../../core/storage/open-store.ts";
+import { openSqliteStore, type SqliteOptions } from "../../core/storage/sqlite-store.ts";
+import type { Store } from "../../core/storage/store.ts";
+import { storeSuite } from "../suites/store.suite.ts";
+import { otherConnection, otherProcess, recordingLogger, temporaryFolder } from "../support/storage.ts";
+
+const silent = pino({ level: "silent" });
+
+async function open(t: TestContext, options: Partial<SqliteOptions> = {}): Promise<Store & { file: string }> {
+  const file = options.file ?? join(await temporaryFolder(t), "data", "test.db");
+  const store = await openSqliteStore({ logger: silent, where: "sqlite:test.db", busyTimeout: 100, ...options, file });
+  t.after(() => store.close());
+  return Object.assign(store, { file });
+}
+
+storeSuite("sqlite:FILE", { open });
+
+const isUnavailable = (pattern: RegExp) => (error: unknown) => {
+  const { kind, message } = error as { kind?: unknown; message: string };
+  assert.equal(kind, "unavailable", message);
+  assert.match(message, pattern);
+  return true;
+};
+const long = (index: number): [string, string] => [`k/${index}`, JSON.stringify("x".repeat(5_000))];
+const countOf = async (store: Store, prefix: string) => (await store.scan({ prefix, limit: 10_000 })).length;
+
+test("what was committed is there after the file is closed and opened again, with revisions that go on", async (t) => {
+  const first = await open(t);
+  const old = await first.commit({ put: [["a", "1"]], add: [["n", 3]] });
+  await first.commit({ delete: ["a"] });
+  await first.close();
+  const second = await open(t, { file: first.file });
+  assert.deepEqual([await second.get("a"), (await second.get("n"))?.value], [undefined, "3"]);
+  const revision = await second.commit({ put: [["a", "1"]] });
+  assert.ok(revision > old, "a row that comes back after a restart has a revision of its own");
+  await assert.rejects(second.commit({ delete: ["a"], expect: [["a", old]] }), CommitConflict);
+});
+
+test("close waits for what was asked for, and afterwards everything is unavailable", async (t) => {
+  const store = await open(t);
+  const commits = Promise.all(Array.from({ length: 100 }, (_, index) => store.commit({ put: [long(index)] })));
+  const rows = store.scan({ prefix: "k/", limit: 1 });
+  await store.close();
+  await store.close();
+  await Promise.all([commits, rows]);
+  await assert.rejects(store.get("k/1"), isUnavailable(/closed/));
+  await assert.rejects(store.commit({}), isUnavailable(/closed/));
+  assert.equal(await store.problem(), "it is closed");
+  assert.equal(await countOf(await open(t, { file: store.file }), "k/"), 100);
+});
+
+test("while another process writes to the file, commits are unavailable, reads go on, and it comes back by itself", async (t) => {
+  const { logger, lines } = recordingLogger();
+  const store = await open(t, { logger });
+  await store.commit({ put: [["a", "1"]] });
+  const other = await otherConnection(t, store.file);
+  await other.run("BEGIN IMMEDIATE");
+  await assert.rejects(store.commit({ put: [["a", "2"]] }), isUnavailable(/locked by another process/));
+  await assert.rejects(store.commit({ put: [["a", "3"]] }), isUnavailable(/locked by another process/));
+  assert.equal(await store.problem(), "the file is locked by another process");
+  assert.equal((await store.get("a"))?.value, "1");
+  await other.run("COMMIT");
+  assert.equal(await store.problem(), null);
+  await store.commit({ put: [["a", "4"]] });
+  assert.equal((await store.get("a"))?.value, "4");
+  assert.equal(lines.length, 2);
+  assert.match(
+    lines[0] as string,
+    /^error: sqlite:test.db cannot write: the file is locked by another process \(SQLITE_BUSY/,
+  );
+  assert.equal(lines[1], "info: sqlite:test.db can write again");
+});
+
+test("on a full disk a commit is unavailable and leaves nothing, others go on, and it comes back when there is room", async (t) => {
+  const { logger, lines } = recordingLogger();
+  const store = await open(t, { logger, maxPages: 100 });
+  let written = 0;
+  const fill = async () => {
+    for (;;) {
+      await store.commit({ put: [long(written), [`l/${written}`, "1"]], add: [["n", 1]] });
+      written++;
+    }
+  };
+  await assert.rejects(fill(), isUnavailable(/the disk is full/));
+  assert.ok(written > 10);
+  assert.equal(await store.problem(), "the disk is full");
+  assert.deepEqual([await countOf(store, "k/"), await countOf(store, "l/")], [written, written]);
+  assert.equal((await store.get("n"))?.value, String(written));
+  await store.commit({ clear: ["k/"] });
+  assert.equal(await store.problem(), null);
+  await store.commit({ put: [long(0)] });
+  assert.equal(await countOf(store, "k/"), 1);
+  assert.deepEqual([...new Set(lines)].length, 2);
+});
+
+test("a group that the disk refuses is refused to all who are in it, and revisions stay right", async (t) => {
+  const store = await open(t, { maxPages: 60 });
+  const revision = await store.commit({ put: [["a", "1"]] });
+  const results = await Promise.allSettled(
+    Array.from({ length: 200 }, (_, index) => store.commit({ put: [long(index)] })),
+  );
+  assert.ok(results.every(({ status }) => status === "rejected"));
+  assert.equal(await countOf(store, "k/"), 0);
+  const next = await store.commit({ put: [["a", "2"]], expect: [["a", revision]] });
+  assert.ok(next > revision);
+});
+
+test("a file that was moved away takes no commit that would be lost, and does when it is back", async (t) => {
+  const store = await open(t);
+  await store.commit({ put: [["a", "1"]] });
+  await rename(store.file, `${store.file}.moved`);
+  assert.equal(await store.problem(), "the file was moved or deleted");
+  await assert.rejects(store.commit({ put: [["a", "2"]] }), isUnavailable(/moved or deleted/));
+  await rename(`${store.file}.moved`, store.file);
+  assert.equal(await store.problem(), null);
+  await store.commit({ put: [["a", "3"]] });
+  assert.equal((await store.get("a"))?.value, "3");
+});
+
+test("a file of a newer version is refused with its version, and left as it is", async (t) => {
+  const store = await open(t);
+  await store.commit({ put: [["a", "1"]] });
+  await store.close();
+  const other = await otherConnection(t, store.file);
+  await other.run("UPDATE penstock SET value = '7' WHERE key = 'schema'");
+  await other.close();
+  await assert.rejects(
+    open(t, { file: store.file }),
+    /^Error: sqlite:test.db was written by a newer version \(schema 7; this one knows 1\): run that version, or name another file$/,
+  );
+  // The refusal has let go of the file.
+  const again = await otherConnection(t, store.file);
+  await again.run("UPDATE penstock SET value = '1' WHERE key = 'schema'");
+  await again.close();
+  assert.equal((await (await open(t, { file: store.file })).get("a"))?.value, "1");
+});
+
+const inUse =
+  /^Error: sqlite:test.db is in use by another process, which holds .*test\.db\.lock: stop that one, or give this one a store of its own$/;
+
+test("a second process on the same file is refused, and let in when the first was killed", async (t) => {
+  const file = join(await temporaryFolder(t), "test.db");
+  const holder = otherProcess(
+    t,
+    `import { openSqliteStore } from ${JSON.stringify(pathToFileURL(resolve("core/storage/sqlite-store.ts")).href)};
+     import { pino } from "pino";
+     const store = await openSqliteStore({ file: ${JSON.stringify(file)}, logger: pino({ level: "silent" }) });
+     for (let n = 0; ; n++) { await store.commit({ put: [["k/" + String(n).padStart(6, "0"), "1"]] }); console.log(n); }`,
+  );
+  assert.equal(await holder.line(), "0");
+  await assert.rejects(open(t, { file }), inUse);
+  let last = "";
+  for (let count = 0; count < 50; count++) last = (await holder.line()) ?? last;
+  await holder.kill();
+  for (let line = await holder.line(); line !== undefined; line = await holder.line()) last = line;
+  const store = await open(t, { file });
+  assert.ok((await countOf(store, "k/")) > Number(last), "everything that was acknowledged is there");
+});
+
+test("a second store on the same file in one process is refused too, by whatever path", async (t) => {
+  const store = await open(t);
+  await assert.rejects(open(t, { file: store.file }), inUse);
+  await assert.rejects(open(t, { file: join(store.file, "..", "..", "data", "test.db") }), inUse);
+  await store.commit({ put: [["a", "1"]] });
+});
+
+test("what is no database, a folder, and a path through a file are refused by name", async (t) => {
+  const folder = await temporaryFolder(t);
+  await writeFile(join(folder, "text.db"), "this is no database, and long enough to be seen as none".repeat(20));
+  await mkdir(join(folder, "folder.db"));
+  await assert.rejects(
+    open(t, { file: join(folder, "text.db") }),
+    /sqlite:test.db cannot be opened: the file is damaged, or no SQLite database/,
+  );
+  await assert.rejects(
+    open(t, { file: join(folder, "folder.db") }),
+    /sqlite:test.db cannot be opened: the file cannot be opened/,
+  );
+  await assert.rejects(open(t, { file: join(folder, "text.db", "x.db") }), /sqlite:test.db cannot be opened: /);
+});
+
+test("a file that may not be written is refused at boot with a message that says so", async (t) => {
+  const store = await open(t);
+  await store.commit({ put: [["a", "1"]] });
+  await store.close();
+  const folder = join(store.file, "..");
+  for (const name of await readdir(folder)) await chmod(join(folder, name), 0o444);
+  await chmod(folder, 0o555);
+  await chmod(join(folder, ".."), 0o755);
+  // Nothing is read-only to root.
+  const root = process.getuid?.() === 0;
+  if (root) process.seteuid?.(65_534);
+  try {
+    await assert.rejects(
+      open(t, { file: store.file }),
+      /sqlite:test.db cannot be opened: the file (is read-only|cannot be opened)/,
+    );
+  } finally {
+    if (root) process.seteuid?.(0);
+    await chmod(folder, 0o755);
+  }
+  for (const name of await readdir(folder)) await chmod(join(folder, name), 0o644);
+  assert.equal((await (await open(t, { file: store.file })).get("a"))?.value, "1");
+});
+
+test("store URLs: a file relative to the manifest, and how much of the disk's word is waited for", async (t) => {
+  assert.deepEqual(parseSqliteUrl("sqlite:data/x.db", "/srv"), {
+    file: "/srv/data/x.db",
+    where: "sqlite:data/x.db",
+    synchronous: "full",
+  });
+  assert.equal(parseSqliteUrl("sqlite:/var/x.db?synchronous=normal", "/srv").synchronous, "normal");
+  assert.equal(parseSqliteUrl("sqlite:///var/x.db", "/srv").file, "/var/x.db");
+  assert.throws(
+    () => parseSqliteUrl("sqlite:x.db?sync=off", "/srv"),
+    /unknown setting sync; sqlite: knows synchronous/,
+  );
+  assert.throws(() => parseSqliteUrl("sqlite:x.db?synchronous=off", "/srv"), /synchronous must be full or normal/);
+  assert.throws(() => parseSqliteUrl("sqlite::memory:", "/srv"), /names no file/);
+  const folder = await temporaryFolder(t);
+  const options = { logger: silent, folder, registry: undefined as never, host: undefined as never };
+  const store = await openStore("sqlite:deep/down/x.db?synchronous=normal", options);
+  t.after(() => store.close());
+  await store.commit({ put: [["a", "1"]] });
+  assert.ok((await readdir(join(folder, "deep", "down"))).includes("x.db"));
+});

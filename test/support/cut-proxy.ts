@@ -1,0 +1,105 @@
+/** A TCP proxy that breaks connections at the moment that a test chooses. */
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+
+export interface CutProxy {
+  readonly port: number;
+  /**
+   * Breaks the next connection on which a client sends something that contains `text`: before the server gets it, or when
+   * the server has answered it and the client does not know yet.
+   */
+  cut(text: string, when: "before" | "answered"): void;
+  /** How often it did. */
+  readonly cuts: number;
+  /** Whether answers of the server are held back: the connection is there, and nothing comes. */
+  freeze(frozen: boolean): void;
+  /** Whether connections are refused after the cut. */
+  refuse(refused: boolean): void;
+  close(): Promise<void>;
+}
+
+export async function startCutProxy(targetPort: number): Promise<CutProxy> {
+  const sockets = new Set<Socket>();
+  let plan: { text: string; when: "before" | "answered" } | null = null;
+  let refusing = false;
+  let refuseAfterCut = false;
+  let cuts = 0;
+  let frozen = false;
+  const upstreams = new Set<Socket>();
+
+  const keep = (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("error", () => socket.destroy());
+    socket.on("close", () => sockets.delete(socket));
+  };
+
+  const server = createServer((client) => {
+    keep(client);
+    if (refusing) {
+      client.destroy();
+      return;
+    }
+    const upstream = connect(targetPort, "127.0.0.1");
+    keep(upstream);
+    upstreams.add(upstream);
+    client.on("close", () => upstream.destroy());
+    upstream.on("close", () => {
+      upstreams.delete(upstream);
+      client.destroy();
+    });
+    let deaf = false;
+    const breakUp = () => {
+      cuts++;
+      refusing = refuseAfterCut;
+      client.destroy();
+      upstream.destroy();
+    };
+    client.on("data", (chunk) => {
+      if (plan !== null && chunk.includes(plan.text)) {
+        const { when } = plan;
+        plan = null;
+        if (when === "before") {
+          breakUp();
+          return;
+        }
+        deaf = true;
+      }
+      upstream.write(chunk);
+    });
+    upstream.on("data", (chunk) => {
+      if (deaf) breakUp();
+      else client.write(chunk);
+    });
+    if (frozen) upstream.pause();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("the proxy has no port");
+
+  return {
+    port: address.port,
+    cut(text, when) {
+      plan = { text, when };
+    },
+    get cuts() {
+      return cuts;
+    },
+    freeze(on) {
+      frozen = on;
+      for (const socket of upstreams) {
+        if (on) socket.pause();
+        else socket.resume();
+      }
+    },
+    refuse(refused) {
+      refuseAfterCut = refused;
+      if (!refused) refusing = false;
+    },
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}

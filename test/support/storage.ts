@@ -1,0 +1,58 @@
+/** Files and connections for tests of storage. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import KeyvSqlite from "@keyv/sqlite";
+import { type Logger, pino } from "pino";
+
+type Ending = { after(callback: () => unknown): void };
+
+export async function temporaryFolder(t: Ending): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-store-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A logger, and the messages that it got: `error: text`. */
+export function recordingLogger(): { logger: Logger; lines: string[] } {
+  const lines: string[] = [];
+  const write = (line: string) => {
+    const { level, msg } = JSON.parse(line) as { level: number; msg: string };
+    lines.push(`${pino.levels.labels[level]}: ${msg}`);
+  };
+  return { logger: pino({ level: "info" }, { write }), lines };
+}
+
+/** What another program does to a SQLite file: statements, one after the other, on one connection until `close`. */
+export async function otherConnection(
+  t: Ending,
+  file: string,
+): Promise<{ run(sql: string): Promise<unknown[]>; close(): Promise<void> }> {
+  const adapter = new KeyvSqlite({ uri: file, table: "penstock", busyTimeout: 2_000 });
+  await adapter.query("SELECT 1");
+  let open = true;
+  const close = async () => {
+    if (open) await adapter.close();
+    open = false;
+  };
+  t.after(close);
+  return { run: (sql) => adapter.query(sql), close };
+}
+
+/** Another process that runs `code`, a module. `line()` is the next line that it prints, undefined when it has ended. */
+export function otherProcess(t: Ending, code: string) {
+  const child = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "-e", code], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const exited = once(child, "exit");
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  const kill = async (): Promise<void> => {
+    child.kill("SIGKILL");
+    await exited;
+  };
+  t.after(kill);
+  return { line: async () => (await lines.next()).value as string | undefined, kill };
+}

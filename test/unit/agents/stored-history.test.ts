@@ -1,0 +1,156 @@
+/** The history in a store, as `GET /agents/:id/history` reads it. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { HistoryRun } from "../../../core/agents/history.ts";
+import { HistoryKeeper } from "../../../core/agents/history-keeper.ts";
+import { TABLE_DEFAULTS } from "../../../core/agents/options.ts";
+import { newOutcome } from "../../../core/agents/run.ts";
+import { StoredHistories } from "../../../core/agents/stored-history.ts";
+import { ServiceError, unavailable } from "../../../core/errors.ts";
+import { Serialized } from "../../../core/http/route.ts";
+import { createMemoryStore } from "../../../core/storage/memory-store.ts";
+import type { Store } from "../../../core/storage/store.ts";
+import { silent } from "../../support/agents.ts";
+
+const { memory } = TABLE_DEFAULTS;
+const DAY = 86_400_000;
+const outcome = (text: string) => ({ ...newOutcome(), text });
+
+function historiesOver(store: Store, agents = ["a", "b"]) {
+  const histories = new StoredHistories(store, { agents, retention: 30 * DAY, logger: silent });
+  const page = async (agent: string, number = 0, limit = 10) => {
+    const answer = await histories.of(agent).page(number, limit);
+    assert.ok(answer instanceof Serialized);
+    return JSON.parse(answer.json);
+  };
+  return { histories, page };
+}
+
+/** A store that says what a process on another machine would find. */
+const shared = (store: Store): Store => ({ ...store, kind: "postgres" });
+
+test("GET /agents/:id/history shows a run while it runs, then how it ended, and counts it once", async () => {
+  const { histories, page } = historiesOver(createMemoryStore());
+  const history = histories.of("a");
+  const run = history.begin("run-1", "hello", { ...memory, userId: "ada", conversationId: "c" });
+  const running = await page("a");
+  assert.equal(running.total, 1);
+  const { startTime, ...entry } = running.entries[0];
+  assert.equal(new Date(startTime).toISOString(), startTime);
+  const common = { id: "run-1", agentId: "a", input: "hello", traceId: "run-1", userId: "ada", conversationId: "c" };
+  assert.deepEqual(entry, { ...common, status: "running" });
+  history.end(run, "completed", outcome("hi"));
+  const ended = await page("a");
+  assert.equal(ended.total, 1);
+  assert.equal(ended.entries[0].status, "completed");
+  assert.equal(ended.entries[0].output, "hi");
+  assert.ok(Date.parse(ended.entries[0].endTime) >= Date.parse(startTime));
+  assert.deepEqual(await page("b"), { entries: [], total: 0, page: 0, limit: 10 });
+  await histories.close();
+});
+
+test("GET /agents/:id/history is the same after a restart, newest first, in pages", async () => {
+  const store = createMemoryStore();
+  const first = historiesOver(store);
+  for (let index = 0; index < 1200; index++) {
+    const id = String(index).padStart(8, "0");
+    first.histories.of("a").end(first.histories.of("a").begin(id, index, memory), "completed", newOutcome());
+  }
+  await first.histories.close();
+  const second = historiesOver(store);
+  await second.histories.start();
+  const { entries, total } = await second.page("a", 1, 100);
+  assert.equal(total, 1200);
+  assert.deepEqual(
+    entries.map((entry: { input: number }) => entry.input),
+    Array.from({ length: 100 }, (_, index) => 1099 - index),
+  );
+  assert.deepEqual((await second.page("a", 12, 100)).entries, []);
+  await assert.rejects(
+    async () => second.histories.of("a").page(1_000_000, 100),
+    (error: ServiceError) => error.kind === "invalid_input",
+  );
+  await second.histories.close();
+});
+
+test("GET /agents/:id/history says of a run that a dead process left open that it was interrupted", async () => {
+  const store = createMemoryStore();
+  const dead = historiesOver(store);
+  dead.histories.of("a").begin("lost", "x", memory);
+  await dead.page("a");
+  const next = historiesOver(store);
+  await next.histories.start();
+  const [entry] = (await next.page("a")).entries;
+  assert.equal(entry.status, "error");
+  assert.equal(entry.error, "interrupted");
+  assert.ok(entry.endTime);
+  assert.equal((await next.page("a")).total, 1);
+  assert.deepEqual(await store.scan({ prefix: "ho/", limit: 10 }), []);
+  await next.histories.close();
+});
+
+test("GET /agents/:id/history leaves the runs of another living process alone", async () => {
+  const store = shared(createMemoryStore());
+  const other = historiesOver(store);
+  const run = other.histories.of("a").begin("alive", "x", memory);
+  await other.page("a");
+  const next = historiesOver(store);
+  await next.histories.start();
+  assert.equal((await next.page("a")).entries[0].status, "running");
+  const keeper = new HistoryKeeper(store, { agents: ["a"], retention: DAY, logger: silent });
+  await keeper.interrupt(Date.now() + 1);
+  assert.equal((await next.page("a")).entries[0].error, "interrupted");
+  // The other one was slow, not dead: what it says at the end counts.
+  other.histories.of("a").end(run, "completed", outcome("late"));
+  await other.histories.close();
+  assert.equal((await next.page("a")).entries[0].output, "late");
+  assert.equal((await next.page("a")).total, 1);
+  await next.histories.close();
+});
+
+test("history.retention forgets what is older, of every agent, and counts what is left", async () => {
+  const store = createMemoryStore();
+  const { histories, page } = historiesOver(store);
+  const begin = (agent: string, id: string, daysAgo: number) => {
+    const run = histories.of(agent).begin(id, "x", memory);
+    Object.assign(run, { startTime: Date.now() - daysAgo * DAY });
+    histories.of(agent).end(run, "completed", newOutcome());
+  };
+  for (let index = 0; index < 250; index++) begin("a", `old-${index}`, 31);
+  for (let index = 0; index < 3; index++) begin("a", `new-${index}`, 29);
+  begin("b", "old", 40);
+  assert.equal((await page("a")).total, 253);
+  await page("b");
+  const keeper = new HistoryKeeper(store, { agents: ["a", "b"], retention: 30 * DAY, logger: silent });
+  await Promise.all([keeper.forget(Date.now() - 30 * DAY), keeper.forget(Date.now() - 30 * DAY)]);
+  const left = await page("a");
+  assert.equal(left.total, 3);
+  assert.deepEqual(
+    left.entries.map((entry: { id: string }) => entry.id.slice(0, 3)),
+    ["new", "new", "new"],
+  );
+  assert.equal((await page("b")).total, 0);
+  await histories.close();
+});
+
+test("GET /agents/:id/history loses nothing while the store fails for a while", async () => {
+  const store = createMemoryStore();
+  let broken = true;
+  const failing: Store = {
+    ...store,
+    commit: (commit) => (broken ? Promise.reject(unavailable("the disk is full")) : store.commit(commit)),
+  };
+  const { histories, page } = historiesOver(failing);
+  const history = histories.of("a");
+  const runs: HistoryRun[] = [];
+  for (let index = 0; index < 20; index++) runs.push(history.begin(`run-${index}`, "x", memory));
+  for (const run of runs.slice(0, 10)) history.end(run, "completed", newOutcome());
+  assert.equal((await page("a")).total, 0);
+  broken = false;
+  assert.equal((await page("a", 0, 100)).total, 20);
+  for (const run of runs.slice(10)) history.end(run, "error", newOutcome(), new ServiceError("provider_failed", "no"));
+  const all = await page("a", 0, 100);
+  assert.equal(all.total, 20);
+  assert.equal(all.entries.filter((entry: { status: string }) => entry.status === "error").length, 10);
+  await histories.close();
+});
