@@ -1,6 +1,6 @@
 /** The one error class of the domain. Handlers throw it; `http/encode.ts` alone turns it into a reply. */
 
-/** Machine code (`x-error-code`) and HTTP status of every kind of failure (decisions 1 and 2). */
+/** Machine code (`x-error-code`) and HTTP status of every kind of failure. */
 export const STATUS = {
   invalid_input: 400,
   unauthorized: 401,

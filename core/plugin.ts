@@ -129,7 +129,7 @@ export interface RoutePlugin {
   query?: JsonSchema;
   body?: JsonSchema;
   response?: JsonSchema;
-  /** CORS settings of this route alone (decision 43a). */
+  /** CORS settings of this route alone. */
   cors?: Record<string, unknown> | false;
   /** Gives the `data` of the reply. Throw a ServiceError for another status than 500. */
   handle(request: RouteRequest, call: RouteCall): unknown;

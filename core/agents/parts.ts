@@ -1,5 +1,5 @@
 /**
- * The typed parts of a run, as `POST /agents/:id/stream` sends them (contract, "Agent raw stream"; decision 11).
+ * The typed parts of a run, as `POST /agents/:id/stream` sends them (contract, "Agent raw stream").
  * Everything else (text, object, UI stream) is a fold or a map over these.
  */
 import type { ToolCall as Call, FinishReason, ToolResult as Result, Usage } from "../../generated/types.ts";
@@ -43,7 +43,7 @@ export type AgentPart = Marked<
  * loop awaits it before it reads on from the model, so that a slow reader slows the upstream (design.md, section 7).
  */
 export interface PartSink {
-  /** The model has accepted the call: headers may go out (decision 5). Called once, before the first part. */
+  /** The model has accepted the call: headers may go out. Called once, before the first part. */
   accepted?(): void;
   part(part: AgentPart): Promise<void> | undefined;
   /** True once nobody reads any more: the run ends as if the client had left. */

@@ -1,4 +1,4 @@
-/** Probes (decision 54). */
+/** Probes. */
 import { defineRoute, type Page } from "../http/route.ts";
 import type { Service } from "../service.ts";
 

@@ -31,7 +31,7 @@ function execute(service: Service, name: string, body: { input: unknown; context
   if (tool === undefined) throw notFound(`tool ${JSON.stringify(name.slice(0, 128))} does not exist`);
   const started = performance.now();
   const finish = (result: unknown) => {
-    // Milliseconds, to the microsecond (decision 30).
+    // Milliseconds, to the microsecond.
     const executionTime = Math.round((performance.now() - started) * 1000) / 1000;
     const timestamp = new Date().toISOString();
     const toolName = JSON.stringify(name);

@@ -19,7 +19,7 @@ export interface Shared<S> {
   readonly logs: boolean;
 }
 
-/** Milliseconds after which the headers of a stream go out although the model has not accepted yet (decision 5). */
+/** Milliseconds after which the headers of a stream go out although the model has not accepted yet. */
 const OPEN_AFTER = 5_000;
 
 /** How an in-band failure of this kind of stream looks. */

@@ -1,4 +1,4 @@
-/** From a value or an error to the bytes of a reply: the envelope (contract, "Response conventions"; decision 1). */
+/** From a value or an error to the bytes of a reply: the envelope (contract, "Response conventions"). */
 import { type ErrorKind, ServiceError, STATUS } from "../errors.ts";
 import type { HeaderList } from "./exchange.ts";
 import { Serialized } from "./route.ts";

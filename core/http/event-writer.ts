@@ -1,5 +1,5 @@
 /**
- * Server-sent events (contract, "SSE framing"; decision 16): numbered events, gathered for as long as one burst lasts and
+ * Server-sent events (contract, "SSE framing"): numbered events, gathered for as long as one burst lasts and
  * sent in one write. A stream that is complete before its first flush leaves as a plain reply of known length.
  */
 import type { Exchange, HeaderList } from "./exchange.ts";

@@ -46,7 +46,7 @@ export function compilePipeline<S>(routes: readonly Route<S>[], settings: Pipeli
   };
 }
 
-/** HEAD mirrors GET; OPTIONS is answered before authorization; the rest is 405 (decision 2). */
+/** HEAD mirrors GET; OPTIONS is answered before authorization; the rest is 405. */
 function otherMethod<S>(
   exchange: Exchange,
   endpoint: Endpoint<Compiled>,

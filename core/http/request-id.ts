@@ -1,4 +1,4 @@
-/** Request ids: the caller's when it is a sane token, else made (decision 1). */
+/** Request ids: the caller's when it is a sane token, else made. */
 import { randomBytes } from "node:crypto";
 
 const SANE = /^[A-Za-z0-9_.:-]{1,128}$/;

@@ -20,7 +20,7 @@ export type Group =
   | "probe"
   | "custom";
 
-/** The user a provider returned; its id is `id`, else `sub` (decision 53). */
+/** The user a provider returned; its id is `id`, else `sub`. */
 export type User = Record<string, unknown>;
 
 /** What a handler knows beside its input. `signal` is made when first asked for, and aborts when the client leaves. */
@@ -36,7 +36,7 @@ export interface Context<S> {
 
 /** The sink of a streamed reply. */
 export interface EventSink {
-  /** Sends status and headers now; later calls do nothing (decision 5: when the model has accepted the call). */
+  /** Sends status and headers now; later calls do nothing (when the model has accepted the call). */
   open(): void;
   /**
    * Queues one event, given as JSON text, and opens the stream if need be. Events of one burst leave in one write.

@@ -24,7 +24,7 @@ export interface CompiledTools {
   problems: ToolProblem[];
 }
 
-/** Milliseconds (decision 30). */
+/** Milliseconds. */
 const DEFAULT_TIMEOUT = 60_000;
 const ANY_INPUT: JsonSchema = { type: "object" };
 

@@ -23,13 +23,13 @@ export interface ConfiguredCall extends ToolCallContext {
 }
 
 export interface Tool {
-  /** The key in the manifest: the name that the API and the models see (decision 18a). */
+  /** The key in the manifest: the name that the API and the models see. */
   readonly name: string;
   readonly description: string;
   readonly tags: readonly string[];
   /** JSON Schema of the input. */
   readonly parameters: JsonSchema;
-  /** Needs a person's yes before it runs (decision 18; until approvals exist it never runs, decision 56b). */
+  /** Needs a person's yes before it runs (until approvals exist it never runs). */
   readonly approval: boolean;
   /** Milliseconds. */
   readonly timeout: number;
