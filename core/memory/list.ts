@@ -49,9 +49,15 @@ async function indexPage(store: Store, query: ListQuery, prefix: string, counter
   return { numbers: rows.map((row) => indexedConversation(row.key)), total: Number(total?.value ?? 0) };
 }
 
-async function wholePage(store: Store, memory: string, { limit, offset, orderDirection }: ListQuery): Promise<Page> {
+async function wholePage(store: Store, memory: string, query: ListQuery): Promise<Page> {
+  const { limit, offset } = query;
+  const reverse = query.orderDirection === "DESC";
   const { indexes, total } = await resources(store, memory);
-  const keys = await mergedPage(store, indexes, { reverse: orderDirection === "DESC", limit, offset });
+  const [only] = indexes;
+  const keys =
+    indexes.length === 1
+      ? (await rowsAt(store, { prefix: only!, reverse, limit }, offset)).map((row) => row.key)
+      : await mergedPage(store, indexes, { reverse, limit, offset });
   return { numbers: keys.map(indexedConversation), total };
 }
 

@@ -40,7 +40,7 @@ export async function mergedPage(store: Store, prefixes: readonly string[], opti
     const cursor = left[at]!;
     const key = cursor.keys[cursor.next++]!;
     if (index >= offset) page.push(key);
-    if (cursor.next === cursor.keys.length) await refill(store, cursor, reverse, PIECE);
+    if (cursor.next === cursor.keys.length && index + 1 < end) await refill(store, cursor, reverse, PIECE);
     if (cursor.next === cursor.keys.length) left.splice(at, 1);
   }
   return page;

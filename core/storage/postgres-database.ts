@@ -23,7 +23,8 @@ const WRITERS = 2;
 const CONFLICT_TRIES = 12;
 /** Milliseconds between them, at most. */
 const CONFLICT_PAUSE = 100;
-const LOST_TRIES = 2;
+/** When the server ended all connections, we may find out with one after the other. */
+const LOST_TRIES = 4;
 /** How long, and how many milliseconds apart, we ask what became of a transaction whose connection broke. */
 const OUTCOME_TIME = 2_000;
 const OUTCOME_PAUSE = 50;

@@ -33,7 +33,7 @@ export interface SqliteOptions {
 /** Characters of values in one transaction: no group keeps the next one waiting long. */
 const GROUP = 8 * 1024 * 1024;
 /** Rows of one query: more would be garbage faster than it is used, for rows that wait for each other do not die young. */
-const ROWS = 200;
+const ROWS = 1_600;
 
 const BUSY_TIMEOUT = 2_000;
 
@@ -146,8 +146,8 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async problem() {
         if (closed) return "it is closed";
         // What failed is tried again: nothing else may come by to find out that it works.
-        const failing = health.problem("write") !== null;
-        await watched("write", () => present(true).then(failing ? writer.probe : () => {})).catch(() => {});
+        if (health.problem("write") === null) await present(true).catch((error) => void health.failed("write", error));
+        else await watched("write", () => present(true).then(writer.probe)).catch(() => {});
         await watched("read", () => reading.query("SELECT 1 FROM rows LIMIT 1")).catch(() => {});
         return health.problem("write") ?? health.problem("read");
       },

@@ -3,22 +3,33 @@ import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
-import { start } from "../../core/start.ts";
+import { type TestContext, test } from "node:test";
+import { type Running, start } from "../../core/start.ts";
+import { EventReader } from "../support/event-reader.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith } from "../support/service.ts";
 
-test("GET /agents/:id/history and the conversations are there after an orderly stop, all of them", async (t) => {
+/** Starts over one folder, as often as it is called. */
+async function folderOf(t: TestContext, manifest: object) {
   const folder = await mkdtemp(join(tmpdir(), "penstock-"));
   const config = join(folder, "service.yaml");
-  const manifest = manifestWith({ memory: "default" }, { store: "sqlite:data/test.db", memory: { default: {} } });
   await writeFile(config, JSON.stringify(manifest));
-  const serve = () => start({ config, port: 0, env: {}, log: { write: () => undefined } });
-  let running = await serve();
+  const started: Running[] = [];
   t.after(async () => {
-    await running.kill();
+    for (const running of started) await running.kill();
     await rm(folder, { recursive: true, force: true });
   });
+  return async () => {
+    const running = await start({ config, port: 0, env: {}, log: { write: () => undefined } });
+    started.push(running);
+    return running;
+  };
+}
+
+test("GET /agents/:id/history and the conversations are there after an orderly stop, all of them", async (t) => {
+  const manifest = manifestWith({ memory: "default" }, { store: "sqlite:data/test.db", memory: { default: {} } });
+  const serve = await folderOf(t, manifest);
+  let running = await serve();
   const post = (input: string, options: object) =>
     fetch(`${running.url}/agents/assistant/text`, {
       method: "POST",
@@ -44,4 +55,34 @@ test("GET /agents/:id/history and the conversations are there after an orderly s
     messages.map(({ parts }: Loose) => parts.at(-1).text),
     Array.from({ length: 62 }, (_, index) => `run ${Math.floor(index / 2)}`),
   );
+});
+
+test("a run that the stop of the service cuts off leaves what was said, in the conversation and in the history", async (t) => {
+  const serve = await folderOf(
+    t,
+    manifestWith(
+      { memory: "default" },
+      {
+        store: "sqlite:data/test.db",
+        memory: { default: {} },
+        providers: { demo: { use: "scripted", chunks: 1000, delay: "20ms" } },
+        server: { limits: { drain: "100ms" } },
+      },
+    ),
+  );
+  const first = await serve();
+  const input = "word ".repeat(2000);
+  const options = { conversationId: "c" };
+  const reader = new EventReader(`${first.url}/agents/assistant/stream`, { input, options });
+  await reader.until(() => reader.text.includes("text-delta"));
+  await first.stop();
+  const second = await serve();
+  const { messages } = await dataOf(fetch(`${second.url}/api/memory/conversations/c/messages`));
+  assert.equal(messages.length, 2);
+  assert.deepEqual(messages[1].metadata, { status: "cancelled" });
+  const said = messages[1].parts.at(-1).text;
+  assert.ok(said.length > 0 && said.length < input.length && input.startsWith(said), `${said.length} characters`);
+  const { entries, total } = await dataOf(fetch(`${second.url}/agents/assistant/history`));
+  assert.equal(total, 1);
+  assert.equal(entries[0].status, "cancelled");
 });

@@ -195,6 +195,20 @@ for (const store of STORES) {
       assert.deepEqual(rare, []);
     });
 
+    // The bound is above the engines: the quickest of them tells.
+    if (store.name === "memory:")
+      test("GET .../messages: a page larger than 64 MiB is refused with what to do, and smaller ones are given", async (t) => {
+        const service = await served(t);
+        const text = "x".repeat(1_000_000);
+        for (let index = 0; index < 68; index++) await save(service, said(text));
+        const { status, error } = await service.call("GET", "/conversations/c/messages");
+        assert.equal(status, 400);
+        assert.match(error, /larger than 64 MiB together: ask for fewer with limit/);
+        const page = await service.data("GET", "/conversations/c/messages?limit=5");
+        assert.equal(page.messages.length, 5);
+        assert.equal((await service.get("/readyz")).status, 200);
+      });
+
     test("messages saved by many clients at once are all there, each once", async (t) => {
       const service = await served(t);
       const writes = Array.from({ length: 40 }, (_, index) =>

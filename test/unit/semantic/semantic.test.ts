@@ -6,6 +6,7 @@ import { createHashEmbedding } from "../../../core/memory/embedding/hash.ts";
 import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
 import { openSemantics } from "../../../core/memory/semantic/open.ts";
+import { reindex } from "../../../core/memory/semantic/reindex.ts";
 import { createDraft, type Place, type Semantic } from "../../../core/memory/semantic/semantic.ts";
 import type { VectorEntry, Vectors } from "../../../core/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
@@ -406,4 +407,40 @@ test("ten thousand messages saved at once are embedded in batches and all found"
   assert.ok(sizes.length < 400, `${sizes.length} calls`);
   const hits = await semantic.search({ text: "parcel 4711", owner: "u", limit: 1, threshold: 0.9 });
   assert.equal(hits[0]!.message, "m4711");
+});
+
+test("a reindex that was interrupted is an error at boot, and the next one makes the index whole", async (context) => {
+  const store = createMemoryStore();
+  const { semantic } = await open(context, { store });
+  await save(store, semantic, place("stale"), "the ferry leaves at noon");
+  assert.deepEqual(await find(semantic, "ferry leaves noon"), ["stale"]);
+  const host = createHost({ logger: silent, env: {} });
+  context.after(() => host.close());
+  const settings = { embedding: "local/hash", vectors: "exact", limit: 5, threshold: 0.7 };
+  const run = (broken: boolean) => {
+    let calls = 0;
+    const embed = async (texts: readonly string[]) => {
+      if (broken && ++calls > 1) throw new Error("power cut");
+      return HASH.embed(texts);
+    };
+    const models = {
+      embedding: () => {
+        throw new Error("no models here");
+      },
+    };
+    const source = { store, host, registry: new Registry([]), models, embeddings: async () => ({ ...HASH, embed }) };
+    return reindex("default", settings, source, messages(), () => {});
+  };
+  async function* messages() {
+    for (let count = 0; count < 100; count++)
+      yield { ...place(`m${count}`), text: count === 50 ? " " : `parcel ${count}` };
+  }
+  await assert.rejects(run(true), /power cut/);
+  const [problem] = (await open(context, { store })).problems;
+  assert.match(problem!.message, /not complete, since penstock reindex was interrupted: run penstock reindex again/);
+  assert.deepEqual(await run(false), { indexed: 99, refused: 0 });
+  const after = await open(context, { store });
+  assert.deepEqual(after.problems, []);
+  assert.equal((await find(after.semantic, "parcel 77"))[0], "m77");
+  assert.deepEqual(await find(after.semantic, "ferry leaves noon"), []);
 });

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { SortedRows } from "../../../core/storage/sorted-rows.ts";
+
+const keyOf = (value: number) => `k/${String(value).padStart(6, "0")}`;
+
+test("rows stay sorted and found through many insertions and deletions, of more than many blocks", () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 20_000 }),
+      fc.constantFrom(1, 7_919, 19_999),
+      fc.nat(3),
+      (count, step, gone) => {
+        const rows = new SortedRows();
+        const wanted = new Set<string>();
+        for (let index = 0; index < count; index++) {
+          const key = keyOf((index * step) % 20_011);
+          rows.set({ key, value: "1", revision: index });
+          wanted.add(key);
+        }
+        for (const key of [...wanted]) {
+          if (gone === 0 || Number(key.slice(2)) % (gone + 1) === 0) continue;
+          rows.delete(key);
+          rows.delete(key);
+          wanted.delete(key);
+        }
+        const sorted = [...wanted].sort();
+        assert.equal(rows.size, sorted.length);
+        assert.deepEqual(rows.keys("k/"), sorted);
+        const reverse = rows.scan({ prefix: "k/", limit: 1e9, reverse: true }).map(({ key }) => key);
+        assert.deepEqual(reverse, sorted.reverse());
+      },
+    ),
+    { numRuns: 25 },
+  );
+});
+
+test("rows can all be deleted and begun anew", () => {
+  const rows = new SortedRows();
+  for (let round = 0; round < 3; round++) {
+    for (let index = 0; index < 2_000; index++) rows.set({ key: keyOf(index), value: "1", revision: round });
+    for (const key of rows.keys("k/")) rows.delete(key);
+    assert.deepEqual([rows.size, rows.keys("k/"), rows.scan({ prefix: "k/", limit: 9, reverse: true })], [0, [], []]);
+  }
+});
