@@ -31,6 +31,12 @@ interface Job {
   settled?: () => void;
 }
 
+/** Places in the texts of one job. */
+interface Batch {
+  job: Job;
+  places: readonly number[];
+}
+
 /** @throws Error when the packages are not installed */
 export function createUseEmbedding(host: Pick<Host, "onClose">): NamedEmbedding {
   checkInstalled();
@@ -64,7 +70,7 @@ class Thread {
   #worker: Worker | null = null;
   readonly #jobs: Job[] = [];
   /** What the thread is at. */
-  #current: { job: Job; places: readonly number[] } | null = null;
+  #current: Batch | null = null;
   #closed = false;
 
   embed(texts: readonly string[], signal?: AbortSignal): Promise<Float32Array[]> {
@@ -112,7 +118,8 @@ class Thread {
   #start(): Worker {
     const worker = new Worker(WORKER, { execArgv: [], name: "local/use" });
     worker.on("message", (answer: { matrix: Float32Array } | { problem: string }) => {
-      if (worker === this.#worker) this.#answered(answer);
+      // What was given up meanwhile, by a stop, wants no answer any more.
+      if (worker === this.#worker && this.#current !== null) this.#answered(answer, this.#current);
     });
     const gone = (reason: string) => {
       if (worker !== this.#worker) return;
@@ -124,8 +131,7 @@ class Thread {
     return worker;
   }
 
-  #answered(answer: { matrix: Float32Array } | { problem: string }): void {
-    const { job, places } = this.#current!;
+  #answered(answer: { matrix: Float32Array } | { problem: string }, { job, places }: Batch): void {
     this.#current = null;
     this.#worker?.unref();
     if ("problem" in answer) {
