@@ -4,7 +4,6 @@ import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import KeyvSqlite from "@keyv/sqlite";
 import { type Logger, pino } from "pino";
 
@@ -48,11 +47,22 @@ export function otherProcess(t: Ending, code: string) {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const exited = once(child, "exit");
-  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  const lines = linesOf(child.stdout);
   const kill = async (): Promise<void> => {
     child.kill("SIGKILL");
     await exited;
   };
   t.after(kill);
-  return { line: async () => (await lines.next()).value as string | undefined, kill };
+  return { line: async () => (await lines.next()).value, kill };
+}
+
+/** Reads on after the end, unlike the iterator of `readline`, which throws then on Node 24. */
+async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string, undefined> {
+  let rest = "";
+  for await (const chunk of stream) {
+    const parts = (rest + chunk.toString()).split("\n");
+    rest = parts.pop()!;
+    yield* parts;
+  }
+  return undefined;
 }
