@@ -15,11 +15,7 @@ export interface PluginProblem {
   readonly cause: string;
 }
 
-/** `plugins/tools/add.ts: shape: execute is missing`, the path relative to `base` where it lies below it. */
-export function formatPluginProblem(problem: PluginProblem, base = process.cwd()): string {
-  return `${shortPath(problem.file, base)}: ${problem.phase}: ${problem.cause}`;
-}
-
+/** Relative to `base` where it lies below it. */
 export function shortPath(file: string, base = process.cwd()): string {
   const path = relative(base, file);
   return path === "" || path.startsWith("..") ? file : path;

@@ -2,9 +2,6 @@
 import { createHash } from "node:crypto";
 import type { Range } from "./store.ts";
 
-/** Bytes of a whole key: what every engine takes, with room in PostgreSQL's index. */
-export const KEY_LIMIT = 512;
-
 const DIGITS = 9;
 /** 36 ** 9: milliseconds since 1970 until the year 5188, and more rows than a disk holds. */
 export const NUMBER_LIMIT = 36 ** DIGITS;
@@ -16,6 +13,7 @@ const READABLE = 100;
 
 const PLAIN = /^[!-$&-.0-~]{0,200}$/;
 const SPECIAL = /[^!-$&-.0-~]/gu;
+/** 512 bytes at most: what every engine takes, with room in PostgreSQL's index. */
 const KEY = /^[!-~]{1,512}$/;
 
 /**

@@ -4,8 +4,12 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { ServiceError } from "../../core/plugin.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
-import { formatPluginProblem } from "../../core/registry/problem.ts";
+import { type PluginProblem, shortPath } from "../../core/registry/problem.ts";
 import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
+
+/** `tools/add.ts: shape: execute is missing` */
+const formatPluginProblem = ({ file, phase, cause }: PluginProblem, base = process.cwd()) =>
+  `${shortPath(file, base)}: ${phase}: ${cause}`;
 
 const load = (folder: string) => loadPlugins([folder], { builtIn: BUILT_IN });
 

@@ -1,7 +1,6 @@
 /** From `memory.NAME.semantic.embedding` to what makes vectors of texts. */
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import type { PluginChoice } from "../../../generated/types.ts";
-import { messageOf } from "../../errors.ts";
 import type { Host } from "../../plugin.ts";
 import { createInstance } from "../../registry/create.ts";
 import type { Registry } from "../../registry/registry.ts";
@@ -63,6 +62,3 @@ function checked(vectors: unknown, count: number, name: string): Float32Array[] 
     throw new Error(`embedding ${name}: a vector must be a Float32Array`);
   });
 }
-
-/** The message of a failed call, for the log. */
-export const embeddingFailure = (name: string, error: unknown) => `embedding ${name} failed: ${messageOf(error)}`;
