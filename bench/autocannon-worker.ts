@@ -1,15 +1,15 @@
 /** Runs autocannon in a process of its own: one job as JSON in the first argument, counts as JSON on stdout. */
 import autocannon, { type AutocannonRequest } from "autocannon";
-import { checked } from "./capture.ts";
+import { checked, idIn } from "./capture.ts";
 import type { Counts, Load } from "./load.ts";
-import { createPicker, fill } from "./numbers.ts";
+import { createPicker, fill, ID } from "./numbers.ts";
 import { httpScenarios, SCENARIOS } from "./scenarios.ts";
 
 interface Job extends Load {
   port: number;
   name: string;
-  /** Characters of a sample body: replies of about this length are looked into one by one only now and then. */
-  length: number;
+  /** Characters of sample bodies: replies of about such a length are looked into one by one only now and then. */
+  lengths: number[];
 }
 
 /** One body in so many is parsed and checked wholly; parsing each would make the load tool the bottleneck. */
@@ -22,15 +22,30 @@ const scenario = httpScenarios(SCENARIOS).find((row) => row.name === job.name);
 if (scenario === undefined) throw new Error(`no scenario "${job.name}"`);
 
 let seen = 0;
-const { method, path, body, numbers } = scenario;
-const next = numbers && createPicker(numbers);
+const { method, path, body, numbers, next } = scenario;
+const pick = numbers && createPicker(numbers);
 /** Sets path and body of a request that differs from the one before. */
 const setupRequest = (request: AutocannonRequest) => {
-  const number = next!();
+  const number = pick!();
   request.path = fill(path, number);
   if (body !== null) request.body = fill(body, number);
   return request;
 };
+/** The first of two requests on a connection keeps the id that the second needs. */
+const pairs = next && [
+  {
+    onResponse: (_status: number, reply: string, context: { id?: string }) => {
+      context.id = idIn(next.id, reply);
+    },
+  },
+  {
+    setupRequest: (request: AutocannonRequest, context: { id?: string }) => ({
+      ...request,
+      path: next.path.replace(ID, context.id ?? ""),
+      body: next.body,
+    }),
+  },
+];
 
 const result = await autocannon({
   url: `http://127.0.0.1:${job.port}${fill(path, 0)}`,
@@ -38,10 +53,11 @@ const result = await autocannon({
   duration: job.seconds,
   method,
   ...(body === null ? {} : { headers: { "content-type": "application/json" }, body: fill(body, 0) }),
-  ...(next && { requests: [{ setupRequest }] }),
+  ...(pick && { requests: [{ setupRequest }] }),
+  ...(pairs && { requests: pairs }),
   verifyBody: (body) => {
     seen += 1;
-    if (Math.abs(body.length - job.length) > TOLERANCE) return false;
+    if (!job.lengths.some((length) => Math.abs(body.length - length) <= TOLERANCE)) return false;
     return seen % SAMPLED !== 1 || checked(scenario, body) === null;
   },
 });

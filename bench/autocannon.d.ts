@@ -11,7 +11,10 @@ declare module "autocannon" {
     method?: string;
     headers?: Record<string, string>;
     body?: string;
-    requests?: { setupRequest(request: AutocannonRequest): AutocannonRequest }[];
+    requests?: {
+      setupRequest?(request: AutocannonRequest, context: { id?: string }): AutocannonRequest;
+      onResponse?(status: number, body: string, context: { id?: string }): void;
+    }[];
     verifyBody?(body: string): boolean;
   }
   interface Result {

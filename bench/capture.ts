@@ -1,6 +1,6 @@
 /** One reply of the real server, taken apart so that the bare server can give the same bytes. */
 import { request } from "node:http";
-import { createPicker, fill } from "./numbers.ts";
+import { createPicker, fill, ID } from "./numbers.ts";
 import type { HttpScenario } from "./scenarios.ts";
 
 export interface Reply {
@@ -12,6 +12,8 @@ export interface Reply {
   /** One item for a whole reply, one per event for a stream. */
   chunks: string[];
   streamed: boolean;
+  /** Of the second request, where there is one. */
+  next?: Reply;
 }
 
 /** What a server writes by itself. */
@@ -22,15 +24,27 @@ function eventTexts(body: string): string[] {
   return body.split(/(?<=\n\n)/);
 }
 
-/** Sends the request of a scenario once. Throws when the reply is not the one the scenario expects. */
+/** Sends the request of a scenario once, and the one after it. Throws when a reply is not what the scenario expects. */
 export async function capture(port: number, scenario: HttpScenario): Promise<Reply> {
-  const headers = scenario.body === null ? {} : { "content-type": "application/json" };
-  const { method } = scenario;
-  const { numbers } = scenario;
+  const { numbers, body, next } = scenario;
   const number = numbers?.pick === "random" ? createPicker(numbers)() : 0;
-  const path = fill(scenario.path, number);
+  const first = await send(port, scenario, fill(scenario.path, number), body === null ? null : fill(body, number));
+  if (next === undefined) return first;
+  const id = idIn(next.id, first.chunks.join(""));
+  return { ...first, next: await send(port, scenario, next.path.replace(ID, id), next.body) };
+}
+
+export function idIn(pattern: string, body: string): string {
+  const id = new RegExp(pattern).exec(body)?.[1];
+  if (id === undefined) throw new Error(`no ${pattern} in ${body.slice(0, 200)}`);
+  return id;
+}
+
+async function send(port: number, scenario: HttpScenario, path: string, sent: string | null): Promise<Reply> {
+  const headers = sent === null ? {} : { "content-type": "application/json" };
+  const { method } = scenario;
   const reply = await new Promise<Reply & { body: string }>((resolve, reject) => {
-    const sent = request({ host: "127.0.0.1", port, method, path, headers, agent: false }, (response) => {
+    const asked = request({ host: "127.0.0.1", port, method, path, headers, agent: false }, (response) => {
       let body = "";
       response.setEncoding("utf8").on("data", (text: string) => {
         body += text;
@@ -47,8 +61,8 @@ export async function capture(port: number, scenario: HttpScenario): Promise<Rep
         resolve({ method, path, status, headers: pairs, streamed, chunks: streamed ? eventTexts(body) : [body], body });
       });
     });
-    sent.once("error", reject);
-    sent.end(scenario.body === null ? undefined : fill(scenario.body, number));
+    asked.once("error", reject);
+    asked.end(sent ?? undefined);
   });
   const wrong = /^20[01] /.test(reply.status) ? checked(scenario, reply.body) : `status ${reply.status}: ${reply.body}`;
   if (wrong !== null) throw new Error(`${scenario.name}: unexpected reply of ${method} ${path}: ${wrong}`);

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Reply } from "./capture.ts";
-import { fill, MARKER } from "./numbers.ts";
+import { fill, ID, MARKER } from "./numbers.ts";
 import { cpuSeconds, hasCommand, LOAD_CORE, spawnOn } from "./process.ts";
 import type { HttpScenario } from "./scenarios.ts";
 import type { Running } from "./targets.ts";
@@ -70,6 +70,30 @@ if below then
     return table.concat(pieces, string.format("%0WIDTHd", last))
   end
 end
+local following = os.getenv("BENCH_NEXT_PATH")
+if following then
+  local first, before, after
+  local ids, count = {}, 0
+  local pattern = os.getenv("BENCH_NEXT_ID")
+  function init()
+    first = wrk.format()
+    local text = wrk.format(wrk.method, following, nil, os.getenv("BENCH_NEXT_BODY"))
+    local from, to = text:find("ID_MARKER", 1, true)
+    before, after = text:sub(1, from - 1), text:sub(to + 1)
+  end
+  function request()
+    if count == 0 then return first end
+    count = count - 1
+    return before .. ids[count + 1] .. after
+  end
+  function response(status, headers, body)
+    local id = body:match(pattern)
+    if id then
+      count = count + 1
+      ids[count] = id
+    end
+  end
+end
 function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format('RESULT {"requests":%d,"micros":%d,"bytes":%d,"p50":%d,"p99":%d,"failures":%d}\\n',
@@ -77,6 +101,7 @@ function done(summary, latency, requests)
     e.connect + e.read + e.write + e.status + e.timeout))
 end
 `
+  .replace("ID_MARKER", ID)
   .replace("MARKER", MARKER)
   .replace("WIDTH", String(MARKER.length));
 
@@ -98,9 +123,10 @@ async function outputOf(command: string, args: string[], env: Record<string, str
   return output;
 }
 
-/** The least number of bytes that a reply with these headers and chunks has. */
-function leastBytes(reply: Reply): number {
-  return reply.chunks.reduce((sum, chunk) => sum + Buffer.byteLength(chunk), reply.status.length);
+/** The least number of bytes that a reply with these headers and chunks has, or the one after it. */
+function leastBytes({ chunks, status, next }: Reply): number {
+  const own = chunks.reduce((sum, chunk) => sum + Buffer.byteLength(chunk), status.length);
+  return next === undefined ? own : Math.min(own, leastBytes(next));
 }
 
 /** wrk checks statuses; the replies' length is checked over the whole run, so that cut or empty ones show. */
@@ -117,12 +143,13 @@ async function wrk(port: number, scenario: HttpScenario, load: Load, sample: Rep
       script,
       `http://127.0.0.1:${port}${fill(scenario.path, 0)}`,
     ];
-    const { numbers } = scenario;
+    const { numbers, next } = scenario;
     const output = await outputOf("wrk", args, {
       BENCH_METHOD: scenario.method,
       BENCH_BODY: scenario.body ?? "",
       BENCH_PATH: scenario.path,
       ...(numbers && { BENCH_BELOW: String(numbers.below), BENCH_PICK: numbers.pick }),
+      ...(next && { BENCH_NEXT_ID: next.id, BENCH_NEXT_PATH: next.path, BENCH_NEXT_BODY: next.body }),
     });
     const line = output.split("\n").find((text) => text.startsWith("RESULT "));
     if (line === undefined) throw new Error(`wrk printed no result: ${output}`);
@@ -136,8 +163,8 @@ async function wrk(port: number, scenario: HttpScenario, load: Load, sample: Rep
 }
 
 async function autocannon(port: number, scenario: HttpScenario, load: Load, sample: Reply): Promise<Counts> {
-  const length = sample.chunks.reduce((sum, chunk) => sum + chunk.length, 0);
-  const job = JSON.stringify({ port, name: scenario.name, length, ...load });
+  const lengths = [sample, ...(sample.next ? [sample.next] : [])].map(({ chunks }) => chunks.join("").length);
+  const job = JSON.stringify({ port, name: scenario.name, lengths, ...load });
   const worker = join(HERE, "autocannon-worker.ts");
   return JSON.parse(await outputOf(process.execPath, ["--import", "tsx", worker, job], {})) as Counts;
 }

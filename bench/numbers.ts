@@ -3,6 +3,9 @@
 /** Stands in a path or a body where the number goes; as long as the number, so that every request has the same length. */
 export const MARKER = "#########";
 
+/** Stands in the path of a second request where the id goes that the first one gave. */
+export const ID = "@@ID@@";
+
 export interface Numbers {
   /** Numbers are below this. */
   below: number;

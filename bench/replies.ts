@@ -11,3 +11,9 @@ export function enveloped(wrong: (data: Record<string, unknown>) => string | nul
     return reply.success === true ? wrong(reply.data) : `success is ${String(reply.success)}`;
   };
 }
+
+/** The JSON payloads of an event stream's `data:` lines; `[DONE]` stays text. */
+export function eventsOf(body: string): Record<string, unknown>[] {
+  const lines = body.split("\n").filter((line) => line.startsWith("data: "));
+  return lines.map((line) => (line === "data: [DONE]" ? { type: "[DONE]" } : JSON.parse(line.slice(6))));
+}

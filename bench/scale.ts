@@ -1,6 +1,6 @@
 /**
  * `node --import tsx bench/scale.ts`: what a request costs with 1,000,000 conversations and 5,000,000 messages in the file,
- * beside the same with 1,000. The large file is built once and kept in `--folder`.
+ * or with 1,000,000 executions of workflows, beside the same with 1,000. The large file is built once and kept in `--folder`.
  */
 import { copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -9,12 +9,12 @@ import { parseArgs } from "node:util";
 import { capture, type Reply } from "./capture.ts";
 import { runLoad } from "./load.ts";
 import { median } from "./measure.ts";
-import { MARKER, type Numbers } from "./numbers.ts";
 import { exitOnSignals, hasCommand, pins, residentMiB } from "./process.ts";
-import { enveloped, WORDS } from "./replies.ts";
 import { table } from "./report.ts";
-import { build, EACH_READER, MESSAGES, population } from "./scale-build.ts";
-import type { HttpScenario } from "./scenarios.ts";
+import { build } from "./scale-build.ts";
+import { conversationScenarios } from "./scale-conversations.ts";
+import { buildExecutions, executionScenarios } from "./scale-executions.ts";
+import type { HttpScenario, Service } from "./scenarios.ts";
 import { type Running, startPenstock } from "./targets.ts";
 
 const AIM_RATIO = 1.5;
@@ -27,7 +27,8 @@ const say = (line: string) => process.stderr.write(`${line}\n`);
 
 const USAGE = `node --import tsx bench/scale.ts [options]
 
-  --conversations N   in the large file (1000000)
+  --of KIND           conversations or executions (conversations)
+  --count N           in the large file (1000000)
   --beside N          in the small one (1000)
   --folder DIR        where the large file is built and kept (${join(tmpdir(), "penstock-scale")})
   --seconds N         length of one run of load (5)
@@ -35,53 +36,26 @@ const USAGE = `node --import tsx bench/scale.ts [options]
   --connections N     requests at once (8)
   --build             only build`;
 
-/** Requests that read first, those that write last: what they add would be read. */
-function scenarios(conversations: number): HttpScenario[] {
-  const { single, readers } = population(conversations);
-  const owned: Numbers = { below: single, pick: "random" };
-  const [userId, conversationId] = [`user-${MARKER}`, `conversation-${MARKER}`];
-  const base = { kind: "http", service: "memory", aim: { measure: "requests/s" } } as const;
-  const post = { ...base, method: "POST", numbers: owned } as const;
-  const get = { ...base, method: "GET", body: null } as const;
-  const memory = { userId, conversationId, options: { contextLimit: MESSAGES } };
-  return [
-    {
-      ...get,
-      name: "list",
-      title: `list ${EACH_READER} conversations of a user`,
-      path: `/api/memory/conversations?userId=reader-${MARKER}&limit=${EACH_READER}`,
-      numbers: { below: readers, pick: "random" },
-      check: enveloped((data) => {
-        const { length } = data.conversations as unknown[];
-        return length === EACH_READER && data.total === EACH_READER ? null : `${length} conversations`;
-      }),
-    },
-    {
-      ...get,
-      name: "messages",
-      title: "get messages, limit 50",
-      path: `/api/memory/conversations/${conversationId}/messages?limit=50`,
-      numbers: owned,
-      check: enveloped((data) => ((data.messages as unknown[]).length >= MESSAGES ? null : "too few messages")),
-    },
-    {
-      ...post,
-      name: "save",
-      title: "save one message",
-      path: "/api/memory/save-messages",
-      body: JSON.stringify({ userId, conversationId, messages: [{ role: "user", content: WORDS }] }),
-      check: enveloped((data) => (data.saved === 1 ? null : `saved is ${String(data.saved)}`)),
-    },
-    {
-      ...post,
-      name: "text",
-      title: "POST /agents/:id/text with memory",
-      path: "/agents/assistant/text",
-      body: JSON.stringify({ input: WORDS, options: { memory } }),
-      check: enveloped((data) => (data.text === WORDS ? null : "another text")),
-    },
-  ];
+/** What a file is full of. */
+interface Kind {
+  /** In words. */
+  readonly things: string;
+  readonly service: Service;
+  /** What is asked of a file with so many of them. */
+  scenarios(count: number): HttpScenario[];
+  /** Fills the file until it has so many. Resolves when it is closed. */
+  build(file: string, count: number, say: (line: string) => void): Promise<void>;
 }
+
+const KINDS: Readonly<Record<string, Kind>> = {
+  conversations: { things: "conversations", service: "memory", scenarios: conversationScenarios, build },
+  executions: {
+    things: "executions",
+    service: "workflow",
+    scenarios: executionScenarios,
+    build: buildExecutions,
+  },
+};
 
 interface Sample {
   p50: number;
@@ -95,6 +69,7 @@ interface Sample {
 type Figures = Map<string, Sample[]>;
 
 interface Plan {
+  kind: Kind;
   seconds: number;
   connections: number;
 }
@@ -107,9 +82,9 @@ async function shortest(server: Running, scenario: HttpScenario): Promise<Reply>
   return samples.reduce((least, sample) => (length(sample) < length(least) ? sample : least));
 }
 
-async function loadAll(server: Running, conversations: number, plan: Plan, figures: Figures): Promise<number> {
+async function loadAll(server: Running, count: number, plan: Plan, figures: Figures): Promise<number> {
   let failures = 0;
-  for (const scenario of scenarios(conversations)) {
+  for (const scenario of plan.kind.scenarios(count)) {
     const sample = await shortest(server, scenario);
     await runLoad("wrk", server, scenario, { ...plan, seconds: 1 }, sample);
     const result = await runLoad("wrk", server, scenario, plan, sample);
@@ -120,19 +95,19 @@ async function loadAll(server: Running, conversations: number, plan: Plan, figur
 }
 
 /** One start on a file, and all requests. */
-async function round(file: string, conversations: number, plan: Plan, figures: Figures): Promise<number> {
+async function round(file: string, count: number, plan: Plan, figures: Figures): Promise<number> {
   const push = (name: string, value: number) => {
     figures.set(name, [
       ...(figures.get(name) ?? []),
       { p50: value, p99: value, rate: Number.NaN, cpuMicros: Number.NaN },
     ]);
   };
-  const server = await startPenstock({ service: "memory", file });
+  const server = await startPenstock({ service: plan.kind.service, file });
   try {
     push("boot", server.bootMillis);
     await new Promise((resolve) => setTimeout(resolve, SETTLE));
     push("idle", residentMiB(server.pid));
-    const failures = await loadAll(server, conversations, plan, figures);
+    const failures = await loadAll(server, count, plan, figures);
     push("loaded", residentMiB(server.pid));
     return failures;
   } finally {
@@ -140,7 +115,7 @@ async function round(file: string, conversations: number, plan: Plan, figures: F
   }
 }
 
-function report(large: Figures, small: Figures, names: readonly [string, string]): void {
+function report({ scenarios }: Kind, large: Figures, small: Figures, names: readonly [string, string]): void {
   const of = (figures: Figures, name: string, key: keyof Sample) => median(figures.get(name)!.map((item) => item[key]));
   const fixed = (value: number, digits: number) => value.toFixed(digits);
   const rows = scenarios(1_000).flatMap(({ name, title }) =>
@@ -183,7 +158,8 @@ function report(large: Figures, small: Figures, names: readonly [string, string]
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      conversations: { type: "string", default: "1000000" },
+      of: { type: "string", default: "conversations" },
+      count: { type: "string", default: "1000000" },
       beside: { type: "string", default: "1000" },
       folder: { type: "string", default: join(tmpdir(), "penstock-scale") },
       seconds: { type: "string", default: "5" },
@@ -199,18 +175,18 @@ async function main(): Promise<number> {
     return 0;
   }
   if (!hasCommand("wrk")) throw new Error("this needs wrk");
-  const [many, few] = [Number(values.conversations), Number(values.beside)];
-  const file = join(values.folder, `conversations-${many}.db`);
-  await build(file, many, say);
+  const kind = KINDS[values.of];
+  if (kind === undefined) throw new Error(`--of must be one of ${Object.keys(KINDS).join(", ")}`);
+  const [many, few] = [Number(values.count), Number(values.beside)];
+  const file = join(values.folder, `${kind.things}-${many}.db`);
+  await kind.build(file, many, say);
   const size = Math.round(statSync(file).size / 1024 / 1024).toLocaleString("en-US");
-  say(
-    `${file}: ${many.toLocaleString("en-US")} conversations, ${(many * MESSAGES).toLocaleString("en-US")} messages, ${size} MiB`,
-  );
+  say(`${file}: ${many.toLocaleString("en-US")} ${kind.things}, ${size} MiB`);
   if (values.build) return 0;
   const folder = mkdtempSync(join(tmpdir(), "penstock-scale-"));
   const template = join(folder, "template.db");
-  await build(template, few, say);
-  const plan = { seconds: Math.ceil(Number(values.seconds)), connections: Number(values.connections) };
+  await kind.build(template, few, say);
+  const plan = { kind, seconds: Math.ceil(Number(values.seconds)), connections: Number(values.connections) };
   const [large, small]: [Figures, Figures] = [new Map(), new Map()];
   let failures = 0;
   try {
@@ -232,7 +208,7 @@ async function main(): Promise<number> {
   console.log(
     `\nnode ${process.version}, ${plan.connections} connections, median of ${values.rounds} rounds of ${plan.seconds} s, file of ${size} MiB${pins() ? "" : "; NOT PINNED"}\n`,
   );
-  report(large, small, [few.toLocaleString("en-US"), many.toLocaleString("en-US")]);
+  report(kind, large, small, [few.toLocaleString("en-US"), many.toLocaleString("en-US")]);
   if (failures > 0) say(`${failures} requests failed: the figures above do not count`);
   return failures > 0 ? 1 : 0;
 }

@@ -2,7 +2,8 @@
 
 import { MEMORY_SCENARIOS } from "./memory-scenarios.ts";
 import type { Numbers } from "./numbers.ts";
-import { DELTAS, enveloped, WORDS } from "./replies.ts";
+import { DELTAS, enveloped, eventsOf, WORDS } from "./replies.ts";
+import { WORKFLOW_SCENARIOS } from "./workflow-scenarios.ts";
 
 /** `least`: higher is better; `most`: lower is better. The unit is the one of the measure. */
 export interface Aim {
@@ -16,7 +17,6 @@ export interface HttpScenario {
   kind: "http";
   name: string;
   title: string;
-  /** What it runs on: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file. */
   service: Service;
   method: "GET" | "POST";
   path: string;
@@ -24,6 +24,8 @@ export interface HttpScenario {
   body: string | null;
   /** What stands in the place of the marker in the path or the body, request by request (`bench/numbers.ts`). */
   numbers?: Numbers;
+  /** A second request after each first one, about what it made; both count. */
+  next?: Next;
   /** Fills the store before the first request. */
   prepare?(port: number): Promise<void>;
   aim: Aim;
@@ -31,7 +33,20 @@ export interface HttpScenario {
   check(body: string): string | null;
 }
 
-export type Service = "plain" | "memory";
+/**
+ * What it runs on: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file, `workflow` is workflow.yaml with
+ * one, and `workflow-memory` the same in memory.
+ */
+export type Service = "plain" | "memory" | "workflow" | "workflow-memory";
+
+export interface Next {
+  /** Finds an id in the reply to the first request: a pattern of Lua and a regular expression at once. */
+  id: string;
+  /** With `ID` where the id goes. */
+  path: string;
+  /** JSON text. */
+  body: string;
+}
 
 /** A measure with a runner of its own (`bench/special.ts`). */
 export interface SpecialScenario {
@@ -45,12 +60,6 @@ export type Scenario = HttpScenario | SpecialScenario;
 
 const input = (text: string) => JSON.stringify({ input: text });
 const count = (text: string, part: string) => text.split(part).length - 1;
-
-/** The JSON payloads of an event stream's `data:` lines; `[DONE]` stays text. */
-export function eventsOf(body: string): Record<string, unknown>[] {
-  const lines = body.split("\n").filter((line) => line.startsWith("data: "));
-  return lines.map((line) => (line === "data: [DONE]" ? { type: "[DONE]" } : JSON.parse(line.slice(6))));
-}
 
 function streamed(last: string): (body: string) => string | null {
   return (body) => {
@@ -134,6 +143,7 @@ export const SCENARIOS: readonly Scenario[] = [
     check: streamed("[DONE]"),
   },
   ...MEMORY_SCENARIOS,
+  ...WORKFLOW_SCENARIOS,
   {
     kind: "special",
     name: "startup",

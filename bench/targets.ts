@@ -30,7 +30,6 @@ export interface PenstockOptions {
   /** Relative to `root`: `core/penstock.js`, `dist/penstock.js`. */
   entry?: string;
   transport?: string;
-  /** Which manifest: `service.yaml`, or `memory.yaml` with a fresh SQLite file. */
   service?: Service;
   /** The store's file instead of a fresh one, which is removed in the end. */
   file?: string;
@@ -38,16 +37,23 @@ export interface PenstockOptions {
   nodeOptions?: readonly string[];
 }
 
+const SERVICES: Readonly<Record<Service, { manifest: string; file: boolean }>> = {
+  plain: { manifest: "service.yaml", file: false },
+  memory: { manifest: "memory.yaml", file: true },
+  workflow: { manifest: "workflow.yaml", file: true },
+  "workflow-memory": { manifest: "workflow.yaml", file: false },
+};
+
 const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
 
-/** Starts `node ENTRY serve --config bench/SERVICE.yaml --port 0` and waits for its start line. */
+/** Starts `node ENTRY serve --config bench/MANIFEST --port 0` and waits for its start line. */
 export async function startPenstock(options: PenstockOptions = {}): Promise<Running> {
   const { root = ROOT, entry = "core/penstock.js", transport = "auto", nodeOptions = [] } = options;
   const { service = "plain" } = options;
-  const manifest = join(HERE, service === "plain" ? "service.yaml" : "memory.yaml");
-  const folder = service === "plain" ? null : mkdtempSync(join(tmpdir(), "penstock-bench-"));
+  const { manifest, file } = SERVICES[service];
+  const folder = file ? mkdtempSync(join(tmpdir(), "penstock-bench-")) : null;
   const store = folder === null ? {} : { BENCH_STORE: `sqlite:${options.file ?? join(folder, "penstock.db")}` };
-  const args = [...nodeOptions, entry, "serve", "--config", manifest, "--host", "127.0.0.1", "--port", "0"];
+  const args = [...nodeOptions, entry, "serve", "--config", join(HERE, manifest), "--host", "127.0.0.1", "--port", "0"];
   const began = performance.now();
   const child = spawnOn(SERVER_CORE, process.execPath, args, {
     cwd: root,

@@ -12,6 +12,7 @@ import { ROUTES } from "./api/index.ts";
 import { idlePatterns } from "./cors-settings.ts";
 import { messageOf } from "./errors.ts";
 import { hasErrors, type Issue, sortIssues } from "./manifest/issues.ts";
+import { createSchemaCompiler } from "./json-schema.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { checkReferences } from "./manifest/references.ts";
@@ -30,6 +31,7 @@ import { createMemoryStore } from "./storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
 import { compileTools } from "./tools/compile.ts";
+import { openWorkflows } from "./workflows/open.ts";
 
 /** The plugins that Penstock ships: beside `core/` in the source, beside the bundle in `dist/`. */
 const BUILT_IN = fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "../plugins" : "./plugins", import.meta.url));
@@ -58,6 +60,8 @@ export interface Booted {
   models: Models | null;
   /** What the service does before it listens. */
   begin(): Promise<void>;
+  /** Waits for work that no request waits for, at most some milliseconds. */
+  idle(patience: number): Promise<void>;
   /** Ends what was made, each before what it needs: history, plugins, store. A second call does nothing more. */
   close(): Promise<void>;
 }
@@ -80,13 +84,14 @@ export async function boot(options: BootOptions): Promise<Booted> {
   if (compiled !== null) namespaces.keep(compiled.parts.store);
   const service = compiled === null || hasErrors(issues) ? null : createService(compiled.parts);
   const begin = async () => compiled?.begin();
+  const idle = async (patience: number) => compiled?.idle(patience);
   const close = once(async () => {
     await compiled?.end();
     await host.close();
     await compiled?.parts.store.close();
   });
   const models = compiled?.models ?? null;
-  return { loaded, registry, service, issues: sortIssues(issues), host, models, begin, close };
+  return { loaded, registry, service, issues: sortIssues(issues), host, models, begin, idle, close };
 }
 
 function once(work: () => Promise<void>): () => Promise<void> {
@@ -111,6 +116,7 @@ interface Compiled {
   models: Models;
   /** Takes up what an earlier process left. */
   begin(): Promise<void>;
+  idle(patience: number): Promise<void>;
   /** Nothing that was recorded is lost. */
   end(): Promise<void>;
 }
@@ -127,17 +133,33 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const parts = { tools, models, memories, store, logger };
   const { agents, problems: inAgents, histories } = compileAgents(manifest, parts);
   for (const { path, message } of inAgents) issues.push(loaded.issueAt(path, message));
+  const linked = {
+    ...parts,
+    agents,
+    registry,
+    schemas: createSchemaCompiler(),
+    configs: createSchemaCompiler({ defaults: true }),
+    env: options.env,
+    folder,
+  };
+  const workflows = await openWorkflows(manifest, loaded, linked);
+  for (const { path, message } of workflows.problems) issues.push(loaded.issueAt(path, message));
   const routes = [...ROUTES, ...custom];
   for (const pattern of idlePatterns(manifest.server, routes))
     issues.push(loaded.issueAt(["server", "corsRoutes", pattern], "no route of this version matches", "warning"));
   return {
-    parts: { manifest, agents, tools, routes, store, memories },
+    parts: { manifest, agents, tools, workflows: workflows.engine, routes, store, memories },
     models,
     async begin() {
       await histories.start();
       start();
+      await workflows.start();
     },
-    end: () => histories.close(),
+    idle: (patience) => workflows.idle(patience),
+    async end() {
+      await workflows.close();
+      await histories.close();
+    },
   };
 }
 

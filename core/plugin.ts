@@ -69,34 +69,46 @@ export interface ToolPluginCall extends ToolCallContext {
   readonly config: Loose;
 }
 
+/** Values are copies, made when they are read: take the object apart, or pass it on as it is. */
 export interface StepContext {
   /** Output of the step before. */
-  data: Loose;
+  readonly data: Loose;
   /** Input of the workflow. */
-  input: Loose;
-  /** What steps of one execution share. */
-  state: Loose;
-  /** Sets some keys of `state`. */
-  setState(change: Record<string, unknown>): void;
-  /** Outputs of earlier steps by id. */
-  steps: Record<string, Loose>;
-  context: Record<string, unknown>;
-  user: User | null;
+  readonly input: Loose;
+  /** What steps of one execution share, as it was when the step began. */
+  readonly state: Loose;
+  /** Sets some keys of `state`, for the steps that come after: a step that fails changes nothing. */
+  readonly setState: (change: Record<string, unknown>) => void;
+  /** Outputs of earlier steps of the same workflow by id. */
+  readonly steps: Record<string, Loose>;
+  /** `context` of the request that began the execution. */
+  readonly context: Record<string, unknown>;
+  readonly user: User | null;
   /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
-  config: Loose;
+  readonly config: Loose;
   /** `return suspend(reason, data?)` suspends; after resume the step runs again with `resumeData` set. */
-  suspend(reason: string, data?: unknown): unknown;
-  resumeData: Loose;
-  signal: AbortSignal;
-  logger: Logger;
-  executionId: string;
+  readonly suspend: (reason: string, data?: unknown) => unknown;
+  /** Undefined until the step was resumed; null when that was done without data. */
+  readonly resumeData: Loose;
+  /** Aborts at time limits, when the execution is cancelled or the service stops, and when another branch has won. */
+  readonly signal: AbortSignal;
+  readonly logger: Logger;
+  readonly executionId: string;
+  /** `options.conversationId` of the request that began the execution. */
+  readonly conversationId?: string;
+  /** The same for every try of this step, after a crash too: hand it to whatever must happen once. */
+  readonly idempotencyKey: string;
+  /** From 1. */
+  readonly attempt: number;
 }
 
 export interface StepPlugin {
   kind: "step";
   name?: string;
   description?: string;
+  /** JSON Schema of `with` in the manifest. */
   config?: JsonSchema;
+  /** Gives the output, or a promise of it. What it throws is tried again where the manifest says so, else ends the execution. */
   execute(step: StepContext): unknown;
 }
 

@@ -9,6 +9,7 @@ import type { Memory } from "./memory/memory.ts";
 import type { Store } from "./storage/store.ts";
 import { describeTool } from "./tools/describe.ts";
 import type { Tool } from "./tools/tool.ts";
+import type { Workflows } from "./workflows/workflows.ts";
 
 export interface Service {
   readonly manifest: Manifest;
@@ -20,6 +21,7 @@ export interface Service {
   readonly memories: ReadonlyMap<string, Memory>;
   /** The memory that a request means. */
   readonly chooseMemory: MemoryChoice;
+  readonly workflows: Workflows;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
   /** `data` of `GET /tools`: nothing in it changes while the service runs. */
@@ -34,7 +36,10 @@ export interface Service {
   stopping: boolean;
 }
 
-export type ServiceParts = Pick<Service, "manifest" | "agents" | "tools" | "routes" | "store" | "memories">;
+export type ServiceParts = Pick<
+  Service,
+  "manifest" | "agents" | "tools" | "workflows" | "routes" | "store" | "memories"
+>;
 
 export function createService(parts: ServiceParts): Service {
   const { manifest, agents, tools, memories } = parts;

@@ -103,7 +103,8 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
       stopped ??= (async () => {
         service.stopping = true;
         listening.stop();
-        await inFlight.drain(server.limits.drain);
+        const { drain } = server.limits;
+        await Promise.all([inFlight.drain(drain), booted.idle(drain)]);
         await cut();
       })();
       return stopped;

@@ -243,6 +243,53 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "parameters"
     ]
   },
+  "AttachQuery": {
+    "type": "object",
+    "description": "Where to go on.",
+    "properties": {
+      "fromSequence": {
+        "type": "integer",
+        "description": "Number of the last event that is known: those after it follow. Default 0. The header `Last-Event-ID` goes before it.",
+        "minimum": 0,
+        "maximum": 9007199254740991
+      }
+    }
+  },
+  "CancelExecutionRequest": {
+    "type": "object",
+    "description": "Body of a cancel.",
+    "properties": {
+      "reason": {
+        "type": "string",
+        "description": "Why.",
+        "maxLength": 4096
+      }
+    },
+    "examples": [
+      {
+        "reason": "No longer needed"
+      }
+    ]
+  },
+  "Cancellation": {
+    "type": "object",
+    "description": "When and why an execution was cancelled.",
+    "properties": {
+      "cancelledAt": {
+        "type": "string",
+        "description": "When.",
+        "format": "date-time"
+      },
+      "reason": {
+        "type": "string",
+        "description": "Why; an empty string when nobody said."
+      }
+    },
+    "required": [
+      "cancelledAt",
+      "reason"
+    ]
+  },
   "ChatRequest": {
     "type": "object",
     "description": "Body of `/agents/{id}/chat`: `{input, options}`, or the body that a chat hook posts, `{id, messages, trigger, messageId}`. One of `input` and `messages` is needed.",
@@ -759,6 +806,44 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "ExecuteOptions": {
+    "type": "object",
+    "description": "How an execution is run and recorded.",
+    "properties": {
+      "userId": {
+        "type": "string",
+        "description": "Whose execution it is.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "Kept on the record, handed to steps, and the conversation of the agents that it runs.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "executionId": {
+        "type": "string",
+        "description": "Id of the execution. Left out: the server makes one.",
+        "pattern": "^[A-Za-z0-9_.:-]{1,128}$"
+      },
+      "context": {
+        "type": "object",
+        "description": "What expressions see as `context`, and agents as theirs.",
+        "additionalProperties": true
+      },
+      "workflowState": {
+        "type": "object",
+        "description": "Shared state at the beginning, which steps read and change.",
+        "additionalProperties": true
+      },
+      "metadata": {
+        "type": "object",
+        "description": "Kept on the record; lists can be filtered by it.",
+        "additionalProperties": true
+      }
+    }
+  },
   "ExecuteToolRequest": {
     "type": "object",
     "description": "Body of `/tools/{name}/execute`.",
@@ -785,6 +870,455 @@ export const schemas: Record<string, Record<string, unknown>> = {
         }
       }
     ]
+  },
+  "ExecuteWorkflowRequest": {
+    "type": "object",
+    "description": "Body of `/workflows/{id}/execute` and `/workflows/{id}/stream`.",
+    "properties": {
+      "input": {
+        "description": "Input of the workflow, checked against its input schema."
+      },
+      "options": {
+        "$ref": "#/components/schemas/ExecuteOptions"
+      }
+    },
+    "required": [
+      "input"
+    ],
+    "examples": [
+      {
+        "input": {
+          "employee": "ada",
+          "amount": 250
+        }
+      },
+      {
+        "input": {
+          "employee": "ada",
+          "amount": 250
+        },
+        "options": {
+          "userId": "ada",
+          "executionId": "expense-1042",
+          "metadata": {
+            "team": "sales"
+          }
+        }
+      }
+    ]
+  },
+  "ExecutionCancellation": {
+    "type": "object",
+    "description": "An execution was cancelled.",
+    "properties": {
+      "executionId": {
+        "type": "string",
+        "description": "Id of the execution."
+      },
+      "status": {
+        "const": "cancelled",
+        "description": "Always `cancelled`."
+      },
+      "cancelledAt": {
+        "type": "string",
+        "description": "When.",
+        "format": "date-time"
+      },
+      "reason": {
+        "type": "string",
+        "description": "Why; an empty string when nobody said."
+      }
+    },
+    "required": [
+      "executionId",
+      "status",
+      "cancelledAt",
+      "reason"
+    ],
+    "examples": [
+      {
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "status": "cancelled",
+        "cancelledAt": "2026-11-20T09:30:00.012Z",
+        "reason": "No longer needed"
+      }
+    ]
+  },
+  "ExecutionError": {
+    "type": "object",
+    "description": "Why an execution failed.",
+    "properties": {
+      "message": {
+        "type": "string",
+        "description": "What the step said."
+      },
+      "stepId": {
+        "type": "string",
+        "description": "The step that failed; absent when it was none."
+      }
+    },
+    "required": [
+      "message"
+    ]
+  },
+  "ExecutionEvent": {
+    "type": "object",
+    "description": "What happened in an execution: its start, one of its steps, its end.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Unique within the execution."
+      },
+      "type": {
+        "type": "string",
+        "description": "What it is.",
+        "enum": [
+          "workflow-start",
+          "step-start",
+          "step-complete",
+          "step-error",
+          "workflow-suspended",
+          "workflow-complete",
+          "workflow-error",
+          "workflow-cancelled"
+        ]
+      },
+      "name": {
+        "type": "string",
+        "description": "Name of the workflow or step, for people."
+      },
+      "from": {
+        "type": "string",
+        "description": "Id of the workflow or step."
+      },
+      "startTime": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      },
+      "endTime": {
+        "type": "string",
+        "description": "When it was over; absent until then.",
+        "format": "date-time"
+      },
+      "status": {
+        "type": "string",
+        "description": "How it stands.",
+        "enum": [
+          "running",
+          "success",
+          "skipped",
+          "suspended",
+          "error",
+          "cancelled"
+        ]
+      },
+      "input": {
+        "description": "What the execution was given."
+      },
+      "output": {
+        "description": "What came of it."
+      },
+      "error": {
+        "$ref": "#/components/schemas/ExecutionError"
+      }
+    },
+    "required": [
+      "id",
+      "type",
+      "name",
+      "from",
+      "startTime",
+      "status"
+    ]
+  },
+  "ExecutionResult": {
+    "type": "object",
+    "description": "How an execution came to rest.",
+    "properties": {
+      "executionId": {
+        "type": "string",
+        "description": "Id of the execution."
+      },
+      "startAt": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      },
+      "endAt": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "When it ended; null while it is suspended.",
+        "format": "date-time"
+      },
+      "status": {
+        "type": "string",
+        "description": "How it stands.",
+        "enum": [
+          "completed",
+          "suspended",
+          "cancelled",
+          "error"
+        ]
+      },
+      "result": {
+        "description": "What the last step gave; null unless it is completed."
+      },
+      "suspension": {
+        "$ref": "#/components/schemas/ResultSuspension"
+      },
+      "error": {
+        "$ref": "#/components/schemas/ExecutionError"
+      },
+      "cancellation": {
+        "$ref": "#/components/schemas/Cancellation"
+      }
+    },
+    "required": [
+      "executionId",
+      "startAt",
+      "endAt",
+      "status",
+      "result"
+    ],
+    "examples": [
+      {
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "startAt": "2026-11-20T09:30:00.000Z",
+        "endAt": "2026-11-20T09:30:00.012Z",
+        "status": "completed",
+        "result": {
+          "total": 300
+        }
+      },
+      {
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "startAt": "2026-11-20T09:30:00.000Z",
+        "endAt": null,
+        "status": "suspended",
+        "result": null,
+        "suspension": {
+          "suspendedAt": "2026-11-20T09:30:00.012Z",
+          "reason": "Manager approval needed",
+          "suspendedStepIndex": 1,
+          "stepId": "ask",
+          "suspendData": {
+            "amount": 300
+          }
+        }
+      }
+    ]
+  },
+  "ExecutionState": {
+    "type": "object",
+    "description": "All that is known about how an execution stands.",
+    "properties": {
+      "executionId": {
+        "type": "string",
+        "description": "Id of the execution."
+      },
+      "workflowId": {
+        "type": "string",
+        "description": "The workflow that it is an execution of."
+      },
+      "status": {
+        "type": "string",
+        "description": "How it stands.",
+        "enum": [
+          "running",
+          "suspended",
+          "completed",
+          "error",
+          "cancelled"
+        ]
+      },
+      "startAt": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      },
+      "endAt": {
+        "type": "string",
+        "description": "When it ended; absent until it has.",
+        "format": "date-time"
+      },
+      "input": {
+        "description": "What it was given."
+      },
+      "context": {
+        "type": "object",
+        "description": "Its context.",
+        "additionalProperties": true
+      },
+      "workflowState": {
+        "type": "object",
+        "description": "State that its steps share.",
+        "additionalProperties": true
+      },
+      "userId": {
+        "type": "string",
+        "description": "Whose execution it is; absent for nobody's."
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "The conversation, when the call named one."
+      },
+      "suspension": {
+        "$ref": "#/components/schemas/Suspension"
+      },
+      "error": {
+        "$ref": "#/components/schemas/ExecutionError"
+      },
+      "cancellation": {
+        "$ref": "#/components/schemas/Cancellation"
+      },
+      "replayedFromExecutionId": {
+        "type": "string",
+        "description": "The execution that it is a replay of."
+      },
+      "replayFromStepId": {
+        "type": "string",
+        "description": "The step that it was replayed from."
+      }
+    },
+    "required": [
+      "executionId",
+      "workflowId",
+      "status",
+      "startAt",
+      "input",
+      "context",
+      "workflowState"
+    ],
+    "examples": [
+      {
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "workflowId": "expense",
+        "status": "suspended",
+        "startAt": "2026-11-20T09:30:00.000Z",
+        "input": {
+          "employee": "ada",
+          "amount": 250
+        },
+        "context": {},
+        "workflowState": {},
+        "suspension": {
+          "suspendedAt": "2026-11-20T09:30:00.012Z",
+          "reason": "Manager approval needed",
+          "stepIndex": 1,
+          "stepId": "ask",
+          "suspendData": {
+            "amount": 300
+          }
+        }
+      }
+    ]
+  },
+  "ExecutionSuspended": {
+    "type": "object",
+    "description": "An execution was suspended.",
+    "properties": {
+      "executionId": {
+        "type": "string",
+        "description": "Id of the execution."
+      },
+      "status": {
+        "const": "suspended",
+        "description": "Always `suspended`."
+      },
+      "suspension": {
+        "type": "object",
+        "description": "Since when, and why.",
+        "properties": {
+          "suspendedAt": {
+            "type": "string",
+            "description": "Since when.",
+            "format": "date-time"
+          },
+          "reason": {
+            "type": "string",
+            "description": "Why."
+          }
+        },
+        "required": [
+          "suspendedAt",
+          "reason"
+        ]
+      }
+    },
+    "required": [
+      "executionId",
+      "status",
+      "suspension"
+    ],
+    "examples": [
+      {
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "status": "suspended",
+        "suspension": {
+          "suspendedAt": "2026-11-20T09:30:00.012Z",
+          "reason": "Waiting for the budget"
+        }
+      }
+    ]
+  },
+  "ExecutionsQuery": {
+    "type": "object",
+    "description": "Which executions. Filters combine with and.",
+    "properties": {
+      "workflowId": {
+        "type": "string",
+        "description": "Only executions of this workflow.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "status": {
+        "type": "string",
+        "description": "Only executions with this status; `success` means `completed`, `pending` means `running`.",
+        "enum": [
+          "running",
+          "suspended",
+          "completed",
+          "cancelled",
+          "error",
+          "success",
+          "pending"
+        ]
+      },
+      "from": {
+        "type": "string",
+        "description": "Only executions created at this moment or later (ISO 8601)."
+      },
+      "to": {
+        "type": "string",
+        "description": "Only executions created at this moment or earlier (ISO 8601)."
+      },
+      "userId": {
+        "type": "string",
+        "description": "Only executions of this user.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "metadata": {
+        "type": "string",
+        "description": "Only executions whose metadata has all keys of this JSON object with the same values. `metadata.KEY=VALUE` filters by one key, by the text or the JSON value.",
+        "maxLength": 16384
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Executions on the page, at most 500. Default 50.",
+        "minimum": 1,
+        "maximum": 500
+      },
+      "offset": {
+        "type": "integer",
+        "description": "How many to pass over, at most 100000. Default 0.",
+        "minimum": 0,
+        "maximum": 100000
+      }
+    }
   },
   "FinishReason": {
     "type": "string",
@@ -2376,6 +2910,103 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "ReplayExecutionRequest": {
+    "type": "object",
+    "description": "Body of a replay.",
+    "properties": {
+      "stepId": {
+        "type": "string",
+        "description": "The step of the past execution to replay from.",
+        "minLength": 1,
+        "maxLength": 4096
+      },
+      "inputData": {
+        "description": "Input of that step. Left out: the one it had."
+      },
+      "resumeData": {
+        "description": "What that step is resumed with."
+      },
+      "workflowStateOverride": {
+        "type": "object",
+        "description": "Shared state to begin with. Left out: the one that the step began with.",
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "stepId"
+    ],
+    "examples": [
+      {
+        "stepId": "total",
+        "inputData": {
+          "amount": 90
+        }
+      }
+    ]
+  },
+  "ResultSuspension": {
+    "type": "object",
+    "description": "Why and where an execution waits.",
+    "properties": {
+      "suspendedAt": {
+        "type": "string",
+        "description": "Since when.",
+        "format": "date-time"
+      },
+      "reason": {
+        "type": "string",
+        "description": "Why, for people."
+      },
+      "suspendedStepIndex": {
+        "type": "integer",
+        "description": "Place of the step at the top that suspended, or that holds the one that did, from 0.",
+        "minimum": 0
+      },
+      "stepId": {
+        "type": "string",
+        "description": "Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`. Absent when it was suspended between steps."
+      },
+      "suspendData": {
+        "description": "What the step hands out; absent when that is nothing."
+      }
+    },
+    "required": [
+      "suspendedAt",
+      "reason",
+      "suspendedStepIndex"
+    ]
+  },
+  "ResumeExecutionRequest": {
+    "type": "object",
+    "description": "Body of a resume.",
+    "properties": {
+      "resumeData": {
+        "description": "What the resumed step is given, checked against its resume schema."
+      },
+      "options": {
+        "$ref": "#/components/schemas/ResumeOptions"
+      }
+    },
+    "examples": [
+      {
+        "resumeData": {
+          "approved": true
+        }
+      }
+    ]
+  },
+  "ResumeOptions": {
+    "type": "object",
+    "description": "How an execution is resumed.",
+    "properties": {
+      "stepId": {
+        "type": "string",
+        "description": "The step to go on from. Left out: the one that suspended.",
+        "minLength": 1,
+        "maxLength": 4096
+      }
+    }
+  },
   "SaveMessageEntry": {
     "type": "object",
     "description": "A message, either bare or as `message` of the entry. `userId` and `conversationId` of an entry go before those of the body.",
@@ -2688,6 +3319,54 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "description",
       "status",
       "model"
+    ]
+  },
+  "SuspendExecutionRequest": {
+    "type": "object",
+    "description": "Body of a suspend.",
+    "properties": {
+      "reason": {
+        "type": "string",
+        "description": "Why. Default `API request`.",
+        "maxLength": 4096
+      }
+    },
+    "examples": [
+      {
+        "reason": "Waiting for the budget"
+      }
+    ]
+  },
+  "Suspension": {
+    "type": "object",
+    "description": "Why and where an execution waits.",
+    "properties": {
+      "suspendedAt": {
+        "type": "string",
+        "description": "Since when.",
+        "format": "date-time"
+      },
+      "reason": {
+        "type": "string",
+        "description": "Why, for people."
+      },
+      "stepIndex": {
+        "type": "integer",
+        "description": "Place of the step at the top that suspended, or that holds the one that did, from 0.",
+        "minimum": 0
+      },
+      "stepId": {
+        "type": "string",
+        "description": "Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`. Absent when it was suspended between steps."
+      },
+      "suspendData": {
+        "description": "What the step hands out; absent when that is nothing."
+      }
+    },
+    "required": [
+      "suspendedAt",
+      "reason",
+      "stepIndex"
     ]
   },
   "TextResult": {
@@ -3693,6 +4372,993 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "totalTokens": 19,
         "cachedInputTokens": 0,
         "reasoningTokens": 0
+      }
+    ]
+  },
+  "WorkflowDetail": {
+    "type": "object",
+    "description": "A workflow with its steps and schemas.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Id of the workflow: its key in the manifest."
+      },
+      "name": {
+        "type": "string",
+        "description": "Name for people."
+      },
+      "purpose": {
+        "type": "string",
+        "description": "What it is for; an empty string when nobody said."
+      },
+      "stepsCount": {
+        "type": "integer",
+        "description": "Steps at the top.",
+        "minimum": 1
+      },
+      "status": {
+        "$ref": "#/components/schemas/WorkflowStatus"
+      },
+      "steps": {
+        "type": "array",
+        "description": "The steps, in order.",
+        "items": {
+          "$ref": "#/components/schemas/WorkflowStep"
+        }
+      },
+      "inputSchema": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "JSON Schema of the input; null when any will do.",
+        "additionalProperties": true
+      },
+      "resultSchema": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "JSON Schema of the result, or null.",
+        "additionalProperties": true
+      },
+      "suspendSchema": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "JSON Schema of what a suspended step hands out, or null.",
+        "additionalProperties": true
+      },
+      "resumeSchema": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "JSON Schema of what a suspended step is resumed with, or null.",
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "id",
+      "name",
+      "purpose",
+      "stepsCount",
+      "status",
+      "steps",
+      "inputSchema",
+      "resultSchema",
+      "suspendSchema",
+      "resumeSchema"
+    ],
+    "examples": [
+      {
+        "id": "expense",
+        "name": "Expense approval",
+        "purpose": "Approve an expense report",
+        "stepsCount": 2,
+        "status": "idle",
+        "steps": [
+          {
+            "id": "total",
+            "name": "Add tax",
+            "type": "andThen",
+            "purpose": "Adds 20 % tax"
+          },
+          {
+            "id": "gate",
+            "name": "gate",
+            "type": "andWhen",
+            "purpose": "",
+            "steps": [
+              {
+                "id": "ask",
+                "name": "ask",
+                "type": "andThen",
+                "purpose": ""
+              }
+            ]
+          }
+        ],
+        "inputSchema": {
+          "type": "object",
+          "properties": {
+            "amount": {
+              "type": "number"
+            }
+          },
+          "required": [
+            "amount"
+          ]
+        },
+        "resultSchema": null,
+        "suspendSchema": null,
+        "resumeSchema": {
+          "type": "object",
+          "properties": {
+            "approved": {
+              "type": "boolean"
+            }
+          },
+          "required": [
+            "approved"
+          ]
+        }
+      }
+    ]
+  },
+  "WorkflowExecution": {
+    "type": "object",
+    "description": "The record of an execution.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Id of the execution."
+      },
+      "workflowId": {
+        "type": "string",
+        "description": "The workflow that it is an execution of."
+      },
+      "workflowName": {
+        "type": "string",
+        "description": "Its name."
+      },
+      "status": {
+        "type": "string",
+        "description": "How it stands.",
+        "enum": [
+          "running",
+          "suspended",
+          "completed",
+          "error",
+          "cancelled"
+        ]
+      },
+      "userId": {
+        "type": "string",
+        "description": "Whose execution it is; absent for nobody's."
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "The conversation, when the call named one."
+      },
+      "input": {
+        "description": "What it was given."
+      },
+      "metadata": {
+        "type": "object",
+        "description": "What the call said to keep with it.",
+        "additionalProperties": true
+      },
+      "events": {
+        "type": "array",
+        "description": "Its start, each step that has begun, its end.",
+        "items": {
+          "$ref": "#/components/schemas/ExecutionEvent"
+        }
+      },
+      "output": {
+        "description": "What the last step gave; absent unless it is completed."
+      },
+      "error": {
+        "$ref": "#/components/schemas/ExecutionError"
+      },
+      "suspension": {
+        "$ref": "#/components/schemas/Suspension"
+      },
+      "cancellation": {
+        "$ref": "#/components/schemas/Cancellation"
+      },
+      "replayedFromExecutionId": {
+        "type": "string",
+        "description": "The execution that it is a replay of."
+      },
+      "replayFromStepId": {
+        "type": "string",
+        "description": "The step that it was replayed from."
+      },
+      "createdAt": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      },
+      "updatedAt": {
+        "type": "string",
+        "description": "When it last changed.",
+        "format": "date-time"
+      }
+    },
+    "required": [
+      "id",
+      "workflowId",
+      "workflowName",
+      "status",
+      "input",
+      "metadata",
+      "events",
+      "createdAt",
+      "updatedAt"
+    ],
+    "examples": [
+      {
+        "id": "018f2k9c0-4be1c2d3a5f60718",
+        "workflowId": "expense",
+        "workflowName": "Expense approval",
+        "status": "completed",
+        "userId": "ada",
+        "input": {
+          "employee": "ada",
+          "amount": 250
+        },
+        "metadata": {
+          "team": "sales"
+        },
+        "events": [
+          {
+            "id": "start",
+            "type": "workflow-start",
+            "name": "Expense approval",
+            "from": "expense",
+            "startTime": "2026-11-20T09:30:00.000Z",
+            "endTime": "2026-11-20T09:30:00.000Z",
+            "status": "success",
+            "input": {
+              "employee": "ada",
+              "amount": 250
+            }
+          },
+          {
+            "id": "step:total",
+            "type": "step-complete",
+            "name": "Add tax",
+            "from": "total",
+            "startTime": "2026-11-20T09:30:00.000Z",
+            "endTime": "2026-11-20T09:30:00.012Z",
+            "status": "success",
+            "output": {
+              "total": 300
+            }
+          },
+          {
+            "id": "end",
+            "type": "workflow-complete",
+            "name": "Expense approval",
+            "from": "expense",
+            "startTime": "2026-11-20T09:30:00.012Z",
+            "endTime": "2026-11-20T09:30:00.012Z",
+            "status": "success",
+            "output": {
+              "total": 300
+            }
+          }
+        ],
+        "output": {
+          "total": 300
+        },
+        "createdAt": "2026-11-20T09:30:00.000Z",
+        "updatedAt": "2026-11-20T09:30:00.012Z"
+      }
+    ]
+  },
+  "WorkflowExecutionList": {
+    "type": "array",
+    "description": "Executions, newest first.",
+    "items": {
+      "$ref": "#/components/schemas/WorkflowExecution"
+    }
+  },
+  "WorkflowList": {
+    "type": "array",
+    "description": "All workflows, in the order of the manifest.",
+    "items": {
+      "$ref": "#/components/schemas/WorkflowSummary"
+    }
+  },
+  "WorkflowStatus": {
+    "type": "string",
+    "description": "`running` while at least one execution runs, else `idle`.",
+    "enum": [
+      "idle",
+      "running"
+    ]
+  },
+  "WorkflowStep": {
+    "type": "object",
+    "description": "A step of a workflow.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Id of the step, unique in its workflow."
+      },
+      "name": {
+        "type": "string",
+        "description": "Name for people: the id when nobody chose one."
+      },
+      "type": {
+        "type": "string",
+        "description": "What kind of step it is.",
+        "enum": [
+          "andThen",
+          "andWhen",
+          "andAll",
+          "andRace",
+          "andTap",
+          "andAgent",
+          "andWorkflow"
+        ]
+      },
+      "purpose": {
+        "type": "string",
+        "description": "What it is for; an empty string when nobody said."
+      },
+      "inputSchema": {
+        "$ref": "#/components/schemas/JsonSchemaObject",
+        "description": "JSON Schema of its input."
+      },
+      "outputSchema": {
+        "$ref": "#/components/schemas/JsonSchemaObject",
+        "description": "JSON Schema of its output."
+      },
+      "suspendSchema": {
+        "$ref": "#/components/schemas/JsonSchemaObject",
+        "description": "JSON Schema of what it hands out when it suspends."
+      },
+      "resumeSchema": {
+        "$ref": "#/components/schemas/JsonSchemaObject",
+        "description": "JSON Schema of what it is resumed with."
+      },
+      "steps": {
+        "type": "array",
+        "description": "The steps that it holds, in the order of the manifest.",
+        "items": {
+          "$ref": "#/components/schemas/WorkflowStep"
+        }
+      }
+    },
+    "required": [
+      "id",
+      "name",
+      "type",
+      "purpose"
+    ]
+  },
+  "WorkflowStreamEvent": {
+    "description": "One event of an execution. Its `id` is its number in the execution: a reader that knows the last one can go on after it.",
+    "oneOf": [
+      {
+        "type": "object",
+        "description": "The execution began, or goes on after a suspension.",
+        "properties": {
+          "type": {
+            "const": "workflow-start",
+            "description": "Always `workflow-start`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the workflow."
+          },
+          "status": {
+            "const": "running",
+            "description": "Always `running`."
+          },
+          "input": {
+            "description": "What it was given."
+          },
+          "metadata": {
+            "type": "object",
+            "description": "More about it.",
+            "properties": {
+              "resumed": {
+                "const": true,
+                "description": "The execution goes on after a suspension."
+              },
+              "stepId": {
+                "type": "string",
+                "description": "The step that it goes on from, when it is known."
+              }
+            }
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "status"
+        ],
+        "title": "workflow-start"
+      },
+      {
+        "type": "object",
+        "description": "A step began.",
+        "properties": {
+          "type": {
+            "const": "step-start",
+            "description": "Always `step-start`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`."
+          },
+          "stepIndex": {
+            "type": "integer",
+            "description": "Place of the step at the top that it is or that it is in, from 0.",
+            "minimum": 0
+          },
+          "stepType": {
+            "type": "string",
+            "description": "What kind of step it is.",
+            "enum": [
+              "andThen",
+              "andWhen",
+              "andAll",
+              "andRace",
+              "andTap",
+              "andAgent",
+              "andWorkflow"
+            ]
+          },
+          "status": {
+            "const": "running",
+            "description": "Always `running`."
+          },
+          "input": {
+            "description": "What it was given."
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "status"
+        ],
+        "title": "step-start"
+      },
+      {
+        "type": "object",
+        "description": "A step is done, or was skipped.",
+        "properties": {
+          "type": {
+            "const": "step-complete",
+            "description": "Always `step-complete`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`."
+          },
+          "stepIndex": {
+            "type": "integer",
+            "description": "Place of the step at the top that it is or that it is in, from 0.",
+            "minimum": 0
+          },
+          "stepType": {
+            "type": "string",
+            "description": "What kind of step it is.",
+            "enum": [
+              "andThen",
+              "andWhen",
+              "andAll",
+              "andRace",
+              "andTap",
+              "andAgent",
+              "andWorkflow"
+            ]
+          },
+          "status": {
+            "type": "string",
+            "description": "`skipped` when a condition did not hold.",
+            "enum": [
+              "success",
+              "skipped"
+            ]
+          },
+          "output": {
+            "description": "What it gave."
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "status"
+        ],
+        "title": "step-complete"
+      },
+      {
+        "type": "object",
+        "description": "A step failed.",
+        "properties": {
+          "type": {
+            "const": "step-error",
+            "description": "Always `step-error`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`."
+          },
+          "stepIndex": {
+            "type": "integer",
+            "description": "Place of the step at the top that it is or that it is in, from 0.",
+            "minimum": 0
+          },
+          "stepType": {
+            "type": "string",
+            "description": "What kind of step it is.",
+            "enum": [
+              "andThen",
+              "andWhen",
+              "andAll",
+              "andRace",
+              "andTap",
+              "andAgent",
+              "andWorkflow"
+            ]
+          },
+          "status": {
+            "const": "error",
+            "description": "Always `error`."
+          },
+          "error": {
+            "$ref": "#/components/schemas/ExecutionError"
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "status",
+          "error"
+        ],
+        "title": "step-error"
+      },
+      {
+        "type": "object",
+        "description": "A part of the run of an agent step that streams.",
+        "properties": {
+          "type": {
+            "const": "agent-part",
+            "description": "Always `agent-part`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`."
+          },
+          "stepIndex": {
+            "type": "integer",
+            "description": "Place of the step at the top that it is or that it is in, from 0.",
+            "minimum": 0
+          },
+          "stepType": {
+            "type": "string",
+            "description": "What kind of step it is.",
+            "enum": [
+              "andThen",
+              "andWhen",
+              "andAll",
+              "andRace",
+              "andTap",
+              "andAgent",
+              "andWorkflow"
+            ]
+          },
+          "data": {
+            "$ref": "#/components/schemas/RawStreamPart",
+            "description": "The part, as `/agents/{id}/stream` gives it."
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "data"
+        ],
+        "title": "agent-part"
+      },
+      {
+        "type": "object",
+        "description": "The execution waits to be resumed.",
+        "properties": {
+          "type": {
+            "const": "workflow-suspended",
+            "description": "Always `workflow-suspended`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the workflow."
+          },
+          "status": {
+            "const": "suspended",
+            "description": "Always `suspended`."
+          },
+          "suspension": {
+            "$ref": "#/components/schemas/Suspension"
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "status",
+          "suspension"
+        ],
+        "title": "workflow-suspended"
+      },
+      {
+        "type": "object",
+        "description": "The execution is done.",
+        "properties": {
+          "type": {
+            "const": "workflow-complete",
+            "description": "Always `workflow-complete`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the workflow."
+          },
+          "status": {
+            "const": "completed",
+            "description": "Always `completed`."
+          },
+          "output": {
+            "description": "What the last step gave."
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "status"
+        ],
+        "title": "workflow-complete"
+      },
+      {
+        "type": "object",
+        "description": "The execution failed.",
+        "properties": {
+          "type": {
+            "const": "workflow-error",
+            "description": "Always `workflow-error`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the workflow."
+          },
+          "status": {
+            "const": "error",
+            "description": "Always `error`."
+          },
+          "error": {
+            "$ref": "#/components/schemas/ExecutionError"
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "status",
+          "error"
+        ],
+        "title": "workflow-error"
+      },
+      {
+        "type": "object",
+        "description": "The execution was cancelled.",
+        "properties": {
+          "type": {
+            "const": "workflow-cancelled",
+            "description": "Always `workflow-cancelled`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "from": {
+            "type": "string",
+            "description": "Id of the workflow."
+          },
+          "status": {
+            "const": "cancelled",
+            "description": "Always `cancelled`."
+          },
+          "cancellation": {
+            "$ref": "#/components/schemas/Cancellation"
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "from",
+          "status",
+          "cancellation"
+        ],
+        "title": "workflow-cancelled"
+      },
+      {
+        "type": "object",
+        "description": "How the execution came to rest. The last event.",
+        "properties": {
+          "type": {
+            "const": "workflow-result",
+            "description": "Always `workflow-result`."
+          },
+          "executionId": {
+            "type": "string",
+            "description": "Id of the execution."
+          },
+          "timestamp": {
+            "type": "string",
+            "description": "When it happened.",
+            "format": "date-time"
+          },
+          "status": {
+            "type": "string",
+            "description": "How it stands.",
+            "enum": [
+              "completed",
+              "suspended",
+              "cancelled",
+              "error"
+            ]
+          },
+          "result": {
+            "description": "What the last step gave; null unless it is completed."
+          },
+          "startAt": {
+            "type": "string",
+            "description": "When it began.",
+            "format": "date-time"
+          },
+          "endAt": {
+            "type": [
+              "string",
+              "null"
+            ],
+            "description": "When it ended; null while it is suspended.",
+            "format": "date-time"
+          },
+          "suspension": {
+            "$ref": "#/components/schemas/ResultSuspension"
+          },
+          "error": {
+            "$ref": "#/components/schemas/ExecutionError"
+          },
+          "cancellation": {
+            "$ref": "#/components/schemas/Cancellation"
+          }
+        },
+        "required": [
+          "type",
+          "executionId",
+          "timestamp",
+          "status",
+          "result",
+          "startAt",
+          "endAt"
+        ],
+        "title": "workflow-result"
+      },
+      {
+        "type": "object",
+        "description": "The stream cannot go on. The last event.",
+        "properties": {
+          "type": {
+            "const": "error",
+            "description": "Always `error`."
+          },
+          "error": {
+            "type": "string",
+            "description": "What went wrong."
+          }
+        },
+        "required": [
+          "type",
+          "error"
+        ],
+        "title": "error"
+      }
+    ],
+    "examples": [
+      {
+        "type": "workflow-start",
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "timestamp": "2026-11-20T09:30:00.000Z",
+        "from": "expense",
+        "status": "running",
+        "input": {
+          "amount": 250
+        }
+      },
+      {
+        "type": "step-start",
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "timestamp": "2026-11-20T09:30:00.000Z",
+        "from": "total",
+        "stepIndex": 0,
+        "stepType": "andThen",
+        "status": "running",
+        "input": {
+          "amount": 250
+        }
+      },
+      {
+        "type": "step-complete",
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "timestamp": "2026-11-20T09:30:00.012Z",
+        "from": "total",
+        "stepIndex": 0,
+        "stepType": "andThen",
+        "status": "success",
+        "output": {
+          "total": 300
+        }
+      },
+      {
+        "type": "workflow-complete",
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "timestamp": "2026-11-20T09:30:00.012Z",
+        "from": "expense",
+        "status": "completed",
+        "output": {
+          "total": 300
+        }
+      },
+      {
+        "type": "workflow-result",
+        "executionId": "018f2k9c0-4be1c2d3a5f60718",
+        "timestamp": "2026-11-20T09:30:00.012Z",
+        "status": "completed",
+        "result": {
+          "total": 300
+        },
+        "startAt": "2026-11-20T09:30:00.000Z",
+        "endAt": "2026-11-20T09:30:00.012Z"
+      }
+    ]
+  },
+  "WorkflowSummary": {
+    "type": "object",
+    "description": "A workflow.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Id of the workflow: its key in the manifest."
+      },
+      "name": {
+        "type": "string",
+        "description": "Name for people."
+      },
+      "purpose": {
+        "type": "string",
+        "description": "What it is for; an empty string when nobody said."
+      },
+      "stepsCount": {
+        "type": "integer",
+        "description": "Steps at the top.",
+        "minimum": 1
+      },
+      "status": {
+        "$ref": "#/components/schemas/WorkflowStatus"
+      }
+    },
+    "required": [
+      "id",
+      "name",
+      "purpose",
+      "stepsCount",
+      "status"
+    ],
+    "examples": [
+      {
+        "id": "expense",
+        "name": "Expense approval",
+        "purpose": "Approve an expense report",
+        "stepsCount": 3,
+        "status": "idle"
       }
     ]
   },

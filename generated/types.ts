@@ -2171,6 +2171,626 @@ export interface ToolExecutionResult {
 }
 
 /**
+ * `running` while at least one execution runs, else `idle`.
+ */
+export type WorkflowStatus = "idle" | "running";
+
+/**
+ * A workflow.
+ */
+export interface WorkflowSummary {
+  /**
+   * Id of the workflow: its key in the manifest.
+   */
+  id: string;
+  /**
+   * Name for people.
+   */
+  name: string;
+  /**
+   * What it is for; an empty string when nobody said.
+   */
+  purpose: string;
+  /**
+   * Steps at the top.
+   */
+  stepsCount: number;
+  status: WorkflowStatus;
+}
+
+/**
+ * All workflows, in the order of the manifest.
+ */
+export type WorkflowList = WorkflowSummary[];
+
+/**
+ * A step of a workflow.
+ */
+export interface WorkflowStep {
+  /**
+   * Id of the step, unique in its workflow.
+   */
+  id: string;
+  /**
+   * Name for people: the id when nobody chose one.
+   */
+  name: string;
+  /**
+   * What kind of step it is.
+   */
+  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+  /**
+   * What it is for; an empty string when nobody said.
+   */
+  purpose: string;
+  /**
+   * JSON Schema of its input.
+   */
+  inputSchema?: JsonSchemaObject;
+  /**
+   * JSON Schema of its output.
+   */
+  outputSchema?: JsonSchemaObject;
+  /**
+   * JSON Schema of what it hands out when it suspends.
+   */
+  suspendSchema?: JsonSchemaObject;
+  /**
+   * JSON Schema of what it is resumed with.
+   */
+  resumeSchema?: JsonSchemaObject;
+  /**
+   * The steps that it holds, in the order of the manifest.
+   */
+  steps?: WorkflowStep[];
+}
+
+/**
+ * A workflow with its steps and schemas.
+ */
+export interface WorkflowDetail {
+  /**
+   * Id of the workflow: its key in the manifest.
+   */
+  id: string;
+  /**
+   * Name for people.
+   */
+  name: string;
+  /**
+   * What it is for; an empty string when nobody said.
+   */
+  purpose: string;
+  /**
+   * Steps at the top.
+   */
+  stepsCount: number;
+  status: WorkflowStatus;
+  /**
+   * The steps, in order.
+   */
+  steps: WorkflowStep[];
+  /**
+   * JSON Schema of the input; null when any will do.
+   */
+  inputSchema: JsonSchemaObject | null;
+  /**
+   * JSON Schema of the result, or null.
+   */
+  resultSchema: JsonSchemaObject | null;
+  /**
+   * JSON Schema of what a suspended step hands out, or null.
+   */
+  suspendSchema: JsonSchemaObject | null;
+  /**
+   * JSON Schema of what a suspended step is resumed with, or null.
+   */
+  resumeSchema: JsonSchemaObject | null;
+}
+
+/**
+ * How an execution is run and recorded.
+ */
+export interface ExecuteOptions {
+  /**
+   * Whose execution it is.
+   */
+  userId?: string;
+  /**
+   * Kept on the record, handed to steps, and the conversation of the agents that it runs.
+   */
+  conversationId?: string;
+  /**
+   * Id of the execution. Left out: the server makes one.
+   */
+  executionId?: string;
+  /**
+   * What expressions see as `context`, and agents as theirs.
+   */
+  context?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Shared state at the beginning, which steps read and change.
+   */
+  workflowState?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Kept on the record; lists can be filtered by it.
+   */
+  metadata?: {
+    [k: string]: unknown;
+  };
+}
+
+/**
+ * Body of `/workflows/{id}/execute` and `/workflows/{id}/stream`.
+ */
+export interface ExecuteWorkflowRequest {
+  /**
+   * Input of the workflow, checked against its input schema.
+   */
+  input: unknown;
+  options?: ExecuteOptions;
+}
+
+/**
+ * How an execution is resumed.
+ */
+export interface ResumeOptions {
+  /**
+   * The step to go on from. Left out: the one that suspended.
+   */
+  stepId?: string;
+}
+
+/**
+ * Body of a resume.
+ */
+export interface ResumeExecutionRequest {
+  /**
+   * What the resumed step is given, checked against its resume schema.
+   */
+  resumeData?: unknown;
+  options?: ResumeOptions;
+}
+
+/**
+ * Body of a replay.
+ */
+export interface ReplayExecutionRequest {
+  /**
+   * The step of the past execution to replay from.
+   */
+  stepId: string;
+  /**
+   * Input of that step. Left out: the one it had.
+   */
+  inputData?: unknown;
+  /**
+   * What that step is resumed with.
+   */
+  resumeData?: unknown;
+  /**
+   * Shared state to begin with. Left out: the one that the step began with.
+   */
+  workflowStateOverride?: {
+    [k: string]: unknown;
+  };
+}
+
+/**
+ * Body of a suspend.
+ */
+export interface SuspendExecutionRequest {
+  /**
+   * Why. Default `API request`.
+   */
+  reason?: string;
+}
+
+/**
+ * Body of a cancel.
+ */
+export interface CancelExecutionRequest {
+  /**
+   * Why.
+   */
+  reason?: string;
+}
+
+/**
+ * Which executions. Filters combine with and.
+ */
+export interface ExecutionsQuery {
+  /**
+   * Only executions of this workflow.
+   */
+  workflowId?: string;
+  /**
+   * Only executions with this status; `success` means `completed`, `pending` means `running`.
+   */
+  status?: "running" | "suspended" | "completed" | "cancelled" | "error" | "success" | "pending";
+  /**
+   * Only executions created at this moment or later (ISO 8601).
+   */
+  from?: string;
+  /**
+   * Only executions created at this moment or earlier (ISO 8601).
+   */
+  to?: string;
+  /**
+   * Only executions of this user.
+   */
+  userId?: string;
+  /**
+   * Only executions whose metadata has all keys of this JSON object with the same values. `metadata.KEY=VALUE` filters by one key, by the text or the JSON value.
+   */
+  metadata?: string;
+  /**
+   * Executions on the page, at most 500. Default 50.
+   */
+  limit?: number;
+  /**
+   * How many to pass over, at most 100000. Default 0.
+   */
+  offset?: number;
+}
+
+/**
+ * Where to go on.
+ */
+export interface AttachQuery {
+  /**
+   * Number of the last event that is known: those after it follow. Default 0. The header `Last-Event-ID` goes before it.
+   */
+  fromSequence?: number;
+}
+
+/**
+ * Why and where an execution waits.
+ */
+export interface Suspension {
+  /**
+   * Since when.
+   */
+  suspendedAt: string;
+  /**
+   * Why, for people.
+   */
+  reason: string;
+  /**
+   * Place of the step at the top that suspended, or that holds the one that did, from 0.
+   */
+  stepIndex: number;
+  /**
+   * Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`. Absent when it was suspended between steps.
+   */
+  stepId?: string;
+  /**
+   * What the step hands out; absent when that is nothing.
+   */
+  suspendData?: unknown;
+}
+
+/**
+ * Why and where an execution waits.
+ */
+export interface ResultSuspension {
+  /**
+   * Since when.
+   */
+  suspendedAt: string;
+  /**
+   * Why, for people.
+   */
+  reason: string;
+  /**
+   * Place of the step at the top that suspended, or that holds the one that did, from 0.
+   */
+  suspendedStepIndex: number;
+  /**
+   * Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`. Absent when it was suspended between steps.
+   */
+  stepId?: string;
+  /**
+   * What the step hands out; absent when that is nothing.
+   */
+  suspendData?: unknown;
+}
+
+/**
+ * Why an execution failed.
+ */
+export interface ExecutionError {
+  /**
+   * What the step said.
+   */
+  message: string;
+  /**
+   * The step that failed; absent when it was none.
+   */
+  stepId?: string;
+}
+
+/**
+ * When and why an execution was cancelled.
+ */
+export interface Cancellation {
+  /**
+   * When.
+   */
+  cancelledAt: string;
+  /**
+   * Why; an empty string when nobody said.
+   */
+  reason: string;
+}
+
+/**
+ * How an execution came to rest.
+ */
+export interface ExecutionResult {
+  /**
+   * Id of the execution.
+   */
+  executionId: string;
+  /**
+   * When it began.
+   */
+  startAt: string;
+  /**
+   * When it ended; null while it is suspended.
+   */
+  endAt: string | null;
+  /**
+   * How it stands.
+   */
+  status: "completed" | "suspended" | "cancelled" | "error";
+  /**
+   * What the last step gave; null unless it is completed.
+   */
+  result: unknown;
+  suspension?: ResultSuspension;
+  error?: ExecutionError;
+  cancellation?: Cancellation;
+}
+
+/**
+ * An execution was suspended.
+ */
+export interface ExecutionSuspended {
+  /**
+   * Id of the execution.
+   */
+  executionId: string;
+  /**
+   * Always `suspended`.
+   */
+  status: "suspended";
+  /**
+   * Since when, and why.
+   */
+  suspension: {
+    /**
+     * Since when.
+     */
+    suspendedAt: string;
+    /**
+     * Why.
+     */
+    reason: string;
+  };
+}
+
+/**
+ * An execution was cancelled.
+ */
+export interface ExecutionCancellation {
+  /**
+   * Id of the execution.
+   */
+  executionId: string;
+  /**
+   * Always `cancelled`.
+   */
+  status: "cancelled";
+  /**
+   * When.
+   */
+  cancelledAt: string;
+  /**
+   * Why; an empty string when nobody said.
+   */
+  reason: string;
+}
+
+/**
+ * All that is known about how an execution stands.
+ */
+export interface ExecutionState {
+  /**
+   * Id of the execution.
+   */
+  executionId: string;
+  /**
+   * The workflow that it is an execution of.
+   */
+  workflowId: string;
+  /**
+   * How it stands.
+   */
+  status: "running" | "suspended" | "completed" | "error" | "cancelled";
+  /**
+   * When it began.
+   */
+  startAt: string;
+  /**
+   * When it ended; absent until it has.
+   */
+  endAt?: string;
+  /**
+   * What it was given.
+   */
+  input: unknown;
+  /**
+   * Its context.
+   */
+  context: {
+    [k: string]: unknown;
+  };
+  /**
+   * State that its steps share.
+   */
+  workflowState: {
+    [k: string]: unknown;
+  };
+  /**
+   * Whose execution it is; absent for nobody's.
+   */
+  userId?: string;
+  /**
+   * The conversation, when the call named one.
+   */
+  conversationId?: string;
+  suspension?: Suspension;
+  error?: ExecutionError;
+  cancellation?: Cancellation;
+  /**
+   * The execution that it is a replay of.
+   */
+  replayedFromExecutionId?: string;
+  /**
+   * The step that it was replayed from.
+   */
+  replayFromStepId?: string;
+}
+
+/**
+ * What happened in an execution: its start, one of its steps, its end.
+ */
+export interface ExecutionEvent {
+  /**
+   * Unique within the execution.
+   */
+  id: string;
+  /**
+   * What it is.
+   */
+  type:
+    | "workflow-start"
+    | "step-start"
+    | "step-complete"
+    | "step-error"
+    | "workflow-suspended"
+    | "workflow-complete"
+    | "workflow-error"
+    | "workflow-cancelled";
+  /**
+   * Name of the workflow or step, for people.
+   */
+  name: string;
+  /**
+   * Id of the workflow or step.
+   */
+  from: string;
+  /**
+   * When it began.
+   */
+  startTime: string;
+  /**
+   * When it was over; absent until then.
+   */
+  endTime?: string;
+  /**
+   * How it stands.
+   */
+  status: "running" | "success" | "skipped" | "suspended" | "error" | "cancelled";
+  /**
+   * What the execution was given.
+   */
+  input?: unknown;
+  /**
+   * What came of it.
+   */
+  output?: unknown;
+  error?: ExecutionError;
+}
+
+/**
+ * The record of an execution.
+ */
+export interface WorkflowExecution {
+  /**
+   * Id of the execution.
+   */
+  id: string;
+  /**
+   * The workflow that it is an execution of.
+   */
+  workflowId: string;
+  /**
+   * Its name.
+   */
+  workflowName: string;
+  /**
+   * How it stands.
+   */
+  status: "running" | "suspended" | "completed" | "error" | "cancelled";
+  /**
+   * Whose execution it is; absent for nobody's.
+   */
+  userId?: string;
+  /**
+   * The conversation, when the call named one.
+   */
+  conversationId?: string;
+  /**
+   * What it was given.
+   */
+  input: unknown;
+  /**
+   * What the call said to keep with it.
+   */
+  metadata: {
+    [k: string]: unknown;
+  };
+  /**
+   * Its start, each step that has begun, its end.
+   */
+  events: ExecutionEvent[];
+  /**
+   * What the last step gave; absent unless it is completed.
+   */
+  output?: unknown;
+  error?: ExecutionError;
+  suspension?: Suspension;
+  cancellation?: Cancellation;
+  /**
+   * The execution that it is a replay of.
+   */
+  replayedFromExecutionId?: string;
+  /**
+   * The step that it was replayed from.
+   */
+  replayFromStepId?: string;
+  /**
+   * When it began.
+   */
+  createdAt: string;
+  /**
+   * When it last changed.
+   */
+  updatedAt: string;
+}
+
+/**
+ * Executions, newest first.
+ */
+export type WorkflowExecutionList = WorkflowExecution[];
+
+/**
  * One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.
  */
 export type RawStreamPart =
@@ -2939,6 +3559,317 @@ export type UIMessageChunk =
       errorText: string;
     };
 
+/**
+ * One event of an execution. Its `id` is its number in the execution: a reader that knows the last one can go on after it.
+ */
+export type WorkflowStreamEvent =
+  | {
+      /**
+       * Always `workflow-start`.
+       */
+      type: "workflow-start";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the workflow.
+       */
+      from: string;
+      /**
+       * Always `running`.
+       */
+      status: "running";
+      /**
+       * What it was given.
+       */
+      input?: unknown;
+      /**
+       * More about it.
+       */
+      metadata?: {
+        /**
+         * The execution goes on after a suspension.
+         */
+        resumed?: true;
+        /**
+         * The step that it goes on from, when it is known.
+         */
+        stepId?: string;
+      };
+    }
+  | {
+      /**
+       * Always `step-start`.
+       */
+      type: "step-start";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`.
+       */
+      from: string;
+      /**
+       * Place of the step at the top that it is or that it is in, from 0.
+       */
+      stepIndex?: number;
+      /**
+       * What kind of step it is.
+       */
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      /**
+       * Always `running`.
+       */
+      status: "running";
+      /**
+       * What it was given.
+       */
+      input?: unknown;
+    }
+  | {
+      /**
+       * Always `step-complete`.
+       */
+      type: "step-complete";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`.
+       */
+      from: string;
+      /**
+       * Place of the step at the top that it is or that it is in, from 0.
+       */
+      stepIndex?: number;
+      /**
+       * What kind of step it is.
+       */
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      /**
+       * `skipped` when a condition did not hold.
+       */
+      status: "success" | "skipped";
+      /**
+       * What it gave.
+       */
+      output?: unknown;
+    }
+  | {
+      /**
+       * Always `step-error`.
+       */
+      type: "step-error";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`.
+       */
+      from: string;
+      /**
+       * Place of the step at the top that it is or that it is in, from 0.
+       */
+      stepIndex?: number;
+      /**
+       * What kind of step it is.
+       */
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      /**
+       * Always `error`.
+       */
+      status: "error";
+      error: ExecutionError;
+    }
+  | {
+      /**
+       * Always `agent-part`.
+       */
+      type: "agent-part";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the step; of one in a sub-workflow, behind the id of the step that runs it: `sub/mark`.
+       */
+      from: string;
+      /**
+       * Place of the step at the top that it is or that it is in, from 0.
+       */
+      stepIndex?: number;
+      /**
+       * What kind of step it is.
+       */
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      /**
+       * The part, as `/agents/{id}/stream` gives it.
+       */
+      data: RawStreamPart;
+    }
+  | {
+      /**
+       * Always `workflow-suspended`.
+       */
+      type: "workflow-suspended";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the workflow.
+       */
+      from: string;
+      /**
+       * Always `suspended`.
+       */
+      status: "suspended";
+      suspension: Suspension;
+    }
+  | {
+      /**
+       * Always `workflow-complete`.
+       */
+      type: "workflow-complete";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the workflow.
+       */
+      from: string;
+      /**
+       * Always `completed`.
+       */
+      status: "completed";
+      /**
+       * What the last step gave.
+       */
+      output?: unknown;
+    }
+  | {
+      /**
+       * Always `workflow-error`.
+       */
+      type: "workflow-error";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the workflow.
+       */
+      from: string;
+      /**
+       * Always `error`.
+       */
+      status: "error";
+      error: ExecutionError;
+    }
+  | {
+      /**
+       * Always `workflow-cancelled`.
+       */
+      type: "workflow-cancelled";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * Id of the workflow.
+       */
+      from: string;
+      /**
+       * Always `cancelled`.
+       */
+      status: "cancelled";
+      cancellation: Cancellation;
+    }
+  | {
+      /**
+       * Always `workflow-result`.
+       */
+      type: "workflow-result";
+      /**
+       * Id of the execution.
+       */
+      executionId: string;
+      /**
+       * When it happened.
+       */
+      timestamp: string;
+      /**
+       * How it stands.
+       */
+      status: "completed" | "suspended" | "cancelled" | "error";
+      /**
+       * What the last step gave; null unless it is completed.
+       */
+      result: unknown;
+      /**
+       * When it began.
+       */
+      startAt: string;
+      /**
+       * When it ended; null while it is suspended.
+       */
+      endAt: string | null;
+      suspension?: ResultSuspension;
+      error?: ExecutionError;
+      cancellation?: Cancellation;
+    }
+  | {
+      /**
+       * Always `error`.
+       */
+      type: "error";
+      /**
+       * What went wrong.
+       */
+      error: string;
+    };
+
 /** Every type by the name of its schema. */
 export interface Schemas {
   AgentManifest: AgentManifest;
@@ -3050,7 +3981,33 @@ export interface Schemas {
   ToolList: ToolList;
   ExecuteToolRequest: ExecuteToolRequest;
   ToolExecutionResult: ToolExecutionResult;
+  WorkflowStatus: WorkflowStatus;
+  WorkflowSummary: WorkflowSummary;
+  WorkflowList: WorkflowList;
+  WorkflowStep: WorkflowStep;
+  WorkflowDetail: WorkflowDetail;
+  ExecuteOptions: ExecuteOptions;
+  ExecuteWorkflowRequest: ExecuteWorkflowRequest;
+  ResumeOptions: ResumeOptions;
+  ResumeExecutionRequest: ResumeExecutionRequest;
+  ReplayExecutionRequest: ReplayExecutionRequest;
+  SuspendExecutionRequest: SuspendExecutionRequest;
+  CancelExecutionRequest: CancelExecutionRequest;
+  ExecutionsQuery: ExecutionsQuery;
+  AttachQuery: AttachQuery;
+  Suspension: Suspension;
+  ResultSuspension: ResultSuspension;
+  ExecutionError: ExecutionError;
+  Cancellation: Cancellation;
+  ExecutionResult: ExecutionResult;
+  ExecutionSuspended: ExecutionSuspended;
+  ExecutionCancellation: ExecutionCancellation;
+  ExecutionState: ExecutionState;
+  ExecutionEvent: ExecutionEvent;
+  WorkflowExecution: WorkflowExecution;
+  WorkflowExecutionList: WorkflowExecutionList;
   RawStreamPart: RawStreamPart;
   ObjectStreamEvent: ObjectStreamEvent;
   UIMessageChunk: UIMessageChunk;
+  WorkflowStreamEvent: WorkflowStreamEvent;
 }

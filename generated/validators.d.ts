@@ -8,4 +8,4 @@ export interface Validator<T> {
   errors?: ErrorObject[] | null;
 }
 
-export declare const validators: { readonly [K in "Manifest" | "GenerateRequest" | "ObjectRequest" | "ChatRequest" | "HistoryQuery" | "MemoryQuery" | "ConversationsQuery" | "MessagesQuery" | "WorkingMemoryQuery" | "SearchQuery" | "CreateConversationRequest" | "UpdateConversationRequest" | "CloneConversationRequest" | "SaveMessagesRequest" | "DeleteMessagesRequest" | "UpdateWorkingMemoryRequest" | "ExecuteToolRequest"]: Validator<Schemas[K]> };
+export declare const validators: { readonly [K in "Manifest" | "GenerateRequest" | "ObjectRequest" | "ChatRequest" | "HistoryQuery" | "MemoryQuery" | "ConversationsQuery" | "MessagesQuery" | "WorkingMemoryQuery" | "SearchQuery" | "CreateConversationRequest" | "UpdateConversationRequest" | "CloneConversationRequest" | "SaveMessagesRequest" | "DeleteMessagesRequest" | "UpdateWorkingMemoryRequest" | "ExecuteToolRequest" | "ExecuteWorkflowRequest" | "ResumeExecutionRequest" | "ReplayExecutionRequest" | "SuspendExecutionRequest" | "CancelExecutionRequest" | "ExecutionsQuery" | "AttachQuery"]: Validator<Schemas[K]> };

@@ -25,6 +25,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/storage"],
   ["core/tools", "core/memory"],
   ["core/agents"],
+  ["core/workflows"],
   ["core/auth", "core/platform"],
   ["core/api"],
   ["core/transport", "core/codegen"],

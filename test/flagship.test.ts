@@ -40,12 +40,10 @@ const post = (path: string, body: unknown) =>
 const ask = (input: string, context?: object): Promise<Loose> =>
   dataOf(post("/agents/support/text", { input, ...(context && { options: { context } }) }));
 
-test("service.yaml serves its agents, tools and routes on PORT, and warns of what is not served yet", async () => {
-  const { stdout, says } = service;
-  await says(/^warning: .* workflows: /m); // The last of them; the other stream may be read first.
-  assert.match(stdout(), /^Harbour Goods support desk listens on .*: 2 agents, 3 tools, 1 workflow; .*auth none/m);
-  const warned = [...service.stderr().matchAll(/^warning: \S+:\d+:\d+ {2}([\w.]+):/gm)].map(([, path]) => path);
-  assert.deepEqual(warned, ["workflows"]);
+test("service.yaml serves its agents, tools, workflows and routes on PORT, without a warning", async () => {
+  const { stdout, stderr } = service;
+  assert.match(stdout(), /^Harbour Goods support desk listens on .*: 2 agents, 3 tools, 2 workflows; .*auth none/m);
+  assert.doesNotMatch(stderr(), /warning/);
   const agents = await dataOf(fetch(`${service.url}/agents`));
   assert.deepEqual(
     agents.map(({ id, model, status }: Loose) => [id, model, status]),
@@ -132,6 +130,42 @@ test("service.yaml: the agent keeps the conversation, and finds it by its meanin
   const { results } = await dataOf(fetch(`${service.url}/api/memory/search?${query}`));
   assert.equal(results[0].conversationId, "moving");
   assert.match(results[0].message.parts[0].text, /elevator/);
+});
+
+const execute = (workflow: string, input: object, executionId: string): Promise<Loose> =>
+  dataOf(post(`/workflows/${workflow}/execute`, { input, options: { executionId } }));
+
+test("service.yaml: a small refund is paid at once, with the key of its step", async () => {
+  const { status, result } = await execute("refund", { orderId: "A-1001", amount: 49 }, "small");
+  assert.equal(status, "completed");
+  assert.deepEqual([result.refundId, result.amount, result.currency], ["R-small:pay", 49, "EUR"]);
+});
+
+test("service.yaml: a large refund waits for a person, who may say no", async () => {
+  const amounts: number[] = [];
+  for (const approved of [true, false]) {
+    const { status, suspension } = await execute("refund", { orderId: "A-1002", amount: 620 }, `large-${approved}`);
+    assert.deepEqual([status, suspension.reason], ["suspended", "A refund above 100 needs approval"]);
+    const path = `/workflows/refund/executions/large-${approved}`;
+    const state = await dataOf(fetch(`${service.url}${path}/state`));
+    assert.deepEqual([state.suspension.stepId, state.suspension.stepIndex], ["ask", 1]);
+    const refused = await post(`${path}/resume`, { resumeData: {} });
+    assert.equal(refused.status, 400);
+    const resumed = await dataOf(post(`${path}/resume`, { resumeData: { approved } }));
+    assert.equal(resumed.status, "completed");
+    amounts.push(resumed.result.amount);
+  }
+  assert.deepEqual(amounts, [620, 0]);
+});
+
+test("service.yaml: a complaint is answered with a letter, and its refund asks for the same approval", async () => {
+  const small = await execute("complaint", { customer: "Ada", orderId: "A-1001", amount: 20 }, "complaint-1");
+  assert.deepEqual(small.result, { letter: "Dear Ada, we are sorry.", found: true, refunded: 20 });
+  const large = await execute("complaint", { customer: "Grace", orderId: "A-1002", amount: 300 }, "complaint-2");
+  assert.equal(large.status, "suspended");
+  const path = "/workflows/complaint/executions/complaint-2/resume";
+  const { result } = await dataOf(post(path, { resumeData: { approved: true } }));
+  assert.deepEqual(result, { letter: "Dear Grace, we are sorry.", found: true, refunded: 300 });
 });
 
 test("service.yaml: every section has a comment above it", async () => {

@@ -1,6 +1,8 @@
 /** What the rest of the service sees of an agent. */
 import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
 import type { Context, EventProducer, Serialized } from "../http/route.ts";
+import type { ClientSchema } from "./client-schema.ts";
+import type { PartSink } from "./parts.ts";
 
 /** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "requestId" | "signal" | "logger">;
@@ -28,6 +30,12 @@ export interface ChatBody {
   trigger?: string;
 }
 
+/** What a step of a workflow asks an agent for. */
+export interface TaskBody extends GenerateBody {
+  /** The form of the result, checked ahead: `options.output` does not count then. Tools stay, as with that. */
+  result?: ClientSchema;
+}
+
 /**
  * One agent. Every method that runs it throws ServiceError `invalid_input` at once for a body that makes no sense, and
  * `provider_failed` when the model fails, `not_found` for somebody else's conversation and `unavailable` when it cannot
@@ -42,6 +50,8 @@ export interface Agent {
   /** `listener` is called whenever `status` has changed. */
   onStatusChange(listener: () => void): void;
   generateText(body: GenerateBody, call: RunCall): Promise<TextResult>;
+  /** The same, for steps: the text, and `output` when `body.result` asked for it. `sink` is told the parts as they come. */
+  run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
   /** Resolves to a value that fits `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */

@@ -19,6 +19,8 @@ export interface RunRequest {
   field?: string;
   /** The result that the endpoint itself asks for: `options.output` does not count then, and there are no tools. */
   result?: OutputSpec;
+  /** The form of the result instead of `options.output`; tools stay. */
+  output?: OutputSpec;
   /** The conversation when the options name none. */
   conversationId?: string;
   /** Whether the client is told the id of the assistant's message. */
@@ -39,7 +41,7 @@ export interface PreparedRun {
 export function prepare(core: AgentCore, request: RunRequest, call: RunCall): PreparedRun {
   const settings = settingsOf(core, request);
   const scope = { context: settings.context, user: call.user };
-  const output = request.result ?? outputOption(settings.output, core.compileSchema);
+  const output = request.result ?? request.output ?? outputOption(settings.output, core.compileSchema);
   const instructions = core.instructions(scope);
   const id = core.newRunId();
   const chain = core.chain(scope);

@@ -28,6 +28,10 @@ export function agentOf(core: AgentCore, description: Description): Agent {
     async generateText(body, call) {
       return textResult(await execute(core, prepare(core, body, call)));
     },
+    async run({ result, ...body }, call, sink) {
+      const output = result === undefined ? undefined : objectOutput(result);
+      return execute(core, prepare(core, { ...body, output }, call), sink);
+    },
     async generateObject(body, call) {
       return (await execute(core, prepareObject(body, call))).output;
     },

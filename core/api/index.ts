@@ -6,10 +6,12 @@ import { DOCS_ROUTES } from "./docs.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { TOOL_ROUTES } from "./tools.ts";
+import { WORKFLOW_ROUTES } from "./workflows.ts";
 
 export const ROUTES: readonly Route<Service>[] = [
   ...(DOCS_ROUTES as unknown as Route<Service>[]),
   ...AGENT_ROUTES,
+  ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
   ...MEMORY_ROUTES,
   ...PLATFORM_ROUTES,

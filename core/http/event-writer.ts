@@ -52,10 +52,11 @@ export class EventWriter implements EventSink {
     this.#schedule();
   }
 
-  send(json: string): Promise<void> | undefined {
+  send(json: string, id: number = this.#sequence + 1): Promise<void> | undefined {
     if (this.#ended || this.#exchange.closed) return undefined;
     this.#opened = true;
-    this.#pending += `id: ${++this.#sequence}\ndata: ${json}\n\n`;
+    this.#sequence = id;
+    this.#pending += `id: ${id}\ndata: ${json}\n\n`;
     if (this.#pending.length > BURST) this.#flush();
     else if (!this.#scheduled) this.#schedule();
     return this.#behind;

@@ -75,6 +75,7 @@ export const HEADERS = {
 /** Tags by the first word of an operation's name. */
 const TAGS: Record<string, [string, string]> = {
   agents: ["Agents", "Text, objects, streams and chats from the agents of the manifest."],
+  workflows: ["Workflows", "Workflows that survive a crash: executing, suspending, resuming and replaying them."],
   memory: ["Memory", "Conversations, their messages, working memory and search by meaning."],
   tools: ["Tools", "The tools of the manifest, and running one directly."],
   custom: ["Custom routes", "Routes that plugins add."],

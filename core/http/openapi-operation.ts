@@ -14,6 +14,8 @@ const PATH_PARAMETERS: Record<string, string> = {
   "api/conversationId": "Id of the conversation.",
   "tools/name": "Name of the tool.",
   "ui/asset": "File name of the asset.",
+  "workflows/id": "Id of the workflow.",
+  "workflows/executionId": "Id of the execution.",
 };
 
 /** `/agents/:id/text` -> `/agents/{id}/text`. */

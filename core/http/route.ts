@@ -41,8 +41,10 @@ export interface EventSink {
   /**
    * Queues one event, given as JSON text, and opens the stream if need be. Events of one burst leave in one write.
    * Returns a promise only when the reader is behind: await it before the next event (back-pressure).
+   *
+   * @param id its number, from which those that follow count on. Left out: one more than that of the last one, from 1.
    */
-  send(json: string): Promise<void> | undefined;
+  send(json: string, id?: number): Promise<void> | undefined;
   /** True once the reader is gone. */
   readonly closed: boolean;
 }

@@ -10,6 +10,15 @@ interface StepPlace {
   id: string;
   path: Path;
   step: Json;
+  /** The branches that it is in, outermost first. */
+  within: readonly Branch[];
+}
+
+/** A step that holds others, and which of its branches. */
+interface Branch {
+  holder: Json;
+  /** `then`, or the number of the branch. */
+  branch: string | number;
 }
 
 const WORKFLOW_SCHEMAS = ["input", "result", "suspend", "resume"];
@@ -41,17 +50,18 @@ export function checkWorkflows(check: Check, schemas: SchemaCompiler): void {
 }
 
 /** Every step of a workflow in the order of the text, nested ones after the step that holds them. */
-function placesOf(path: Path, node: unknown): StepPlace[] {
-  if (Array.isArray(node)) return node.flatMap((item, index) => placesOf([...path, index], item));
+function placesOf(path: Path, node: unknown, within: readonly Branch[] = []): StepPlace[] {
+  if (Array.isArray(node)) return node.flatMap((item, index) => placesOf([...path, index], item, within));
   if (!isMap(node)) return [];
+  const places: StepPlace[] = [{ id: typeof node.id === "string" ? node.id : "", path, step: node, within }];
   const when = isMap(node.andWhen) ? node.andWhen : {};
-  return [
-    { id: typeof node.id === "string" ? node.id : "", path, step: node },
-    ...placesOf([...path, "andWhen", "then"], when.then),
-    ...placesOf([...path, "andWhen", "else"], when.else),
-    ...placesOf([...path, "andAll"], node.andAll),
-    ...placesOf([...path, "andRace"], node.andRace),
-  ];
+  const add = (at: Path, branch: Branch["branch"], steps: unknown) =>
+    void places.push(...placesOf([...path, ...at], steps, [...within, { holder: node, branch }]));
+  for (const branch of ["then", "else"]) add(["andWhen", branch], branch, when[branch]);
+  for (const key of ["andAll", "andRace"]) {
+    for (const [index, steps] of listOf(node[key]).entries()) add([key, index], index, steps);
+  }
+  return places;
 }
 
 function checkIds(check: Check, steps: readonly StepPlace[]): void {
@@ -80,7 +90,7 @@ function checkStep(
     if (!isMap(work)) continue;
     const at = [...path, key];
     checkName(check, [...at, "use"], "step plugin", work.use, check.plugins.step);
-    if (work.tool !== undefined) checkToolName(check, [...at, "tool"], work.tool);
+    if (typeof work.tool === "string") checkStepTool(check, [...at, "tool"], work.tool);
     for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
   }
   const { andWhen: when, andAgent: agent, andWorkflow: sub } = step;
@@ -100,6 +110,16 @@ function checkStep(
   }
 }
 
+/** Tools of MCP clients may be named anywhere, but there are none yet. */
+function checkStepTool(check: Check, path: Path, name: string): void {
+  const { tools, mcp } = check.document;
+  checkToolName(check, path, name);
+  const client = keysOf(isMap(mcp) ? mcp.clients : undefined).find((key) => name.startsWith(`${key}_`));
+  if (client === undefined || keysOf(tools).includes(name)) return;
+  const message = `tool "${name}" would come from the MCP client "${client}", and this version does not call MCP servers`;
+  check.report(path, message);
+}
+
 /** Besides compiling, `steps.X` must name a step that may have run by then. */
 function checkExpression(
   check: Check,
@@ -114,11 +134,26 @@ function checkExpression(
   }
   for (const id of new Set(compiled.steps)) {
     const found = steps.findIndex((step) => step.id === id);
-    const others = steps.map((step) => step.id).filter((other) => other !== "");
+    const others = [...new Set(steps.map((step) => step.id))].filter((other) => other !== "");
     if (found < 0) check.report(path, `there is no step "${id}" in this workflow${hint(id, others)}`);
     else if (found === index) check.report(path, `steps.${id} is this step itself: it has no output yet`);
     else if (found > index) check.report(path, `steps.${id} comes later: it has no output yet`);
+    else {
+      const problem = branchProblem(steps[found]!, steps[index]!);
+      if (problem !== null) check.report(path, `steps.${id} ${problem}`);
+    }
   }
+}
+
+/** Why a step that comes earlier in the text has no output for this one, or null. */
+function branchProblem(named: StepPlace, place: StepPlace): string | null {
+  for (const { holder, branch } of place.within) {
+    if (holder === named.step) return "holds this step: it has no output yet";
+    const other = named.within.find((outer) => outer.holder === holder);
+    if (other === undefined || other.branch === branch) continue;
+    return isMap(holder.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";
+  }
+  return null;
 }
 
 /** What MCP servers expose exists. */

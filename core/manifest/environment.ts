@@ -8,6 +8,8 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** What one string of the manifest took from outside. */
 export interface Substitution {
   path: Path;
+  /** The text as it was written. */
+  written: string;
   /** Names of variables, and `file:PATH`, whose values came in. Empty when defaults stood in for all of them. */
   sources: readonly string[];
   /** Names of the variables that it refers to, set or not. */
@@ -91,7 +93,7 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
     result += text.slice(last);
     masked += text.slice(last);
     const whole = /^\$\{[^}]*\}$/.test(text);
-    substitutions.set(JSON.stringify(path), { path, sources, variables, masked, whole });
+    substitutions.set(JSON.stringify(path), { path, written: text, sources, variables, masked, whole });
     return result;
   };
 

@@ -38,6 +38,8 @@ export interface LoadedManifest {
   explain(path: string): Explained;
   /** The environment variable that a value refers to, whether or not it is set. */
   variableOf(path: Path): string | undefined;
+  /** The text of a value as it was written, `Bearer ${TOKEN}`, when it refers to the environment or to a file. */
+  referenceAt(path: Path): string | undefined;
 }
 
 /** Never throws: a file that cannot be read is an issue too. `file` is relative to the working directory. */
@@ -107,8 +109,13 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   const explain = (path: string) => explainPath({ file, root: manifest ?? document, positions, substitutions }, path);
   const sound = manifest ?? salvage(document, faults);
   const variableOf = (path: Path) => substitutions.get(JSON.stringify(path))?.variables[0];
+  const referenceAt = (path: Path) => {
+    const found = substitutions.get(JSON.stringify(path));
+    return found !== undefined && (found.variables.length > 0 || found.sources.length > 0) ? found.written : undefined;
+  };
   const isWritten = (path: Path) => positions.has(path);
-  return { manifest, sound, document, issues, file, folder, issueAt, isWritten, secrets, explain, variableOf };
+  const about = { issueAt, isWritten, secrets, explain, variableOf, referenceAt };
+  return { manifest, sound, document, issues, file, folder, ...about };
 }
 
 function unreadable(file: string, message: string): LoadedManifest {
@@ -126,6 +133,7 @@ function unreadable(file: string, message: string): LoadedManifest {
     issueAt,
     isWritten: () => false,
     variableOf: () => undefined,
+    referenceAt: () => undefined,
     secrets: [],
     explain: (path) => explainPath({ file, root: undefined, positions, substitutions: new Map() }, path),
   };

@@ -14,9 +14,6 @@ export function addNotices(check: Check): void {
   if (auth.mode === "none" && typeof server.host === "string" && isPublic(server.host)) {
     warn(["server", "host"], `the service is open to everybody who reaches ${server.host}: auth.mode is none`);
   }
-  if (keysOf(document.workflows).length > 0) {
-    warn(["workflows"], "this version does not run workflows yet: they are checked, but not served");
-  }
   const mcp = isMap(document.mcp) ? document.mcp : {};
   if (keysOf(mcp.servers).length > 0) warn(["mcp", "servers"], "this version does not serve MCP yet");
   if (keysOf(mcp.clients).length > 0) warn(["mcp", "clients"], "this version takes no tools over MCP yet");

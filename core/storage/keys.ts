@@ -19,6 +19,17 @@
  *   h/AGENT/#startTime/RUN          -> a run as the agent's history gives it
  *   ho/RUN                          -> a run that is not over: the key of its row, and when it was last known to run
  *   n/h/AGENT                       counter of the runs in an agent's history
+ *   x/#/r                           -> an execution of a workflow that rests: [record, rest] (workflows/rows.ts)
+ *   x/#/j/#                         -> entries of its journal, in the order in which they were committed
+ *   xo/#                            -> an execution that runs: [process, start, first entries]
+ *   xn/ID                           -> number of an execution whose id a client chose
+ *   xs/STATUS/#createdAt/#          -> when it ended, or 0; executions that rest, by when they began
+ *   xw/WORKFLOW/STATUS/#createdAt/# -> the same of one workflow
+ *   xu/USER/STATUS/#createdAt/#     -> the same of one user
+ *   xv/USER/WORKFLOW/STATUS/...     -> the same of one user and workflow
+ *   xd/HASH                         -> a definition that executions are pinned to
+ *   xp/PROCESS                      -> a process on a shared store: when it was last known to live
+ *   xc/#                            -> what another process is asked to do with an execution that it runs
  *   kv/NAMESPACE/KEY                -> what a plugin keeps: the key as it wrote it, the value, when it ends
  *   kx/#expires/NAMESPACE/KEY       -> key of a row that ends
  *
@@ -78,3 +89,35 @@ export const KEYV_ENDS = "kx/";
 export const keyvEndsBefore = (time: number) => `kx/${number(time)}`;
 export const keyvEnd = (expires: number, namespace: string, key: string) =>
   `kx/${number(expires)}/${text(namespace)}/${text(key)}`;
+
+export const EXECUTION_SEQUENCE = "s/execution";
+/** Prefix of all rows of one execution. */
+export const executionRows = (execution: number) => `x/${number(execution)}/`;
+export const executionKey = (execution: number) => `x/${number(execution)}/r`;
+export const journalRows = (execution: number) => `x/${number(execution)}/j/`;
+export const journalKey = (execution: number, row: number) => `x/${number(execution)}/j/${number(row)}`;
+export const OPEN_EXECUTIONS = "xo/";
+export const openExecutionKey = (execution: number) => `xo/${number(execution)}`;
+export const executionNameKey = (id: string) => `xn/${text(id)}`;
+export const definitionKey = (hash: string) => `xd/${hash}`;
+export const PROCESSES = "xp/";
+export const processKey = (process: string) => `xp/${text(process)}`;
+export const ORDERS = "xc/";
+export const orderKey = (execution: number) => `xc/${number(execution)}`;
+
+/** Prefix of the executions that rest with a status: of all, of a workflow, of a user, of a user and workflow. */
+export function executionIndex(status: string, workflow?: string, user?: string): string {
+  if (user === undefined) return workflow === undefined ? `xs/${status}/` : `xw/${text(workflow)}/${status}/`;
+  return workflow === undefined ? `xu/${text(user)}/${status}/` : `xv/${text(user)}/${text(workflow)}/${status}/`;
+}
+/** The rest of a row of any of these; the first part alone is where those of a time begin. */
+export const executionEntry = (createdAt: number, execution: number) => `${number(createdAt)}/${number(execution)}`;
+/** That rest, and the execution, of a row of any of these; the execution of a row of open executions too. */
+export const indexedEntry = (key: string) => key.slice(-"#########/#########".length);
+export const indexedExecution = (key: string) => numberOf(key.slice(-9));
+export const WORKFLOW_INDEXES = "xw/";
+/** Prefix of a workflow's index rows of all statuses; the same of one of these rows. */
+export const workflowIndex = (workflow: string) => `xw/${text(workflow)}/`;
+export const workflowIndexOf = (key: string) => key.slice(0, key.indexOf("/", WORKFLOW_INDEXES.length) + 1);
+/** Where the index rows of a workflow end. */
+export const afterWorkflow = (workflowIndex: string) => `${workflowIndex}~`;

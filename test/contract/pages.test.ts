@@ -24,7 +24,6 @@ const VIEW: LandingView = {
   ],
   tools: [{ name: "<add>", description: "<adds>", tags: ["<tag>"] }],
   workflows: [{ id: "<flow>", name: "<flows>", purpose: "<why>" }],
-  workflowsNote: "<note>",
 };
 
 test("GET /: every value of a manifest is escaped, in text and in links", () => {
@@ -40,20 +39,20 @@ test("GET /: every value of a manifest is escaped, in text and in links", () => 
     "<tag>",
     "<flow",
     "<why>",
-    "<note>",
     "<b>",
     "<i>",
   ])
     assert.ok(!page.includes(raw), `${raw} stands in the page unescaped`);
   assert.ok(page.includes("<title>Desk &lt;b&gt;&amp;&#39;&quot;</title>"));
   assert.ok(page.includes('href="./agents/a%20b&#39;%3Cscript%3E"'));
-  assert.ok(page.includes("&lt;note&gt;"));
+  assert.ok(page.includes('href="./workflows/%3Cflow%3E"'));
 });
 
 test("GET /: links are relative, so that they hold behind a base path, and name what the contract serves", () => {
   const hrefs = [...renderLanding(VIEW).matchAll(/<a [^>]*href="([^"]*)"/g)].map((match) => match[1]!);
   for (const href of hrefs) assert.match(href, /^\.\//);
-  for (const link of ["./ui", "./doc", "./agents", "./tools", "./healthz"]) assert.ok(hrefs.includes(link), link);
+  for (const link of ["./ui", "./doc", "./agents", "./workflows", "./tools", "./healthz"])
+    assert.ok(hrefs.includes(link), link);
   const resolved = new URL("./doc", "https://desk.example/base/").href;
   assert.equal(resolved, "https://desk.example/base/doc");
 });
@@ -75,6 +74,13 @@ test("GET /: the try-it command survives the shell, whatever the agent is called
 test("GET /: a service without agents still shows a command that works", () => {
   const page = renderLanding({ ...VIEW, agents: [], tools: [], workflows: [] });
   assert.deepEqual(shellWords(page)[0], ["-s", "http://127.0.0.1:3141/healthz"]);
+  assert.match(page, /No agents, tools and workflows yet, at /);
+});
+
+test("GET /: the first line counts what is served, and leaves out what there is none of", () => {
+  assert.match(renderLanding(VIEW), /1 agent, 1 tool and 1 workflow, at /);
+  assert.match(renderLanding({ ...VIEW, agents: [] }), /1 tool and 1 workflow, at /);
+  assert.match(renderLanding({ ...VIEW, agents: [], tools: [] }), /<p class="lead">1 workflow, at /);
 });
 
 function documentationOf(server: { publicUrl?: string } = {}) {
@@ -94,12 +100,12 @@ function documentationOf(server: { publicUrl?: string } = {}) {
 const headerOf = (page: Page, name: string) => page.headers?.[page.headers.indexOf(name) + 1] ?? "";
 const textOf = (page: Page) => Buffer.from(page.body).toString("utf8");
 
-test("GET /: the page is made once, says where it is in fact reachable, and says that workflows do not run", () => {
+test("GET /: the page is made once, says where it is in fact reachable, and lists the workflows", () => {
   const documentation = documentationOf();
   const page = documentation.landing();
   assert.equal(documentation.landing(), page);
   assert.match(textOf(page), /curl -s http:\/\/127\.0\.0\.1:3141\/healthz/);
-  assert.match(textOf(page), /does not run workflows yet/);
+  assert.match(textOf(page), /<code>refund<\/code><\/a><p>Refund: Pays back</);
   assert.match(
     textOf(documentationOf({ publicUrl: "https://desk.example/base/" }).landing()),
     /https:\/\/desk\.example\/base\/healthz/,

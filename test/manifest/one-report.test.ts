@@ -26,6 +26,11 @@ agents:
   three: { name: Three, description: d, instructions: "{{ context. }}", model: far/x, tools: [brokn] }
   four: { name: Four, description: d, instructions: i, model: near/x }
 routes: [{ use: helo }]
+workflows:
+  taxed: { steps: [{ id: a, andThen: { use: add-tax, with: { rate: high } } }, { id: b, andWorkflow: { workflow: typed } }] }
+  typed: { input: { type: objekt }, steps: [{ id: a, andThen: { set: "{{ steps.c }}" } }, { id: a, andTap: { use: audt } }] }
+  shaped: { steps: [{ id: a, andTap: { use: slow, with: { second: 1 } } }, { id: b, andTap: { set: 1 } }] }
+  called: { steps: [{ id: a, andWhen: { if: data. , then: { id: b, andTap: { use: slow, with: { second: 1 } } } } }] }
 `;
 
 /** Beginning of each line that must be there: the place, the path, and what is said. */
@@ -42,9 +47,17 @@ const EXPECTED = [
   /:16:\d+ {2}agents\.three\.instructions: /,
   /:16:\d+ {2}agents\.three\.tools\[0\]: .*did you mean "broken"\?/,
   /:18:\d+ {2}routes\[0\]\.use: .*did you mean "hello"\?/,
+  /:20:\d+ {2}workflows\.taxed\.steps\[0\]\.andThen\.with: rate must be number/,
+  /:21:\d+ {2}workflows\.typed\.input: not a JSON Schema: /,
+  /:21:\d+ {2}workflows\.typed\.steps\[0\]\.andThen\.set: there is no step "c"/,
+  /:21:\d+ {2}workflows\.typed\.steps\[1\]\.id: "a" is the id of another step/,
+  /:21:\d+ {2}workflows\.typed\.steps\[1\]\.andTap\.use: .*did you mean "audit"\?/,
+  /:22:\d+ {2}workflows\.shaped\.steps\[1\]\.andTap: /,
+  /:23:\d+ {2}workflows\.called\.steps\[0\]\.andWhen\.if: /,
+  /:23:\d+ {2}workflows\.called\.steps\[0\]\.andWhen\.then\.andTap\.with: second is not a known key/,
 ];
 
-test("a manifest that is wrong in its shape, references, plugins, providers and expressions is one report", async (t) => {
+test("a manifest that is wrong in its shape, references, plugins, providers, workflows and expressions is one report", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "penstock-report-"));
   t.after(() => rm(folder, { recursive: true, force: true }));
   const config = join(folder, "service.yaml");

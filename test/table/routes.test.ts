@@ -10,10 +10,19 @@ import { manifestWith, parseEvents, startService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const MEMORY = { default: { workingMemory: {}, semantic: { embedding: "local/hash" } } };
-const MANIFEST = manifestWith(
+/** A model that takes its time, so that something runs. */
+const PROVIDERS = { demo: { use: "scripted", models: { slow: { firstDelay: "60s" } } } };
+const SLOW = { name: "Slow", instructions: "Wait.", model: "demo/slow", memory: false };
+const WORKFLOWS = {
+  flow: { steps: [{ id: "one", andThen: { set: { n: 1 } } }] },
+  asking: { steps: [{ id: "ask", andThen: { suspend: { reason: "Approval needed" } } }] },
+  slow: { steps: [{ id: "wait", andAgent: { agent: "slow", prompt: "Wait." } }] },
+};
+const WITH_MEMORY = manifestWith(
   { tools: ["sum"], memory: "default" },
-  { tools: { sum: { use: "add" } }, memory: MEMORY },
+  { tools: { sum: { use: "add" } }, memory: MEMORY, providers: PROVIDERS, workflows: WORKFLOWS },
 );
+const MANIFEST = { ...WITH_MEMORY, agents: { ...(WITH_MEMORY.agents as object), slow: SLOW } };
 const SCHEMA = { type: "object", properties: { n: { type: "number" } } };
 
 interface Plain {
@@ -24,9 +33,15 @@ interface Plain {
   status?: number;
   /** What must be there first: a conversation of ada. */
   needs?: string;
+  /** The same: an execution of a workflow that is completed, waits or runs. */
+  execution?: [workflow: keyof typeof WORKFLOWS, id: string];
 }
 
 const conversation = (id: string) => `/api/memory/conversations/${id}`;
+const execution = (workflow: keyof typeof WORKFLOWS, id: string, rest: string): Plain => ({
+  path: `/workflows/${workflow}/executions/${id}/${rest}`,
+  execution: [workflow, id],
+});
 const MESSAGES = [{ role: "user", content: "x" }];
 
 /** The plainest valid request of every row. A new row needs one here. */
@@ -43,6 +58,17 @@ const REQUESTS: Record<string, Plain> = {
   "agents.generateObject": { path: "/agents/assistant/object", body: { input: "x", schema: SCHEMA } },
   "agents.streamObject": { path: "/agents/assistant/stream-object", body: { input: "x", schema: SCHEMA } },
   "agents.history": { path: "/agents/assistant/history" },
+  "workflows.list": { path: "/workflows" },
+  "workflows.get": { path: "/workflows/flow" },
+  "workflows.listExecutions": { path: "/workflows/executions", execution: ["flow", "listed"] },
+  "workflows.execute": { path: "/workflows/flow/execute", body: { input: "x" } },
+  "workflows.stream": { path: "/workflows/flow/stream", body: { input: "x" } },
+  "workflows.attach": execution("flow", "attached", "stream"),
+  "workflows.suspend": { ...execution("slow", "suspended", "suspend"), body: {} },
+  "workflows.resume": { ...execution("asking", "resumed", "resume"), body: {} },
+  "workflows.replay": { ...execution("flow", "replayed", "replay"), body: { stepId: "one" } },
+  "workflows.cancel": { ...execution("asking", "cancelled", "cancel"), body: {} },
+  "workflows.getState": execution("asking", "known", "state"),
   "tools.list": { path: "/tools" },
   "tools.execute": { path: "/tools/sum/execute", body: { input: { a: 1, b: 2 } } },
   "memory.listConversations": { path: "/api/memory/conversations" },
@@ -76,10 +102,25 @@ const REQUESTS: Record<string, Plain> = {
 const GROUPS = ["execution", "management", "docs", "discovery", "observability", "updates", "probe", "custom"];
 const UNUSED_METHOD = "PUT";
 
-async function prepare({ dispatch }: { dispatch: Parameters<typeof inject>[0] }, { needs }: Plain): Promise<void> {
-  if (needs === undefined) return;
-  const body = { userId: "ada", conversationId: needs };
-  await inject(dispatch, { method: "POST", path: "/api/memory/conversations", body });
+type Served = { dispatch: Parameters<typeof inject>[0] };
+
+async function prepare({ dispatch }: Served, { needs, execution }: Plain): Promise<void> {
+  if (needs !== undefined) {
+    const body = { userId: "ada", conversationId: needs };
+    await inject(dispatch, { method: "POST", path: "/api/memory/conversations", body });
+  }
+  if (execution !== undefined) {
+    const [workflow, executionId] = execution;
+    const body = { input: "x", options: { executionId } };
+    const running = inject(dispatch, { method: "POST", path: `/workflows/${workflow}/execute`, body });
+    if (workflow !== "slow") await running;
+    else running.catch(() => {});
+    const path = `/workflows/${workflow}/executions/${executionId}/state`;
+    for (let tries = 0; (await inject(dispatch, { path })).status !== 200; tries++) {
+      assert.ok(tries < 500, `${workflow} does not run`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
 }
 
 const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
@@ -104,6 +145,11 @@ describe("every row of the routes table", () => {
       "GET /tools",
       "GET /ui",
       "GET /ui/:asset",
+      "GET /workflows",
+      "GET /workflows/:id",
+      "GET /workflows/:id/executions/:executionId/state",
+      "GET /workflows/:id/executions/:executionId/stream",
+      "GET /workflows/executions",
       "PATCH /api/memory/conversations/:conversationId",
       "POST /agents/:id/chat",
       "POST /agents/:id/object",
@@ -116,6 +162,12 @@ describe("every row of the routes table", () => {
       "POST /api/memory/messages/delete",
       "POST /api/memory/save-messages",
       "POST /tools/:name/execute",
+      "POST /workflows/:id/execute",
+      "POST /workflows/:id/executions/:executionId/cancel",
+      "POST /workflows/:id/executions/:executionId/replay",
+      "POST /workflows/:id/executions/:executionId/resume",
+      "POST /workflows/:id/executions/:executionId/suspend",
+      "POST /workflows/:id/stream",
     ]);
   });
 
@@ -156,7 +208,7 @@ describe("every row of the routes table", () => {
       const read = new Set<string>();
       const params = new Proxy({}, { get: (_, name) => read.add(String(name)) && "unknown" }) as Record<string, string>;
       try {
-        const call = { service, user: null };
+        const call = { service, user: null, headers: {} };
         await route.handle({ params, query: {}, body: REQUESTS[operation]?.body } as never, call as never);
       } catch {
         // An unknown agent, tool or asset: reading the parameter is what counts.

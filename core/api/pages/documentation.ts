@@ -37,7 +37,11 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
     version: manifest.version,
     publicUrl,
     security: source.security,
-    samples: { "agents/id": first(source.agents), "tools/name": first(source.tools) },
+    samples: {
+      "agents/id": first(source.agents),
+      "tools/name": first(source.tools),
+      "workflows/id": Object.keys(manifest.workflows)[0],
+    },
   };
   return {
     landing: once(() => webPage(renderLanding(landingView(source)), landingPolicy())),
@@ -49,10 +53,7 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
 
 const first = (map: ReadonlyMap<string, unknown>): string | undefined => map.keys().next().value;
 
-const NOT_RUN = "Declared in the manifest; this version does not run workflows yet.";
-
-function landingView<S>({ manifest, routes, agents, tools, address, security }: DocumentationSource<S>): LandingView {
-  const runsWorkflows = routes.some(({ operation }) => operation.startsWith("workflows."));
+function landingView<S>({ manifest, agents, tools, address, security }: DocumentationSource<S>): LandingView {
   return {
     name: manifest.name,
     version: manifest.version,
@@ -60,8 +61,7 @@ function landingView<S>({ manifest, routes, agents, tools, address, security }: 
     secured: security !== undefined,
     agents: [...agents.values()].map((agent) => agent.summary()),
     tools: [...tools.values()],
-    workflows: Object.entries(manifest.workflows).map(([id, { name, purpose }]) => ({ id, name, purpose })),
-    workflowsNote: runsWorkflows ? undefined : NOT_RUN,
+    workflows: Object.entries(manifest.workflows).map(([id, { name, purpose }]) => ({ id, name: name || id, purpose })),
   };
 }
 

@@ -42,7 +42,6 @@ nav a.main:hover { filter: brightness(1.08); color: var(--on-accent); }
 section { margin: 2.75rem 0; }
 h2 { font-size: 1.2rem; letter-spacing: -.01em; margin: 0 0 1rem; display: flex; align-items: baseline; gap: .6rem; }
 h2 span { font: 500 .8rem/1 var(--mono); color: var(--soft); }
-.note { color: var(--soft); margin: -.5rem 0 1rem; max-width: 46rem; }
 
 .shells { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 .shell { background: var(--code); color: var(--code-text); border: 1px solid var(--code-line); border-radius: 12px; padding: 1rem 1.25rem 1.2rem; min-width: 0; }

@@ -13,14 +13,13 @@ export interface LandingView {
   agents: readonly Pick<AgentSummary, "id" | "name" | "description" | "model" | "tools" | "subAgents">[];
   tools: readonly { name: string; description: string; tags: readonly string[] }[];
   workflows: readonly { id: string; name: string; purpose: string }[];
-  /** What a reader must know about the workflows, for example that this version does not run them. */
-  workflowsNote?: string | undefined;
 }
 
 const LINKS = [
   ["ui", "API explorer"],
   ["doc", "OpenAPI document"],
   ["agents", "Agents"],
+  ["workflows", "Workflows"],
   ["tools", "Tools"],
   ["healthz", "Health"],
 ] as const;
@@ -47,9 +46,9 @@ export function renderLanding(view: LandingView): string {
 </div></header>
 <main>
 ${tryIt(view)}
-${section("Agents", view.agents.length, null, html`<div class="cards">${view.agents.map(agentCard)}</div>`)}
-${section("Tools", view.tools.length, null, html`<ul class="rows">${view.tools.map(toolRow)}</ul>`)}
-${section("Workflows", view.workflows.length, view.workflowsNote, html`<ul class="rows">${view.workflows.map(workflowRow)}</ul>`)}
+${section("Agents", view.agents.length, html`<div class="cards">${view.agents.map(agentCard)}</div>`)}
+${section("Tools", view.tools.length, html`<ul class="rows">${view.tools.map(toolRow)}</ul>`)}
+${section("Workflows", view.workflows.length, html`<ul class="rows">${view.workflows.map(workflowRow)}</ul>`)}
 </main>
 <footer>Served by Penstock from one manifest.</footer>
 </body>
@@ -59,19 +58,20 @@ ${section("Workflows", view.workflows.length, view.workflowsNote, html`<ul class
 
 const counted = (count: number, noun: string) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
-/** `3 agents and 4 tools`; a kind that is missing is not counted, and declared workflows have their own section. */
-function served(view: LandingView): string {
-  const parts = [
-    ...(view.agents.length > 0 ? [counted(view.agents.length, "agent")] : []),
-    ...(view.tools.length > 0 ? [counted(view.tools.length, "tool")] : []),
+/** `3 agents, 4 tools and 1 workflow`; a kind that is missing is not counted. */
+function served({ agents, tools, workflows }: LandingView): string {
+  const kinds: [count: number, noun: string][] = [
+    [agents.length, "agent"],
+    [tools.length, "tool"],
+    [workflows.length, "workflow"],
   ];
-  return parts.length === 0 ? "No agents and no tools yet" : parts.join(" and ");
+  const parts = kinds.filter(([count]) => count > 0).map(([count, noun]) => counted(count, noun));
+  if (parts.length === 0) return "No agents, tools and workflows yet";
+  return parts.join(", ").replace(/, (?=[^,]*$)/, " and ");
 }
 
-function section(title: string, count: number, note: string | null | undefined, content: Html): Html | null {
-  if (count === 0) return null;
-  const remark = note ? html`<p class="note">${note}</p>` : null;
-  return html`<section><h2>${title} <span>${count}</span></h2>${remark}${content}</section>`;
+function section(title: string, count: number, content: Html): Html | null {
+  return count === 0 ? null : html`<section><h2>${title} <span>${count}</span></h2>${content}</section>`;
 }
 
 function tryIt(view: LandingView): Html {
@@ -117,4 +117,4 @@ const toolRow = (tool: LandingView["tools"][number]) =>
   html`<li><code>${tool.name}</code><p>${tool.description}</p><div class="tags">${chips(tool.tags)}</div></li>`;
 
 const workflowRow = (workflow: LandingView["workflows"][number]) =>
-  html`<li><code>${workflow.id}</code><p>${workflow.name}${workflow.purpose === "" ? "" : `: ${workflow.purpose}`}</p></li>`;
+  html`<li><a href="./workflows/${encodeURIComponent(workflow.id)}"><code>${workflow.id}</code></a><p>${workflow.name}${workflow.purpose === "" ? "" : `: ${workflow.purpose}`}</p></li>`;

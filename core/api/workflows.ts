@@ -1,0 +1,145 @@
+/** Contract, "Workflows". */
+import { type Context, defineRoute } from "../http/route.ts";
+import { principalOf } from "../memory/choose.ts";
+import type { Service } from "../service.ts";
+import { cursorOf, executionIdOf, executionQuery } from "../workflows/input.ts";
+import type { WorkflowAccess } from "../workflows/workflows.ts";
+
+const STREAM_FAILURE = (error: string) => ({ type: "error", error });
+
+/** The workflows as the caller sees them. */
+const open = ({ service, user }: Context<Service>): WorkflowAccess =>
+  service.workflows.for(principalOf(user, service.isolated));
+
+export const WORKFLOW_ROUTES = [
+  defineRoute<Service>({
+    operation: "workflows.list",
+    method: "GET",
+    path: "/workflows",
+    group: "management",
+    summary: "List workflows",
+    output: { json: "WorkflowList" },
+    handle: (_input, { service }) => service.workflows.list(),
+  }),
+  defineRoute<Service>({
+    operation: "workflows.get",
+    method: "GET",
+    path: "/workflows/:id",
+    group: "management",
+    summary: "Inspect a workflow",
+    output: { json: "WorkflowDetail" },
+    handle: ({ params }, { service }) => service.workflows.detail(params.id!),
+  }),
+  defineRoute<Service, "ExecutionsQuery">({
+    operation: "workflows.listExecutions",
+    method: "GET",
+    path: "/workflows/executions",
+    group: "management",
+    summary: "List executions, newest first",
+    description:
+      "`metadata.KEY=VALUE` keeps those whose metadata has the key with that text or JSON value; it may be given for several keys.",
+    query: "ExecutionsQuery",
+    failures: ["not_found"],
+    output: { json: "WorkflowExecutionList" },
+    handle: ({ query }, call) => open(call).executions(executionQuery(query)),
+  }),
+  defineRoute<Service, undefined, "ExecuteWorkflowRequest">({
+    operation: "workflows.execute",
+    method: "POST",
+    path: "/workflows/:id/execute",
+    group: "execution",
+    summary: "Execute a workflow",
+    description:
+      "Answers when the execution rests. A step that fails after its retries is a 500 with what it said, and `x-execution-id`. A client that leaves does not stop the execution.",
+    body: "ExecuteWorkflowRequest",
+    failures: ["conflict"],
+    output: { json: "ExecutionResult" },
+    handle: ({ params, body }, call) => open(call).execute(params.id!, body, call),
+  }),
+  defineRoute<Service, undefined, "ExecuteWorkflowRequest">({
+    operation: "workflows.stream",
+    method: "POST",
+    path: "/workflows/:id/stream",
+    group: "execution",
+    summary: "Execute a workflow and stream its events",
+    description: "The last event is `workflow-result`. A client that leaves does not stop the execution.",
+    body: "ExecuteWorkflowRequest",
+    failures: ["conflict"],
+    output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE },
+    handle: ({ params, body }, call) => open(call).stream(params.id!, body, call),
+  }),
+  defineRoute<Service, "AttachQuery">({
+    operation: "workflows.attach",
+    method: "GET",
+    path: "/workflows/:id/executions/:executionId/stream",
+    group: "execution",
+    summary: "Read the events of an execution again, and follow it",
+    description:
+      "Begins after the event that the header `Last-Event-ID` or `fromSequence` names. The stream of an execution that rests ends with its last event.",
+    query: "AttachQuery",
+    readsHeaders: true,
+    output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE },
+    handle({ params, query }, call) {
+      const { id } = params;
+      const executionId = executionIdOf(params);
+      return open(call).attach(id!, executionId, cursorOf(query, call.headers));
+    },
+  }),
+  defineRoute<Service, undefined, "SuspendExecutionRequest">({
+    operation: "workflows.suspend",
+    method: "POST",
+    path: "/workflows/:id/executions/:executionId/suspend",
+    group: "execution",
+    summary: "Suspend a running execution",
+    description: "It stops before its next step, or at once where a step heeds its signal.",
+    body: "SuspendExecutionRequest",
+    bodyOptional: true,
+    output: { json: "ExecutionSuspended" },
+    handle: ({ params, body }, call) => open(call).suspend(params.id!, executionIdOf(params), body.reason),
+  }),
+  defineRoute<Service, undefined, "ResumeExecutionRequest">({
+    operation: "workflows.resume",
+    method: "POST",
+    path: "/workflows/:id/executions/:executionId/resume",
+    group: "execution",
+    summary: "Resume a suspended execution",
+    description: "Answers when the execution rests again.",
+    body: "ResumeExecutionRequest",
+    bodyOptional: true,
+    output: { json: "ExecutionResult" },
+    handle: ({ params, body }, call) => open(call).resume(params.id!, executionIdOf(params), body, call),
+  }),
+  defineRoute<Service, undefined, "ReplayExecutionRequest">({
+    operation: "workflows.replay",
+    method: "POST",
+    path: "/workflows/:id/executions/:executionId/replay",
+    group: "execution",
+    summary: "Run a past execution again from one of its steps, as a new one",
+    description:
+      "What came before the step is taken over. Answers when the new execution rests; the old one is unchanged.",
+    body: "ReplayExecutionRequest",
+    output: { json: "ExecutionResult" },
+    handle: ({ params, body }, call) => open(call).replay(params.id!, executionIdOf(params), body, call),
+  }),
+  defineRoute<Service, undefined, "CancelExecutionRequest">({
+    operation: "workflows.cancel",
+    method: "POST",
+    path: "/workflows/:id/executions/:executionId/cancel",
+    group: "execution",
+    summary: "Cancel a running or suspended execution",
+    description: "A step that does not heed its signal is given up after 5 s.",
+    body: "CancelExecutionRequest",
+    bodyOptional: true,
+    output: { json: "ExecutionCancellation" },
+    handle: ({ params, body }, call) => open(call).cancel(params.id!, executionIdOf(params), body.reason),
+  }),
+  defineRoute<Service>({
+    operation: "workflows.getState",
+    method: "GET",
+    path: "/workflows/:id/executions/:executionId/state",
+    group: "management",
+    summary: "Inspect the state of an execution",
+    output: { json: "ExecutionState" },
+    handle: ({ params }, call) => open(call).state(params.id!, executionIdOf(params)),
+  }),
+];

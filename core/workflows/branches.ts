@@ -1,0 +1,111 @@
+/** Steps that run side by side: all of them, or the first that succeeds. */
+import type { AllStep, RaceStep, Step } from "./definition.ts";
+import type { Execution } from "./execution.ts";
+import { type Frame, fail, type Given, pass, runSteps } from "./interpreter.ts";
+import { Lifetime, type Stop } from "./lifetime.ts";
+import { done, type Outcome, stopped } from "./outcome.ts";
+
+const DECIDED: Stop = { kind: "branch", reason: "another branch has decided", patience: 0 };
+
+type Decides = (outcome: Outcome) => boolean;
+
+/** Runs all branches until one decides, which stops the others. @returns their outcomes; undefined for those still unwinding */
+function runBranches(
+  execution: Execution,
+  branches: readonly (readonly Step[])[],
+  frame: Frame,
+  given: Given,
+  lifetime: Lifetime,
+  decides: Decides,
+): Promise<{ outcomes: (Outcome | undefined)[]; decider: Outcome | null }> {
+  const group = new Lifetime(lifetime);
+  const outcomes: (Outcome | undefined)[] = branches.map(() => undefined);
+  return new Promise((resolve, reject) => {
+    let left = branches.length;
+    const settle = (decider: Outcome | null) => {
+      group.end();
+      resolve({ outcomes, decider });
+    };
+    const lost = (error: unknown) => {
+      group.end();
+      reject(error as Error);
+    };
+    branches.forEach((steps, index) => {
+      runSteps(execution, steps, frame, given, group).then((outcome) => {
+        // What comes of a branch after the decision is nothing.
+        if (group.own) return;
+        outcomes[index] = outcome;
+        left--;
+        if (decides(outcome)) {
+          group.stop(DECIDED);
+          settle(outcome);
+        } else if (left === 0) settle(null);
+      }, lost);
+    });
+  });
+}
+
+const pathsOf = (outcomes: readonly (Outcome | undefined)[]) =>
+  outcomes.flatMap((outcome) => (outcome?.kind === "suspended" ? outcome.paths : []));
+
+const firstStopped = (outcomes: readonly (Outcome | undefined)[]) =>
+  outcomes.find((outcome) => outcome?.kind === "stopped");
+
+/** A branch that fails stops the others; one that waits does not: they finish, and are kept. */
+export async function runAll(
+  execution: Execution,
+  step: AllStep,
+  frame: Frame,
+  given: Given,
+  lifetime: Lifetime,
+): Promise<Outcome> {
+  const { outcomes, decider } = await runBranches(
+    execution,
+    step.branches,
+    frame,
+    given,
+    lifetime,
+    (outcome) => outcome.kind === "failed",
+  );
+  if (decider !== null) return decider;
+  const stop = firstStopped(outcomes);
+  if (stop !== undefined) return stop;
+  const paths = pathsOf(outcomes);
+  if (paths.length > 0) return { kind: "suspended", paths };
+  let merged: Record<string, unknown> = {};
+  step.branches.forEach((steps, index) => {
+    const outcome = outcomes[index];
+    if (outcome?.kind !== "done") return;
+    const { data } = outcome;
+    const isObject = typeof data === "object" && data !== null && !Array.isArray(data);
+    merged = isObject ? { ...merged, ...data } : { ...merged, [steps.at(-1)?.id ?? ""]: data };
+  });
+  const problem = step.outputCheck?.(merged, "output") ?? null;
+  if (problem !== null) return fail(execution, step, problem);
+  execution.append(["done", step.path, Date.now(), merged]);
+  return done(merged, step.path);
+}
+
+/** The first success wins, and stops the others. Waits only when no branch can succeed any more without being resumed. */
+export async function runRace(
+  execution: Execution,
+  step: RaceStep,
+  frame: Frame,
+  given: Given,
+  lifetime: Lifetime,
+): Promise<Outcome> {
+  const { outcomes, decider } = await runBranches(
+    execution,
+    step.branches,
+    frame,
+    given,
+    lifetime,
+    (outcome) => outcome.kind === "done",
+  );
+  if (decider?.kind === "done") return pass(execution, step, decider.data, decider.source);
+  const stop = firstStopped(outcomes);
+  if (stop !== undefined) return stop;
+  const paths = pathsOf(outcomes);
+  if (paths.length > 0) return { kind: "suspended", paths };
+  return outcomes[0] ?? stopped(step.path);
+}

@@ -1,0 +1,154 @@
+/** The workflows of a service: what runs here, what is declared, and what is on record. */
+import type { Logger } from "pino";
+import type { WorkflowDetail } from "../../generated/types.ts";
+import { CommitConflict, messageOf } from "../errors.ts";
+import { Serialized } from "../http/route.ts";
+import type { Principal } from "../memory/memory.ts";
+import type { Sequence } from "../storage/sequence.ts";
+import type { Store } from "../storage/store.ts";
+import { Access } from "./access.ts";
+import type { Definition } from "./definition.ts";
+import type { Definitions } from "./definitions.ts";
+import type { DescribedWorkflow } from "./describe.ts";
+import { drive } from "./drive.ts";
+import { type Caller, Execution, type Recorded, type Surroundings } from "./execution.ts";
+import { begin, type Fold } from "./fold.ts";
+import { createExecutionIds } from "./ids.ts";
+import type { Start } from "./journal.ts";
+import { noWorkflow } from "./refusals.ts";
+import type { WorkflowAccess, Workflows } from "./workflows.ts";
+
+export interface EngineParts {
+  readonly store: Store;
+  readonly logger: Logger;
+  /** Names this process in the store. */
+  readonly process: string;
+  readonly sequence: Sequence;
+  readonly definitions: Definitions;
+  /** By id, in the order of the manifest. */
+  readonly described: ReadonlyMap<string, DescribedWorkflow>;
+}
+
+/** Stores of one process alone. */
+const OWN = new Set(["memory", "sqlite"]);
+
+export class Engine implements Workflows {
+  readonly store: Store;
+  readonly logger: Logger;
+  readonly definitions: Definitions;
+  readonly newId = createExecutionIds();
+  readonly sequence: Sequence;
+  readonly around: Surroundings;
+  /** What runs here, by id. */
+  readonly live = new Map<string, Execution>();
+  readonly #described: ReadonlyMap<string, DescribedWorkflow>;
+  readonly #running = new Map<string, number>();
+  #list: Serialized | null = null;
+
+  constructor(parts: EngineParts) {
+    this.store = parts.store;
+    this.logger = parts.logger;
+    this.definitions = parts.definitions;
+    this.sequence = parts.sequence;
+    this.around = { store: parts.store, process: parts.process, shared: !OWN.has(parts.store.kind) };
+    this.#described = parts.described;
+  }
+
+  list(): Serialized {
+    this.#list ??= new Serialized(
+      JSON.stringify([...this.#described].map(([id, workflow]) => workflow.summary(this.#statusOf(id)))),
+    );
+    return this.#list;
+  }
+
+  detail(id: string): WorkflowDetail {
+    const workflow = this.#described.get(id);
+    if (workflow === undefined) throw noWorkflow(id);
+    return workflow.detail(this.#statusOf(id));
+  }
+
+  for(principal: Principal): WorkflowAccess {
+    return new Access(this, principal);
+  }
+
+  /** @throws ServiceError `not_found` */
+  declared(id: string): Definition {
+    const definition = this.definitions.of(id);
+    if (definition === undefined) throw noWorkflow(id);
+    return definition;
+  }
+
+  /** Begins an execution; what comes of it, `settled` tells. */
+  begin(start: Start, definition: Definition, caller: Caller): Execution {
+    return this.run(new Execution(begin(start), definition, caller, this.around, null));
+  }
+
+  /** Makes an execution that is on record one that can go on here. */
+  restore(fold: Fold, definition: Definition, caller: Caller, recorded: Recorded): Execution {
+    return new Execution(fold, definition, caller, this.around, recorded);
+  }
+
+  /** Runs it until it rests. `work` is what is done; by default its steps. */
+  run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
+    const { id, workflowId } = execution.fold.start;
+    this.live.set(id, execution);
+    this.#count(workflowId, 1);
+    const over = () => {
+      this.live.delete(id);
+      this.#count(workflowId, -1);
+      execution.wake();
+    };
+    execution.settled = work(execution).then(over, (error) => {
+      execution.gone = true;
+      over();
+      if (execution.recorded) this.#lost(execution, error);
+      throw error;
+    });
+    // Who waits for it hears of it; who has left need not.
+    execution.settled.catch(() => {});
+    return execution;
+  }
+
+  /** Stops what runs here where it stands: another process, or this one after its restart, takes it up. */
+  async close(): Promise<void> {
+    const stop = { kind: "closing", reason: "the server is stopping", patience: 0 } as const;
+    const settled = [...this.live.values()].map((execution) => {
+      execution.stop(stop);
+      return execution.settled.catch(() => {});
+    });
+    await Promise.all(settled);
+  }
+
+  /** Resolves when nothing runs here, at the latest after some milliseconds. */
+  async idle(patience: number): Promise<void> {
+    if (this.live.size === 0) return;
+    let timer: NodeJS.Timeout | undefined;
+    const settled = Promise.allSettled([...this.live.values()].map((execution) => execution.settled));
+    await Promise.race([
+      settled,
+      new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, patience);
+      }),
+    ]);
+    clearTimeout(timer);
+  }
+
+  #lost(execution: Execution, error: unknown): void {
+    const { id } = execution.fold.start;
+    if (error instanceof CommitConflict) {
+      this.logger.warn({ executionId: id }, "another process has taken this execution over: it is given up here");
+    } else if (execution.lifetime.stopped?.kind !== "closing") {
+      this.logger.error({ err: error, executionId: id }, `an execution is given up here: ${messageOf(error)}`);
+    }
+  }
+
+  #count(workflowId: string, change: 1 | -1): void {
+    const before = this.#running.get(workflowId) ?? 0;
+    this.#running.set(workflowId, before + change);
+    if (before === 0 || before + change === 0) this.#list = null;
+  }
+
+  #statusOf(id: string): "running" | "idle" {
+    return (this.#running.get(id) ?? 0) > 0 ? "running" : "idle";
+  }
+}

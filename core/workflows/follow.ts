@@ -1,0 +1,79 @@
+/** Readers of the events of an execution. A reader takes what is on disk at its own pace: nothing is queued for it. */
+import { unavailable } from "../errors.ts";
+import type { EventProducer, EventSink } from "../http/route.ts";
+import type { Store } from "../storage/store.ts";
+import type { Outline } from "./definition.ts";
+import { eventsOf, startEvent } from "./events.ts";
+import type { Execution } from "./execution.ts";
+import type { Fold } from "./fold.ts";
+import { type Entry, EVENTS_OF } from "./journal.ts";
+import { type Loaded, loadExecution, readExecution } from "./load.ts";
+
+interface Reader {
+  readonly fold: Fold;
+  readonly outline: Outline;
+  /** Number of the last event that it has already. */
+  readonly after: number;
+  readonly sink: EventSink;
+  /** Entries that it has passed, and the number of the last event of these. */
+  index: number;
+  sequence: number;
+}
+
+/** The events of an execution that runs here, from after the event numbered `after`, until it rests. */
+export function followLive(execution: Execution, after: number, store: Store): EventProducer {
+  return async (sink) => {
+    const reader = begin(execution.fold, execution.definition.outline, after, sink);
+    for (;;) {
+      while (reader.index < execution.committed) {
+        const { from, entries } = execution.log;
+        const ready =
+          reader.index < from
+            ? await readBehind(store, execution.fold, reader.index, from)
+            : entries.slice(reader.index - from, execution.committed - from);
+        await send(ready, reader);
+        if (sink.closed) return;
+      }
+      if (execution.rested) return;
+      if (execution.gone) throw unavailable("the execution is not run by this process any more");
+      await execution.more();
+    }
+  };
+}
+
+/** What a reader that is far behind misses is not in memory any more. */
+async function readBehind(store: Store, { start }: Fold, from: number, to: number): Promise<readonly Entry[]> {
+  const found = await readExecution(store, start.number);
+  const loaded = found === null ? null : await loadExecution(store, found);
+  if (loaded === null || loaded.entries.length < to) throw unavailable("the journal of the execution cannot be read");
+  return loaded.entries.slice(from, to);
+}
+
+/** The events of an execution that rests. */
+export function followLoaded({ fold, entries }: Loaded, outline: Outline, after: number): EventProducer {
+  return (sink) => send(entries, begin(fold, outline, after, sink));
+}
+
+function begin(fold: Fold, outline: Outline, after: number, sink: EventSink): Reader {
+  sink.open();
+  if (after < 1) sink.send(startEvent(fold, outline), 1);
+  return { fold, outline, after, sink, index: 0, sequence: 1 };
+}
+
+async function send(ready: readonly Entry[], reader: Reader): Promise<void> {
+  const { fold, outline, after, sink } = reader;
+  for (const entry of ready) {
+    reader.index++;
+    const count = EVENTS_OF[entry[0]];
+    if (reader.sequence + count <= after || count === 0) {
+      reader.sequence += count;
+      continue;
+    }
+    for (const event of eventsOf(entry, fold, outline)) {
+      if (++reader.sequence <= after) continue;
+      const behind = sink.send(event, reader.sequence);
+      if (behind !== undefined) await behind;
+      if (sink.closed) return;
+    }
+  }
+}

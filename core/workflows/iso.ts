@@ -1,0 +1,31 @@
+/** Moments as the API writes them. `Date.prototype.toISOString` is several times as slow, and a record has a dozen. */
+
+const DAY = 86_400_000;
+const TWO: readonly string[] = Array.from({ length: 100 }, (_, value) => String(value).padStart(2, "0"));
+const THREE: readonly string[] = Array.from({ length: 1000 }, (_, value) => String(value).padStart(3, "0"));
+
+/** @param at whole milliseconds since 1970, not before and not after the year 9999 */
+export function isoOf(at: number): string {
+  const days = Math.floor(at / DAY);
+  const time = at - days * DAY;
+  // From here on all is small: `| 0` cuts the fraction off, and keeps the arithmetic to integers.
+  const minutes = (time / 60_000) | 0;
+  const hours = (minutes / 60) | 0;
+  const rest = time - minutes * 60_000;
+  const seconds = (rest / 1000) | 0;
+  return `${dayOf(days)}T${TWO[hours]}:${TWO[minutes - hours * 60]}:${TWO[seconds]}.${THREE[rest - seconds * 1000]}Z`;
+}
+
+/** Years are counted from March, so that the leap day is the last one; 719468 days before 1970 the first of them began. */
+function dayOf(days: number): string {
+  const since = days + 719_468;
+  const era = (since / 146_097) | 0;
+  const ofEra = since - era * 146_097;
+  const leaps = ((ofEra / 1460) | 0) - ((ofEra / 36_524) | 0) + ((ofEra / 146_096) | 0);
+  const yearOfEra = ((ofEra - leaps) / 365) | 0;
+  const ofYear = ofEra - (365 * yearOfEra + ((yearOfEra / 4) | 0) - ((yearOfEra / 100) | 0));
+  const march = ((5 * ofYear + 2) / 153) | 0;
+  const month = march < 10 ? march + 3 : march - 9;
+  const year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0);
+  return `${year}-${TWO[month]}-${TWO[ofYear - (((153 * march + 2) / 5) | 0) + 1]}`;
+}

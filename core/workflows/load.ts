@@ -1,0 +1,69 @@
+/** Executions as the store has them. */
+import { executionKey, executionNameKey, journalRows, openExecutionKey } from "../storage/keys.ts";
+import type { Row, Store } from "../storage/store.ts";
+import { type Fold, foldOf } from "./fold.ts";
+import { numberIn } from "./ids.ts";
+import type { Entry, Start } from "./journal.ts";
+import { parseEntries, parseOpen, parseRest } from "./rows.ts";
+
+const ROWS = 200;
+
+/** An execution that is on record, running or not, here or elsewhere. */
+export interface Found {
+  readonly start: Start;
+  /** Its first row, when it runs. */
+  readonly open: Row | null;
+  /** Null while it runs for the first time. */
+  readonly rest: Row | null;
+}
+
+/** @returns null when there is none with this id */
+export async function findExecution(store: Store, id: string): Promise<Found | null> {
+  const ours = numberIn(id);
+  const found = ours === null ? null : await readExecution(store, ours);
+  if (found?.start.id === id) return found;
+  const name = await store.get(executionNameKey(id));
+  return name === undefined ? null : readExecution(store, Number(name.value));
+}
+
+export async function readExecution(store: Store, number: number): Promise<Found | null> {
+  const [open, rest] = await store.getMany([openExecutionKey(number), executionKey(number)]);
+  const start =
+    (open === undefined ? null : parseOpen(open.value).start) ??
+    (rest === undefined ? null : parseRest(rest.value).start);
+  return start === null ? null : { start, open: open ?? null, rest: rest ?? null };
+}
+
+/** All that is on record of an execution. */
+export interface Loaded {
+  readonly fold: Fold;
+  readonly entries: readonly Entry[];
+  /** Entries that were committed with the start. */
+  readonly first: readonly Entry[];
+  /** Entries beside the record. None while it runs. */
+  readonly tail: readonly Entry[];
+  /** Rows of the journal. */
+  readonly rows: number;
+}
+
+/** @returns null when it has changed meanwhile (read it again), or is gone */
+export async function loadExecution(store: Store, { start, open, rest }: Found): Promise<Loaded | null> {
+  const resting = rest === null ? null : parseRest(rest.value);
+  const first = (open === null ? null : parseOpen(open.value).first) ?? resting?.first ?? [];
+  const tail = open === null && resting !== null ? resting.tail : [];
+  const rows = open === null && resting?.rows === 0 ? [] : await readJournal(store, start.number);
+  if (open === null && resting !== null && rows.length !== resting.rows) return null;
+  const entries = [...first, ...rows.flatMap((row) => parseEntries(row.value)), ...tail];
+  return { fold: foldOf(start, entries), entries, first, tail, rows: rows.length };
+}
+
+async function readJournal(store: Store, number: number): Promise<Row[]> {
+  const prefix = journalRows(number);
+  const all: Row[] = [];
+  for (;;) {
+    const after = all.at(-1)?.key;
+    const rows = await store.scan(after === undefined ? { prefix, limit: ROWS } : { prefix, after, limit: ROWS });
+    all.push(...rows);
+    if (rows.length < ROWS) return all;
+  }
+}

@@ -1,0 +1,59 @@
+/** Finds executions for one principal: what is not its own does not exist. */
+import type { Principal } from "../memory/memory.ts";
+import { ownerOf } from "../memory/ownership.ts";
+import type { Outline } from "./definition.ts";
+import type { Engine } from "./engine.ts";
+import type { Execution } from "./execution.ts";
+import type { Fold } from "./fold.ts";
+import type { Start } from "./journal.ts";
+import { type Found, findExecution, type Loaded, loadExecution } from "./load.ts";
+import { noExecution } from "./refusals.ts";
+
+export interface OnRecord {
+  readonly found: Found;
+  readonly loaded: Loaded;
+}
+
+/** Every method throws ServiceError `not_found` for an unknown workflow, and where it finds nothing. */
+export class Lookup {
+  readonly #engine: Engine;
+  readonly #principal: Principal;
+
+  constructor(engine: Engine, principal: Principal) {
+    this.#engine = engine;
+    this.#principal = principal;
+  }
+
+  /** What runs in this process; undefined when it does not run here, whether or not it exists. */
+  here(workflowId: string, id: string): Execution | undefined {
+    this.#engine.declared(workflowId);
+    const execution = this.#engine.live.get(id);
+    if (execution === undefined || !execution.recorded) return undefined;
+    if (!this.#mine(workflowId, execution.fold.start)) throw noExecution(id);
+    return execution;
+  }
+
+  async onRecord(workflowId: string, id: string): Promise<OnRecord> {
+    this.#engine.declared(workflowId);
+    for (;;) {
+      const found = await findExecution(this.#engine.store, id);
+      if (found === null || !this.#mine(workflowId, found.start)) throw noExecution(id);
+      const loaded = await loadExecution(this.#engine.store, found);
+      // It has changed between two reads.
+      if (loaded !== null) return { found, loaded };
+    }
+  }
+
+  /** All that is known of an execution, wherever it runs. */
+  async look(workflowId: string, id: string): Promise<{ fold: Fold; outline: Outline }> {
+    const execution = this.here(workflowId, id);
+    if (execution !== undefined) return { fold: execution.fold, outline: execution.definition.outline };
+    const { found, loaded } = await this.onRecord(workflowId, id);
+    return { fold: loaded.fold, outline: await this.#engine.definitions.outline(found.start.definition) };
+  }
+
+  #mine(workflowId: string, start: Start): boolean {
+    if (start.workflowId !== workflowId) return false;
+    return !this.#principal.isolated || (start.userId ?? "") === ownerOf(this.#principal);
+  }
+}

@@ -1,0 +1,78 @@
+/** The workflows of a service, from the manifest to an engine that runs them, and back to rest. */
+import { randomUUID } from "node:crypto";
+import type { Logger } from "pino";
+import type { LoadedManifest } from "../manifest/load.ts";
+import type { Manifest } from "../manifest/manifest.ts";
+import { EXECUTION_SEQUENCE } from "../storage/keys.ts";
+import { createSequence } from "../storage/sequence.ts";
+import type { Store } from "../storage/store.ts";
+import { compileDefinition } from "./compile.ts";
+import { compileWorkflows } from "./compile-all.ts";
+import { Definitions } from "./definitions.ts";
+import { describeWorkflow } from "./describe.ts";
+import { Engine } from "./engine.ts";
+import type { Parts, WorkflowProblem } from "./linking.ts";
+import { Processes } from "./processes.ts";
+import { takeUp } from "./recovery.ts";
+import { Retention } from "./retention.ts";
+
+/** Ended executions that `memory:` keeps: what it holds is in the heap. */
+const MOST_IN_MEMORY = 100_000;
+
+export interface OpenedWorkflows {
+  engine: Engine;
+  problems: WorkflowProblem[];
+  /** Takes up what an earlier process left running. */
+  start(): Promise<void>;
+  /** Waits until nothing runs, at most some milliseconds. */
+  idle(patience: number): Promise<void>;
+  /** What still runs stands still; it goes on after the next start. */
+  close(): Promise<void>;
+}
+
+export async function openWorkflows(
+  manifest: Manifest,
+  loaded: LoadedManifest,
+  { store, logger, ...parts }: Parts & { store: Store; logger: Logger },
+): Promise<OpenedWorkflows> {
+  const { workflows, problems } = compileWorkflows(manifest, loaded, parts);
+  const definitions = new Definitions(store, workflows, (pinned) => {
+    const compiled = compileDefinition(pinned, parts);
+    if ("definition" in compiled) return compiled.definition;
+    return { missing: [...compiled.missing, ...compiled.problems.map(({ message }) => message)] };
+  });
+  const described = new Map(
+    Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
+  );
+  const sequence = await createSequence(store, EXECUTION_SEQUENCE);
+  const engine = new Engine({ store, logger, process: randomUUID(), sequence, definitions, described });
+  const retention = new Retention(store, {
+    workflows: retentionsOf(manifest),
+    otherwise: manifest.history.retention as unknown as number,
+    logger,
+    ...(store.kind === "memory" ? { most: MOST_IN_MEMORY } : {}),
+  });
+  const processes = engine.around.shared ? new Processes(engine) : null;
+  return {
+    engine,
+    problems,
+    async start() {
+      await definitions.keep();
+      if (processes === null) await takeUp(engine, () => true);
+      else await processes.start();
+      retention.start();
+    },
+    idle: (patience) => engine.idle(patience),
+    async close() {
+      await retention.close();
+      await engine.close();
+      await processes?.close();
+    },
+  };
+}
+
+/** Milliseconds by id. */
+function retentionsOf({ workflows, history }: Manifest): Map<string, number> {
+  const retention = (own: unknown) => (own ?? history.retention) as number;
+  return new Map(Object.entries(workflows).map(([id, workflow]) => [id, retention(workflow.retention)]));
+}

@@ -1,0 +1,24 @@
+/** What cannot be done with an execution, as the API says it. */
+import { invalid, notFound, ServiceError } from "../errors.ts";
+import type { ExecutionStatus } from "./journal.ts";
+
+const named = (id: string) => JSON.stringify(id.slice(0, 128));
+
+const said = (status: ExecutionStatus): string => (status === "error" ? "over: it failed" : status);
+
+export const noWorkflow = (id: string) => notFound(`workflow ${named(id)} does not exist`);
+
+export const noExecution = (id: string) => notFound(`execution ${named(id)} does not exist`);
+
+export const notSuspended = (id: string, status: ExecutionStatus) =>
+  notFound(`execution ${named(id)} is not suspended: it is ${said(status)}`);
+
+export const already = (status: ExecutionStatus) => invalid(`the execution is already ${said(status)}`);
+
+export const taken = (id: string) => new ServiceError("conflict", `options.executionId: ${named(id)} is taken`);
+
+/** It is on record, and goes on after a restart, or in another process. */
+export const goesOn = (id: string) =>
+  new ServiceError("unavailable", "the execution has been interrupted: it goes on when the server is back", {
+    headers: { "retry-after": "1", "x-execution-id": id },
+  });

@@ -1,0 +1,72 @@
+/** One try of a step's work: what it may read and do, for as long as it lasts. */
+import type { Logger } from "pino";
+import type { StepCall, StepScope, WorkStep } from "./definition.ts";
+import type { Execution } from "./execution.ts";
+import type { Lifetime } from "./lifetime.ts";
+
+export class WorkCall implements StepCall {
+  readonly scope: StepScope;
+  readonly attempt: number;
+  readonly resume: { readonly data: unknown } | null;
+  readonly #execution: Execution;
+  readonly #step: WorkStep;
+  readonly #lifetime: Lifetime;
+  #change: Record<string, unknown> | undefined;
+  #over = false;
+
+  constructor(execution: Execution, step: WorkStep, scope: StepScope, attempt: number, lifetime: Lifetime) {
+    this.#execution = execution;
+    this.#step = step;
+    this.#lifetime = lifetime;
+    this.scope = scope;
+    this.attempt = attempt;
+    this.resume = execution.fold.steps.get(step.path)?.resume ?? null;
+  }
+
+  get executionId(): string {
+    return this.#execution.fold.start.id;
+  }
+
+  get conversationId(): string | undefined {
+    return this.#execution.fold.start.conversationId;
+  }
+
+  get userId(): string | undefined {
+    return this.#execution.fold.start.userId;
+  }
+
+  get idempotencyKey(): string {
+    return `${this.executionId}:${this.#step.path}`;
+  }
+
+  get requestId(): string {
+    return this.#execution.caller.requestId;
+  }
+
+  get logger(): Logger {
+    return this.#execution.caller.logger;
+  }
+
+  get signal(): AbortSignal {
+    return this.#lifetime.signal;
+  }
+
+  setState(change: Record<string, unknown>): void {
+    if (!this.#over) this.#change = { ...this.#change, ...change };
+  }
+
+  part(part: unknown): Promise<void> | undefined {
+    const execution = this.#execution;
+    if (this.#over || this.#lifetime.over) return undefined;
+    execution.append(["part", this.#step.path, Date.now(), part]);
+    return execution.flush();
+  }
+
+  /** Ends the try: what it does from now on has no effect. Gives its change of shared state, as JSON holds it. */
+  end(): Record<string, unknown> | undefined {
+    this.#over = true;
+    return this.#change === undefined
+      ? undefined
+      : (JSON.parse(JSON.stringify(this.#change)) as Record<string, unknown>);
+  }
+}

@@ -1,0 +1,124 @@
+/** The work of a step: tries, their time limits, and what comes of them. */
+
+import { formatDuration } from "../duration.ts";
+import { messageOf, ServiceError } from "../errors.ts";
+import { ExpressionError } from "../manifest/expression.ts";
+import { type Retry, type StepScope, Suspend, type WorkStep } from "./definition.ts";
+import type { Execution } from "./execution.ts";
+import { fail, type Given, pass, suspend } from "./interpreter.ts";
+import { Lifetime } from "./lifetime.ts";
+import { done, type Outcome, stopped } from "./outcome.ts";
+import { WorkCall } from "./work-call.ts";
+
+/** Milliseconds. */
+const LONGEST_DELAY = 3_600_000;
+
+/** @param attempt the try that failed, from 1 */
+export const retryDelay = ({ delay, backoff }: Retry, attempt: number): number =>
+  backoff === "fixed" ? delay : Math.min(delay * 2 ** (attempt - 1), LONGEST_DELAY);
+
+/** What one try came to. */
+type Try = { output: unknown; text: string } | Suspend | Failure | null;
+
+class Failure {
+  readonly message: string;
+  /** Whether another try may go better. */
+  readonly passing: boolean;
+  constructor(message: string, passing: boolean) {
+    this.message = message;
+    this.passing = passing;
+  }
+}
+
+/** Runs the work of a step whose beginning has been appended. */
+export async function runWork(
+  execution: Execution,
+  step: WorkStep,
+  scope: StepScope,
+  given: Given,
+  lifetime: Lifetime,
+): Promise<Outcome> {
+  for (let attempt = (execution.fold.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
+    // Whatever the step does, that it began is on disk.
+    await execution.flush();
+    if (lifetime.stopped !== null) return stopped(step.path);
+    const own = new Lifetime(lifetime, step.timeout);
+    const call = new WorkCall(execution, step, scope, attempt, own);
+    let result: Try;
+    try {
+      result = await once(step, call, own, lifetime);
+    } finally {
+      own.end();
+    }
+    const change = call.end();
+    if (result === null || lifetime.over) return stopped(step.path);
+    if (result instanceof Suspend) return suspend(execution, step, result.reason, result.data, change);
+    if (!(result instanceof Failure)) {
+      if (step.tap) return pass(execution, step, given.data, given.source);
+      const { output, text } = result;
+      const at = Date.now();
+      const path = JSON.stringify(step.path);
+      if (change === undefined) execution.append(["done", step.path, at, output], `["done",${path},${at},${text}]`);
+      else execution.append(["done", step.path, at, output, change]);
+      return done(output, step.path);
+    }
+    if (!result.passing || attempt > step.retry.attempts) return end(execution, step, given, result.message);
+    execution.append(["retry", step.path, Date.now(), attempt, result.message]);
+    if (!(await lifetime.sleep(retryDelay(step.retry, attempt)))) return stopped(step.path);
+  }
+}
+
+function end(execution: Execution, step: WorkStep, given: Given, message: string): Outcome {
+  const outcome = fail(execution, step, message);
+  if (!step.tap) return outcome;
+  execution.caller.logger.warn({ executionId: execution.fold.start.id, stepId: step.path }, `andTap: ${message}`);
+  return done(given.data, given.source);
+}
+
+/** @returns null when the work was stopped: nothing came of it */
+async function once(step: WorkStep, call: WorkCall, own: Lifetime, lifetime: Lifetime): Promise<Try> {
+  try {
+    const running = step.run(call);
+    const result = isPromise(running) ? await own.wait(running) : running;
+    return result instanceof Suspend ? jsonSuspend(result) : read(step, result);
+  } catch (thrown) {
+    if (lifetime.stopped !== null) return null;
+    // Its own time limit, then.
+    if (own.stopped !== null) return new Failure(`timed out after ${formatDuration(step.timeout ?? 0)}`, true);
+    return failureOf(thrown);
+  }
+}
+
+function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+}
+
+/** The output as JSON holds it: what the next step sees is what a restart would read. */
+function read(step: WorkStep, result: unknown): Try {
+  let text: string;
+  try {
+    text = JSON.stringify(result ?? null) ?? "null";
+  } catch {
+    return new Failure("gave something that is not JSON", false);
+  }
+  const output: unknown = JSON.parse(text);
+  if (step.tap) return { output, text };
+  const problem = step.outputCheck?.(output, "output") ?? null;
+  return problem === null ? { output, text } : new Failure(problem, true);
+}
+
+function jsonSuspend({ reason, data }: Suspend): Try {
+  try {
+    return new Suspend(String(reason ?? ""), data === undefined ? null : JSON.parse(JSON.stringify(data)));
+  } catch {
+    return new Failure("suspended with something that is not JSON", false);
+  }
+}
+
+const LASTING = new Set(["invalid_input", "not_found", "conflict"]);
+
+function failureOf(thrown: unknown): Failure {
+  if (thrown instanceof ExpressionError) return new Failure(thrown.message, false);
+  if (thrown instanceof ServiceError) return new Failure(thrown.message, !LASTING.has(thrown.kind));
+  return new Failure(messageOf(thrown), true);
+}

@@ -1,0 +1,68 @@
+/** What the API sees of the workflows (contract, "Workflows"). */
+import type {
+  ExecuteWorkflowRequest,
+  ExecutionCancellation,
+  ExecutionState,
+  ExecutionSuspended,
+  ReplayExecutionRequest,
+  ResumeExecutionRequest,
+  WorkflowDetail,
+} from "../../generated/types.ts";
+import type { Context, EventProducer, Serialized } from "../http/route.ts";
+import type { Principal } from "../memory/memory.ts";
+import type { ExecutionStatus } from "./journal.ts";
+
+/** Who asked: the part of a request's context that an execution needs. */
+export type WorkflowCall = Pick<Context<unknown>, "user" | "requestId" | "logger">;
+
+/** Filters combine with and. Times are milliseconds since 1970, inclusive. */
+export interface ExecutionQuery {
+  workflowId?: string;
+  status?: ExecutionStatus;
+  from?: number;
+  to?: number;
+  userId?: string;
+  /** Every key must have one of the values: JSON values, compared deeply. */
+  metadata?: ReadonlyMap<string, readonly unknown[]>;
+  limit: number;
+  offset: number;
+}
+
+export interface Workflows {
+  /** `data` of `GET /workflows`, made anew only when the status of a workflow has changed. */
+  list(): Serialized;
+  /** @throws ServiceError `not_found` */
+  detail(id: string): WorkflowDetail;
+  for(principal: Principal): WorkflowAccess;
+}
+
+/**
+ * The workflows for one principal. An unknown workflow or execution, or one that belongs to somebody else or to another
+ * workflow, is ServiceError `not_found`; input that makes no sense is `invalid_input`, an id that is taken `conflict`, a
+ * step that failed `step_failed` with the header `x-execution-id`, a store that cannot be used `unavailable`.
+ */
+export interface WorkflowAccess {
+  /** Resolves when the execution rests: `data` of the reply. A client that leaves does not stop it. */
+  execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized>;
+  /** Resolves when the execution is on record. */
+  stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer>;
+  suspend(workflowId: string, executionId: string, reason: string | undefined): Promise<ExecutionSuspended>;
+  cancel(workflowId: string, executionId: string, reason: string | undefined): Promise<ExecutionCancellation>;
+  resume(
+    workflowId: string,
+    executionId: string,
+    body: ResumeExecutionRequest,
+    call: WorkflowCall,
+  ): Promise<Serialized>;
+  replay(
+    workflowId: string,
+    executionId: string,
+    body: ReplayExecutionRequest,
+    call: WorkflowCall,
+  ): Promise<Serialized>;
+  state(workflowId: string, executionId: string): Promise<ExecutionState>;
+  /** Newest first. */
+  executions(query: ExecutionQuery): Promise<Serialized>;
+  /** The events after the one numbered `after`, then those to come until the execution rests. */
+  attach(workflowId: string, executionId: string, after: number): Promise<EventProducer>;
+}

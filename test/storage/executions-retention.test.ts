@@ -1,0 +1,171 @@
+/** What becomes of executions that are over for long, on every engine, out of rows made here. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ServiceError } from "../../core/errors.ts";
+import { EXECUTION_SEQUENCE } from "../../core/storage/keys.ts";
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import type { Store } from "../../core/storage/store.ts";
+import type { ExecutionStatus } from "../../core/workflows/journal.ts";
+import { Retention } from "../../core/workflows/retention.ts";
+import { ENGINES, openRows, putExecutions, restRows, type Sample } from "../support/executions.ts";
+import { silent } from "../support/providers.ts";
+import { recordingLogger } from "../support/storage.ts";
+
+const NOW = Date.parse("2026-11-20T08:00:00Z");
+const DAY = 86_400_000;
+const STATUSES: readonly ExecutionStatus[] = ["completed", "error", "cancelled", "suspended", "running"];
+
+const retention = (store: Store, workflows: Record<string, number> = {}, otherwise = 30 * DAY) =>
+  new Retention(store, { workflows: new Map(Object.entries(workflows)), otherwise, logger: silent });
+
+/** Every key of executions there is. */
+async function keysOf(store: Store): Promise<string[]> {
+  const keys: string[] = [];
+  for (const prefix of ["x/", "xo/", "xn/", "xs/", "xw/", "xu/", "xv/"]) {
+    for (const { key } of await store.scan({ prefix, limit: 100_000 })) keys.push(key);
+  }
+  return keys.sort();
+}
+
+const keysFor = (samples: readonly Sample[]): string[] =>
+  samples
+    .flatMap((sample) => (sample.status === "running" ? openRows(sample) : restRows(sample)))
+    .map(([key]) => key)
+    .sort();
+
+for (const engine of ENGINES) {
+  describe(`retention of executions on ${engine.name}`, () => {
+    test("each workflow keeps its executions as long as it says, and one that is gone as long as the default", async (t) => {
+      const store = await engine.open(t);
+      const names = ["short", "long", "long/er", "gone", "gon", `${"x".repeat(250)}`];
+      const kept: Record<string, number> = { short: DAY, long: 10 * DAY, "long/er": 3 * DAY };
+      const samples = Array.from(
+        { length: 240 },
+        (_, index): Sample => ({
+          number: index + 1,
+          status: STATUSES[index % 5]!,
+          at: NOW - index * (DAY / 8),
+          workflowId: names[index % 6]!,
+          ...(index % 4 === 0 && { userId: `user/${index % 7}` }),
+          ...(index % 9 === 0 && { id: `mine-${index}` }),
+          ...(index % 6 === 1 && { metadata: { userId: "of nobody" } }),
+        }),
+      );
+      await putExecutions(store, samples);
+      await retention(store, kept, 5 * DAY).forget(NOW);
+      const left = samples.filter(({ status, at, workflowId }) => {
+        const over = status === "completed" || status === "error" || status === "cancelled";
+        return !over || at + 1000 >= NOW - (kept[workflowId!] ?? 5 * DAY);
+      });
+      assert.ok(left.length > 100 && left.length < 200, `${left.length}`);
+      assert.deepEqual(await keysOf(store), keysFor(left));
+    });
+
+    test("what counts is when an execution ended, not when it began", async (t) => {
+      const store = await engine.open(t);
+      const samples: Sample[] = [
+        { number: 1, status: "completed", at: NOW - 90 * DAY, rested: NOW - DAY },
+        { number: 2, status: "completed", at: NOW - 90 * DAY, rested: NOW - 31 * DAY },
+        { number: 3, status: "error", at: NOW - 31 * DAY, rested: NOW - 30 * DAY },
+        { number: 4, status: "error", at: NOW - 31 * DAY, rested: NOW - 30 * DAY - 1 },
+      ];
+      await putExecutions(store, samples);
+      await retention(store).forget(NOW);
+      assert.deepEqual(await keysOf(store), keysFor([samples[0]!, samples[2]!]));
+    });
+
+    test("two processes that look through the same executions at once remove each of them once", async (t) => {
+      const store = await engine.open(t);
+      const samples = Array.from(
+        { length: 260 },
+        (_, index): Sample => ({ number: index + 1, status: "completed", at: index, userId: "ada" }),
+      );
+      await putExecutions(store, [...samples, { number: 999, status: "completed", at: NOW }]);
+      await Promise.all([retention(store).forget(NOW), retention(store).forget(NOW)]);
+      // Where both wanted the same ones in one commit, neither may have got all of them: the next round does.
+      await retention(store).forget(NOW);
+      assert.deepEqual(await keysOf(store), keysFor([{ number: 999, status: "completed", at: NOW }]));
+    });
+
+    test("`most`: the oldest that have ended go until so many are left, of all statuses together", async (t) => {
+      const store = await engine.open(t);
+      const samples = Array.from(
+        { length: 300 },
+        (_, index): Sample => ({
+          number: index + 1,
+          status: STATUSES[index % 7 === 0 ? 3 : index % 11 === 0 ? 4 : index % 3]!,
+          at: NOW + index,
+          workflowId: `w${index % 2}`,
+        }),
+      );
+      await putExecutions(store, samples);
+      const over = samples.filter(({ status }) => status !== "suspended" && status !== "running");
+      const keeper = retention(store);
+      await keeper.trim(over.length);
+      assert.deepEqual(await keysOf(store), keysFor(samples));
+      await keeper.trim(60);
+      const gone = new Set(over.slice(0, -60));
+      assert.deepEqual(await keysOf(store), keysFor(samples.filter((sample) => !gone.has(sample))));
+    });
+
+    test("an index row that leads nowhere goes with the others", async (t) => {
+      const store = await engine.open(t);
+      const sample: Sample = { number: 5, status: "completed", at: 5 };
+      await putExecutions(store, [sample]);
+      await store.commit({ clear: ["x/"] });
+      await retention(store).forget(NOW);
+      assert.deepEqual(
+        (await keysOf(store)).filter((key) => key.startsWith("xw/")),
+        [],
+      );
+    });
+  });
+}
+
+test("a store in memory is kept down while executions come, and closing waits for what is under way", async () => {
+  const store = createMemoryStore();
+  const keeper = new Retention(store, { workflows: new Map(), otherwise: DAY, logger: silent, most: 1_000 });
+  keeper.start();
+  const many = Array.from(
+    { length: 5_000 },
+    (_, index): Sample => ({ number: index + 1, status: "completed", at: Date.now() + index }),
+  );
+  await putExecutions(store, many);
+  await store.commit({ put: [[EXECUTION_SEQUENCE, "8193"]] });
+  const ended = async () => (await store.scan({ prefix: "xs/", limit: 10_000 })).length;
+  for (let tries = 0; tries < 100 && (await ended()) > 1_000; tries++) await sleep(50);
+  assert.equal(await ended(), 1_000);
+  await keeper.close();
+  assert.deepEqual(await keysOf(store), keysFor(many.slice(-1_000)));
+});
+
+test("a store that cannot be used is said once, and again only after it could be", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const store = createMemoryStore();
+  let broken = true;
+  const failing: Store = {
+    ...store,
+    scan: async (range) => {
+      if (broken) throw new ServiceError("unavailable", "storage is unavailable: no disk");
+      return store.scan(range);
+    },
+  };
+  const { logger, lines } = recordingLogger();
+  const keeper = new Retention(failing, { workflows: new Map(), otherwise: DAY, logger });
+  keeper.start();
+  const round = async (milliseconds: number) => {
+    t.mock.timers.tick(milliseconds);
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+  };
+  await round(5_000);
+  await round(60_000);
+  const line = "warn: executions that are over cannot be removed: storage is unavailable: no disk";
+  assert.deepEqual(lines, [line]);
+  broken = false;
+  await round(60_000);
+  broken = true;
+  await round(60_000);
+  assert.deepEqual(lines, [line, line]);
+  await keeper.close();
+});

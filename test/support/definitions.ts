@@ -1,0 +1,150 @@
+/** Definitions of workflows as boot compiles them, from a manifest, and the calls that an engine would make of their steps. */
+import assert from "node:assert/strict";
+import type { TestContext } from "node:test";
+import { compileAgents } from "../../core/agents/compile.ts";
+import { createModels } from "../../core/agents/models.ts";
+import { createSchemaCompiler } from "../../core/json-schema.ts";
+import { formatIssue } from "../../core/manifest/issues.ts";
+import { parseManifest } from "../../core/manifest/load.ts";
+import { createMemories } from "../../core/memory/memories.ts";
+import { createHost } from "../../core/registry/host.ts";
+import { loadPlugins } from "../../core/registry/load.ts";
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import { compileTools } from "../../core/tools/compile.ts";
+import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/compile-all.ts";
+import type { Step, StepCall, StepScope } from "../../core/workflows/definition.ts";
+import type { Parts } from "../../core/workflows/linking.ts";
+import { silent } from "./agents.ts";
+import { BUILT_IN, pluginFolder } from "./plugin-folder.ts";
+
+export interface DefinitionOptions {
+  env?: Record<string, string>;
+  /** Plugins beside those that are shipped: contents by relative path. */
+  plugins?: Record<string, string>;
+}
+
+/** Everything that boot makes of a manifest's workflows. `manifest` is YAML, or an object. */
+export async function linked(test: TestContext, manifest: string | object, options: DefinitionOptions = {}) {
+  const { env = {}, plugins = {} } = options;
+  const text = typeof manifest === "string" ? manifest : JSON.stringify({ name: "Test", version: "1.0", ...manifest });
+  const loaded = parseManifest(text, { file: "service.yaml", env });
+  assert.deepEqual(
+    loaded.issues.map((issue) => formatIssue(issue)),
+    [],
+  );
+  const whole = loaded.manifest!;
+  const host = createHost({ logger: silent, env });
+  test.after(() => host.close());
+  const { registry, problems } = await loadPlugins([pluginFolder(test, plugins)], { builtIn: BUILT_IN });
+  assert.deepEqual(problems, []);
+  const { tools } = compileTools(whole, registry, host);
+  const { models } = await createModels(whole, registry, host);
+  const store = createMemoryStore();
+  const memories = await createMemories(whole, store);
+  const { agents } = compileAgents(whole, { tools, models, memories, store, logger: silent });
+  const parts: Parts = {
+    tools,
+    agents,
+    registry,
+    schemas: createSchemaCompiler(),
+    configs: createSchemaCompiler({ defaults: true }),
+    env,
+    folder: process.cwd(),
+  };
+  return { loaded, manifest: whole, parts, memories, ...compileWorkflows(whole, loaded, parts) };
+}
+
+/** The workflows of a manifest that has no problems. */
+export async function workflowsOf(
+  test: TestContext,
+  manifest: string | object,
+  options: DefinitionOptions = {},
+): Promise<ReadonlyMap<string, CompiledWorkflow>> {
+  const { workflows, problems } = await linked(test, manifest, options);
+  assert.deepEqual(problems, []);
+  return workflows;
+}
+
+/** Every step of a definition by its path. */
+export function stepsByPath(steps: readonly Step[]): Map<string, Step> {
+  const found = new Map<string, Step>();
+  const visit = (list: readonly Step[]): void => {
+    for (const step of list) {
+      found.set(step.path, step);
+      for (const inner of within(step)) visit(inner);
+    }
+  };
+  visit(steps);
+  return found;
+}
+
+function within(step: Step): readonly (readonly Step[])[] {
+  if (step.kind === "when") return step.else === null ? [step.then] : [step.then, step.else];
+  if (step.kind === "all" || step.kind === "race") return step.branches;
+  return step.kind === "sub" ? [step.steps] : [];
+}
+
+/** The one step of a workflow `w` whose step `s` is `step`, with what the manifest has beside it. */
+export async function oneStep(test: TestContext, step: object, rest: object = {}, options: DefinitionOptions = {}) {
+  const workflows = { w: { steps: [{ id: "s", ...step }] } };
+  const compiled = await workflowsOf(test, { workflows, ...rest }, options);
+  return compiled.get("w")!.definition.steps[0]!;
+}
+
+/** Does the work of a step. */
+export function run(step: Step, call: StepCall): unknown {
+  assert.equal(step.kind, "work");
+  return step.kind === "work" ? step.run(call) : undefined;
+}
+
+export const scopeOf = (change: Partial<StepScope> = {}): StepScope => ({
+  data: null,
+  input: null,
+  state: {},
+  context: {},
+  user: null,
+  steps: {},
+  resume: null,
+  ...change,
+});
+
+export interface ProbeCall extends StepCall {
+  /** Parts that were passed on. */
+  readonly parts: unknown[];
+  readonly changes: Record<string, unknown>[];
+  /** How often the signal was asked for. */
+  signals: number;
+  abort(reason: unknown): void;
+}
+
+/** A try of a step, as an engine would make it. */
+export function callOf(scope: Partial<StepScope> = {}, change: Partial<StepCall> = {}): ProbeCall {
+  const controller = new AbortController();
+  return {
+    scope: scopeOf(scope),
+    executionId: "execution-1",
+    conversationId: undefined,
+    userId: undefined,
+    idempotencyKey: "execution-1:s",
+    attempt: 1,
+    resume: null,
+    requestId: "request-1",
+    logger: silent,
+    signals: 0,
+    get signal() {
+      this.signals++;
+      return controller.signal;
+    },
+    abort: (reason) => controller.abort(reason),
+    changes: [],
+    setState(state) {
+      this.changes.push(state);
+    },
+    parts: [],
+    part(part) {
+      this.parts.push(part);
+      return undefined;
+    },
+    ...change,
+  };
+}
