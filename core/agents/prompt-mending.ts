@@ -7,17 +7,7 @@ import { UNANSWERED } from "./ui-input.ts";
 /** The messages with every call answered right after it, and no other answers. */
 export function mended(messages: readonly LanguageModelV3Message[]): LanguageModelV3Message[] {
   const result: LanguageModelV3Message[] = [];
-  let open = new Map<string, string>();
-  const close = () => {
-    if (open.size === 0) return;
-    const answers: ToolContent = [];
-    for (const [toolCallId, toolName] of open)
-      answers.push({ type: "tool-result", toolCallId, toolName, output: toolFailure(UNANSWERED) });
-    const last = result.at(-1)!;
-    if (last.role === "tool") last.content.push(...answers);
-    else result.push({ role: "tool", content: answers });
-    open = new Map();
-  };
+  let open = NONE;
   for (const message of messages) {
     if (message.role === "tool") {
       const content = message.content.filter((part) => part.type !== "tool-result" || open.delete(part.toolCallId));
@@ -27,12 +17,25 @@ export function mended(messages: readonly LanguageModelV3Message[]): LanguageMod
       else result.push({ role: "tool", content });
       continue;
     }
-    close();
+    answer(result, open);
     result.push(message);
-    if (message.role === "assistant") open = unanswered(message.content);
+    open = message.role === "assistant" ? unanswered(message.content) : NONE;
   }
-  close();
+  answer(result, open);
   return result;
+}
+
+const NONE = new Map<string, string>();
+
+/** Gives the calls that are still open an answer that says so. */
+function answer(result: LanguageModelV3Message[], open: ReadonlyMap<string, string>): void {
+  if (open.size === 0) return;
+  const answers: ToolContent = [];
+  for (const [toolCallId, toolName] of open)
+    answers.push({ type: "tool-result", toolCallId, toolName, output: toolFailure(UNANSWERED) });
+  const last = result.at(-1)!;
+  if (last.role === "tool") last.content.push(...answers);
+  else result.push({ role: "tool", content: answers });
 }
 
 /** Calls by id that wait for an answer, with the name of the tool. */

@@ -76,17 +76,14 @@ function pushUser(prompt: LanguageModelV3Message[], parts: unknown[], path: stri
 function pushAssistant(prompt: LanguageModelV3Message[], parts: unknown[], path: string): void {
   let content: AssistantContent = [];
   let answers: ToolContent = [];
-  const close = () => {
-    if (content.length > 0) prompt.push({ role: "assistant", content });
-    if (answers.length > 0) prompt.push({ role: "tool", content: answers });
-    content = [];
-    answers = [];
-  };
   parts.forEach((raw, index) => {
     const here = at(path, index);
     const part = fieldsOf(raw, here);
-    if (part.type === "step-start") close();
-    else if (part.type === "text") {
+    if (part.type === "step-start") {
+      pushStep(prompt, content, answers);
+      content = [];
+      answers = [];
+    } else if (part.type === "text") {
       const text = textOf(part, here);
       if (text !== "") content.push({ type: "text", text });
     } else if (part.type === "reasoning") content.push({ type: "reasoning", text: textOf(part, here) });
@@ -95,7 +92,12 @@ function pushAssistant(prompt: LanguageModelV3Message[], parts: unknown[], path:
     else if (part.type === "dynamic-tool" || part.type.startsWith("tool-")) pushTool(content, answers, part, here);
     else if (!isUnseen(part.type)) throw unknownPart(part.type, "assistant", here);
   });
-  close();
+  pushStep(prompt, content, answers);
+}
+
+function pushStep(prompt: LanguageModelV3Message[], content: AssistantContent, answers: ToolContent): void {
+  if (content.length > 0) prompt.push({ role: "assistant", content });
+  if (answers.length > 0) prompt.push({ role: "tool", content: answers });
 }
 
 function pushTool(

@@ -1,15 +1,21 @@
 /** From a value or an error to the bytes of a reply: the envelope (contract, "Response conventions"). */
 import { type ErrorKind, ServiceError, STATUS } from "../errors.ts";
 import type { HeaderList } from "./exchange.ts";
-import { Serialized } from "./route.ts";
+import { Serialized, type Text } from "./route.ts";
 
 export const JSON_TYPE = "application/json; charset=utf-8";
 
 /** `{"success":true,"data":...}`; an absent value is null. */
-export function envelope(value: unknown): string {
-  const data = value instanceof Serialized ? value.json : (JSON.stringify(value) ?? "null");
-  return `{"success":true,"data":${data}}`;
+export function envelope(value: unknown): Text {
+  if (!(value instanceof Serialized)) return `${BEFORE}${JSON.stringify(value) ?? "null"}}`;
+  const { pieces } = value;
+  if (pieces.every((piece) => typeof piece === "string")) return `${BEFORE}${pieces.join("")}}`;
+  return Buffer.concat(
+    [BEFORE, ...pieces, "}"].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece)),
+  );
 }
+
+const BEFORE = '{"success":true,"data":';
 
 export interface Refusal {
   status: number;

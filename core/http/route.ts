@@ -52,11 +52,25 @@ export interface EventSink {
 /** Produces a streamed reply. A throw before `open` is a plain error reply, after it an in-band event. */
 export type EventProducer = (sink: EventSink) => Promise<void>;
 
+/** Text, or its bytes in UTF-8: large ones as bytes, which garbage collection does not copy around. */
+export type Text = string | Uint8Array;
+
+export const joinTexts = (texts: readonly Text[]): string =>
+  texts
+    .map((text) =>
+      typeof text === "string" ? text : Buffer.from(text.buffer, text.byteOffset, text.length).toString(),
+    )
+    .join("");
+
 /** JSON text of a payload that was serialised ahead, to be put into the envelope as it is. */
 export class Serialized {
-  readonly json: string;
-  constructor(json: string) {
-    this.json = json;
+  /** They follow each other. */
+  readonly pieces: readonly Text[];
+  constructor(...pieces: readonly Text[]) {
+    this.pieces = pieces;
+  }
+  get json(): string {
+    return joinTexts(this.pieces);
   }
 }
 

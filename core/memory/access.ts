@@ -1,8 +1,7 @@
 /** A memory for one principal: who may do what is settled here, the rest is done by the files beside. */
-import type { Conversation, ConversationList, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
+import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
 import { invalid, ServiceError, unavailable } from "../errors.ts";
-import { Serialized } from "../http/route.ts";
-import { conversationKey } from "../storage/keys.ts";
+import { Serialized, type Text } from "../http/route.ts";
 import { cloneConversation } from "./clone.ts";
 import { conversationIn, conversationText, type Snapshot } from "./conversation.ts";
 import { Gone } from "./conversations.ts";
@@ -19,11 +18,11 @@ import type {
   NewMessage,
   Principal,
 } from "./memory.ts";
-import { messageOf, type PreparedMessage, prepareMessage } from "./message.ts";
+import { messagesOf, type PreparedMessage, prepareMessage } from "./message.ts";
 import { readNote, rulesFor, shownNote, writeNote } from "./note.ts";
 import type { NoteRules } from "./note-content.ts";
 import { actingUser, mayAccess, noConversation } from "./ownership.ts";
-import { messageTexts } from "./pages.ts";
+import { messagePage } from "./pages.ts";
 import { deleteConversation, deleteMessages } from "./remove.ts";
 import type { Batch, Saver } from "./save.ts";
 import type { Semantic } from "./semantic/semantic.ts";
@@ -51,6 +50,7 @@ interface Group {
 /** Times that a conversation may be deleted and made anew while one call works on it. */
 const MOST_LIVES = 5;
 const LONGEST_TITLE = 80;
+const TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
 
 export class Access implements MemoryAccess {
   readonly #memory: Named;
@@ -61,7 +61,7 @@ export class Access implements MemoryAccess {
     this.#principal = principal;
   }
 
-  async list(query: ListQuery): Promise<ConversationList> {
+  async list(query: ListQuery): Promise<Serialized> {
     const { name, domain } = this.#memory;
     const userId = actingUser(this.#principal, query.userId);
     const { userId: _, ...rest } = query;
@@ -94,7 +94,7 @@ export class Access implements MemoryAccess {
   async messages(id: string, query: MessageQuery): Promise<Serialized> {
     const page = await this.#read(id, query);
     if (page === undefined) throw noConversation(id);
-    return new Serialized(`{"conversation":${page.conversation},"messages":[${page.messages.join(",")}]}`);
+    return new Serialized(`{"conversation":${page.conversation},"messages":[`, ...page.messages, "]}");
   }
 
   async save(entries: SaveEntries): Promise<number> {
@@ -156,7 +156,7 @@ export class Access implements MemoryAccess {
 
   async recent(id: string, limit: number, userId?: string): Promise<Message[]> {
     const page = await this.#read(id, { limit, ...(userId !== undefined && { userId }) });
-    return page === undefined ? [] : page.messages.map(messageOf);
+    return page === undefined ? [] : messagesOf(page.messages);
   }
 
   async note({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
@@ -190,9 +190,10 @@ export class Access implements MemoryAccess {
   }
 
   async #batch(id: string, { users, messages }: Group): Promise<Batch> {
-    let conversation = await this.#owned(id, undefined);
+    let conversation: Snapshot | undefined;
     for (const userId of users) conversation = await this.#owned(id, userId);
-    return { conversation, messages };
+    // Every entry names a user, if only as undefined.
+    return { conversation: conversation!, messages };
   }
 
   /**
@@ -258,19 +259,29 @@ export class Access implements MemoryAccess {
     }
   }
 
-  /** The conversation and its messages as texts; undefined when there is none. */
-  async #read(id: string, query: MessageQuery): Promise<{ conversation: string; messages: string[] } | undefined> {
-    const { conversations, store } = this.#memory.domain;
+  /**
+   * The conversation and its messages as texts; undefined when there is none. Both are one read: whose they are is known
+   * before anything of them is told.
+   *
+   * @throws ServiceError `invalid_input` when they are too large together
+   */
+  async #read(
+    id: string,
+    query: MessageQuery,
+  ): Promise<{ conversation: string; messages: readonly Text[] } | undefined> {
+    const { name, domain } = this.#memory;
+    const { conversations, store } = domain;
     const userId = query.userId === undefined ? undefined : actingUser(this.#principal, query.userId);
     for (let life = 1; life <= MOST_LIVES; life++) {
-      const found = await this.#ownedIfAny(id, userId);
-      if (found === undefined) return undefined;
-      const [row, messages] = await Promise.all([
-        store.get(conversationKey(found.number)),
-        messageTexts(store, found.number, query),
-      ]);
-      if (row !== undefined) return { conversation: conversationText(row.value), messages };
-      conversations.forget(found);
+      const number = await conversations.place(name, id);
+      if (number === undefined) return undefined;
+      const { conversation, messages } = await messagePage(store, number, query);
+      if (conversation !== undefined) {
+        this.#checked(id, conversations.found(name, id, number, conversation), userId);
+        if (messages === null) throw invalid(TOO_LARGE);
+        return { conversation: conversationText(conversation.value), messages };
+      }
+      conversations.forget({ memory: name, id, number });
     }
     return undefined;
   }

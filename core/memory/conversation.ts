@@ -25,8 +25,11 @@ const TAIL = 26;
 
 type Changing = Pick<Snapshot, "head" | "updatedAt" | "messages">;
 
+/** ISO 8601 of milliseconds since 1970. */
+export const timeText = (time: number): string => new Date(time).toISOString();
+
 const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): string =>
-  `${head}${new Date(updatedAt).toISOString()}"}`;
+  `${head}${timeText(updatedAt)}"}`;
 
 /** The row: a list of the conversation and the number of its messages. */
 export const rowText = (conversation: Changing): string => `[${apiText(conversation)},${conversation.messages}]`;
@@ -50,6 +53,13 @@ export function headOf(conversation: Omit<Conversation, "updatedAt">): string {
   if (text.length > LARGEST) throw invalid("metadata is too large: a conversation may have 64 Ki characters as JSON");
   return `${text.slice(0, -1)},${UPDATED_AT}`;
 }
+
+/** What a commit under `revision` makes of it. Written out, for copies of an object are slow where saves are many. */
+export const changed = (
+  { memory, number, id, userId, resourceId }: Omit<Snapshot, "revision">,
+  { updatedAt, messages, head }: Changing,
+  revision: number,
+): Snapshot => ({ memory, number, id, userId, resourceId, updatedAt, messages, head, revision });
 
 export function snapshotOf(memory: string, number: number, { value, revision }: Row): Snapshot {
   const [{ id, userId, resourceId, updatedAt }, messages] = JSON.parse(value) as [Conversation, number];

@@ -1,10 +1,14 @@
 /** Where conversations are, with a bounded cache of what each was like when it was last written or found here. */
 import { CommitConflict, ServiceError, unavailable } from "../errors.ts";
 import { conversationIdKey, conversationKey } from "../storage/keys.ts";
-import type { Store } from "../storage/store.ts";
+import type { Row, Store } from "../storage/store.ts";
 import { type Snapshot, snapshotOf } from "./conversation.ts";
+import { Recent } from "./recent.ts";
 
-const CACHED = 20_000;
+/** Each of the two generations. */
+const CACHED = 10_000;
+/** Numbers are small: the row of a conversation that is not cached is then one read away, not two. */
+const PLACES = 100_000;
 /** Characters of a conversation with large metadata are not kept. */
 const LARGEST_CACHED = 4096;
 /** Somebody wins every race, so this many are lost only by a process that others leave no chance. */
@@ -17,7 +21,9 @@ export class Gone extends Error {
 
 export class Conversations {
   readonly #store: Store;
-  readonly #cache = new Map<string, Snapshot>();
+  readonly #cache = new Recent<Snapshot>(CACHED);
+  /** Numbers of conversations that were there once. None is given twice, so that a wrong one finds nothing. */
+  readonly #places = new Recent<number>(PLACES);
 
   constructor(store: Store) {
     this.#store = store;
@@ -31,6 +37,21 @@ export class Conversations {
     return this.#cache.get(cacheKey(memory, id)) ?? this.#resolve(memory, id);
   }
 
+  /** Its number, from the cache if it is there, and then maybe one that is gone. Undefined when there is no such conversation. */
+  async place(memory: string, id: string): Promise<number | undefined> {
+    const key = cacheKey(memory, id);
+    const known = this.#cache.get(key)?.number ?? this.#places.get(key);
+    if (known !== undefined) return known;
+    const place = await this.#store.get(conversationIdKey(memory, id));
+    return place === undefined ? undefined : Number(place.value);
+  }
+
+  /** The conversation whose row was just read: what never changes of it holds, the rest may be newer. */
+  found(memory: string, id: string, number: number, row: Row): Snapshot {
+    const known = this.#cache.get(cacheKey(memory, id));
+    return known?.number === number ? known : this.#found(memory, number, row);
+  }
+
   /** The same as it is in the store now. */
   async fresh(memory: string, id: string): Promise<Snapshot | undefined> {
     const known = this.#cache.get(cacheKey(memory, id));
@@ -40,6 +61,12 @@ export class Conversations {
       this.forget(known);
     }
     return this.#resolve(memory, id);
+  }
+
+  /** The same while nobody has to wait for it: what a commit here made of it last, if that is known. */
+  known({ memory, number, id }: Snapshot): Snapshot | undefined {
+    const known = this.#cache.get(cacheKey(memory, id));
+    return known?.number === number ? known : undefined;
   }
 
   /**
@@ -63,28 +90,35 @@ export class Conversations {
   /** What a commit made of it, or a read while nobody in this process was writing. */
   remember(snapshot: Snapshot): void {
     const key = cacheKey(snapshot.memory, snapshot.id);
-    // Deleted first, so that the map keeps the order of last use.
-    this.#cache.delete(key);
-    if (snapshot.head.length > LARGEST_CACHED) return;
-    this.#cache.set(key, snapshot);
-    if (this.#cache.size > CACHED) this.#cache.delete(this.#cache.keys().next().value!);
+    if (this.#places.get(key) !== snapshot.number) this.#places.set(key, snapshot.number);
+    if (snapshot.head.length > LARGEST_CACHED) this.#cache.delete(key);
+    else this.#cache.set(key, snapshot);
   }
 
-  forget(snapshot: Snapshot): void {
+  forget(snapshot: Pick<Snapshot, "memory" | "id" | "number">): void {
     const key = cacheKey(snapshot.memory, snapshot.id);
     if (this.#cache.get(key)?.number === snapshot.number) this.#cache.delete(key);
+    if (this.#places.get(key) === snapshot.number) this.#places.delete(key);
   }
 
   async #resolve(memory: string, id: string): Promise<Snapshot | undefined> {
+    const known = this.#places.get(cacheKey(memory, id));
+    if (known !== undefined) {
+      const row = await this.#store.get(conversationKey(known));
+      if (row !== undefined) return this.#found(memory, known, row);
+    }
     const place = await this.#store.get(conversationIdKey(memory, id));
     if (place === undefined) return undefined;
     const number = Number(place.value);
     const row = await this.#store.get(conversationKey(number));
     // Deleted between the two reads.
-    if (row === undefined) return undefined;
+    return row === undefined ? undefined : this.#found(memory, number, row);
+  }
+
+  #found(memory: string, number: number, row: Row): Snapshot {
     const snapshot = snapshotOf(memory, number, row);
     // What is in the cache by now comes from a commit, which is newer than what was read here.
-    const cached = this.#cache.get(cacheKey(memory, id));
+    const cached = this.#cache.get(cacheKey(memory, snapshot.id));
     if (cached?.number !== number) this.remember(snapshot);
     return snapshot;
   }

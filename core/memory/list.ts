@@ -4,7 +4,7 @@
  * orders, reads all conversations of the user (or resource) and sorts them here: quick up to some thousands, and as slow as
  * there are many beyond.
  */
-import type { Conversation, ConversationList } from "../../generated/types.ts";
+import { Serialized } from "../http/route.ts";
 import {
   conversationKey,
   countedIndex,
@@ -16,7 +16,7 @@ import {
   userTotal,
 } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
-import { conversationOf } from "./conversation.ts";
+import { conversationOf, conversationText } from "./conversation.ts";
 import type { ListQuery } from "./memory.ts";
 import { mergedPage } from "./merge.ts";
 import { allRows, rowsAt } from "./ranges.ts";
@@ -27,11 +27,11 @@ interface Page {
   readonly total: number;
 }
 
-export async function listConversations(store: Store, memory: string, query: ListQuery): Promise<ConversationList> {
+export async function listConversations(store: Store, memory: string, query: ListQuery): Promise<Serialized> {
   const { limit, offset } = query;
   const { numbers, total } = await pageOf(store, memory, query);
-  const conversations = (await load(store, numbers)).map((one) => one.conversation);
-  return { conversations, total, limit, offset };
+  const texts = (await load(store, numbers)).map((one) => conversationText(one.row)).join(",");
+  return new Serialized(`{"conversations":[${texts}],"total":${total},"limit":${limit},"offset":${offset}}`);
 }
 
 function pageOf(store: Store, memory: string, query: ListQuery): Promise<Page> {
@@ -72,8 +72,8 @@ async function sortedPage(store: Store, memory: string, query: ListQuery): Promi
   const entries: { number: number; value: string }[] = [];
   const numbers = await numbersOf(store, memory, query);
   for (let start = 0; start < numbers.length; start += 1000) {
-    for (const { number, conversation } of await load(store, numbers.slice(start, start + 1000))) {
-      entries.push({ number, value: conversation[field] });
+    for (const { number, row } of await load(store, numbers.slice(start, start + 1000))) {
+      entries.push({ number, value: conversationOf(row)[field] });
     }
   }
   // Conversations are numbered as they are made, so that what is equal still has an order.
@@ -123,12 +123,7 @@ async function resources(store: Store, memory: string): Promise<{ indexes: strin
 }
 
 /** Those that are there: one may be deleted between two reads. */
-async function load(
-  store: Store,
-  numbers: readonly number[],
-): Promise<{ number: number; conversation: Conversation }[]> {
+async function load(store: Store, numbers: readonly number[]): Promise<{ number: number; row: string }[]> {
   const rows = await store.getMany(numbers.map(conversationKey));
-  return rows.flatMap((row, index) =>
-    row === undefined ? [] : [{ number: numbers[index]!, conversation: conversationOf(row.value) }],
-  );
+  return rows.flatMap((row, index) => (row === undefined ? [] : [{ number: numbers[index]!, row: row.value }]));
 }

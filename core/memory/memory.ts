@@ -1,5 +1,5 @@
 /** What the API and the agents see of a memory (contract, "Memory"; decisions 31-37). */
-import type { Conversation, ConversationList, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
+import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
 import type { Serialized } from "../http/route.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
 
@@ -66,7 +66,8 @@ export interface Memory {
  * `not_found`; a duplicate id is `conflict`; input that makes no sense is `invalid_input`.
  */
 export interface MemoryAccess {
-  list(query: ListQuery): Promise<ConversationList>;
+  /** A `ConversationList` ready for the envelope. Rows are not parsed. */
+  list(query: ListQuery): Promise<Serialized>;
   get(id: string): Promise<Conversation>;
   create(conversation: NewConversation): Promise<Conversation>;
   /** Merges metadata key by key; null deletes a key. */

@@ -1,7 +1,9 @@
 /** A message as it stands in its row. */
 import type { Message } from "../../generated/types.ts";
 import { invalid } from "../errors.ts";
+import { joinTexts, type Text } from "../http/route.ts";
 import { NUMBER_LIMIT } from "../storage/encoding.ts";
+import { timeText } from "./conversation.ts";
 import type { NewMessage } from "./memory.ts";
 import { textOf } from "./semantic/message-text.ts";
 
@@ -38,7 +40,7 @@ export function prepareMessage(message: NewMessage, searched: boolean): Prepared
 }
 
 export function messageText({ role, members }: PreparedMessage, id: string, time: number): string {
-  const createdAt = new Date(time).toISOString();
+  const createdAt = timeText(time);
   return `${roleHead(role)}"id":${JSON.stringify(id)},${members},"createdAt":"${createdAt}"}`;
 }
 
@@ -49,6 +51,9 @@ export function hasId(text: string, id: string): boolean {
 }
 
 export const messageOf = (text: string): Message => JSON.parse(text) as Message;
+
+/** @param texts JSON texts with commas between them, in pieces */
+export const messagesOf = (texts: readonly Text[]): Message[] => JSON.parse(`[${joinTexts(texts)}]`) as Message[];
 
 function timeOf(createdAt: string): number {
   const time = Date.parse(createdAt);

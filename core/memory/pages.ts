@@ -1,7 +1,7 @@
 /** Pages of messages, as text. */
-import { invalid } from "../errors.ts";
+import type { Text } from "../http/route.ts";
 import { NUMBER_LIMIT, number } from "../storage/encoding.ts";
-import { messageRows } from "../storage/keys.ts";
+import { conversationKey, messageRows } from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";
 import type { MessageQuery } from "./memory.ts";
 import { roleHead } from "./message.ts";
@@ -11,45 +11,76 @@ const PIECE = 200;
 /** Characters of a page. */
 const LARGEST = 64 * 1024 * 1024;
 
-/**
- * The newest `limit` messages that match, in order: JSON texts.
- *
- * @throws ServiceError `invalid_input` when they are too large together
- */
-export async function messageTexts(store: Store, conversation: number, query: MessageQuery): Promise<string[]> {
+export interface Page {
+  /** The row of the conversation; undefined when it is gone. */
+  readonly conversation: Row | undefined;
+  /** JSON texts with commas between them, in pieces that follow each other. Null: they are too large together. */
+  readonly messages: readonly Text[] | null;
+}
+
+type Bounds = { before?: string; after?: string };
+
+/** The newest `limit` messages that match, in order. */
+export async function messagePage(store: Store, conversation: number, query: MessageQuery): Promise<Page> {
   const bounds = boundsOf(conversation, query);
-  if (bounds === null) return [];
-  const texts: string[] = [];
-  const heads = query.roles?.map(roleHead);
-  // Where many may not match, a small limit is no reason to read little.
-  const piece = heads === undefined ? Math.min(PIECE, query.limit) : PIECE;
+  if (bounds !== null && query.roles === undefined && query.limit > 0) {
+    return wholePage(store, conversation, bounds, query.limit);
+  }
+  const [conversationRow, messages] = await Promise.all([
+    store.get(conversationKey(conversation)),
+    bounds === null ? [] : filtered(store, conversation, bounds, query),
+  ]);
+  return { conversation: conversationRow, messages: messages && (messages.length === 0 ? [] : [messages.join(",")]) };
+}
+
+/** Not taken apart on the way from the store to the client. */
+async function wholePage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<Page> {
+  const range = { ...bounds, prefix: messageRows(conversation), beside: conversationKey(conversation) };
+  const messages: Text[] = [];
+  let row: Row | undefined;
   let size = 0;
-  let { before } = bounds;
+  for (let left = limit; left > 0; left -= PIECE) {
+    const found = await store.tail({ ...range, limit: Math.min(PIECE, left) });
+    row = found === null ? await store.get(range.beside) : found.beside;
+    if (found !== null) size += found.text.length;
+    if (found === null || size > LARGEST) return { conversation: row, messages: null };
+    if (found.text.length > 0) messages.unshift(...(messages.length > 0 ? [found.text, ","] : [found.text]));
+    if (row === undefined || found.first === null) break;
+    range.before = found.first;
+  }
+  return { conversation: row, messages };
+}
+
+async function filtered(
+  store: Store,
+  conversation: number,
+  bounds: Bounds,
+  query: MessageQuery,
+): Promise<string[] | null> {
+  const texts: string[] = [];
+  const heads = query.roles?.map(roleHead) ?? [];
+  const range = { ...bounds, prefix: messageRows(conversation), reverse: true, limit: PIECE };
+  let size = 0;
   while (texts.length < query.limit) {
-    const rows: Row[] = await store.scan({
-      prefix: messageRows(conversation),
-      reverse: true,
-      limit: piece,
-      ...(bounds.after !== undefined && { after: bounds.after }),
-      ...(before !== undefined && { before }),
-    });
+    // Where many may not match, a small limit is no reason to read little.
+    const rows: Row[] = await store.scan(range);
     for (const { value } of rows) {
       if (texts.length === query.limit) break;
-      if (heads !== undefined && !heads.some((head) => value.startsWith(head))) continue;
+      if (!heads.some((head) => value.startsWith(head))) continue;
       texts.push(value);
       size += value.length;
     }
-    if (size > LARGEST) throw invalid("these messages are larger than 64 MiB together: ask for fewer with limit");
-    if (rows.length < piece) break;
-    before = rows.at(-1)!.key;
+    if (size > LARGEST) return null;
+    if (rows.length < PIECE) break;
+    range.before = rows.at(-1)!.key;
   }
   return texts.reverse();
 }
 
 /** Both ends are exclusive. Null: nothing can lie between them. */
-function boundsOf(conversation: number, { before, after }: MessageQuery): { before?: string; after?: string } | null {
+function boundsOf(conversation: number, { before, after }: MessageQuery): Bounds | null {
   const prefix = messageRows(conversation);
-  const bounds: { before?: string; after?: string } = {};
+  const bounds: Bounds = {};
   if (before !== undefined) {
     if (before <= 0) return null;
     if (before < NUMBER_LIMIT) bounds.before = prefix + number(Math.ceil(before));

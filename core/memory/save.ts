@@ -1,6 +1,6 @@
 /** Saving messages: one commit for each call, and one for all calls into one conversation that wait for their turn. */
 
-import type { Snapshot } from "./conversation.ts";
+import { changed, type Snapshot } from "./conversation.ts";
 import { attempt } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
 import { changeConversation } from "./index-rows.ts";
@@ -92,19 +92,20 @@ function write(domain: Domain, batches: readonly Batch[]): Promise<void> {
     const changes: Snapshot[] = [];
     const now = domain.now();
     for (const { conversation, messages } of batches) {
-      const before = await domain.conversations.current(conversation, reload);
+      const cached = reload ? undefined : domain.conversations.known(conversation);
+      const before = cached ?? (await domain.conversations.current(conversation, reload));
       const ids = messages.flatMap(({ id }) => (id === undefined ? [] : [id]));
-      const known = await findMessages(domain, before.number, ids);
+      const known = ids.length === 0 ? new Map() : await findMessages(domain, before.number, ids);
       const updatedAt = Math.max(now, before.updatedAt);
       const written = writeMessages(domain, draft, before, messages, updatedAt, known);
-      const after = { ...before, updatedAt, messages: written };
+      const after = changed(before, { updatedAt, messages: written, head: before.head }, before.revision);
       changeConversation(draft, before, after);
       changes.push(after);
     }
     const revision = await domain.store.commit(draft);
     const memories = new Set<string>();
     for (const after of changes) {
-      domain.conversations.remember({ ...after, revision });
+      domain.conversations.remember(changed(after, after, revision));
       memories.add(after.memory);
     }
     for (const memory of memories) domain.semantic.get(memory)?.committed();

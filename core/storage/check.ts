@@ -1,6 +1,6 @@
 /** What engines refuse before anything happens: mistakes of the caller, not of the store. */
 import { checkKey } from "./encoding.ts";
-import type { Commit, Range } from "./store.ts";
+import type { Commit, Range, Tail } from "./store.ts";
 
 /** Rows that a scan may pass over: pages by number only, and each costs as much as a row that is read. */
 export const SKIP_LIMIT = 100_000;
@@ -33,6 +33,13 @@ export function checkRange({ prefix, limit, skip = 0 }: Range): void {
   if (!Number.isSafeInteger(skip) || skip < 0 || skip > SKIP_LIMIT) {
     throw new TypeError(`skip must be from 0 to ${SKIP_LIMIT}, not ${skip}`);
   }
+}
+
+/** @throws TypeError for keys that are none, and a number that is out of bounds */
+export function checkTail(tail: Tail): void {
+  checkRange(tail);
+  if (tail.limit === 0) throw new TypeError("limit 0 is no tail");
+  checkKey(tail.beside);
 }
 
 /** @throws Error when the counter `key` holds something else than a number */

@@ -14,17 +14,28 @@ const READABLE = 100;
 const PLAIN = /^[!-$&-.0-~]{0,200}$/;
 const SPECIAL = /[^!-$&-.0-~]/gu;
 /** 512 bytes at most: what every engine takes, with room in PostgreSQL's index. */
-const KEY = /^[!-~]{1,512}$/;
+const KEY_LIMIT = 512;
+const KEY = /^[!-~]+$/;
+
+/** Numbers whose digits are kept, each in a place of its own: one commit needs the same few many times. */
+const KEPT = 1024;
+const keptNumbers: number[] = new Array(KEPT).fill(-1);
+const keptDigits: string[] = new Array(KEPT).fill("");
 
 /**
  * Nine digits of base 36: as text in the same order as the numbers.
  * @throws RangeError unless `value` is an integer from 0 to 36 ** 9 - 1
  */
 export function number(value: number): string {
+  const place = value % KEPT;
+  if (keptNumbers[place] === value) return keptDigits[place] as string;
   if (!Number.isInteger(value) || value < 0 || value >= NUMBER_LIMIT) {
     throw new RangeError(`a key cannot hold the number ${value}`);
   }
-  return value.toString(36).padStart(DIGITS, "0");
+  const digits = value.toString(36).padStart(DIGITS, "0");
+  keptNumbers[place] = value;
+  keptDigits[place] = digits;
+  return digits;
 }
 
 /** The number of `number`. */
@@ -72,5 +83,6 @@ export function boundsOf({ prefix, after, before }: Pick<Range, "prefix" | "afte
 
 /** @throws TypeError unless it is 1 to 512 characters of visible ASCII */
 export function checkKey(key: string): void {
-  if (!KEY.test(key)) throw new TypeError(`not a key of the store: ${JSON.stringify(key.slice(0, 80))}`);
+  if (key.length > KEY_LIMIT || !KEY.test(key))
+    throw new TypeError(`not a key of the store: ${JSON.stringify(key.slice(0, 80))}`);
 }

@@ -4,23 +4,23 @@ import { CommitConflict } from "../errors.ts";
 import { counted } from "./check.ts";
 import type { Commit } from "./store.ts";
 
-/** What is left to do: `clear` first, then the rest in any order, for no key is in two of them. Sorted by key. */
+/** What is left to do: `clear` first, then the rows in any order, for no key is there twice. Sorted by key. */
 export interface Changes {
   readonly clear: readonly string[];
-  readonly delete: readonly string[];
-  readonly put: readonly Written[];
-  readonly add: readonly Written[];
+  readonly rows: readonly Change[];
 }
 
-export interface Written {
+export interface Change {
   readonly key: string;
-  /** The value of `put`, the sum of what is added. */
+  readonly kind: "put" | "add" | "delete";
+  /** The value of `put`, the sum of what is added, or empty. */
   readonly value: string;
+  /** Nobody asks for that of a row which is deleted. */
   readonly revision: number;
 }
 
 /** What the group has done to a row so far. */
-type Fate = { kind: "put" | "add"; value: string; revision: number } | { kind: "delete" };
+type Fate = Change;
 
 /** Keys whose revisions `foldGroup` must be told. */
 export function expectedKeys(group: readonly Commit[]): string[] {
@@ -34,7 +34,8 @@ export function expectedKeys(group: readonly Commit[]): string[] {
  * them wrote has a revision which nobody can know yet, so that expecting any loses. A loser is as if it had never been there.
  *
  * @param stored revisions of the expected keys before the group; none for a row that does not exist
- * @param base revision of the first commit; each has one of its own
+ * @param base revision of the first commit. The others have the same, but for those that write what an earlier one wrote: at
+ *   most one more for each
  * @returns the changes, and for each commit its revision, or why it does not happen
  */
 export function foldGroup(
@@ -59,39 +60,41 @@ export function foldGroup(
       for (const key of fates.keys()) if (key.startsWith(prefix)) fates.delete(key);
       cleared.push(prefix);
     }
-    for (const key of commit.delete ?? []) fates.set(key, { kind: "delete" });
-    for (const [key, value] of commit.put ?? []) fates.set(key, { kind: "put", value, revision });
+    for (const key of commit.delete ?? []) fates.set(key, { key, kind: "delete", value: "", revision });
+    for (const [key, value] of commit.put ?? []) fates.set(key, { key, kind: "put", value, revision });
     for (const [key, delta] of commit.add ?? []) fates.set(key, added(fates.get(key), key, delta, revision));
   }
 
-  const results = group.map((commit, index): number | Error => {
+  let revision = base;
+  const results = group.map((commit): number | Error => {
     const broken = commit.expect === undefined ? [] : commit.expect.filter((expectation) => !holds(expectation));
     if (broken.length > 0) return new CommitConflict(broken.map(([key]) => key));
+    if (cleared.length > 0 || rewrites(commit, fates)) revision++;
     try {
-      apply(commit, base + index);
+      apply(commit, revision);
     } catch (error) {
       return error as Error;
     }
-    return base + index;
+    return revision;
   });
-  return { changes: changesOf(fates, cleared), results };
+  // Neighbours share a page, which is found once; and processes that write the same rows take locks in one order.
+  const rows = [...fates.keys()].sort().map((key) => fates.get(key) as Change);
+  return { changes: { clear: cleared, rows }, results };
+}
+
+/** Whether it writes a row that an earlier one put or deleted: under the same revision, that one could not tell. */
+function rewrites({ put = [], add = [] }: Commit, fates: ReadonlyMap<string, Fate>): boolean {
+  for (const rows of [put, add]) {
+    for (const [key] of rows) {
+      const fate = fates.get(key);
+      if (fate !== undefined && fate.kind !== "add") return true;
+    }
+  }
+  return false;
 }
 
 function added(fate: Fate | undefined, key: string, delta: number, revision: number): Fate {
-  if (fate === undefined) return { kind: "add", value: String(delta), revision };
-  if (fate.kind === "delete") return { kind: "put", value: String(delta), revision };
-  return { kind: fate.kind, value: counted(key, fate.value, delta), revision };
-}
-
-/** Sorted: neighbours share a page, which is found once; and processes that write the same rows take locks in one order. */
-function changesOf(fates: ReadonlyMap<string, Fate>, clear: string[]): Changes {
-  const removed: string[] = [];
-  const put: Written[] = [];
-  const add: Written[] = [];
-  for (const key of [...fates.keys()].sort()) {
-    const fate = fates.get(key) as Fate;
-    if (fate.kind === "delete") removed.push(key);
-    else (fate.kind === "put" ? put : add).push({ key, value: fate.value, revision: fate.revision });
-  }
-  return { clear, delete: removed, put, add };
+  if (fate === undefined) return { key, kind: "add", value: String(delta), revision };
+  if (fate.kind === "delete") return { key, kind: "put", value: String(delta), revision };
+  return { key, kind: fate.kind, value: counted(key, fate.value, delta), revision };
 }

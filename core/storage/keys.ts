@@ -4,10 +4,10 @@
  *
  *   id/MEMORY/CONVERSATION          -> internal number of the conversation
  *   c/#/                            everything of one conversation, so that deleting it is one range
- *   c/#/a                           -> [the conversation as the API gives it (updatedAt last), messages it ever had];
- *                                   changes with every commit to its messages
  *   c/#/i/MESSAGE                   -> position of a message whose id a client chose ("time/sequence")
  *   c/#/m/#time/#sequence           -> the message as the API gives it, `role` first
+ *   c/#/n                           -> [the conversation as the API gives it (updatedAt last), messages it ever had];
+ *                                   changes with every commit to its messages, so it stands beside the last of them
  *   c/#/w                           -> its working memory
  *   u/MEMORY/USER/#updatedAt/#      -> resource id; the user's conversations by their last change
  *   r/MEMORY/RESOURCE/#updatedAt/#  -> user id; the resource's conversations by their last change
@@ -43,7 +43,7 @@ export const conversationIdKey = (memory: string, id: string) => `id/${text(memo
 
 /** Prefix of all rows of one conversation. */
 export const conversationRows = (conversation: number) => `c/${number(conversation)}/`;
-export const conversationKey = (conversation: number) => `c/${number(conversation)}/a`;
+export const conversationKey = (conversation: number) => `c/${number(conversation)}/n`;
 export const messageRows = (conversation: number) => `c/${number(conversation)}/m/`;
 /** Where a message is within its conversation: milliseconds since 1970, then its number, which rises. */
 export const messagePosition = (time: number, sequence: number) => `${number(time)}/${number(sequence)}`;

@@ -1,8 +1,9 @@
 /** The store of `memory:`: nothing stays after the process. Commits apply at once, so that they are atomic. */
 
 import { CommitConflict } from "../errors.ts";
-import { checkCommit, checkRange, counted } from "./check.ts";
+import { checkCommit, checkRange, checkTail, counted } from "./check.ts";
 import { checkKey } from "./encoding.ts";
+import { joined } from "./packed.ts";
 import { SortedRows } from "./sorted-rows.ts";
 import type { Commit, Store } from "./store.ts";
 
@@ -40,6 +41,11 @@ export function createMemoryStore(): Store {
     scan: async (range) => {
       checkRange(range);
       return rows.scan(range);
+    },
+    tail: async (tail) => {
+      checkTail(tail);
+      const found = rows.scan({ ...tail, reverse: true });
+      return joined(found.reverse(), tail.limit, rows.get(tail.beside));
     },
     commit: async (commit) => apply(commit),
     problem: async () => null,

@@ -1,5 +1,5 @@
 /** Rows as one text, which costs an engine's driver a fraction of what an object for each row does. */
-import type { Row } from "./store.ts";
+import type { Joined, Row } from "./store.ts";
 
 /** JSON text and keys hold neither: ASCII's own separators (check.ts refuses them). */
 export const FIELD = "\x1f";
@@ -25,4 +25,10 @@ export function unpack(text: string | null): Row[] {
     start = end + 1;
   }
   return rows;
+}
+
+/** What `Store.tail` gives, from the rows themselves in their order. */
+export function joined(rows: readonly Row[], limit: number, beside: Row | undefined): Joined {
+  const text = rows.map((row) => row.value).join(",");
+  return { text, first: rows.length < limit ? null : rows[0]!.key, beside };
 }

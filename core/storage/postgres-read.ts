@@ -1,9 +1,9 @@
 /** Reads of PostgreSQL, many at a time. Rows come as one text (packed.ts), which costs the driver least. */
 import { boundsOf } from "./encoding.ts";
-import { unpack } from "./packed.ts";
+import { joined, unpack } from "./packed.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { TABLE } from "./postgres-schema.ts";
-import type { Range, Row } from "./store.ts";
+import type { Joined, Range, Row, Tail } from "./store.ts";
 
 const PACKED = "string_agg(key || chr(31) || revision || chr(31) || value, chr(30))";
 /** Rows that go into one text: it is far from the gigabyte that PostgreSQL allows. */
@@ -14,6 +14,8 @@ export interface PostgresReader {
   rows(keys: readonly string[]): Promise<Map<string, Row>>;
   /** The rows of each range, in its order. */
   ranges(ranges: readonly Range[]): Promise<Row[][]>;
+  /** The results in the order of `tails`. */
+  tails(tails: readonly Tail[]): Promise<Joined[]>;
 }
 
 type Kind = "ASC" | "DESC" | "large";
@@ -59,7 +61,39 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
     }));
   }
 
-  return {
+  /** Those of one query are no text of a gigabyte: their limits are bounded together. */
+  async function few(tails: readonly Tail[]): Promise<Joined[]> {
+    const bounds = tails.map(boundsOf);
+    const { rows } = await database.read({
+      name: "penstock-tail",
+      text:
+        `SELECT found.first, found.text, other.value, other.revision ` +
+        "FROM unnest($1::text[], $2::text[], $3::int[], $4::text[]) WITH ORDINALITY AS tail (low, high, wanted, beside, n) " +
+        "CROSS JOIN LATERAL (SELECT string_agg(value, ',' ORDER BY key) AS text, " +
+        "CASE WHEN count(*) = wanted THEN min(key) END AS first " +
+        `FROM (SELECT key, value FROM ${TABLE} WHERE key >= low AND key < high ORDER BY key DESC LIMIT wanted) AS rows) AS found ` +
+        `LEFT JOIN ${TABLE} AS other ON other.key = beside ORDER BY n`,
+      values: [
+        bounds.map(({ low }) => low),
+        bounds.map(({ high }) => high),
+        tails.map(({ limit }) => limit),
+        tails.map(({ beside }) => beside),
+      ],
+    });
+    return rows.map(({ first, text, value, revision }, index) => ({
+      text: (text ?? "") as string,
+      first: first as string | null,
+      beside:
+        value === null ? undefined : { key: tails[index]!.beside, value: value as string, revision: Number(revision) },
+    }));
+  }
+
+  async function many(tail: Tail): Promise<Joined> {
+    const [rows, beside] = await Promise.all([large({ ...tail, reverse: true }), reader.rows([tail.beside])]);
+    return joined(rows.reverse(), tail.limit, beside.get(tail.beside));
+  }
+
+  const reader: PostgresReader = {
     async rows(keys) {
       const { rows } = await database.read({
         name: "penstock-get",
@@ -79,5 +113,13 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
       const results = { ASC: up.values(), DESC: down.values(), large: rows.values() };
       return ranges.map((range) => results[kindOf(range)].next().value ?? []);
     },
+
+    async tails(tails) {
+      // The heaviest travels alone.
+      const [first] = tails;
+      if (first !== undefined && first.limit > PACKED_LIMIT) return [await many(first)];
+      return few(tails);
+    },
   };
+  return reader;
 }

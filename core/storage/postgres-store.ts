@@ -2,13 +2,13 @@
 import type { Logger } from "pino";
 import { messageOf } from "../errors.ts";
 import { createBatch } from "./batch.ts";
-import { checkCommit, checkRange } from "./check.ts";
+import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { prepareSchema, REVISIONS } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
-import type { Commit, Range, Row, Store } from "./store.ts";
+import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 /** What one query asks for, at most: keys, and rows of ranges. */
 const GETS = 1_000;
@@ -45,6 +45,10 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     limit: SCANS,
     weigh: (range) => range.limit,
   });
+  const tails = createBatch<Tail, Joined | null>((asked) => reader.tails(asked), {
+    limit: SCANS,
+    weigh: ({ limit }) => 4 + limit,
+  });
   return {
     kind: "postgres",
     get: async (key) => {
@@ -59,13 +63,17 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       checkRange(range);
       return range.limit === 0 ? [] : scans(range);
     },
+    tail: async (tail) => {
+      checkTail(tail);
+      return tails(tail);
+    },
     commit: async (commit) => {
       checkCommit(commit);
       return commits(commit);
     },
     problem: () => database.problem(),
     close: async () => {
-      await Promise.all([commits.idle(), gets.idle(), scans.idle()]);
+      await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
       await database.disconnect();
     },
   };

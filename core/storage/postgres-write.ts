@@ -1,6 +1,6 @@
 /** A group of commits as one transaction of PostgreSQL. */
 import { prefixEnd } from "./encoding.ts";
-import { type Changes, expectedKeys, foldGroup, type Written } from "./group.ts";
+import { type Change, type Changes, expectedKeys, foldGroup } from "./group.ts";
 import type { PostgresDatabase, Session } from "./postgres-database.ts";
 import { isStatementFault } from "./postgres-errors.ts";
 import { TABLE } from "./postgres-schema.ts";
@@ -65,12 +65,14 @@ async function write(session: Session, changes: Changes): Promise<void> {
       values: [prefix, prefixEnd(prefix)],
     });
   }
-  const { delete: removed, put, add } = changes;
-  if (removed.length === 0 && put.length === 0 && add.length === 0) return;
-  await session.query({ name: "penstock-write", text: WRITE, values: [removed, ...columnsOf(put), ...columnsOf(add)] });
+  if (changes.rows.length === 0) return;
+  const of = (wanted: Change["kind"]): Change[] => changes.rows.filter(({ kind }) => kind === wanted);
+  const removed = of("delete").map(({ key }) => key);
+  const values = [removed, ...columnsOf(of("put")), ...columnsOf(of("add"))];
+  await session.query({ name: "penstock-write", text: WRITE, values });
 }
 
-const columnsOf = (rows: readonly Written[]): [string[], string[], number[]] => [
+const columnsOf = (rows: readonly Change[]): [string[], string[], number[]] => [
   rows.map(({ key }) => key),
   rows.map(({ value }) => value),
   rows.map(({ revision }) => revision),

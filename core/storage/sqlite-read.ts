@@ -5,7 +5,8 @@ import { codeOf, type SqliteConnection } from "./sqlite-connection.ts";
 import type { Range, Row } from "./store.ts";
 
 const PACKED = `group_concat(${PACK}, char(30)) AS packed`;
-const OF_KEYS = "FROM rows WHERE key IN (SELECT value FROM json_each(?))";
+/** Looked up one after the other: `IN` would sort the keys into a table of its own first. */
+const OF_KEYS = "FROM (SELECT rows.* FROM json_each(?) AS asked CROSS JOIN rows ON rows.key = asked.value)";
 
 export interface SqliteReader {
   /** Those that exist, by key. */
@@ -21,8 +22,10 @@ interface Plain {
 }
 
 export function createSqliteReader(connection: SqliteConnection): SqliteReader {
-  const packed = async (sql: string, ...parameters: unknown[]): Promise<Row[][]> =>
-    (await connection.query<{ packed: string | null }>(sql, ...parameters)).map((row) => unpack(row.packed));
+  const packed = async (sql: string, ...parameters: unknown[]): Promise<Row[]> => {
+    const [row] = await connection.query<{ packed: string | null }>(sql, ...parameters);
+    return unpack(row?.packed ?? null);
+  };
 
   const plain = async (sql: string, ...parameters: unknown[]): Promise<Row[]> =>
     (await connection.query<Plain>(sql, ...parameters)).map((row) => ({ ...row, value: String(row.value) }));
@@ -31,7 +34,7 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
     const { low, high } = boundsOf(range);
     const select = selectRange(range, "?1", "?2");
     return orPlain(
-      async () => (await packed(`SELECT ${PACKED} FROM (${select})`, low, high))[0] ?? [],
+      () => packed(`SELECT ${PACKED} FROM (${select})`, low, high),
       () => plain(select, low, high),
     );
   }
@@ -46,9 +49,15 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
       return [low, high];
     });
     const select = selectRange(first, "bounds.value ->> 0", "bounds.value ->> 1");
-    const sql = `SELECT (SELECT ${PACKED} FROM (${select})) AS packed FROM json_each(?1) AS bounds ORDER BY bounds.key`;
+    // Each says which it is: to sort them would copy all that was packed.
+    const sql = `SELECT bounds.key AS n, (SELECT ${PACKED} FROM (${select})) AS packed FROM json_each(?1) AS bounds`;
     return orPlain(
-      () => packed(sql, JSON.stringify(bounds)),
+      async () => {
+        const results: Row[][] = [];
+        const found = await connection.query<{ n: number; packed: string | null }>(sql, JSON.stringify(bounds));
+        for (const { n, packed } of found) results[n] = unpack(packed);
+        return results;
+      },
       async () => {
         const results: Row[][] = [];
         for (const range of ranges) results.push(await one(range));
@@ -61,7 +70,7 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
     async rows(keys) {
       const list = JSON.stringify(keys);
       const found = await orPlain(
-        async () => (await packed(`SELECT ${PACKED} ${OF_KEYS}`, list))[0] ?? [],
+        () => packed(`SELECT ${PACKED} ${OF_KEYS}`, list),
         () => plain(`SELECT key, revision, value ${OF_KEYS}`, list),
       );
       return new Map(found.map((row) => [row.key, row]));

@@ -12,6 +12,10 @@ const ROWS = `CREATE TABLE IF NOT EXISTS rows (
   key TEXT NOT NULL PRIMARY KEY, value NOT NULL, revision INTEGER NOT NULL
 ) WITHOUT ROWID`;
 
+/** A value of NULL deletes, so that a statement which writes many rows can delete others too. Older versions never write one. */
+const REMOVAL = `CREATE TRIGGER IF NOT EXISTS removal BEFORE INSERT ON rows WHEN NEW.value IS NULL
+  BEGIN DELETE FROM rows WHERE key = NEW.key; SELECT RAISE(IGNORE); END`;
+
 async function meta(connection: SqliteConnection, key: string): Promise<string | undefined> {
   const [row] = await connection.query<{ value: string }>(`SELECT value FROM ${META} WHERE key = ?`, key);
   return row?.value;
@@ -28,15 +32,15 @@ export async function prepareSchema(connection: SqliteConnection, where: string)
       `${where} was written by a newer version (schema ${version}; this one knows ${VERSION}): run that version, or name another file`,
     );
   }
-  if (version === VERSION) return;
   await connection.query(ROWS);
-  await setMeta(connection, "schema", String(VERSION));
+  await connection.query(REMOVAL);
+  if (version < VERSION) await setMeta(connection, "schema", String(VERSION));
 }
 
 export interface Revisions {
-  /** The first of `count` numbers that no row of the file has, nor had. To be asked within the transaction that writes them. */
+  /** The first of `count` numbers that no row of the file has, nor had. One call at a time, and in no transaction. */
   take(count: number): Promise<number>;
-  /** The transaction was rolled back, and with it perhaps what it had reserved. */
+  /** Nothing could be written: the file may be another one by the next time, and what was reserved in this one lost. */
   forget(): void;
 }
 

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../errors.ts";
 import { createBatch } from "./batch.ts";
-import { checkCommit, checkRange } from "./check.ts";
+import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
 import { openConnection, type SqliteConnection } from "./sqlite-connection.ts";
@@ -13,8 +13,9 @@ import { lockFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
 import { createRevisions, prepareSchema } from "./sqlite-schema.ts";
+import { readTails } from "./sqlite-tail.ts";
 import { createSqliteWriter } from "./sqlite-write.ts";
-import type { Commit, Range, Row, Store } from "./store.ts";
+import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 export interface SqliteOptions {
   /** Absolute path; its folder is made. */
@@ -35,10 +36,13 @@ const GROUP = 8 * 1024 * 1024;
 /** Rows of one query: more would be garbage faster than it is used, for rows that wait for each other do not die young. */
 const ROWS = 1_600;
 
+/** Characters of the tails of one query, as far as can be told before: many share the cost of a query. */
+const TAILS = 8 * 1024 * 1024;
+
 const BUSY_TIMEOUT = 2_000;
 
-/** Pages of 4 KiB in the log before they go to their places: a page that changes all the time goes there once. */
-const LOG = 4_000;
+/** Pages of 4 KiB in the log before they go to their places: a page that changes many times goes there once. */
+const LOG = 8_000;
 
 /** KiB of page cache of each connection. */
 const CACHE = 32 * 1024;
@@ -116,6 +120,16 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       limit: ROWS,
       weigh: ({ limit, skip = 0 }) => 4 + limit + skip,
     });
+    /** Characters of a value, as large as they were lately. */
+    let size = 512;
+    const tails = createBatch<Tail, Joined | null>(
+      async (asked) => {
+        const found = await watched("read", () => readTails(reading, asked));
+        size = Math.max(largest(asked, found), size * 0.95, 512);
+        return found;
+      },
+      { limit: TAILS, weigh: ({ limit }) => limit * size },
+    );
 
     const open = (): void => {
       if (closed) throw unavailable("storage is unavailable: it is closed");
@@ -138,6 +152,11 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
         checkRange(range);
         return scans(range);
       },
+      async tail(tail) {
+        open();
+        checkTail(tail);
+        return tails(tail);
+      },
       async commit(commit) {
         open();
         checkCommit(commit);
@@ -154,7 +173,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async close() {
         if (closed) return;
         closed = true;
-        await Promise.all([commits.idle(), gets.idle(), scans.idle()]);
+        await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
         await closeAll();
       },
     };
@@ -166,4 +185,13 @@ function weightOf({ put, add, delete: removed, expect }: Commit): number {
   let weight = 1 + 64 * ((add?.length ?? 0) + (removed?.length ?? 0) + (expect?.length ?? 0));
   for (const [key, value] of put ?? []) weight += key.length + value.length;
   return weight;
+}
+
+/** Characters of a value, on average, of the tail whose values are the largest. */
+function largest(tails: readonly Tail[], found: readonly (Joined | null)[]): number {
+  let most = 0;
+  tails.forEach(({ limit }, index) => {
+    most = Math.max(most, (found[index]?.text.length ?? TAILS) / limit);
+  });
+  return most;
 }

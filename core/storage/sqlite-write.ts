@@ -1,8 +1,8 @@
 /** A group of commits as one transaction of SQLite. */
 
 import { prefixEnd } from "./encoding.ts";
-import { type Changes, expectedKeys, foldGroup, type Written } from "./group.ts";
-import { FIELD, unpack } from "./packed.ts";
+import { type Change, type Changes, expectedKeys, foldGroup } from "./group.ts";
+import { unpack } from "./packed.ts";
 import { codeOf, META, type SqliteConnection } from "./sqlite-connection.ts";
 import type { Revisions } from "./sqlite-schema.ts";
 import type { Commit } from "./store.ts";
@@ -10,17 +10,14 @@ import type { Commit } from "./store.ts";
 const EXPECTED = `SELECT group_concat(key || char(31) || revision || char(31), char(30)) AS packed
   FROM rows WHERE key IN (SELECT value FROM json_each(?))`;
 
-/** An object of key and value, which begins with the revision, counted from ?2, and a separator: cheaper to take apart than JSON. */
-const PUT = `INSERT INTO rows (key, value, revision)
-  SELECT key, substr(value, instr(value, char(31)) + 1), ?2 + CAST(value AS INTEGER) FROM json_each(?1) WHERE true
-  ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, value = excluded.value`;
+/**
+ * An object of keys: a text is put, a number added, and null deletes (a trigger, sqlite-schema.ts). All in one statement, for each
+ * is two trips to another thread. What is added to without being a counter becomes NULL, which the column refuses.
+ */
+const WRITE = `INSERT INTO rows (key, value, revision) SELECT key, value, ?2 FROM json_each(?1) WHERE true
+  ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, value = iif(typeof(excluded.value) = 'text', excluded.value,
+    iif(CAST(CAST(rows.value AS INTEGER) AS TEXT) = CAST(rows.value AS TEXT), rows.value + excluded.value, NULL))`;
 
-/** An object of key and number. What is no number is no counter: NULL, which the column refuses. */
-const ADD = `INSERT INTO rows (key, value, revision) SELECT key, value, ?2 FROM json_each(?1) WHERE true
-  ON CONFLICT (key) DO UPDATE SET revision = excluded.revision,
-    value = iif(CAST(CAST(rows.value AS INTEGER) AS TEXT) = CAST(rows.value AS TEXT), rows.value + excluded.value, NULL)`;
-
-const REMOVE = "DELETE FROM rows WHERE key IN (SELECT value FROM json_each(?))";
 const CLEAR = "DELETE FROM rows WHERE key >= ? AND key < ?";
 
 export interface SqliteWriter {
@@ -34,20 +31,19 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
   /** Statements of two transactions on one connection would be one transaction. */
   let turn: Promise<unknown> = Promise.resolve();
 
-  function transaction<T>(work: () => Promise<T>): Promise<T> {
-    const result = turn.then(() => alone(work));
-    turn = result.catch(() => {});
+  function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = turn.then(work);
+    turn = result.catch(() => revisions.forget());
     return result;
   }
 
-  async function alone<T>(work: () => Promise<T>): Promise<T> {
+  async function transaction<T>(work: () => Promise<T>): Promise<T> {
     await connection.query("BEGIN IMMEDIATE");
     try {
       const result = await work();
       await connection.query("COMMIT");
       return result;
     } catch (error) {
-      revisions.forget();
       // SQLite rolls back some failures itself, and refuses then: the first error is the one that counts.
       await connection.query("ROLLBACK").catch(() => {});
       throw error;
@@ -62,19 +58,22 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
     return found;
   }
 
-  async function apply(changes: Changes, base: number): Promise<void> {
-    for (const prefix of changes.clear) await connection.query(CLEAR, prefix, prefixEnd(prefix));
-    if (changes.delete.length > 0) await connection.query(REMOVE, JSON.stringify(changes.delete));
-    if (changes.put.length > 0) await connection.query(PUT, putsOf(changes.put, base), base);
-    if (changes.add.length > 0) await connection.query(ADD, addsOf(changes.add), base);
+  async function apply({ clear, rows }: Changes): Promise<void> {
+    for (const prefix of clear) await connection.query(CLEAR, prefix, prefixEnd(prefix));
+    for (const [revision, written] of byRevision(rows)) await connection.query(WRITE, objectOf(written), revision);
   }
 
+  /**
+   * What is expected is read before anything is written: nobody else writes, for this process holds the file's lock, and here one
+   * group has its turn after the other. A single statement is a transaction by itself.
+   */
   const together = (commits: readonly Commit[]) =>
-    transaction(async () => {
+    inTurn(async () => {
       const stored = await revisionsOf(expectedKeys(commits));
       const base = await revisions.take(commits.length);
       const { changes, results } = foldGroup(commits, stored, base);
-      await apply(changes, base);
+      if (changes.clear.length === 0 && changes.rows.every(({ revision }) => revision === base)) await apply(changes);
+      else await transaction(() => apply(changes));
       return results;
     });
 
@@ -94,21 +93,32 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
   return {
     write,
     probe: () =>
-      transaction(async () => {
-        // Large enough that a full disk shows.
-        await connection.query(`INSERT OR REPLACE INTO ${META} (key, value) VALUES ('probe', hex(zeroblob(16384)))`);
-        await connection.query(`DELETE FROM ${META} WHERE key = 'probe'`);
-      }),
+      inTurn(() =>
+        transaction(async () => {
+          // Large enough that a full disk shows.
+          await connection.query(`INSERT OR REPLACE INTO ${META} (key, value) VALUES ('probe', hex(zeroblob(16384)))`);
+          await connection.query(`DELETE FROM ${META} WHERE key = 'probe'`);
+        }),
+      ),
   };
 }
 
-function putsOf(rows: readonly Written[], base: number): string {
+/** Nearly always one: see `foldGroup`. */
+function byRevision(rows: readonly Change[]): Map<number, Change[]> {
+  const groups = new Map<number, Change[]>();
+  for (const row of rows) {
+    const group = groups.get(row.revision);
+    if (group === undefined) groups.set(row.revision, [row]);
+    else group.push(row);
+  }
+  return groups;
+}
+
+function objectOf(rows: readonly Change[]): string {
   let json = "";
-  for (const { key, value, revision } of rows) {
-    json += `${json === "" ? "{" : ","}${JSON.stringify(key)}:${JSON.stringify(`${revision - base}${FIELD}${value}`)}`;
+  for (const { key, kind, value } of rows) {
+    const shown = kind === "put" ? JSON.stringify(value) : kind === "add" ? value : "null";
+    json += `${json === "" ? "{" : ","}${JSON.stringify(key)}:${shown}`;
   }
   return `${json}}`;
 }
-
-const addsOf = (rows: readonly Written[]): string =>
-  `{${rows.map(({ key, value }) => `${JSON.stringify(key)}:${value}`).join()}}`;

@@ -22,6 +22,21 @@ export interface Range {
   readonly skip?: number;
 }
 
+/** The last values of a prefix, at most `limit`, and one row that belongs to them. */
+export interface Tail extends Omit<Range, "reverse" | "skip"> {
+  /** A whole key. */
+  readonly beside: string;
+}
+
+export interface Joined {
+  /** The values in the order of their keys, with commas between them; bytes (UTF-8) where that is cheaper. */
+  readonly text: string | Uint8Array;
+  /** Key of the first of them when there may be more before it, else null. */
+  readonly first: string | null;
+  /** Undefined when there is no such row. */
+  readonly beside: Row | undefined;
+}
+
 /** Changes that happen together or not at all. */
 export interface Commit {
   readonly put?: readonly (readonly [key: string, value: string])[];
@@ -45,6 +60,8 @@ export interface Store {
   /** In the order of `keys`. Calls of one tick are one query. */
   getMany(keys: readonly string[]): Promise<(Row | undefined)[]>;
   scan(range: Range): Promise<Row[]>;
+  /** What `scan` gives from the end, as one text that need not be taken apart. Null: it is more than one text can hold. */
+  tail(tail: Tail): Promise<Joined | null>;
   /**
    * Resolves once the changes are on disk, with the revision that the rows it put have now: no other commit that wrote one
    * of them has the same, so that the writer can `expect` it without reading. Commits of one tick are one transaction.

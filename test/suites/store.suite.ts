@@ -4,7 +4,7 @@ import { describe, type TestContext, test } from "node:test";
 import fc from "fast-check";
 import { CommitConflict } from "../../core/errors.ts";
 import { createSequence } from "../../core/storage/sequence.ts";
-import type { Range, Store } from "../../core/storage/store.ts";
+import type { Range, Store, Tail } from "../../core/storage/store.ts";
 import { ModelStore } from "./store-model.ts";
 
 export interface StoreUnderTest {
@@ -174,6 +174,47 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
         assert.deepEqual(await scan({ limit: 0 }), []);
         assert.deepEqual(await scan({ skip: 49 }), ordered.slice(49));
         assert.deepEqual(await scan({ skip: 50 }), []);
+      }
+    });
+
+    test("tail gives the last values as one text, where they begin if there may be more, and the row beside them", async (t) => {
+      const store = await open(t);
+      // From some limit on engines may give bytes.
+      for (const count of [5, 500]) {
+        const keys = Array.from({ length: count }, (_, index) => `t${count}/${String(index).padStart(3, "0")}`);
+        const beside = `t${count}`;
+        const values = keys.map((key) => JSON.stringify(`${key} é 日本 😀, ]`));
+        const revision = await store.commit({
+          put: [[beside, "[1]"], ...keys.map((key, index): [string, string] => [key, values[index]!])],
+          add: [["t/counter", count]],
+        });
+        const tail = async (bounds: Partial<Tail> & { limit: number }) => {
+          const joined = await store.tail({ prefix: `t${count}/`, beside, ...bounds });
+          assert.ok(joined !== null);
+          const text = Buffer.from(joined.text as string).toString();
+          return { values: JSON.parse(`[${text}]`), first: joined.first, beside: joined.beside };
+        };
+        const row = { key: beside, value: "[1]", revision };
+        const whole = { values: values.map((value) => JSON.parse(value)), first: null, beside: row };
+        assert.deepEqual(await tail({ limit: count + 1 }), whole);
+        assert.deepEqual(await tail({ limit: count }), { ...whole, first: keys[0] });
+        assert.deepEqual(await tail({ limit: 3 }), { values: whole.values.slice(-3), first: keys.at(-3), beside: row });
+        const bounds = { after: keys[0]!, before: keys[4]! };
+        assert.deepEqual(await tail({ limit: 40, ...bounds }), { ...whole, values: whole.values.slice(1, 4) });
+        assert.deepEqual(await tail({ limit: 2, ...bounds }), {
+          values: whole.values.slice(2, 4),
+          first: keys[2],
+          beside: row,
+        });
+        const none = { values: [], first: null, beside: undefined };
+        assert.deepEqual(await tail({ limit: 40, before: keys[0]!, beside: "none" }), none);
+        // Many at once, of several limits.
+        const limits = Array.from({ length: 40 }, (_, index) => 1 + (index % 7));
+        for (const [index, { values: found }] of (
+          await Promise.all(limits.map((limit) => tail({ limit })))
+        ).entries()) {
+          assert.deepEqual(found, whole.values.slice(-limits[index]!));
+        }
       }
     });
 
@@ -429,6 +470,8 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       await assert.rejects(async () => store.commit({ clear: [""] }), TypeError);
       await assert.rejects(async () => store.scan({ prefix: "a/", limit: -1 }), TypeError);
       await assert.rejects(async () => store.scan({ prefix: "a/", limit: 1, skip: 1e9 }), TypeError);
+      await assert.rejects(async () => store.tail({ prefix: "a/", limit: 0, beside: "a" }), TypeError);
+      await assert.rejects(async () => store.tail({ prefix: "a/", limit: 1, beside: "" }), TypeError);
       assert.equal(await store.get("ok"), undefined);
       await store.commit({ put: puts(["x".repeat(512)]) });
       assert.deepEqual(await keysOf(store, { prefix: "x", limit: 2 }), ["x".repeat(512)]);

@@ -1,6 +1,7 @@
 /** Memories over a store, without a service around them. */
 import assert from "node:assert/strict";
 import { type ErrorKind, ServiceError } from "../../core/errors.ts";
+import type { Serialized } from "../../core/http/route.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories, type MemoriesOptions } from "../../core/memory/memories.ts";
 import {
@@ -12,8 +13,8 @@ import {
 } from "../../core/memory/memory.ts";
 import { number, text } from "../../core/storage/encoding.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
-import type { Commit, Row, Store } from "../../core/storage/store.ts";
-import type { Conversation, Message } from "../../generated/types.ts";
+import type { Commit, Store } from "../../core/storage/store.ts";
+import type { Conversation, ConversationList, Message } from "../../generated/types.ts";
 
 export interface OpenOptions extends MemoriesOptions {
   /** The `memory` section of the manifest. */
@@ -69,6 +70,10 @@ export function rejectsAs(promise: Promise<unknown>, kind: ErrorKind, message?: 
   });
 }
 
+/** A page of conversations, parsed. */
+export const listed = async (page: Promise<Serialized>): Promise<ConversationList> =>
+  JSON.parse((await page).json) as ConversationList;
+
 /** Every row of a store, by its key. */
 export async function everyRow(store: Store): Promise<Map<string, string>> {
   const rows = new Map<string, string>();
@@ -87,6 +92,7 @@ export function watched(store: Store) {
     get: (key) => read(store.get(key)),
     getMany: (keys) => read(store.getMany(keys)),
     scan: (range) => read(store.scan(range)),
+    tail: (tail) => read(store.tail(tail)),
     commit: async (commit) => {
       await hooks.beforeCommit?.(commit);
       seen.commits.push(commit);
@@ -95,7 +101,7 @@ export function watched(store: Store) {
     problem: () => store.problem(),
     close: () => store.close(),
   };
-  function read<T extends Row | Row[] | (Row | undefined)[] | undefined>(result: Promise<T>): Promise<T> {
+  function read<T>(result: Promise<T>): Promise<T> {
     seen.reads++;
     return result;
   }
@@ -112,7 +118,7 @@ export async function checkConsistency(store: Store): Promise<void> {
   const totals = new Map<string, number>();
   const known = new Set<string>();
   for (const [key, value] of rows) {
-    if (!/^c\/.{9}\/a$/.test(key)) continue;
+    if (!/^c\/.{9}\/n$/.test(key)) continue;
     const { id, userId, resourceId, updatedAt } = (JSON.parse(value) as [Conversation])[0];
     const [, conversation] = key.split("/") as [string, string];
     const [, memory] = (ids.get(conversation) ?? "").split("/");

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { ListQuery } from "../../../core/memory/memory.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
-import { openMemories, said, watched } from "../../support/memories.ts";
+import { listed, openMemories, said, watched } from "../../support/memories.ts";
 
 const FIRST: ListQuery = { limit: 50, offset: 0, orderBy: "updated_at", orderDirection: "DESC" };
 
@@ -21,7 +21,7 @@ async function filled() {
   }
   await access.save([{ conversationId: "b", message: said("b is the newest now") }]);
   const ids = async (query: Partial<ListQuery>) => {
-    const page = await access.list({ ...FIRST, ...query });
+    const page = await listed(access.list({ ...FIRST, ...query }));
     return [page.conversations.map(({ id }) => id).join(""), page.total];
   };
   return { ...memories, ids };
@@ -45,7 +45,7 @@ test("limit and offset choose the page, and the total stays that of all", async 
   assert.deepEqual(await ids({ limit: 2, offset: 600_000 }), ["", 6]);
   assert.deepEqual(await ids({ limit: 2, offset: 600_000, userId: "ada" }), ["", 3]);
   assert.deepEqual(await ids({ limit: 1, offset: 1, userId: "bob", resourceId: "desk" }), ["d", 2]);
-  const page = await access.list({ ...FIRST, limit: 3, offset: 2 });
+  const page = await listed(access.list({ ...FIRST, limit: 3, offset: 2 }));
   assert.deepEqual([page.limit, page.offset], [3, 2]);
   assert.deepEqual(page.conversations[0], await access.get("e"));
 });
@@ -77,7 +77,7 @@ test("a page of one user reads the same number of rows whatever else the store h
   for (let index = 0; index < 30; index++) await access.create({ userId: "ada", resourceId: "desk" });
   const cost = async () => {
     seen.reads = 0;
-    await access.list({ ...FIRST, limit: 10, offset: 5, userId: "ada" });
+    await listed(access.list({ ...FIRST, limit: 10, offset: 5, userId: "ada" }));
     return seen.reads;
   };
   const before = await cost();
@@ -123,7 +123,7 @@ test("a list is what sorting all conversations gives, however many users and res
           .map(([index]) => String(index));
         if (rest.orderDirection === "DESC") matching.reverse();
         const filter = { ...(userId !== undefined && { userId }), ...(resourceId !== undefined && { resourceId }) };
-        const page = await access.list({ ...(rest as Omit<ListQuery, "userId">), ...filter });
+        const page = await listed(access.list({ ...(rest as Omit<ListQuery, "userId">), ...filter }));
         assert.deepEqual(
           [page.conversations.map(({ id }) => id), page.total],
           [matching.slice(rest.offset, rest.offset + rest.limit), matching.length],

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { ServiceError } from "../../../core/errors.ts";
 import type { MemoryAccess } from "../../../core/memory/memory.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
-import { checkConsistency, openMemories, said, textsOf } from "../../support/memories.ts";
+import { checkConsistency, listed, openMemories, said, textsOf } from "../../support/memories.ts";
 
 const id = fc.constantFrom("a", "b", "c");
 const message = fc.constantFrom("m1", "m2", "m3");
@@ -88,7 +88,7 @@ test("calls one after the other, each by either of two processes", async () => {
         assert.equal(await end(call(accesses[process]!, one, text)), expected, JSON.stringify(one));
       }
       for (const access of accesses) {
-        const page = await access.list({ limit: 9, offset: 0, orderBy: "updated_at", orderDirection: "DESC" });
+        const page = await listed(access.list({ limit: 9, offset: 0, orderBy: "updated_at", orderDirection: "DESC" }));
         assert.deepEqual(
           [page.total, page.conversations.map((one) => one.id).sort()],
           [model.size, [...model.keys()].sort()],

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MemoryAccess } from "../../../core/memory/memory.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
-import { everyRow, openMemories, pageOf, rejectsAs, said, textsOf, user } from "../../support/memories.ts";
+import { everyRow, listed, openMemories, pageOf, rejectsAs, said, textsOf, user } from "../../support/memories.ts";
 
 const FIRST = { limit: 50, offset: 0, orderBy: "updated_at", orderDirection: "DESC" } as const;
 const ADA = { id: "c", userId: "ada", resourceId: "desk" };
@@ -62,12 +62,12 @@ test("an isolated caller lists its own conversations only, and cannot name anoth
   const bob = memory.for(user("bob"));
   await bob.create({ id: "b", userId: "bob", resourceId: "desk" });
   assert.deepEqual(
-    (await bob.list(FIRST)).conversations.map(({ id }) => id),
+    (await listed(bob.list(FIRST))).conversations.map(({ id }) => id),
     ["b"],
   );
-  assert.equal((await bob.list({ ...FIRST, resourceId: "desk" })).total, 1);
+  assert.equal((await listed(bob.list({ ...FIRST, resourceId: "desk" }))).total, 1);
   const foreign: Promise<unknown>[] = [
-    bob.list({ ...FIRST, userId: "ada" }),
+    listed(bob.list({ ...FIRST, userId: "ada" })),
     bob.create({ id: "x", userId: "ada", resourceId: "desk" }),
     bob.save([{ conversationId: "b", userId: "ada", message: said("x") }]),
     bob.messages("b", { limit: 1, userId: "ada" }),
@@ -84,7 +84,7 @@ test("a caller without a user sees what belongs to nobody, and nothing else", as
   const nobody = memory.for(user(null));
   await nobody.append({ id: "public", userId: "", resourceId: "desk" }, [said("hello")]);
   assert.deepEqual(
-    (await nobody.list(FIRST)).conversations.map(({ id }) => id),
+    (await listed(nobody.list(FIRST))).conversations.map(({ id }) => id),
     ["public"],
   );
   assert.deepEqual(await textsOf(nobody, "public"), ["hello"]);
