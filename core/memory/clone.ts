@@ -6,10 +6,10 @@ import {
   conversationIdKey,
   conversationKey,
   conversationNoteKey,
-  conversationRows,
   messageKey,
   messageRows,
   positionOf,
+  unfinishedCopyKey,
 } from "../storage/keys.ts";
 import { conversationIn, type Snapshot } from "./conversation.ts";
 import { attempt } from "./conversations.ts";
@@ -21,7 +21,8 @@ import { messageOf } from "./message.ts";
 import { allRows } from "./ranges.ts";
 import { textOf } from "./semantic/message-text.ts";
 import { createDraft, type Draft } from "./semantic/semantic.ts";
-import { indexName, placeIn } from "./target.ts";
+import { placeIn } from "./target.ts";
+import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
 type CloneOptions = Parameters<MemoryAccess["clone"]>[1];
 
@@ -49,7 +50,7 @@ export function cloneConversation(
       try {
         return await copy(domain, source, unborn, options.includeMessages);
       } catch (error) {
-        await discard(domain, unborn);
+        await discardCopy(domain, unborn);
         if (error instanceof CommitConflict && error.keys.includes(conversationIdKey(unborn.memory, unborn.id))) {
           throw idTaken(unborn.id);
         }
@@ -57,16 +58,6 @@ export function cloneConversation(
       }
     }),
   );
-}
-
-/** Takes away what was written of a copy that nobody can see; does nothing if it came into being after all. */
-async function discard({ store, semantic }: Domain, { memory, number, userId }: Unborn): Promise<void> {
-  const draft = createDraft();
-  draft.expect.push([conversationKey(number), null]);
-  draft.clear.push(conversationRows(number));
-  semantic.get(memory)?.conversationDeleted(draft, userId, indexName(number));
-  // A store that fails now leaves rows which cost space, and no more.
-  await store.commit(draft).catch(() => {});
 }
 
 function wantedCopy(source: Snapshot, { newConversationId, title, metadata, resourceId }: CloneOptions) {
@@ -88,6 +79,7 @@ async function copy(domain: Domain, source: Snapshot, unborn: Unborn, includeMes
     for await (const rows of allRows(store, messageRows(source.number), PIECE)) {
       // What was gathered before is not the last piece.
       if (messageCount > 0) {
+        if (messageCount === PIECE) draft.put.push(unfinishedCopy(unborn, domain.now()));
         await store.commit(draft);
         draft = createDraft();
       }
@@ -102,6 +94,7 @@ async function copy(domain: Domain, source: Snapshot, unborn: Unborn, includeMes
   // The copies keep their numbers, and what is saved next comes after them.
   const whole = { ...unborn, messages: source.messages };
   bear(draft, whole);
+  if (messageCount > PIECE) draft.delete.push(unfinishedCopyKey(unborn.number));
   const revision = await store.commit(draft);
   const { conversation, ...snapshot } = whole;
   domain.conversations.remember({ ...snapshot, revision });

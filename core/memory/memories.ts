@@ -12,6 +12,7 @@ import type { Memory } from "./memory.ts";
 import { createNoteRules, type NoteRules } from "./note-content.ts";
 import { createSaver } from "./save.ts";
 import type { Semantic } from "./semantic/semantic.ts";
+import { discardUnfinishedCopies } from "./unfinished-copies.ts";
 
 export interface MemoriesOptions {
   /** The index of each memory that has one, by the memory's name. */
@@ -34,6 +35,7 @@ export async function createMemories(
   const settings = Object.entries(manifest.memory ?? {});
   if (settings.length === 0) return memories;
   const domain = await createDomain(store, options);
+  await discardUnfinishedCopies(domain);
   const saver = createSaver(domain);
   const compiler = createSchemaCompiler();
   for (const [name, memory] of settings) {

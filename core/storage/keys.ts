@@ -11,6 +11,7 @@
  *   c/#/w                           -> its working memory
  *   u/MEMORY/USER/#updatedAt/#      -> resource id; the user's conversations by their last change
  *   r/MEMORY/RESOURCE/#updatedAt/#  -> user id; the resource's conversations by their last change
+ *   cc/#                            -> a copy that is being made in several commits: when it began, memory, user
  *   n/MEMORY/u/USER                 counter of the user's conversations
  *   n/MEMORY/r/RESOURCE             counter of the resource's conversations
  *   w/MEMORY/USER                   -> working memory of a user
@@ -50,6 +51,8 @@ export const messagePosition = (time: number, sequence: number) => `${number(tim
 export const messageKey = (conversation: number, position: string) => `c/${number(conversation)}/m/${position}`;
 export const positionOf = (messageKey: string) => messageKey.slice("c/#########/m/".length);
 export const messageIdKey = (conversation: number, id: string) => `c/${number(conversation)}/i/${text(id)}`;
+export const UNFINISHED_COPIES = "cc/";
+export const unfinishedCopyKey = (conversation: number) => `cc/${number(conversation)}`;
 export const conversationNoteKey = (conversation: number) => `c/${number(conversation)}/w`;
 export const userNoteKey = (memory: string, user: string) => `w/${text(memory)}/${text(user)}`;
 

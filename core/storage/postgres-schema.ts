@@ -1,8 +1,8 @@
 /** The tables, and which version of them this release reads and writes. */
 import { META, type PostgresDatabase } from "./postgres-database.ts";
 
-/** Rises with every change of the tables that an older version could not work with. */
-const VERSION = 1;
+/** Rises with every change of tables and keys that an older version could not work with. */
+const VERSION = 2;
 
 export const TABLE = "public.penstock";
 
@@ -22,7 +22,7 @@ const TABLES = [
 
 /**
  * Creates what is missing.
- * @throws Error for a person when the database is of a newer version
+ * @throws Error for a person when the database is of another version
  */
 export async function prepareSchema(database: PostgresDatabase): Promise<void> {
   const [table] = await database.query(`SELECT to_regclass('public.${META}') AS found`);
@@ -33,7 +33,12 @@ export async function prepareSchema(database: PostgresDatabase): Promise<void> {
     });
   }
   const version = Number(await database.get("schema"));
-  if (version <= VERSION) return;
+  if (version === VERSION) return;
+  if (version < VERSION) {
+    throw new Error(
+      `it was written by a version before the first release (schema ${version}; this one needs ${VERSION}): name another database`,
+    );
+  }
   throw new Error(
     `it was written by a newer version (schema ${version}; this one knows ${VERSION}): ` +
       "run that version, or name another database",

@@ -1,8 +1,8 @@
 /** The tables of a SQLite file, their version, and the revisions that the file has seen. */
 import { META, type SqliteConnection } from "./sqlite-connection.ts";
 
-/** Rises with every change of the tables that an older version could not work with. */
-const VERSION = 1;
+/** Rises with every change of tables and keys that an older version could not work with. */
+const VERSION = 2;
 
 /** Revisions are reserved this many at a time, so that a commit need not write the last one. */
 const REVISIONS = 2 ** 24;
@@ -24,7 +24,7 @@ async function meta(connection: SqliteConnection, key: string): Promise<string |
 const setMeta = (connection: SqliteConnection, key: string, value: string): Promise<unknown[]> =>
   connection.query(`INSERT OR REPLACE INTO ${META} (key, value) VALUES (?, ?)`, key, value);
 
-/** @throws Error for a person when the file is of a newer version */
+/** @throws Error for a person when the file is of another version */
 export async function prepareSchema(connection: SqliteConnection, where: string): Promise<void> {
   const version = Number((await meta(connection, "schema")) ?? 0);
   if (version > VERSION) {
@@ -32,9 +32,14 @@ export async function prepareSchema(connection: SqliteConnection, where: string)
       `${where} was written by a newer version (schema ${version}; this one knows ${VERSION}): run that version, or name another file`,
     );
   }
+  if (version > 0 && version < VERSION) {
+    throw new Error(
+      `${where} was written by a version before the first release (schema ${version}; this one needs ${VERSION}): name another file`,
+    );
+  }
   await connection.query(ROWS);
   await connection.query(REMOVAL);
-  if (version < VERSION) await setMeta(connection, "schema", String(VERSION));
+  if (version === 0) await setMeta(connection, "schema", String(VERSION));
 }
 
 export interface Revisions {

@@ -125,7 +125,7 @@ test("a file that was moved away takes no commit that would be lost, and does wh
   assert.equal((await store.get("a"))?.value, "3");
 });
 
-test("a file of a newer version is refused with its version, and left as it is", async (t) => {
+test("a file of another version is refused with its version, and left as it is", async (t) => {
   const store = await open(t);
   await store.commit({ put: [["a", "1"]] });
   await store.close();
@@ -134,11 +134,15 @@ test("a file of a newer version is refused with its version, and left as it is",
   await other.close();
   await assert.rejects(
     open(t, { file: store.file }),
-    /^Error: sqlite:test.db was written by a newer version \(schema 7; this one knows 1\): run that version, or name another file$/,
+    /^Error: sqlite:test.db was written by a newer version \(schema 7; this one knows 2\): run that version, or name another file$/,
   );
   // The refusal has let go of the file.
+  const older = await otherConnection(t, store.file);
+  await older.run("UPDATE penstock SET value = '1' WHERE key = 'schema'");
+  await older.close();
+  await assert.rejects(open(t, { file: store.file }), /before the first release \(schema 1; this one needs 2\)/);
   const again = await otherConnection(t, store.file);
-  await again.run("UPDATE penstock SET value = '1' WHERE key = 'schema'");
+  await again.run("UPDATE penstock SET value = '2' WHERE key = 'schema'");
   await again.close();
   assert.equal((await (await open(t, { file: store.file })).get("a"))?.value, "1");
 });

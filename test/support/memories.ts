@@ -135,6 +135,7 @@ export async function checkConsistency(store: Store): Promise<void> {
   assert.deepEqual(new Map([...rows].filter(([key]) => /^(id|u|r)\//.test(key)).sort()), new Map([...expected].sort()));
   for (const [key, value] of rows) {
     const [table, conversation, kind] = key.split("/");
+    assert.notEqual(table, "cc", "a copy is unfinished");
     if (table === "n" && conversation !== "h") assert.equal(Number(value), totals.get(key) ?? 0, key);
     if (table === "c") assert.ok(known.has(conversation!), `${key} belongs to no conversation`);
     if (table === "c" && kind === "i") {

@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
-import { everyRow, openMemories, pageOf, rejectsAs, said, textsOf, watched } from "../../support/memories.ts";
+import {
+  checkConsistency,
+  everyRow,
+  openMemories,
+  pageOf,
+  rejectsAs,
+  said,
+  textsOf,
+  watched,
+} from "../../support/memories.ts";
 
 const ADA = { id: "c", userId: "ada", resourceId: "desk", title: "Order", metadata: { a: 1 } };
 
@@ -103,4 +112,22 @@ test("when another process saves into the source meanwhile, the copy has that me
   };
   await access.clone("c", { newConversationId: "d", includeMessages: true });
   assert.deepEqual(await textsOf(access, "d"), ["0", "1", "2", "meanwhile"]);
+});
+
+test("what a process that ended in the middle of a large copy left is taken away by the next one", async () => {
+  const { store, hooks } = watched(createMemoryStore());
+  const { access } = await opened(store, 1_200);
+  const before = await everyRow(store);
+  let commits = 0;
+  hooks.beforeCommit = async () => {
+    if (++commits > 2) throw new Error("the process has ended");
+  };
+  await assert.rejects(access.clone("c", { newConversationId: "d", includeMessages: true }));
+  assert.ok((await everyRow(store)).size > before.size, "something was left");
+  delete hooks.beforeCommit;
+  const after = await openMemories({ store, memory: { default: { workingMemory: {} } } });
+  await checkConsistency(store);
+  await after.access.clone("c", { newConversationId: "d", includeMessages: true });
+  await checkConsistency(store);
+  assert.equal((await textsOf(after.access, "d", { limit: 1_000 })).length, 1_000);
 });
