@@ -1,6 +1,7 @@
 /** The workflows of a service, from the manifest to an engine that runs them, and back to rest. */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
+import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { EXECUTION_SEQUENCE } from "../storage/keys.ts";
@@ -12,12 +13,12 @@ import { Definitions } from "./definitions.ts";
 import { describeWorkflow } from "./describe.ts";
 import { Engine } from "./engine.ts";
 import type { Parts, WorkflowProblem } from "./linking.ts";
-import { Processes } from "./processes.ts";
+import { Processes, type ProcessTimes } from "./processes.ts";
 import { takeUp } from "./recovery.ts";
 import { Retention } from "./retention.ts";
 
 /** Ended executions that `memory:` keeps: what it holds is in the heap. */
-const MOST_IN_MEMORY = 100_000;
+const MOST_IN_MEMORY = 20_000;
 
 export interface OpenedWorkflows {
   engine: Engine;
@@ -33,13 +34,18 @@ export interface OpenedWorkflows {
 export async function openWorkflows(
   manifest: Manifest,
   loaded: LoadedManifest,
-  { store, logger, ...parts }: Parts & { store: Store; logger: Logger },
+  { store, logger, processTimes, ...parts }: Parts & { store: Store; logger: Logger; processTimes?: ProcessTimes },
 ): Promise<OpenedWorkflows> {
   const { workflows, problems } = compileWorkflows(manifest, loaded, parts);
   const definitions = new Definitions(store, workflows, (pinned) => {
     const compiled = compileDefinition(pinned, parts);
     if ("definition" in compiled) return compiled.definition;
-    return { missing: [...compiled.missing, ...compiled.problems.map(({ message }) => message)] };
+    return {
+      missing: [
+        ...compiled.missing,
+        ...compiled.problems.map(({ path, message }) => `${formatPath(path)}: ${message}`),
+      ],
+    };
   });
   const described = new Map(
     Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
@@ -52,7 +58,7 @@ export async function openWorkflows(
     logger,
     ...(store.kind === "memory" ? { most: MOST_IN_MEMORY } : {}),
   });
-  const processes = engine.around.shared ? new Processes(engine) : null;
+  const processes = engine.around.shared ? new Processes(engine, processTimes) : null;
   return {
     engine,
     problems,
@@ -65,8 +71,10 @@ export async function openWorkflows(
     idle: (patience) => engine.idle(patience),
     async close() {
       await retention.close();
+      // First of all, so that it takes up nothing of what the engine lets go.
+      await processes?.stop();
       await engine.close();
-      await processes?.close();
+      await processes?.leave();
     },
   };
 }
