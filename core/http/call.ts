@@ -36,6 +36,7 @@ export class Call<S> implements Context<S>, Pending {
   readonly #started: number;
   user: User | null = null;
   headers: Record<string, string> = NO_HEADERS;
+  cutHeaders: Record<string, string> | undefined = undefined;
   previous: Pending | null = null;
   next: Pending | null = null;
   #controller: AbortController | null = null;
@@ -146,7 +147,7 @@ export class Call<S> implements Context<S>, Pending {
     const waited = now - this.#since;
     if (this.#writer === null || !this.#writer.opened) {
       if (waited >= this.#shared.limits.request) {
-        this.fail(unavailable(`the request took longer than ${this.#shared.limits.request / 1000} s`));
+        this.fail(this.#cut(`the request took longer than ${this.#shared.limits.request / 1000} s`));
         this.#controller?.abort(new Error("the request took too long"));
       } else if (this.#writer !== null && waited >= OPEN_AFTER) {
         this.#writer.open();
@@ -164,9 +165,14 @@ export class Call<S> implements Context<S>, Pending {
   }
 
   abandon(): void {
-    const error = unavailable("the server is stopping");
+    const error = this.#cut("the server is stopping");
     this.fail(error);
     this.#controller?.abort(error);
+  }
+
+  #cut(message: string): ServiceError {
+    const { cutHeaders: headers } = this;
+    return headers === undefined ? unavailable(message) : new ServiceError("unavailable", message, { headers });
   }
 
   #left(): void {

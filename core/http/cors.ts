@@ -21,7 +21,7 @@ export interface Cors {
   preflight(origin: string, requestedHeaders: string, allow: string): HeaderList;
 }
 
-const EXPOSED = ["x-request-id", "x-error-code", "retry-after", "x-vercel-ai-ui-message-stream"];
+const EXPOSED = ["x-request-id", "x-error-code", "retry-after", "x-vercel-ai-ui-message-stream", "x-execution-id"];
 const HEADER_NAMES = /^[A-Za-z0-9_\-, ]{1,2048}$/;
 
 /** No headers at all: `cors: false`. */

@@ -32,6 +32,8 @@ export interface Context<S> {
   readonly logger: Logger;
   /** The request's headers; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
+  /** Set by a handler: headers of the answer, should the request be cut short by its time limit or the end of the service. */
+  cutHeaders?: Record<string, string> | undefined;
 }
 
 /** The sink of a streamed reply. */

@@ -145,14 +145,16 @@ export function compileExpression(text: string, names: readonly string[]): Compi
     useJsonNumbers(parsed.ast, environment);
     const { valid, type, error } = parsed.check();
     if (!valid) throw error;
-    const isPlain = givesJson(parsed.ast);
+    // `steps` grows while the workflow runs: a value that holds the whole of it needs a copy.
+    const isPlain = givesJson(parsed.ast) && !namesWhole(parsed.ast, "steps");
     const evaluate: Evaluate = (scope) => {
       try {
         const value = parsed(scope as Record<string, unknown>);
-        return isPlain ? value : plainJson(value);
+        if (isJsonNumber(value)) return isPlain ? value : plainJson(value);
       } catch (thrown) {
         throw new ExpressionError(source, runtimeMessage(thrown, source));
       }
+      throw new ExpressionError(source, "gives a number without bounds: something is divided by 0");
     };
     return { evaluate, steps, type: type ?? "dyn" };
   } catch (error) {
@@ -177,6 +179,20 @@ function runtimeMessage(thrown: unknown, source: string): string {
   if (code !== "no_such_key" || key === undefined) return summary ?? messageOf(thrown);
   const holder = /([A-Za-z_][\w.]*)\.$/.exec(source.slice(0, range?.start ?? 0))?.[1];
   return `there is no "${key}"${holder === undefined ? "" : ` in ${holder}`}`;
+}
+
+/** JSON has no infinite numbers, and none that are not numbers. */
+const isJsonNumber = (value: unknown): boolean => typeof value !== "number" || Number.isFinite(value);
+
+/** Whether a name stands for all that it holds, and not only before a `.` or a `[`. */
+function namesWhole(node: unknown, name: string): boolean {
+  if (Array.isArray(node)) return node.some((item) => namesWhole(item, name));
+  const { op, args } = (node ?? {}) as Partial<ASTNode> & { args?: unknown };
+  if (typeof op !== "string") return false;
+  if (op === "id") return args === name;
+  if (op !== "." && op !== "[]") return namesWhole(args, name);
+  const [left, right] = args as [ASTNode, unknown];
+  return (left.op !== "id" && namesWhole(left, name)) || (op === "[]" && namesWhole(right, name));
 }
 
 /** Ids in `steps.ID`. */

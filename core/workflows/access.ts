@@ -7,27 +7,26 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
-import { CommitConflict, invalid, ServiceError, unavailable } from "../errors.ts";
+import { CommitConflict, invalid, ServiceError } from "../errors.ts";
 import { type EventProducer, Serialized } from "../http/route.ts";
 import type { Principal } from "../memory/memory.ts";
-import { actingUser, ownerOf } from "../memory/ownership.ts";
+import { actingUser } from "../memory/ownership.ts";
 import type { Definition } from "./definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
+import type { Fold } from "./fold.ts";
 import { followLive, followLoaded } from "./follow.ts";
+import { followElsewhere } from "./follow-elsewhere.ts";
 import type { Start } from "./journal.ts";
-import type { Stop } from "./lifetime.ts";
 import { listExecutions } from "./list.ts";
-import { findExecution } from "./load.ts";
+import { type Found, findExecution } from "./load.ts";
 import { Lookup, type OnRecord } from "./lookup.ts";
+import { type StopRequest, stopElsewhere, stopOf } from "./orders.ts";
 import { recordText, resultText, stateOf } from "./record.ts";
 import { already, goesOn, notSuspended, taken } from "./refusals.ts";
 import { planReplay } from "./replay.ts";
-import { planResume } from "./resume.ts";
+import { checkReplay, planResume } from "./resume.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
-
-/** Milliseconds that steps may take to heed a cancel. */
-const GRACE = 5_000;
 
 export class Access implements WorkflowAccess {
   readonly #engine: Engine;
@@ -42,36 +41,38 @@ export class Access implements WorkflowAccess {
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     const execution = await this.#begin(workflowId, body, call);
-    return this.#result(execution, () => taken(execution.fold.start.id));
+    return this.#result(execution, call, () => taken(execution.fold.start.id));
   }
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     const execution = await this.#begin(workflowId, body, call);
     while (!execution.recorded) {
       const moved = Promise.race([execution.more(), execution.settled]);
-      await this.#unlessLost(moved, () => taken(execution.fold.start.id));
+      await this.#unlessLost(execution, moved, () => taken(execution.fold.start.id));
     }
     return followLive(execution, 0, this.#engine.store);
   }
 
   async suspend(workflowId: string, id: string, reason = "API request"): Promise<ExecutionSuspended> {
-    const { fold } = await this.#stop(workflowId, id, { kind: "suspend", reason, patience: Number.POSITIVE_INFINITY });
-    const { suspension, status } = fold;
+    const request: StopRequest = { kind: "suspend", reason };
+    const found = await this.#lookup.find(workflowId, id);
+    const { suspension, status } = await this.#stop(found, request);
+    // It was resumed before this could be said.
+    if (status === "running") throw goesOn(id);
     if (suspension === null) throw already(status);
     const suspendedAt = new Date(suspension.at).toISOString();
     return { executionId: id, status: "suspended", suspension: { suspendedAt, reason: suspension.reason } };
   }
 
   async cancel(workflowId: string, id: string, reason = "API request"): Promise<ExecutionCancellation> {
-    const stop: Stop = { kind: "cancel", reason, patience: GRACE };
+    const request: StopRequest = { kind: "cancel", reason };
     for (;;) {
-      const runs = this.#lookup.here(workflowId, id) !== undefined;
-      const execution = runs
-        ? await this.#stop(workflowId, id, stop)
-        : await this.#cancelResting(workflowId, id, reason);
-      // Null: somebody resumed it meanwhile.
-      if (execution === null) continue;
-      const { status, cancellation } = execution.fold;
+      const found = await this.#lookup.find(workflowId, id);
+      const rests = "loaded" in found && found.loaded.fold.status === "suspended" && found.found.open === null;
+      const fold = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
+      // Somebody resumed it meanwhile.
+      if (fold === null || fold.status === "running") continue;
+      const { status, cancellation } = fold;
       if (cancellation !== null) {
         const cancelledAt = new Date(cancellation.at).toISOString();
         return { executionId: id, status: "cancelled", cancelledAt, reason: cancellation.reason };
@@ -89,7 +90,7 @@ export class Access implements WorkflowAccess {
     const execution = this.#engine.restore(loaded.fold, definition, call, { loaded, open: null, rest: found.rest });
     execution.append(entry);
     this.#engine.run(execution);
-    return this.#result(execution, () => notSuspended(id, "running"));
+    return this.#result(execution, call, () => notSuspended(id, "running"));
   }
 
   async replay(workflowId: string, id: string, body: ReplayExecutionRequest, call: WorkflowCall): Promise<Serialized> {
@@ -98,9 +99,10 @@ export class Access implements WorkflowAccess {
     const outline = await this.#engine.definitions.outline(start.definition);
     const { replay, state } = planReplay(loaded.fold, loaded.entries, outline, body);
     const definition = await this.#engine.definitions.pinned(start.definition);
+    checkReplay(definition, replay.stepId, body);
     const number = await this.#engine.sequence.next();
     const again: Start = { ...start, id: this.#engine.newId(number), number, at: Date.now(), state, replay };
-    return this.#result(this.#engine.begin(again, definition, call), () => goesOn(again.id));
+    return this.#result(this.#engine.begin(again, definition, call), call, () => goesOn(again.id));
   }
 
   async state(workflowId: string, id: string): Promise<ExecutionState> {
@@ -111,8 +113,9 @@ export class Access implements WorkflowAccess {
   async executions(query: ExecutionQuery): Promise<Serialized> {
     const { workflowId } = query;
     if (workflowId !== undefined) this.#engine.declared(workflowId);
+    actingUser(this.#principal, query.userId);
     const { store, live, definitions } = this.#engine;
-    const owned = this.#principal.isolated ? { ...query, owner: ownerOf(this.#principal) } : query;
+    const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;
     return listExecutions(owned, {
       store,
       *running() {
@@ -127,10 +130,13 @@ export class Access implements WorkflowAccess {
   }
 
   async attach(workflowId: string, id: string, after: number): Promise<EventProducer> {
-    const execution = this.#lookup.here(workflowId, id);
-    if (execution !== undefined) return followLive(execution, after, this.#engine.store);
-    const { loaded, found } = await this.#lookup.onRecord(workflowId, id);
-    return followLoaded(loaded, await this.#engine.definitions.outline(found.start.definition), after);
+    const { store, around, definitions } = this.#engine;
+    const execution = await this.#lookup.find(workflowId, id);
+    if (!("loaded" in execution)) return followLive(execution, after, store);
+    const { loaded, found } = execution;
+    const outline = await definitions.outline(found.start.definition);
+    const follows = found.open !== null && around.shared;
+    return follows ? followElsewhere(store, found, outline, after) : followLoaded(loaded, outline, after);
   }
 
   async #begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Execution> {
@@ -141,13 +147,13 @@ export class Access implements WorkflowAccess {
     if (problem !== null) throw invalid(problem);
     const userId = actingUser(this.#principal, options.userId) || undefined;
     const { executionId, conversationId, context, workflowState, metadata } = options;
+    const next = engine.sequence.next();
+    const number = typeof next === "number" ? next : await next;
     if (executionId !== undefined) {
-      // A commit makes sure of it; this spares a second one the work.
+      // A commit makes sure of it; this spares a second one the work. Nothing may come between the last look and the beginning.
       const exists = engine.live.has(executionId) || (await findExecution(engine.store, executionId)) !== null;
       if (exists || engine.live.has(executionId)) throw taken(executionId);
     }
-    const next = engine.sequence.next();
-    const number = typeof next === "number" ? next : await next;
     const start: Start = {
       id: executionId ?? engine.newId(number),
       number,
@@ -167,7 +173,9 @@ export class Access implements WorkflowAccess {
   }
 
   /** `data` of a reply that waits for the execution to rest. `lost` explains that somebody else was first. */
-  async #result(execution: Execution, lost: () => ServiceError): Promise<Serialized> {
+  async #result(execution: Execution, call: WorkflowCall, lost: () => ServiceError): Promise<Serialized> {
+    // It goes on when the reply cannot wait any longer: who asked must be able to find it.
+    call.cutHeaders = { "x-execution-id": execution.fold.start.id };
     await this.#settled(execution, lost);
     const { fold, definition } = execution;
     const { error, start, status } = fold;
@@ -181,51 +189,56 @@ export class Access implements WorkflowAccess {
 
   /** Waits until it rests, or says why that takes longer than a request should. */
   #settled(execution: Execution, lost: () => ServiceError): Promise<void> {
-    return this.#unlessLost(Promise.race([execution.settled, execution.troubled()]), lost);
+    return this.#unlessLost(execution, Promise.race([execution.settled, execution.troubled()]), lost);
   }
 
-  async #unlessLost(waiting: Promise<void>, lost: () => ServiceError): Promise<void> {
+  /** `lost` is for one that did not even begin here; what another process has taken over goes on there. */
+  async #unlessLost(execution: Execution, waiting: Promise<void>, lost: () => ServiceError): Promise<void> {
     try {
       await waiting;
     } catch (error) {
-      throw error instanceof CommitConflict ? lost() : error;
+      if (!(error instanceof CommitConflict)) throw error;
+      throw execution.recorded ? goesOn(execution.fold.start.id) : lost();
     }
   }
 
   async #suspended(workflowId: string, id: string): Promise<OnRecord> {
-    if (this.#lookup.here(workflowId, id) !== undefined) throw notSuspended(id, "running");
-    const record = await this.#lookup.onRecord(workflowId, id);
+    const record = await this.#lookup.find(workflowId, id);
+    if (!("loaded" in record)) throw notSuspended(id, "running");
     const { status } = record.loaded.fold;
     if (record.found.open !== null || status !== "suspended") throw notSuspended(id, status);
     return record;
   }
 
   async #past(workflowId: string, id: string): Promise<OnRecord> {
-    const here = this.#lookup.here(workflowId, id);
-    const record = here === undefined ? await this.#lookup.onRecord(workflowId, id) : null;
-    if (record !== null && record.found.open === null) return record;
+    const record = await this.#lookup.find(workflowId, id);
+    if ("loaded" in record && record.found.open === null) return record;
     throw invalid("the execution is still running: it can be replayed once it rests");
   }
 
   /** Stops what runs, and waits until it rests. @throws ServiceError `invalid_input` when it rests already */
-  async #stop(workflowId: string, id: string, stop: Stop): Promise<Execution> {
-    const execution = this.#lookup.here(workflowId, id);
-    if (execution === undefined) {
-      const { found, loaded } = await this.#lookup.onRecord(workflowId, id);
-      throw found.open === null ? already(loaded.fold.status) : elsewhere();
+  async #stop(execution: Execution | OnRecord, request: StopRequest): Promise<Fold> {
+    if ("loaded" in execution) {
+      const { found, loaded } = execution;
+      if (found.open === null) throw already(loaded.fold.status);
+      return this.#stopElsewhere(found, request);
     }
-    execution.stop(stop);
-    await this.#settled(execution, () => goesOn(id));
-    if (execution.fold.status === "running") throw goesOn(id);
-    return execution;
+    const { fold } = execution;
+    execution.stop(stopOf(request));
+    await this.#settled(execution, () => goesOn(fold.start.id));
+    if (fold.status === "running") throw goesOn(fold.start.id);
+    return fold;
   }
 
-  async #cancelResting(workflowId: string, id: string, reason: string): Promise<Execution | null> {
-    const { found, loaded } = await this.#lookup.onRecord(workflowId, id);
-    if (this.#engine.live.has(id)) return null;
-    if (found.open !== null) throw elsewhere();
-    const { status } = loaded.fold;
-    if (status !== "suspended") throw already(status);
+  #stopElsewhere(found: Found, request: StopRequest): Promise<Fold> {
+    const { store, around } = this.#engine;
+    // In a store of our own it is one that could not go on here.
+    if (!around.shared) throw goesOn(found.start.id);
+    return stopElsewhere(store, found, request);
+  }
+
+  /** @returns null when it does not rest any more */
+  async #cancelResting({ found, loaded }: OnRecord, reason: string): Promise<Fold | null> {
     // What is gone of its definition does not matter: nothing runs any more.
     const definition = { outline: await this.#engine.definitions.outline(found.start.definition) } as Definition;
     const caller = { requestId: "", logger: this.#engine.logger };
@@ -237,8 +250,6 @@ export class Access implements WorkflowAccess {
       if (error instanceof CommitConflict) return null;
       throw error;
     }
-    return execution;
+    return execution.fold;
   }
 }
-
-const elsewhere = () => unavailable("the execution is run by another process");

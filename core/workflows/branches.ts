@@ -1,11 +1,14 @@
 /** Steps that run side by side: all of them, or the first that succeeds. */
 import type { AllStep, RaceStep, Step } from "./definition.ts";
 import type { Execution } from "./execution.ts";
-import { type Frame, fail, type Given, pass, runSteps } from "./interpreter.ts";
+import { type Frame, type Given, pass, runSteps } from "./interpreter.ts";
+import type { Source } from "./journal.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { done, type Outcome, stopped } from "./outcome.ts";
+import { done, failed, type Outcome, stopped } from "./outcome.ts";
 
 const DECIDED: Stop = { kind: "branch", reason: "another branch has decided", patience: 0 };
+
+const GIVEN_UP: Stop = { kind: "lost", reason: "the execution cannot go on here", patience: 0 };
 
 type Decides = (outcome: Outcome) => boolean;
 
@@ -27,6 +30,7 @@ function runBranches(
       resolve({ outcomes, decider });
     };
     const lost = (error: unknown) => {
+      group.stop(GIVEN_UP);
       group.end();
       reject(error as Error);
     };
@@ -40,6 +44,8 @@ function runBranches(
           group.stop(DECIDED);
           settle(outcome);
         } else if (left === 0) settle(null);
+        // The others may run for long: what came of this one must not be lost with them.
+        else execution.flush().catch(lost);
       }, lost);
     });
   });
@@ -67,6 +73,7 @@ export async function runAll(
     lifetime,
     (outcome) => outcome.kind === "failed",
   );
+  if (lifetime.over) return stopped(step.path);
   if (decider !== null) return decider;
   const stop = firstStopped(outcomes);
   if (stop !== undefined) return stop;
@@ -81,9 +88,17 @@ export async function runAll(
     merged = isObject ? { ...merged, ...data } : { ...merged, [steps.at(-1)?.id ?? ""]: data };
   });
   const problem = step.outputCheck?.(merged, "output") ?? null;
-  if (problem !== null) return fail(execution, step, problem);
+  if (problem !== null) return failed(step.path, problem);
   execution.append(["done", step.path, Date.now(), merged]);
   return done(merged, step.path);
+}
+
+/** What the first branch gave that was over when the process ended: the others are not run again. */
+function winnerOnRecord({ fold }: Execution, { branches }: RaceStep): { data: unknown; source: Source } | null {
+  const last = branches.map((steps) => fold.steps.get(steps.at(-1)?.path ?? ""));
+  const over = last.filter((step) => step?.status === "done" || step?.status === "skipped");
+  const [first] = over.sort((a, b) => (a?.endedAt ?? 0) - (b?.endedAt ?? 0));
+  return first === undefined ? null : { data: fold.values.get(first.output), source: first.output };
 }
 
 /** The first success wins, and stops the others. Waits only when no branch can succeed any more without being resumed. */
@@ -94,6 +109,8 @@ export async function runRace(
   given: Given,
   lifetime: Lifetime,
 ): Promise<Outcome> {
+  const won = winnerOnRecord(execution, step);
+  if (won !== null) return pass(execution, step, won.data, won.source);
   const { outcomes, decider } = await runBranches(
     execution,
     step.branches,
@@ -102,6 +119,7 @@ export async function runRace(
     lifetime,
     (outcome) => outcome.kind === "done",
   );
+  if (lifetime.over) return stopped(step.path);
   if (decider?.kind === "done") return pass(execution, step, decider.data, decider.source);
   const stop = firstStopped(outcomes);
   if (stop !== undefined) return stop;

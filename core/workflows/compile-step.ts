@@ -1,9 +1,9 @@
 /** From the text of steps to steps: one function for each type. */
 import { compileCondition, ExpressionError, SCOPES } from "../manifest/expression.ts";
 import type { Path } from "../manifest/issues.ts";
-import type { StepList, StepManifest, WorkflowManifest } from "../manifest/manifest.ts";
+import type { AgentStepManifest, StepList, StepManifest, WorkflowManifest } from "../manifest/manifest.ts";
 import { compileAgent } from "./agent-work.ts";
-import type { Evaluate, Retry, Step, StepType, WorkStep } from "./definition.ts";
+import type { Check, Evaluate, Retry, Step, StepType, WorkStep } from "./definition.ts";
 import { accept, compileCheck, compileText, compileValue, type Linking } from "./linking.ts";
 import { typeOf } from "./outline.ts";
 import { compilePlugin } from "./plugin-work.ts";
@@ -17,6 +17,9 @@ export interface Within {
   readonly prefix: string;
   /** Ids of the workflows that it is in, and its own. */
   readonly open: readonly string[];
+  /** Of what its steps hand out when they suspend, and are resumed with, where they have no schema of their own. */
+  readonly suspendCheck: Check | null;
+  readonly resumeCheck: Check | null;
 }
 
 /** A step, or a list with lists in it, as steps one after the other. */
@@ -40,20 +43,19 @@ const ONCE: Retry = Object.freeze({ attempts: 0, delay: 0, backoff: "fixed" });
 /** The steps in them are tried again by themselves. */
 const CONTAINERS: readonly StepType[] = ["andWhen", "andAll", "andRace", "andWorkflow"];
 
-function baseOf(step: StepManifest, type: StepType, at: Path, { linking, workflow, prefix }: Within) {
+function baseOf(step: StepManifest, type: StepType, at: Path, within: Within) {
+  const { linking, workflow, prefix, suspendCheck, resumeCheck } = within;
   const check = (key: "inputSchema" | "outputSchema" | "suspendSchema" | "resumeSchema") =>
     compileCheck(linking, step[key], [...at, key]);
   const inherited = CONTAINERS.includes(type) ? ONCE : (workflow.retry as Retry);
-  const isInner = prefix !== "";
   return {
     id: step.id,
     path: `${prefix}${step.id}`,
     type,
     inputCheck: check("inputSchema"),
     outputCheck: check("outputSchema"),
-    // Those of the outermost workflow are the definition's own.
-    suspendCheck: check("suspendSchema") ?? compileCheck(linking, isInner ? workflow.suspend : undefined, at),
-    resumeCheck: check("resumeSchema") ?? compileCheck(linking, isInner ? workflow.resume : undefined, at),
+    suspendCheck: check("suspendSchema") ?? suspendCheck,
+    resumeCheck: check("resumeSchema") ?? resumeCheck,
     retry: (step.retry as Retry | undefined) ?? inherited,
     timeout: (step.timeout as number | undefined) ?? null,
   };
@@ -63,7 +65,7 @@ type Compile = (step: StepManifest, at: Path, within: Within, base: Base) => Ste
 
 const COMPILERS: Readonly<Record<StepType, Compile>> = {
   andThen(step, at, within, base) {
-    const { set, suspend, ...work } = step.andThen!;
+    const { set, suspend } = step.andThen!;
     const { linking } = within;
     if (suspend !== undefined) {
       const reason = compileText(linking, suspend.reason, [...at, "suspend", "reason"]);
@@ -71,10 +73,10 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
       return { ...base, kind: "suspend", reason, data };
     }
     if (set !== undefined) return { ...base, kind: "set", evaluate: compileValue(linking, set, [...at, "set"]) };
-    return workStep(base, false, runOf(work, at, linking, false));
+    return workStep(base, false, runOf(step.andThen!, at, linking, false));
   },
   andTap: (step, at, { linking }, base) => workStep(base, true, runOf(step.andTap!, at, linking, true)),
-  andAgent: (step, at, { linking }, base) => workStep(base, false, compileAgent(linking, step.andAgent!, at)),
+  andAgent: (step, at, { linking }, base) => workStep(base, false, askOf(step.andAgent!, at, linking)),
   andWhen(step, at, within, base) {
     const { if: text, then, else: other } = step.andWhen!;
     const condition = compileIf(within.linking, text, [...at, "if"]);
@@ -83,20 +85,30 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
   },
   andAll: (step, at, within, base) => ({ ...base, kind: "all", branches: branchesOf(step.andAll!, at, within) }),
   andRace: (step, at, within, base) => ({ ...base, kind: "race", branches: branchesOf(step.andRace!, at, within) }),
-  andWorkflow(step, at, { linking, prefix, open }, base) {
+  andWorkflow(step, at, within, base) {
+    const { linking, prefix, open } = within;
     const { workflow: id, input } = step.andWorkflow!;
     const workflow = Object.hasOwn(linking.workflows, id) ? linking.workflows[id] : undefined;
     if (workflow === undefined) linking.missing.add(`workflow ${JSON.stringify(id)}`);
     if (workflow === undefined || open.includes(id)) return null;
-    const inner: Within = { linking, workflow, prefix: `${prefix}${step.id}/`, open: [...open, id] };
+    const check = (key: "input" | "result" | "suspend" | "resume") =>
+      compileCheck(linking, workflow[key], ["workflows", id, key]);
+    const inner: Within = {
+      linking,
+      workflow,
+      prefix: `${prefix}${step.id}/`,
+      open: [...open, id],
+      suspendCheck: check("suspend") ?? within.suspendCheck,
+      resumeCheck: check("resume") ?? within.resumeCheck,
+    };
     return {
       ...base,
       kind: "sub",
       workflowId: id,
       input: compileValue(linking, input, [...at, "input"]),
       steps: compileSteps(workflow.steps, ["workflows", id, "steps"], inner),
-      startCheck: compileCheck(linking, workflow.input, ["workflows", id, "input"]),
-      resultCheck: compileCheck(linking, workflow.result, ["workflows", id, "result"]),
+      startCheck: check("input"),
+      resultCheck: check("result"),
       timeout: base.timeout ?? (workflow.timeout as number | undefined) ?? null,
     };
   },
@@ -116,9 +128,23 @@ interface WorkManifest {
   readonly input?: unknown;
 }
 
-function runOf(work: WorkManifest, at: Path, linking: Linking, tap: boolean): Run | null {
-  if (work.use !== undefined) return compilePlugin(linking, { use: work.use, with: work.with, tap }, at);
-  return compileTool(linking, { tool: work.tool!, input: work.input }, at);
+const runOf = (work: WorkManifest, at: Path, linking: Linking, tap: boolean): Run | null =>
+  once(linking, work, () =>
+    work.use !== undefined
+      ? compilePlugin(linking, { use: work.use, with: work.with, tap }, at)
+      : compileTool(linking, { tool: work.tool!, input: work.input }, at),
+  );
+
+const askOf = (work: AgentStepManifest, at: Path, linking: Linking): Run | null =>
+  once(linking, work, () => compileAgent(linking, work, at));
+
+function once({ runs }: Linking, work: object, make: () => Run | null): Run | null {
+  let run = runs.get(work);
+  if (run === undefined) {
+    run = make();
+    runs.set(work, run);
+  }
+  return run;
 }
 
 function compileIf(linking: Linking, text: string, at: Path): Evaluate {

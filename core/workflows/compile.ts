@@ -22,9 +22,24 @@ export function compileDefinition(pinned: PinnedDefinition, parts: Parts): Compi
   }
   const revealed = reveal(pinned, parts.env, parts.folder);
   const { workflows } = revealed.pinned;
-  const linking: Linking = { parts, workflows, problems: [], missing: new Set(revealed.missing) };
+  const linking: Linking = {
+    parts,
+    workflows,
+    checks: new Map(),
+    runs: new Map(),
+    problems: [],
+    missing: new Set(revealed.missing),
+  };
   const workflow = workflows[workflowId]!;
-  const steps = compileSteps(workflow.steps, [...at, "steps"], { linking, workflow, prefix: "", open: [workflowId] });
+  const steps = compileSteps(workflow.steps, [...at, "steps"], {
+    linking,
+    workflow,
+    prefix: "",
+    open: [workflowId],
+    // Those of the outermost workflow are the definition's own.
+    suspendCheck: null,
+    resumeCheck: null,
+  });
   const definition: Definition = {
     workflowId,
     name: workflow.name,

@@ -55,13 +55,19 @@ export class Definitions {
 
   /** @throws ServiceError `unavailable` that names what is gone */
   async pinned(hash: string): Promise<Definition> {
+    const found = await this.find(hash);
+    if (typeof found === "string") throw unavailable(found);
+    return found;
+  }
+
+  /** A definition, or for people what it needs and is gone. */
+  async find(hash: string): Promise<Definition | string> {
     const known = this.#linked.get(hash);
     if (known !== undefined) return known;
     const past = await this.#read(hash);
-    if (past === null) throw unavailable("the definition of the execution is gone");
+    if (past === null) return "the definition of the execution is gone";
     const linked = this.#link(past.pinned, hash);
-    if ("missing" in linked)
-      throw unavailable(`the execution needs ${linked.missing.join(", ")}, which this service has not`);
+    if ("missing" in linked) return `the execution needs ${linked.missing.join(", ")}, which this service has not`;
     this.#linked.set(hash, linked);
     return linked;
   }

@@ -24,7 +24,8 @@ export async function drive(execution: Execution): Promise<void> {
     await conclude(execution, outcome);
   } catch (error) {
     if (error instanceof CommitConflict || !execution.recorded || lifetime.stopped?.kind === "closing") throw error;
-    // A fault of ours: the execution must not hang for it.
+    // A fault of ours: the execution must not hang for it. Other branches end too, and record nothing more.
+    lifetime.stop({ kind: "lost", reason: "internal error", patience: 0 });
     execution.caller.logger.error({ err: error, executionId: fold.start.id }, messageOf(error));
     if (fold.status !== "running") throw error;
     execution.append(["error", "", Date.now(), "internal error"]);

@@ -50,7 +50,8 @@ export class Engine implements Workflows {
     this.logger = parts.logger;
     this.definitions = parts.definitions;
     this.sequence = parts.sequence;
-    this.around = { store: parts.store, process: parts.process, shared: !OWN.has(parts.store.kind) };
+    const { store, process } = parts;
+    this.around = { store, process, shared: !OWN.has(store.kind), volatile: store.kind === "memory" };
     this.#described = parts.described;
   }
 
@@ -93,20 +94,25 @@ export class Engine implements Workflows {
     const { id, workflowId } = execution.fold.start;
     this.live.set(id, execution);
     this.#count(workflowId, 1);
-    const over = () => {
-      this.live.delete(id);
-      this.#count(workflowId, -1);
-      execution.wake();
-    };
-    execution.settled = work(execution).then(over, (error) => {
-      execution.gone = true;
-      over();
-      if (execution.recorded) this.#lost(execution, error);
-      throw error;
-    });
+    execution.settled = this.#follow(execution, work);
     // Who waits for it hears of it; who has left need not.
     execution.settled.catch(() => {});
     return execution;
+  }
+
+  async #follow(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
+    const { id, workflowId } = execution.fold.start;
+    try {
+      await work(execution);
+    } catch (error) {
+      if (execution.recorded) this.#lost(execution, error);
+      throw error;
+    } finally {
+      if (this.live.get(id) === execution) this.live.delete(id);
+      this.#count(workflowId, -1);
+      execution.gone = !execution.rested;
+      execution.wake();
+    }
   }
 
   /** Stops what runs here where it stands: another process, or this one after its restart, takes it up. */

@@ -13,11 +13,10 @@ import { indexKeys } from "./index-rows.ts";
 import type { Entry } from "./journal.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import type { Loaded } from "./load.ts";
+import { commitPatiently } from "./patience.ts";
 import { recordText } from "./record.ts";
 import { entriesText, openText, reopenedText, restText } from "./rows.ts";
 
-/** Milliseconds between two tries to write while the store cannot be used: the first, and the longest. */
-const RETRY = { first: 100, longest: 5_000 };
 /** Entries kept in memory for readers; those who are further behind read the store. */
 const LOG = 1024;
 
@@ -33,6 +32,8 @@ export interface Surroundings {
   readonly process: string;
   /** Whether other processes use the store: then each commit expects that the execution still is ours. */
   readonly shared: boolean;
+  /** Whether the store ends with the process: nobody could go on from a journal in it, so that there is none. */
+  readonly volatile: boolean;
 }
 
 /** What is on disk of an execution that goes on. */
@@ -52,6 +53,8 @@ export class Execution {
   /** JSON text of the start. */
   readonly #start: string;
   #first: string | null = null;
+  /** Until the store knows of it at all. */
+  #fresh = true;
   #rows = 0;
   #revision = 0;
   /** Entries that are not on disk yet, as text. */
@@ -77,6 +80,7 @@ export class Execution {
     this.#around = around;
     this.#start = JSON.stringify(fold.start);
     if (recorded === null) return;
+    this.#fresh = false;
     const { loaded, open, rest } = recorded;
     this.#first = JSON.stringify(loaded.first);
     this.#rows = loaded.rows;
@@ -102,6 +106,11 @@ export class Execution {
   /** Whether the store says that it runs here, or that it has come to rest. */
   get recorded(): boolean {
     return this.#rested || (this.#first !== null && this.#leaving === null);
+  }
+
+  /** Of its open row, as far as other processes may ask for something. */
+  get revision(): number {
+    return this.#revision;
   }
 
   get rested(): boolean {
@@ -130,6 +139,11 @@ export class Execution {
 
   /** Resolves when all that was appended is on disk. Rejects when that cannot be any more: the execution is not ours. */
   flush(): Promise<void> {
+    if (this.#around.volatile && this.#leaving === null) {
+      this.#first ??= "[]";
+      this.#done(this.#log.length);
+      return DONE;
+    }
     if (this.#next !== null) return this.#next;
     if (this.#pending.length === 0) return this.#writing ?? DONE;
     if (this.#writing === null) return this.#write();
@@ -173,7 +187,7 @@ export class Execution {
     const { process } = this.#around;
     const text = entriesText(texts);
     const open = openExecutionKey(number);
-    const first = this.#first === null;
+    const first = this.#fresh;
     let commit: Commit;
     if (first) commit = this.#named({ put: [[open, openText(process, this.#start, texts)]] });
     else {
@@ -183,6 +197,7 @@ export class Execution {
         leaving === null ? this.#ours({ put: [row] }) : { ...leaving, put: [row, [open, reopenedText(process)]] };
     }
     this.#writing = this.#commit(commit).then((revision) => {
+      this.#fresh = false;
       if (first) this.#first = text;
       else this.#rows++;
       if (first || this.#leaving !== null) this.#revision = revision;
@@ -200,21 +215,21 @@ export class Execution {
     const tail = entriesText(this.#pending);
     const count = this.#log.length + this.#dropped;
     this.#pending = [];
-    const first = this.#first === null;
     const record = recordText(fold, this.definition.outline);
     const value = restText(record, this.#start, this.#first ?? "[]", this.#rows, tail);
     const ended = String(fold.endedAt ?? 0);
     const put: [string, string][] = [[executionKey(start.number), value]];
     for (const key of indexKeys(start, status)) put.push([key, ended]);
-    await this.#commit(this.#resting(put, first));
+    await this.#commit(this.#resting(put));
     this.#first ??= "[]";
+    this.#fresh = false;
     this.#leaving = null;
     this.#rested = true;
     this.#done(count);
   }
 
-  #resting(put: readonly [string, string][], first: boolean): Commit {
-    if (first) return this.#named({ put });
+  #resting(put: readonly [string, string][]): Commit {
+    if (this.#fresh) return this.#named({ put });
     const leaving = this.#leaving;
     if (leaving === null) return this.#ours({ put, delete: [openExecutionKey(this.fold.start.number)] });
     const kept = new Set(put.map(([key]) => key));
@@ -224,7 +239,7 @@ export class Execution {
   #done(count: number): void {
     this.#writing = null;
     this.#committed = count;
-    while (this.#log.length > LOG && this.#committed - this.#dropped > LOG / 2) this.#drop();
+    while (!this.#around.volatile && this.#log.length > LOG && this.#committed - this.#dropped > LOG / 2) this.#drop();
     this.wake();
   }
 
@@ -249,15 +264,15 @@ export class Execution {
 
   /** Before the store knows that it runs here, a failure is the end of it; later it waits until the store is back. */
   async #commit(commit: Commit): Promise<number> {
-    for (let delay = RETRY.first; ; delay = Math.min(delay * 2, RETRY.longest)) {
-      try {
-        return await this.#around.store.commit(commit);
-      } catch (error) {
-        if (!this.recorded || error instanceof CommitConflict) throw error;
-        this.#report(error, delay === RETRY.first);
-        await new Promise((resolve) => setTimeout(resolve, delay));
-        if (this.lifetime.stopped?.kind === "closing") throw error;
-      }
+    const { store } = this.#around;
+    try {
+      return await store.commit(commit);
+    } catch (error) {
+      if (!this.recorded || error instanceof CommitConflict) throw error;
+      return await commitPatiently(store, commit, error, {
+        report: (failure, isFirst) => this.#report(failure, isFirst),
+        over: () => this.lifetime.stopped?.kind === "closing",
+      });
     }
   }
 

@@ -19,6 +19,7 @@ export interface StepFold {
   status: StepStatus;
   /** Milliseconds since 1970. */
   begunAt: number;
+  /** Null too for one that failed and begins again. */
   endedAt: number | null;
   /** Where its input comes from. */
   source: Source;
@@ -95,15 +96,10 @@ export function begin(start: Start): Fold {
 export const REPLAY_INPUT: Source = "!";
 
 /** The steps that a replay does not run again are done from the start, without events. */
-function takeOver(fold: Fold, { kept, stepId, input, resume }: Replay): void {
+function takeOver(fold: Fold, { kept, stepId, input, resume, resumed }: Replay): void {
   const { at } = fold.start;
+  fold.resume = resumed ?? null;
   if (input !== undefined) fold.values.set(REPLAY_INPUT, input.value);
-  if (resume !== undefined) {
-    const step = stepOf(fold, stepId, at);
-    step.status = "failed";
-    step.resume = { data: resume.data, waited: true };
-    fold.resume = resume.data ?? null;
-  }
   for (const [kind, path, value, extra] of kept) {
     if (kind === "begin") {
       const step = stepOf(fold, path, at);
@@ -112,6 +108,12 @@ function takeOver(fold: Fold, { kept, stepId, input, resume }: Replay): void {
       step.status = "failed";
     } else if (kind === "done") APPLY.done(fold, ["done", path, at, value]);
     else APPLY.same(fold, ["same", path, at, value as Source]);
+  }
+  if (resume !== undefined) {
+    const step = stepOf(fold, stepId, at);
+    step.status = "failed";
+    step.resume = resume;
+    fold.resume = resume.data ?? null;
   }
 }
 
@@ -143,6 +145,7 @@ const APPLY: Appliers = {
     const step = stepOf(fold, path, at);
     step.status = "running";
     step.begunAt = at;
+    step.endedAt = null;
     step.source = source;
     hold(fold, step, extra);
   },
@@ -151,9 +154,10 @@ const APPLY: Appliers = {
     close(stepOf(fold, path, at), "done", at, path);
     if (change !== undefined) fold.state = { ...fold.state, ...change };
   },
-  same(fold, [, path, at, source]) {
+  same(fold, [, path, at, source, change]) {
     const step = stepOf(fold, path, at);
     close(step, step.branch === "none" ? "skipped" : "done", at, source);
+    if (change !== undefined) fold.state = { ...fold.state, ...change };
   },
   fail(fold, [, path, at, message]) {
     const step = stepOf(fold, path, at);
@@ -162,8 +166,11 @@ const APPLY: Appliers = {
     step.tries = 0;
     step.resume = null;
   },
-  retry(fold, [, path, at, attempt]) {
-    stepOf(fold, path, at).tries = attempt;
+  retry(fold, [, path, at, attempt, , again]) {
+    const step = stepOf(fold, path, at);
+    step.tries = attempt;
+    step.endedAt = null;
+    for (const inner of again ?? []) stepOf(fold, inner, at).endedAt = null;
   },
   wait(fold, [, path, at, reason, data, change]) {
     const step = stepOf(fold, path, at);
@@ -182,9 +189,14 @@ const APPLY: Appliers = {
     fold.suspension = null;
     fold.resume = data ?? null;
     if (path === "") return;
-    const step = stepOf(fold, path, at);
-    step.resume = { data, waited: step.status === "waiting" };
-    if (step.status === "waiting") step.status = "failed";
+    const known = fold.steps.get(path);
+    const waited = known?.status === "waiting";
+    // One that was stopped from outside has asked for nothing: without data it goes on as if nothing had been.
+    if (!waited && data === undefined) return;
+    const step = known ?? stepOf(fold, path, at);
+    step.resume = { data, waited };
+    // It has not begun yet, or begins again.
+    if (waited || known === undefined) step.status = "failed";
   },
   end(fold, [, , , output]) {
     fold.output = output;

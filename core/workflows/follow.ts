@@ -9,7 +9,10 @@ import type { Fold } from "./fold.ts";
 import { type Entry, EVENTS_OF } from "./journal.ts";
 import { type Loaded, loadExecution, readExecution } from "./load.ts";
 
-interface Reader {
+/** Entries that a reader who is far behind holds at once. */
+const PAGE = 256;
+
+export interface Reader {
   readonly fold: Fold;
   readonly outline: Outline;
   /** Number of the last event that it has already. */
@@ -23,7 +26,7 @@ interface Reader {
 /** The events of an execution that runs here, from after the event numbered `after`, until it rests. */
 export function followLive(execution: Execution, after: number, store: Store): EventProducer {
   return async (sink) => {
-    const reader = begin(execution.fold, execution.definition.outline, after, sink);
+    const reader = beginReader(execution.fold, execution.definition.outline, after, sink);
     for (;;) {
       while (reader.index < execution.committed) {
         const { from, entries } = execution.log;
@@ -31,7 +34,7 @@ export function followLive(execution: Execution, after: number, store: Store): E
           reader.index < from
             ? await readBehind(store, execution.fold, reader.index, from)
             : entries.slice(reader.index - from, execution.committed - from);
-        await send(ready, reader);
+        await sendEntries(ready, reader);
         if (sink.closed) return;
       }
       if (execution.rested) return;
@@ -43,24 +46,27 @@ export function followLive(execution: Execution, after: number, store: Store): E
 
 /** What a reader that is far behind misses is not in memory any more. */
 async function readBehind(store: Store, { start }: Fold, from: number, to: number): Promise<readonly Entry[]> {
-  const found = await readExecution(store, start.number);
-  const loaded = found === null ? null : await loadExecution(store, found);
-  if (loaded === null || loaded.entries.length < to) throw unavailable("the journal of the execution cannot be read");
-  return loaded.entries.slice(from, to);
+  for (;;) {
+    const found = await readExecution(store, start.number);
+    if (found === null) throw unavailable("the journal of the execution is gone");
+    const loaded = await loadExecution(store, found);
+    // It came to rest, or was resumed, between two reads.
+    if (loaded !== null && loaded.entries.length >= to) return loaded.entries.slice(from, Math.min(to, from + PAGE));
+  }
 }
 
 /** The events of an execution that rests. */
 export function followLoaded({ fold, entries }: Loaded, outline: Outline, after: number): EventProducer {
-  return (sink) => send(entries, begin(fold, outline, after, sink));
+  return (sink) => sendEntries(entries, beginReader(fold, outline, after, sink));
 }
 
-function begin(fold: Fold, outline: Outline, after: number, sink: EventSink): Reader {
+export function beginReader(fold: Fold, outline: Outline, after: number, sink: EventSink): Reader {
   sink.open();
   if (after < 1) sink.send(startEvent(fold, outline), 1);
   return { fold, outline, after, sink, index: 0, sequence: 1 };
 }
 
-async function send(ready: readonly Entry[], reader: Reader): Promise<void> {
+export async function sendEntries(ready: readonly Entry[], reader: Reader): Promise<void> {
   const { fold, outline, after, sink } = reader;
   for (const entry of ready) {
     reader.index++;

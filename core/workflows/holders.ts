@@ -4,19 +4,8 @@ import { runAll, runRace } from "./branches.ts";
 import { type Step, type SubStep, sourceOfInput, type WhenStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
 import type { StepFold } from "./fold.ts";
-import {
-  evaluate,
-  type Frame,
-  fail,
-  frameOf,
-  type Given,
-  Problem,
-  pass,
-  runSteps,
-  scopeOf,
-  start,
-} from "./interpreter.ts";
-import type { Branch } from "./journal.ts";
+import { evaluate, type Frame, frameOf, type Given, Problem, pass, runSteps, scopeOf, start } from "./interpreter.ts";
+import type { Branch, StepPath } from "./journal.ts";
 import { Lifetime } from "./lifetime.ts";
 import { failed, type Outcome, stopped } from "./outcome.ts";
 import { retryDelay } from "./work.ts";
@@ -45,11 +34,24 @@ export async function tryHolder(
     } finally {
       own.end();
     }
-    if (outcome.kind !== "failed" || attempt > step.retry.attempts || lifetime.stopped !== null) return outcome;
-    execution.append(["retry", step.path, Date.now(), attempt, outcome.message]);
+    if (outcome.kind !== "failed" || outcome.lasting || attempt > step.retry.attempts) return outcome;
+    if (lifetime.over) return stopped(step.path);
+    execution.append(["retry", step.path, Date.now(), attempt, outcome.message, failedIn(execution, step.path)]);
+    // A restart meanwhile must not give the try again.
+    await execution.flush();
     if (!(await lifetime.sleep(retryDelay(step.retry, attempt)))) return stopped(step.path);
   }
 }
+
+/** What failed in a step that is tried again; elsewhere what failed has failed for good, and a tap's failure does not matter. */
+const failedIn = ({ fold, definition }: Execution, path: StepPath): StepPath[] =>
+  [...fold.steps.values()]
+    .filter((step) => step.status === "failed" && step.endedAt !== null)
+    .filter((step) => {
+      const place = definition.outline.get(step.path);
+      return place?.type !== "andTap" && place?.parents.includes(path);
+    })
+    .map((step) => step.path);
 
 /** @param again whether a failure is followed by another try, so that it is none yet */
 export async function runHolder(
@@ -63,7 +65,7 @@ export async function runHolder(
 ): Promise<Outcome> {
   const outcome = await runInside(execution, step, frame, given, known, lifetime);
   if (lifetime.over) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
-  if (outcome.kind === "failed" && outcome.path !== step.path && !again) {
+  if (outcome.kind === "failed" && (outcome.lasting || !again)) {
     execution.append(["fail", step.path, Date.now(), outcome.message]);
   }
   return outcome;
@@ -106,7 +108,7 @@ async function runWhen(
     const problem = holds instanceof Problem ? holds.message : typeof holds === "boolean" ? null : NO_CONDITION;
     if (problem !== null) {
       start(execution, step, known, given);
-      return fail(execution, step, problem);
+      return failed(step.path, problem, true);
     }
     branch = holds === true ? "then" : step.else === null ? "none" : "else";
   }
@@ -135,7 +137,7 @@ async function runSub(
     const problem = input instanceof Problem ? input.message : (step.startCheck?.(input, "input") ?? null);
     if (problem !== null) {
       start(execution, step, known, given);
-      return fail(execution, step, problem);
+      return failed(step.path, problem, true);
     }
   }
   start(execution, step, known, given, { input });
@@ -143,5 +145,5 @@ async function runSub(
   const outcome = await runSteps(execution, step.steps, inner, { data: input, source }, lifetime);
   if (outcome.kind !== "done" || lifetime.over) return outcome;
   const problem = step.resultCheck?.(outcome.data, "result") ?? null;
-  return problem === null ? pass(execution, step, outcome.data, outcome.source) : fail(execution, step, problem);
+  return problem === null ? pass(execution, step, outcome.data, outcome.source) : failed(step.path, problem);
 }

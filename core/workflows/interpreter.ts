@@ -19,7 +19,7 @@ import { runWork } from "./work.ts";
 /** The workflow that steps belong to: the one at the top, or a sub-workflow. */
 export interface Frame {
   readonly input: unknown;
-  /** Outputs by id. Grows. */
+  /** Outputs by id. Grows: expressions that give the whole of it give a copy. */
   readonly steps: Record<string, unknown>;
 }
 
@@ -71,8 +71,8 @@ function runStep(
   if (known !== undefined) {
     if (known.status === "done" || known.status === "skipped") return done(fold.values.get(known.output), known.output);
     if (known.status === "waiting") return { kind: "suspended", paths: [step.path] };
-    if (known.status === "failed" && step.kind === "work" && step.tap && known.resume === null) {
-      return done(before.data, before.source);
+    if (known.status === "failed" && known.resume === null && known.endedAt !== null) {
+      return isTap(step) ? done(before.data, before.source) : failed(step.path, known.message);
     }
   }
   if (lifetime.stopped !== null) return stopped(step.path);
@@ -80,7 +80,7 @@ function runStep(
   const problem = step.inputCheck?.(given.data, "input") ?? null;
   if (problem !== null) {
     start(execution, step, known, given);
-    return fail(execution, step, problem);
+    return isTap(step) ? miss(execution, step, given, problem) : fail(execution, step, problem);
   }
   switch (step.kind) {
     case "set":
@@ -89,12 +89,21 @@ function runStep(
       return runSuspend(execution, step, frame, given, known);
     case "work":
       start(execution, step, known, given);
-      return runWork(execution, step, scopeOf(execution, frame, given.data), given, lifetime);
+      return runWork(execution, step, frame, given, lifetime);
     default:
       return step.retry.attempts === 0 && step.timeout === null
         ? runHolder(execution, step, frame, given, known, lifetime)
         : tryHolder(execution, step, frame, given, lifetime);
   }
+}
+
+const isTap = (step: Step): boolean => step.kind === "work" && step.tap;
+
+/** A tap that failed changes nothing; the log has it. */
+export function miss(execution: Execution, step: Step, given: Given, message: string): Outcome {
+  fail(execution, step, message);
+  execution.caller.logger.warn({ executionId: execution.fold.start.id, stepId: step.path }, `andTap: ${message}`);
+  return done(given.data, given.source);
 }
 
 /** A replay may give its step another input, the first time that it runs. */
@@ -148,10 +157,10 @@ function give(execution: Execution, step: Step, output: unknown): Outcome {
   return done(output, step.path);
 }
 
-/** @returns what the step passes on, which is on record already */
+/** @returns what the step passes on, which is on record already; a failure, not recorded yet, when it does not fit */
 export function pass(execution: Execution, step: Step, data: unknown, source: Source): Outcome {
   const problem = step.outputCheck?.(data, "output") ?? null;
-  if (problem !== null) return fail(execution, step, problem);
+  if (problem !== null) return failed(step.path, problem);
   execution.append(["same", step.path, Date.now(), source]);
   return done(data, source);
 }

@@ -50,7 +50,10 @@ export interface Replay {
   readonly kept: readonly Kept[];
   /** Instead of the input that the chosen step would have. */
   readonly input?: { readonly value: unknown };
-  readonly resume?: { readonly data: unknown };
+  /** `waited`: the step had asked for it, or is told that it had. */
+  readonly resume?: { readonly data: unknown; readonly waited: boolean };
+  /** `resume` of expressions, as it was when the chosen step began. Absent for null. */
+  readonly resumed?: unknown;
 }
 
 export type Kept =
@@ -66,12 +69,12 @@ export type Entry =
   | readonly ["begin", StepPath, Time, Source, unknown?]
   /** It gave a value, and changed shared state. */
   | readonly ["done", StepPath, Time, unknown, Record<string, unknown>?]
-  /** It gave a value that is on record already. */
-  | readonly ["same", StepPath, Time, Source]
+  /** It gave a value that is on record already, and changed shared state. */
+  | readonly ["same", StepPath, Time, Source, Record<string, unknown>?]
   /** It failed for good; the third is what it said. */
   | readonly ["fail", StepPath, Time, string]
-  /** A try failed, and another follows: the try (from 1), what it said. */
-  | readonly ["retry", StepPath, Time, number, string]
+  /** A try failed, and another follows: the try (from 1), what it said, the steps that it holds which failed and begin again. */
+  | readonly ["retry", StepPath, Time, number, string, (readonly StepPath[])?]
   /** It wants to wait to be resumed: reason, data. */
   | readonly ["wait", StepPath, Time, string, unknown, Record<string, unknown>?]
   /** A part of the run of an agent step that streams. */

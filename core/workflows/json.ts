@@ -4,20 +4,18 @@
 export function copyOf<T>(value: T): T {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) {
-    const list = new Array<unknown>(value.length);
-    for (let index = 0; index < value.length; index++) list[index] = copyOf(value[index]);
+    const list = value.slice();
+    for (let index = 0; index < list.length; index++) {
+      const item: unknown = list[index];
+      if (typeof item === "object" && item !== null) list[index] = copyOf(item);
+    }
     return list as T;
   }
-  const copy: Record<string, unknown> = {};
-  for (const key of Object.keys(value)) {
-    const item = copyOf((value as Record<string, unknown>)[key]);
-    if (key === "__proto__") define(copy, key, item);
-    else copy[key] = item;
+  // Spread keeps a key `__proto__`, which clients may send, the plain key that it is in JSON.
+  const copy = { ...value } as Record<string, unknown>;
+  for (const key in copy) {
+    const item = copy[key];
+    if (typeof item === "object" && item !== null) copy[key] = copyOf(item);
   }
   return copy as T;
-}
-
-/** Clients may send `__proto__` as the key that it is for JSON; a plain assignment would set the prototype. */
-function define(target: Record<string, unknown>, key: string, value: unknown): void {
-  Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
 }

@@ -2,6 +2,7 @@
  * How long something may run. Lifetimes form a tree: execution, branch, try. To stop one stops all below it. Signals, timers and
  * listeners are made when somebody asks for them, and end with the lifetime.
  */
+import { setMaxListeners } from "node:events";
 
 /** Why something is stopped, later ones over earlier ones. */
 export type StopKind = "suspend" | "cancel" | "timeout" | "branch" | "closing" | "lost";
@@ -50,7 +51,8 @@ export class Lifetime {
   /** Stops it by itself after some milliseconds. */
   limit(milliseconds: number): void {
     const stop: Stop = { kind: "timeout", reason: "timed out", patience: 0 };
-    this.#limit = setTimeout(() => this.stop(stop), Math.min(milliseconds, LONGEST));
+    const left = milliseconds - LONGEST;
+    this.#limit = setTimeout(() => (left > 0 ? this.limit(left) : this.stop(stop)), Math.min(milliseconds, LONGEST));
   }
 
   /** Whether work is to be given up at once, so that nothing of it may be recorded any more. */
@@ -61,6 +63,8 @@ export class Lifetime {
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
+      // Branches that run side by side listen each: that is no leak, and Node would warn of one.
+      setMaxListeners(0, this.#controller.signal);
       if (this.stopped !== null) this.#controller.abort(new GivenUp(this.stopped.reason));
     }
     return this.#controller.signal;
@@ -104,15 +108,19 @@ export class Lifetime {
 
   /** Whether the time passed; false when it is to stop. */
   async sleep(milliseconds: number): Promise<boolean> {
-    if (this.stopped !== null) return false;
-    let timer: NodeJS.Timeout | undefined;
-    const slept = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, Math.min(milliseconds, LONGEST));
-    });
     const { signal } = this;
-    const woken = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
-    await Promise.race([slept, woken]);
-    clearTimeout(timer);
+    for (let left = milliseconds; this.stopped === null; left -= LONGEST) {
+      await new Promise<void>((resolve) => {
+        const woken = () => {
+          clearTimeout(timer);
+          signal.removeEventListener("abort", woken);
+          resolve();
+        };
+        const timer = setTimeout(woken, Math.min(left, LONGEST));
+        signal.addEventListener("abort", woken);
+      });
+      if (left <= LONGEST) break;
+    }
     return this.stopped === null;
   }
 

@@ -9,7 +9,7 @@ import type { Path } from "../manifest/issues.ts";
 import type { WorkflowManifest } from "../manifest/manifest.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Tool } from "../tools/tool.ts";
-import type { Check, Evaluate, StepScope } from "./definition.ts";
+import type { Check, Evaluate, StepScope, WorkStep } from "./definition.ts";
 
 /** What a definition is linked with. */
 export interface Parts {
@@ -34,6 +34,9 @@ export interface WorkflowProblem {
 export interface Linking {
   readonly parts: Parts;
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
+  /** Both grow: a workflow that is called twice has its schemas and the work of its steps once. */
+  readonly checks: Map<object, Check | null>;
+  readonly runs: Map<object, WorkStep["run"] | null>;
   /** Grows. */
   readonly problems: WorkflowProblem[];
   /** Grows: `step plugin "x"`. */
@@ -43,13 +46,17 @@ export interface Linking {
 /** Null for a schema that is not declared. */
 export function compileCheck(linking: Linking, schema: object | undefined, at: Path): Check | null {
   if (schema === undefined) return null;
+  const known = linking.checks.get(schema);
+  if (known !== undefined) return known;
+  let check: Check | null = null;
   try {
     const fits = linking.parts.schemas.compile(schema);
-    return (value, root) => (fits(value) ? null : describeProblems(fits.errors, root) || `${root} is not valid`);
+    check = (value, root) => (fits(value) ? null : describeProblems(fits.errors, root) || `${root} is not valid`);
   } catch (error) {
     linking.problems.push({ path: at, message: `not a JSON Schema: ${messageOf(error)}` });
-    return null;
   }
+  linking.checks.set(schema, check);
+  return check;
 }
 
 /** A value with `{{ expressions }}` in it. */

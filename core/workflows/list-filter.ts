@@ -22,8 +22,8 @@ export interface Filter {
 interface RecordFilter {
   readonly nobodys: boolean;
   readonly metadata: ReadonlyMap<string, readonly unknown[]>;
-  /** Texts without which a record cannot match. */
-  readonly needles: readonly string[];
+  /** Texts without which a record cannot match: one of each list. */
+  readonly needles: readonly (readonly string[])[];
 }
 
 /** What is compared of an execution that no index tells. */
@@ -43,10 +43,14 @@ export function filterOf({
   if (bounds.from > bounds.to) return null;
   const nobodys = owner === null;
   const wanted = metadata ?? new Map<string, readonly unknown[]>();
-  const needles = [...wanted.keys()].map((key) => `${JSON.stringify(key)}:`);
+  const needles = [...wanted].map(([key, values]) => values.map((value) => needleOf(key, value)));
   const record = nobodys || wanted.size > 0 ? { nobodys, metadata: wanted, needles } : null;
   return { workflowId, userId: userId ?? owner ?? undefined, ...bounds, record };
 }
+
+/** Keys of an object may come in any order. */
+const needleOf = (key: string, value: unknown): string =>
+  `${JSON.stringify(key)}:${typeof value === "object" && value !== null ? "" : JSON.stringify(value)}`;
 
 /** The bounds of an index range: both are exclusive, and rows of a time come after the time alone. */
 export function boundsOf(prefix: string, { from, to }: Filter): { after: string; before?: string } {
@@ -64,7 +68,10 @@ export function matchesStart(filter: Filter, start: Start): boolean {
 export function matchesRecord({ record }: Filter, text: string): boolean {
   if (record === null) return true;
   // Parsing costs more than all else: most that cannot match go before.
-  return record.needles.every((needle) => text.includes(needle)) && tells(record, JSON.parse(text) as Told);
+  return (
+    record.needles.every((some) => some.some((needle) => text.includes(needle))) &&
+    tells(record, JSON.parse(text) as Told)
+  );
 }
 
 function tells(record: RecordFilter | null, { userId, metadata = {} }: Told): boolean {

@@ -53,8 +53,9 @@ export async function listExecutions(query: ListQuery, sources: ListSources): Pr
   if (filter.record === null) await walk.pass(offset);
   const texts: string[] = [];
   let size = 0;
+  let piece = limit;
   while (texts.length < limit) {
-    const items = await walk.next(filter.record === null ? Math.min(PIECE, limit - texts.length) : PIECE);
+    const items = await walk.next(Math.min(PIECE, piece));
     if (items.length === 0) break;
     for (const text of await load(items, status, filter, sources)) {
       if (text === null || pass-- > 0) continue;
@@ -62,6 +63,8 @@ export async function listExecutions(query: ListQuery, sources: ListSources): Pr
       texts.push(text);
       size += text.length;
     }
+    // As many as are missing, or more and more where few match.
+    piece = filter.record === null ? limit - texts.length : piece * 2;
     if (size > LARGEST) throw invalid("these executions are larger than 64 MiB together: ask for fewer with limit");
   }
   return new Serialized(`[${texts.join()}]`);

@@ -57,11 +57,12 @@ export async function loadExecution(store: Store, { start, open, rest }: Found):
   return { fold: foldOf(start, entries), entries, first, tail, rows: rows.length };
 }
 
-async function readJournal(store: Store, number: number): Promise<Row[]> {
+/** Rows of the journal, those behind the one with the key `behind`. */
+export async function readJournal(store: Store, number: number, behind?: string): Promise<Row[]> {
   const prefix = journalRows(number);
   const all: Row[] = [];
   for (;;) {
-    const after = all.at(-1)?.key;
+    const after = all.at(-1)?.key ?? behind;
     const rows = await store.scan(after === undefined ? { prefix, limit: ROWS } : { prefix, after, limit: ROWS });
     all.push(...rows);
     if (rows.length < ROWS) return all;

@@ -1,4 +1,5 @@
 /** Finds executions for one principal: what is not its own does not exist. */
+import { CommitConflict } from "../errors.ts";
 import type { Principal } from "../memory/memory.ts";
 import { ownerOf } from "../memory/ownership.ts";
 import type { Outline } from "./definition.ts";
@@ -13,6 +14,9 @@ export interface OnRecord {
   readonly found: Found;
   readonly loaded: Loaded;
 }
+
+/** Looks at an execution that runs, but not here, in a store of our own: it could not go on. */
+const TRIES = 3;
 
 /** Every method throws ServiceError `not_found` for an unknown workflow, and where it finds nothing. */
 export class Lookup {
@@ -33,6 +37,30 @@ export class Lookup {
     return execution;
   }
 
+  /**
+   * What runs here, or else how it stands in the store. What begins or comes to rest here meanwhile is waited for: how it came out
+   * is told once it is on record.
+   */
+  async find(workflowId: string, id: string): Promise<Execution | OnRecord> {
+    const { live, around } = this.#engine;
+    for (let tries = 1; ; tries++) {
+      const execution = this.here(workflowId, id);
+      if (execution?.fold.status === "running") return execution;
+      if (execution !== undefined) {
+        await restOf(execution);
+        continue;
+      }
+      const beginning = live.get(id);
+      if (beginning !== undefined) {
+        await Promise.race([beginning.more(), beginning.settled]).catch(() => {});
+        continue;
+      }
+      const record = await this.onRecord(workflowId, id);
+      // Between the two looks it may have begun here, or have ended.
+      if (record.found.open === null || (around.shared && !live.has(id)) || tries > TRIES) return record;
+    }
+  }
+
   async onRecord(workflowId: string, id: string): Promise<OnRecord> {
     this.#engine.declared(workflowId);
     for (;;) {
@@ -46,14 +74,24 @@ export class Lookup {
 
   /** All that is known of an execution, wherever it runs. */
   async look(workflowId: string, id: string): Promise<{ fold: Fold; outline: Outline }> {
-    const execution = this.here(workflowId, id);
-    if (execution !== undefined) return { fold: execution.fold, outline: execution.definition.outline };
-    const { found, loaded } = await this.onRecord(workflowId, id);
+    const execution = await this.find(workflowId, id);
+    if (!("loaded" in execution)) return { fold: execution.fold, outline: execution.definition.outline };
+    const { found, loaded } = execution;
     return { fold: loaded.fold, outline: await this.#engine.definitions.outline(found.start.definition) };
   }
 
   #mine(workflowId: string, start: Start): boolean {
     if (start.workflowId !== workflowId) return false;
     return !this.#principal.isolated || (start.userId ?? "") === ownerOf(this.#principal);
+  }
+}
+
+/** @throws ServiceError `unavailable` while that cannot be recorded */
+async function restOf(execution: Execution): Promise<void> {
+  try {
+    await Promise.race([execution.settled, execution.troubled()]);
+  } catch (error) {
+    // Another process has it by now.
+    if (!(error instanceof CommitConflict)) throw error;
   }
 }

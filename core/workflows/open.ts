@@ -68,7 +68,10 @@ export async function openWorkflows(
       else await processes.start();
       retention.start();
     },
-    idle: (patience) => engine.idle(patience),
+    idle(patience) {
+      processes?.retire();
+      return engine.idle(patience);
+    },
     async close() {
       await retention.close();
       // First of all, so that it takes up nothing of what the engine lets go.

@@ -21,6 +21,8 @@ export interface Failed {
   /** What the step said. */
   readonly message: string;
   readonly path: StepPath;
+  /** Whether no other try can go better. */
+  readonly lasting: boolean;
 }
 
 /** Something outside stopped it before this step was over; why, its lifetime says. */
@@ -30,5 +32,10 @@ export interface Stopped {
 }
 
 export const done = (data: unknown, source: Source): Done => ({ kind: "done", data, source });
-export const failed = (path: StepPath, message: string): Failed => ({ kind: "failed", path, message });
+export const failed = (path: StepPath, message: string, lasting = false): Failed => ({
+  kind: "failed",
+  path,
+  message,
+  lasting,
+});
 export const stopped = (path: StepPath): Stopped => ({ kind: "stopped", path });

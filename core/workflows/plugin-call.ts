@@ -7,20 +7,22 @@ import { copyOf } from "./json.ts";
 
 type Values = Record<string, unknown>;
 
-/** Stands where nothing was read yet. */
-const UNREAD = Symbol("unread");
+/** The copies that were made. What is null needs none. */
+interface Copies {
+  data?: unknown;
+  input?: unknown;
+  state?: unknown;
+  steps?: Values;
+  context?: Values;
+  user?: User | null;
+  config?: unknown;
+  resumeData?: unknown;
+}
 
 export class PluginCall implements StepContext {
   readonly #call: StepCall;
   readonly #config: unknown;
-  #data: unknown = UNREAD;
-  #input: unknown = UNREAD;
-  #state: unknown = UNREAD;
-  #steps: unknown = UNREAD;
-  #context: unknown = UNREAD;
-  #user: unknown = UNREAD;
-  #ownConfig: unknown = UNREAD;
-  #resumeData: unknown = UNREAD;
+  readonly #own: Copies = {};
 
   constructor(call: StepCall, config: unknown) {
     this.#call = call;
@@ -28,45 +30,46 @@ export class PluginCall implements StepContext {
   }
 
   get data(): unknown {
-    if (this.#data === UNREAD) this.#data = copyOf(this.#call.scope.data);
-    return this.#data;
+    this.#own.data ??= copyOf(this.#call.scope.data);
+    return this.#own.data;
   }
 
   get input(): unknown {
-    if (this.#input === UNREAD) this.#input = copyOf(this.#call.scope.input);
-    return this.#input;
+    this.#own.input ??= copyOf(this.#call.scope.input);
+    return this.#own.input;
   }
 
   get state(): unknown {
-    if (this.#state === UNREAD) this.#state = copyOf(this.#call.scope.state);
-    return this.#state;
+    this.#own.state ??= copyOf(this.#call.scope.state);
+    return this.#own.state;
   }
 
   get steps(): Values {
-    if (this.#steps === UNREAD) this.#steps = copyOf(this.#call.scope.steps);
-    return this.#steps as Values;
+    this.#own.steps ??= copyOf(this.#call.scope.steps);
+    return this.#own.steps;
   }
 
   get context(): Values {
-    if (this.#context === UNREAD) this.#context = copyOf(this.#call.scope.context);
-    return this.#context as Values;
+    this.#own.context ??= copyOf(this.#call.scope.context);
+    return this.#own.context;
   }
 
   get user(): User | null {
-    if (this.#user === UNREAD) this.#user = copyOf(this.#call.scope.user);
-    return this.#user as User | null;
+    this.#own.user ??= copyOf(this.#call.scope.user);
+    return this.#own.user;
   }
 
   get config(): unknown {
-    if (this.#ownConfig === UNREAD) this.#ownConfig = copyOf(this.#config);
-    return this.#ownConfig;
+    this.#own.config ??= copyOf(this.#config);
+    return this.#own.config;
   }
 
   /** Undefined until the step was resumed; null when that was done without data. */
   get resumeData(): unknown {
     const { resume } = this.#call;
-    if (this.#resumeData === UNREAD) this.#resumeData = resume === null ? undefined : copyOf(resume.data ?? null);
-    return this.#resumeData;
+    if (resume === null) return undefined;
+    this.#own.resumeData ??= copyOf(resume.data ?? null);
+    return this.#own.resumeData;
   }
 
   get suspend(): (reason: string, data?: unknown) => Suspend {

@@ -10,27 +10,30 @@ import { parseOpen, reopenedText } from "./rows.ts";
 
 const BATCH = 200;
 
+export type Gone = (process: string) => boolean | Promise<boolean>;
+
 /**
  * Runs every open execution on whose process is gone. Resolves when all of them run here.
  *
  * @param gone whether a process, other than this one, will not come back
  */
-export async function takeUp(engine: Engine, gone: (process: string) => boolean): Promise<number> {
+export async function takeUp(engine: Engine, gone: Gone): Promise<number> {
   let count = 0;
+  const live = new Set([...engine.live.values()].map(({ fold }) => fold.start.number));
   for (let after: string | undefined; ; ) {
     const range = { prefix: OPEN_EXECUTIONS, limit: BATCH };
     const rows = await engine.store.scan(after === undefined ? range : { ...range, after });
-    for (const row of rows) if (await takeUpOne(engine, row, gone)) count++;
+    for (const row of rows) if (await takeUpOne(engine, row, live, gone)) count++;
     if (rows.length < BATCH) return count;
     after = rows.at(-1)?.key;
   }
 }
 
-async function takeUpOne(engine: Engine, row: Row, gone: (process: string) => boolean): Promise<boolean> {
+async function takeUpOne(engine: Engine, row: Row, live: ReadonlySet<number>, gone: Gone): Promise<boolean> {
   const { process } = parseOpen(row.value);
   const own = process === engine.around.process;
   const number = indexedExecution(row.key);
-  if (own ? isLive(engine, number) : !gone(process)) return false;
+  if (own ? live.has(number) : !(await gone(process))) return false;
   const found = await readExecution(engine.store, number);
   if (found?.open?.revision !== row.revision || engine.live.has(found.start.id)) return false;
   let open = found.open;
@@ -50,11 +53,6 @@ async function takeUpOne(engine: Engine, row: Row, gone: (process: string) => bo
   return true;
 }
 
-const isLive = ({ live }: Engine, number: number): boolean => {
-  for (const { fold } of live.values()) if (fold.start.number === number) return true;
-  return false;
-};
-
 /** Ours from now on: a commit of the process that had it loses. Null when another was first. */
 async function claim({ store, around }: Engine, { key, value, revision }: Row): Promise<Row | null> {
   const [, start, first] = JSON.parse(value) as [string, unknown, unknown];
@@ -72,12 +70,9 @@ async function definitionOf(
   { definitions }: Engine,
   hash: string,
 ): Promise<{ definition: Definition; problem: string | null }> {
-  try {
-    return { definition: await definitions.pinned(hash), problem: null };
-  } catch (error) {
-    const outline = await definitions.outline(hash);
-    return { definition: { outline } as Definition, problem: (error as Error).message };
-  }
+  const found = await definitions.find(hash);
+  if (typeof found !== "string") return { definition: found, problem: null };
+  return { definition: { outline: await definitions.outline(hash) } as Definition, problem: found };
 }
 
 /** Nothing is lost: it can be resumed once what it needs is back. */
@@ -86,8 +81,13 @@ function restWith(execution: Execution, reason: string): Promise<void> {
   return execution.rest();
 }
 
+/** The step that was begun last is the one that was interrupted; those that hold it began before. */
 function fail(execution: Execution): Promise<void> {
-  const running = [...execution.fold.steps.values()].find(({ status }) => status === "running");
-  execution.append(["error", running?.path ?? "", Date.now(), "interrupted: the process ended while it ran"]);
+  const running = [...execution.fold.steps.values()].filter(({ status }) => status === "running").reverse();
+  const at = Date.now();
+  for (const { path } of running) execution.append(["fail", path, at, INTERRUPTED]);
+  execution.append(["error", running[0]?.path ?? "", at, INTERRUPTED]);
   return execution.rest();
 }
+
+const INTERRUPTED = "interrupted: the process ended while it ran";

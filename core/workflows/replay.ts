@@ -2,7 +2,7 @@
 import type { ReplayExecutionRequest } from "../../generated/types.ts";
 import { invalid } from "../errors.ts";
 import type { Outline, StepOutline } from "./definition.ts";
-import { apply, begin, type Fold } from "./fold.ts";
+import { type Fold, foldOf } from "./fold.ts";
 import type { Entry, Kept, Replay, StepPath } from "./journal.ts";
 import { stepNamed } from "./step-named.ts";
 
@@ -21,14 +21,19 @@ export function planReplay(
   const step = stepNamed(outline, body.stepId, "stepId");
   const recorded = source.steps.get(step.path);
   if (recorded === undefined) throw invalid(`stepId: the execution never reached ${JSON.stringify(step.path)}`);
+  const kept = keptOf(source, outline, step);
+  const resume = resumeOf(resumeOnRecord(entries, step.path) ?? recorded.resume, body);
+  const resumed = resumedBefore(source, entries, step.path);
   const replay: Replay = {
     executionId: source.start.id,
     stepId: step.path,
-    kept: keptOf(source, outline, step),
+    kept,
     ...inputOf(source, step.path, body),
-    ...resumeOf(recorded.resume, body),
+    ...resume,
+    ...(resumed !== null && { resumed }),
   };
-  return { replay, state: body.workflowStateOverride ?? stateBefore(source, entries, step.path) };
+  const waited = resume.resume === undefined ? null : step.path;
+  return { replay, state: body.workflowStateOverride ?? stateOf(source, entries, kept, waited) };
 }
 
 function inputOf({ start }: Fold, path: StepPath, { inputData }: ReplayExecutionRequest): Pick<Replay, "input"> {
@@ -38,9 +43,21 @@ function inputOf({ start }: Fold, path: StepPath, { inputData }: ReplayExecution
   return replay?.stepId === path && replay.input !== undefined ? { input: replay.input } : {};
 }
 
-function resumeOf(recorded: { data: unknown } | null, { resumeData }: ReplayExecutionRequest): Pick<Replay, "resume"> {
-  if (resumeData !== undefined) return { resume: { data: resumeData } };
-  return recorded === null ? {} : { resume: { data: recorded.data } };
+function resumeOf(recorded: Replay["resume"] | null, { resumeData }: ReplayExecutionRequest): Pick<Replay, "resume"> {
+  if (resumeData !== undefined) return { resume: { data: resumeData, waited: true } };
+  return recorded === null ? {} : { resume: recorded };
+}
+
+/** What the step was last given that it had asked for, whatever came of it then. */
+function resumeOnRecord(entries: readonly Entry[], path: StepPath): NonNullable<Replay["resume"]> | null {
+  let waited = false;
+  let resume: NonNullable<Replay["resume"]> | null = null;
+  for (const [kind, other, , data] of entries) {
+    if (other !== path) continue;
+    if (kind === "wait") [waited, resume] = [true, null];
+    else if (kind === "resume") [waited, resume] = [false, waited ? { data, waited } : null];
+  }
+  return resume;
 }
 
 /** Steps that are over before the chosen one in the order of the text, and the choices of those that hold it. */
@@ -64,18 +81,32 @@ function keptOf(source: Fold, outline: Outline, step: StepOutline): Kept[] {
     const passed = fold.status === "failed" && place.type === "andTap";
     if (fold.status !== "done" && fold.status !== "skipped" && !passed) continue;
     const output = passed ? fold.source : fold.output;
+    if (fold.branch === "none") kept.push(["begin", path, fold.source, fold.branch]);
     const known = output === "" || kept.some(([kind, other]) => kind === "done" && other === output);
     kept.push(known ? ["same", path, output] : ["done", path, source.values.get(output) ?? null]);
   }
   return kept;
 }
 
-/** Shared state when the step first began. */
-function stateBefore(source: Fold, entries: readonly Entry[], path: StepPath): Record<string, unknown> {
-  const fold = begin(source.start);
+/** `resume` of expressions when the step first began; when it was itself taken over by a replay, what that began with. */
+function resumedBefore({ start }: Fold, entries: readonly Entry[], path: StepPath): unknown {
+  const first = entries.findIndex(([kind, other]) => kind === "begin" && other === path);
+  return foldOf(start, entries.slice(0, Math.max(first, 0))).resume;
+}
+
+/**
+ * Shared state as the steps made it that are taken over. That is how it was when the chosen step began, but for steps beside it.
+ *
+ * @param waited the chosen step, when it goes on as after it had waited: with what it had set by then
+ */
+function stateOf({ start }: Fold, entries: readonly Entry[], kept: readonly Kept[], waited: StepPath | null) {
+  const paths = new Set(kept.flatMap(([kind, path]) => (kind === "begin" ? [] : [path])));
+  let state = start.state;
   for (const entry of entries) {
-    if (entry[0] === "begin" && entry[1] === path) break;
-    apply(fold, entry);
+    const [kind, path] = entry;
+    const counts = paths.has(path) || (kind === "wait" && path === waited);
+    if (counts && (kind === "done" || kind === "same")) state = { ...state, ...entry[4] };
+    else if (counts && kind === "wait") state = { ...state, ...entry[5] };
   }
-  return fold.state;
+  return state;
 }

@@ -1,5 +1,5 @@
 /** Which step a resume goes on from, and whether what it brings fits. */
-import type { ResumeExecutionRequest } from "../../generated/types.ts";
+import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../generated/types.ts";
 import { invalid } from "../errors.ts";
 import type { Check, Definition, Step } from "./definition.ts";
 import type { Fold, StepFold } from "./fold.ts";
@@ -20,6 +20,16 @@ export function planResume(fold: Fold, definition: Definition, { resumeData, opt
   if (problem !== null) throw invalid(resumeData === undefined ? `resumeData is required: ${problem}` : problem);
   const at = Date.now();
   return resumeData === undefined ? ["resume", path, at] : ["resume", path, at, resumeData];
+}
+
+/** @throws ServiceError `invalid_input` for data of a replay that does not fit its step */
+export function checkReplay(definition: Definition, path: StepPath, body: ReplayExecutionRequest): void {
+  const { inputData, resumeData } = body;
+  const problems: (string | null | undefined)[] = [];
+  if (inputData !== undefined) problems.push(findStep(definition.steps, path)?.inputCheck?.(inputData, "inputData"));
+  if (resumeData !== undefined) problems.push(checkOf(definition, path)?.(resumeData, "resumeData"));
+  const said = problems.filter((problem) => typeof problem === "string");
+  if (said.length > 0) throw invalid(said.join("; "));
 }
 
 function targetOf(fold: Fold, { outline }: Definition, stepId: string | undefined): StepPath {

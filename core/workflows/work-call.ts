@@ -52,7 +52,7 @@ export class WorkCall implements StepCall {
   }
 
   setState(change: Record<string, unknown>): void {
-    if (!this.#over) this.#change = { ...this.#change, ...change };
+    if (!this.#over) this.#change = { ...this.#change, ...asJson(change) };
   }
 
   part(part: unknown): Promise<void> | undefined {
@@ -62,11 +62,20 @@ export class WorkCall implements StepCall {
     return execution.flush();
   }
 
-  /** Ends the try: what it does from now on has no effect. Gives its change of shared state, as JSON holds it. */
+  /** Ends the try: what it does from now on has no effect. Gives its change of shared state. */
   end(): Record<string, unknown> | undefined {
     this.#over = true;
-    return this.#change === undefined
-      ? undefined
-      : (JSON.parse(JSON.stringify(this.#change)) as Record<string, unknown>);
+    return this.#change;
   }
+}
+
+/** A copy, as the journal holds it. */
+function asJson(change: Record<string, unknown>): object {
+  try {
+    const copy: unknown = JSON.parse(JSON.stringify(change));
+    if (typeof copy === "object" && copy !== null) return copy;
+  } catch {
+    // What it says is about JSON, and not about the step.
+  }
+  throw new Error("setState takes what JSON can hold");
 }

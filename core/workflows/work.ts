@@ -3,9 +3,9 @@
 import { formatDuration } from "../duration.ts";
 import { messageOf, ServiceError } from "../errors.ts";
 import { ExpressionError } from "../manifest/expression.ts";
-import { type Retry, type StepScope, Suspend, type WorkStep } from "./definition.ts";
+import { type Retry, Suspend, type WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
-import { fail, type Given, pass, suspend } from "./interpreter.ts";
+import { type Frame, fail, type Given, miss, scopeOf, suspend } from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { done, type Outcome, stopped } from "./outcome.ts";
 import { WorkCall } from "./work-call.ts";
@@ -34,7 +34,7 @@ class Failure {
 export async function runWork(
   execution: Execution,
   step: WorkStep,
-  scope: StepScope,
+  frame: Frame,
   given: Given,
   lifetime: Lifetime,
 ): Promise<Outcome> {
@@ -43,7 +43,7 @@ export async function runWork(
     await execution.flush();
     if (lifetime.stopped !== null) return stopped(step.path);
     const own = new Lifetime(lifetime, step.timeout);
-    const call = new WorkCall(execution, step, scope, attempt, own);
+    const call = new WorkCall(execution, step, scopeOf(execution, frame, given.data), attempt, own);
     let result: Try;
     try {
       result = await once(step, call, own, lifetime);
@@ -54,7 +54,7 @@ export async function runWork(
     if (result === null || lifetime.over) return stopped(step.path);
     if (result instanceof Suspend) return suspend(execution, step, result.reason, result.data, change);
     if (!(result instanceof Failure)) {
-      if (step.tap) return pass(execution, step, given.data, given.source);
+      if (step.tap) return tapped(execution, step, given, change);
       const { output, text } = result;
       const at = Date.now();
       const path = JSON.stringify(step.path);
@@ -62,17 +62,26 @@ export async function runWork(
       else execution.append(["done", step.path, at, output, change]);
       return done(output, step.path);
     }
-    if (!result.passing || attempt > step.retry.attempts) return end(execution, step, given, result.message);
+    if (!result.passing || attempt > step.retry.attempts)
+      return step.tap ? miss(execution, step, given, result.message) : fail(execution, step, result.message);
     execution.append(["retry", step.path, Date.now(), attempt, result.message]);
+    // A restart meanwhile must not give the try again.
+    await execution.flush();
     if (!(await lifetime.sleep(retryDelay(step.retry, attempt)))) return stopped(step.path);
   }
 }
 
-function end(execution: Execution, step: WorkStep, given: Given, message: string): Outcome {
-  const outcome = fail(execution, step, message);
-  if (!step.tap) return outcome;
-  execution.caller.logger.warn({ executionId: execution.fold.start.id, stepId: step.path }, `andTap: ${message}`);
-  return done(given.data, given.source);
+/** What it was given goes on, whatever it gave itself. */
+function tapped(
+  execution: Execution,
+  step: WorkStep,
+  { data, source }: Given,
+  change: Record<string, unknown> | undefined,
+): Outcome {
+  const at = Date.now();
+  if (change === undefined) execution.append(["same", step.path, at, source]);
+  else execution.append(["same", step.path, at, source, change]);
+  return done(data, source);
 }
 
 /** @returns null when the work was stopped: nothing came of it */

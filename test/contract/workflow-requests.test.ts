@@ -252,6 +252,20 @@ describe("streams of executions", () => {
     assert.deepEqual(await eventsOf(service.get(`${ASKED}/stream`)), [...before, ...after]);
   });
 
+  test("POST /workflows/:id/stream: the parts of an agent step that streams come as agent-part, in order and numbered", async (t) => {
+    const workflows = {
+      letter: { steps: [{ id: "write", andAgent: { agent: "assistant", prompt: "Hello there", stream: true } }] },
+    };
+    const service = await startService(t, { ...MANIFEST, workflows });
+    const events = await eventsOf(service.post("/workflows/letter/stream", { input: 1 }));
+    assert.deepEqual(numbers(events), range(1, events.length));
+    const parts = events.filter(({ type }) => type === "agent-part");
+    assert.ok(parts.every(({ event }) => event.from === "write" && event.stepType === "andAgent"));
+    const text = parts.map(({ event }) => (event.data.type === "text-delta" ? event.data.delta : "")).join("");
+    assert.deepEqual(events.at(-1)!.event.result, { text });
+    assert.equal(text, "Hello there");
+  });
+
   for (const [query, header, message] of [
     ["?fromSequence=abc", "", /^fromSequence must be integer$/],
     ["?fromSequence=-1", "", /^fromSequence must be >= 0$/],

@@ -140,6 +140,14 @@ test("steps of a sub-workflow check what they suspend and resume with by its sch
         { id: "own", ...ask },
       ],
     },
+    over: { resume: { type: "boolean" }, steps: [{ id: "deep", andWorkflow: { workflow: "bare" } }] },
+    bare: {
+      steps: [
+        { id: "a", ...ask },
+        { id: "in", andWorkflow: { workflow: "inner" } },
+      ],
+    },
+    top: { steps: [{ id: "over", andWorkflow: { workflow: "over" } }] },
     inner: {
       resume: text,
       suspend: text,
@@ -155,6 +163,9 @@ test("steps of a sub-workflow check what they suspend and resume with by its sch
   assert.equal(outer.get("sub/a")!.suspendCheck?.(1, "data"), "data must be string");
   assert.equal(outer.get("sub/b")!.resumeCheck?.("x", "resumeData"), "resumeData must be null");
   assert.equal(outer.get("own")!.resumeCheck, null, "the definition's own goes for it");
+  const top = stepsByPath(compiled.get("top")!.definition.steps);
+  assert.equal(top.get("over/deep/a")!.resumeCheck?.(1, "resumeData"), "resumeData must be boolean");
+  assert.equal(top.get("over/deep/in/a")!.resumeCheck?.(1, "resumeData"), "resumeData must be string");
   assert.equal(stepsByPath(compiled.get("inner")!.definition.steps).get("a")!.resumeCheck, null);
 });
 

@@ -1,0 +1,147 @@
+/**
+ * What one process of a shared store asks of another: to stop an execution that the other one runs. The request is a row; who runs
+ * the execution looks for such rows while it runs any, and who asked looks at the execution until it rests.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { CommitConflict, messageOf } from "../errors.ts";
+import { indexedExecution, ORDERS, openExecutionKey, orderKey } from "../storage/keys.ts";
+import type { Row, Store } from "../storage/store.ts";
+import type { Engine } from "./engine.ts";
+import type { Fold } from "./fold.ts";
+import type { Stop } from "./lifetime.ts";
+import { type Found, loadExecution, readExecution } from "./load.ts";
+import { goesOn, noExecution } from "./refusals.ts";
+
+/** Milliseconds that steps may take to heed a cancel. */
+const GRACE = 5_000;
+/** Milliseconds between two looks at the execution: the first, and the longest; and how long they go on. */
+const LOOK = { first: 50, longest: 1_000, end: 600_000 };
+const PAGE = 1_000;
+
+export type StopRequest = Pick<Stop, "reason"> & { readonly kind: "suspend" | "cancel" };
+
+export const stopOf = ({ kind, reason }: StopRequest): Stop => ({
+  kind,
+  reason,
+  patience: kind === "cancel" ? GRACE : Number.POSITIVE_INFINITY,
+});
+
+/** `open`: revision of the open row that it is about, so that it does not stop what was resumed since. */
+type Order = readonly [kind: StopRequest["kind"], reason: string, open: number];
+
+const parseOrder = (row: Row): Order => JSON.parse(row.value) as Order;
+
+/**
+ * Has an execution stopped that another process runs, and resolves when it rests; whoever runs it by then.
+ *
+ * @returns its fold; still running when it rested, and was resumed
+ */
+export async function stopElsewhere(store: Store, { start, rest }: Found, request: StopRequest): Promise<Fold> {
+  const end = Date.now() + LOOK.end;
+  let asked: number | null = null;
+  for (let delay = LOOK.first; Date.now() < end; delay = Math.min(delay * 2, LOOK.longest)) {
+    const found = await readExecution(store, start.number);
+    if (found === null) throw noExecution(start.id);
+    const { open } = found;
+    if (open === null || found.rest?.revision !== rest?.revision) {
+      const loaded = await loadExecution(store, found);
+      if (loaded === null) continue;
+      await store.commit({ delete: [orderKey(start.number)] }).catch(() => {});
+      return loaded.fold;
+    }
+    // Another process may have taken it over, which knows nothing of the request.
+    if (open.revision !== asked && (await ask(store, open, start.number, request))) asked = open.revision;
+    await sleep(delay, undefined, { ref: false });
+  }
+  throw goesOn(start.id);
+}
+
+/** False when something has changed meanwhile. */
+async function ask(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
+  const key = orderKey(number);
+  const known = await store.get(key);
+  if (known !== undefined) {
+    const [knownKind, , about] = parseOrder(known);
+    // A suspension does not take a cancel back.
+    if (about === open.revision && (knownKind === "cancel" || knownKind === kind)) return true;
+  }
+  const order: Order = [kind, reason, open.revision];
+  try {
+    await store.commit({
+      put: [[key, JSON.stringify(order)]],
+      expect: [
+        [open.key, open.revision],
+        [key, known?.revision ?? null],
+      ],
+    });
+    return true;
+  } catch (error) {
+    if (error instanceof CommitConflict) return false;
+    throw error;
+  }
+}
+
+/** Does what other processes ask of this one. */
+export class Orders {
+  readonly #engine: Engine;
+  readonly #interval: number;
+  #timer: NodeJS.Timeout | null = null;
+  #round: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  /** @param interval milliseconds between two looks, while something runs here */
+  constructor(engine: Engine, interval: number) {
+    this.#engine = engine;
+    this.#interval = interval;
+  }
+
+  /** Removes what is about executions that do not run any more, and begins. */
+  async start(): Promise<void> {
+    const { store } = this.#engine;
+    const rows = await store.scan({ prefix: ORDERS, limit: PAGE });
+    const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
+    const stale = rows.filter((row, index) => open[index]?.revision !== parseOrder(row)[2]).map(({ key }) => key);
+    if (stale.length > 0) await store.commit({ delete: stale });
+    this.#arm();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    await this.#round;
+  }
+
+  #arm(): void {
+    if (this.#closed) return;
+    this.#timer = setTimeout(() => {
+      this.#round = (this.#engine.live.size === 0 ? Promise.resolve() : this.#look())
+        .catch((error: unknown) => {
+          const message = `what other processes ask for could not be read: ${messageOf(error)}`;
+          this.#engine.logger.warn({ err: error }, message);
+        })
+        .finally(() => this.#arm());
+    }, this.#interval);
+    this.#timer.unref();
+  }
+
+  async #look(): Promise<void> {
+    const { store, live } = this.#engine;
+    const rows = await store.scan({ prefix: ORDERS, limit: PAGE });
+    if (rows.length === 0) return;
+    const orders = new Map(rows.map((row) => [indexedExecution(row.key), row]));
+    for (const execution of live.values()) {
+      const row = orders.get(execution.fold.start.number);
+      if (row === undefined) continue;
+      const [kind, reason, open] = parseOrder(row);
+      if (open !== execution.revision) continue;
+      execution.stop(stopOf({ kind, reason }));
+      // Should this process end before the execution rests, it is asked of the next one.
+      await store.commit({ delete: [row.key], expect: [[row.key, row.revision]] }).catch(ignoreConflict);
+    }
+  }
+}
+
+/** Somebody asks for more by now. */
+function ignoreConflict(error: unknown): void {
+  if (!(error instanceof CommitConflict)) throw error;
+}

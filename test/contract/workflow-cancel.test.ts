@@ -1,0 +1,222 @@
+/** `POST /workflows/:id/executions/:executionId/cancel`: from running and from suspended, and whom the signal reaches. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { validators } from "../../generated/all-validators.js";
+import { until, watchProbe } from "../support/probe.ts";
+import { dataOf, refused, resultOf, startWorkflows, told } from "../support/workflow-service.ts";
+
+const probe = (id: string, config: object = {}) => ({ id, andThen: { use: "probe", with: config } });
+const ask = (id: string) => ({ id, andThen: { suspend: { reason: `${id}?` } } });
+const HELD = { hold: true };
+const DEAF = { hold: true, heeds: false };
+
+const client = await startWorkflows(
+  null,
+  {
+    held: { steps: [probe("a"), probe("b", HELD), probe("c")] },
+    deaf: { steps: [probe("a", DEAF), probe("b")] },
+    final: { steps: [probe("a", DEAF)] },
+    asking: { steps: [probe("a"), ask("ask"), probe("b")] },
+    branches: {
+      steps: [{ id: "all", andAll: [probe("a", HELD), { id: "race", andRace: [probe("b", HELD), ask("ask")] }] }],
+    },
+    inner: { steps: [probe("in", HELD)] },
+    outer: { steps: [{ id: "sub", andWorkflow: { workflow: "inner" } }] },
+    tool: { steps: [{ id: "call", andThen: { tool: "linger", input: { takes: 60_000 } } }] },
+    tap: { steps: [{ id: "audit", andTap: { use: "probe", with: HELD } }, probe("b")] },
+    agent: { steps: [{ id: "letter", andAgent: { agent: "slow", prompt: "Write a very long letter to everybody" } }] },
+    agentTool: { steps: [{ id: "letter", andAgent: { agent: "handy", prompt: "linger please" } }] },
+    trying: { steps: [{ ...probe("a", { fails: 9 }), retry: { attempts: 9, delay: "1h" } }] },
+    plain: { steps: [probe("a", { fails: 1 })] },
+  },
+  {
+    tools: { linger: { use: "linger" } },
+    providers: {
+      demo: { use: "scripted" },
+      slow: { use: "scripted", delay: "5s", chunks: 20 },
+      handy: { use: "scripted", replies: [{ when: "linger", call: { tool: "linger", input: { takes: 60_000 } } }] },
+    },
+    agents: {
+      slow: { name: "Slow", description: "Slow", instructions: "Help.", model: "slow/echo", memory: false },
+      handy: {
+        name: "Handy",
+        description: "Handy",
+        instructions: "Help.",
+        model: "handy/echo",
+        memory: false,
+        tools: ["linger"],
+      },
+    },
+  },
+);
+
+const cancel = async (workflow: string, id: string, reason?: string) => {
+  const data = await dataOf(client.command(workflow, id, "cancel", { reason }));
+  assert.ok(validators.ExecutionCancellation(data), JSON.stringify(validators.ExecutionCancellation.errors));
+  assert.deepEqual([data.executionId, data.status], [id, "cancelled"]);
+  return data;
+};
+
+describe("a running execution", () => {
+  test("is cancelled at once where its step heeds the signal; replies, record, state and events say so", async (t) => {
+    const watched = watchProbe(t);
+    const { reply, id } = client.begin("held", "held-1", 1);
+    const call = await watched.next("b", id);
+    const began = Date.now();
+    const { cancelledAt, reason } = await cancel("held", id, "no longer needed");
+    assert.ok(Date.now() - began < 1_000);
+    assert.equal(reason, "no longer needed");
+    assert.match(String(call.aborted), /no longer needed/);
+    const result = await resultOf(reply);
+    assert.deepEqual([result.status, result.result, result.endAt], ["cancelled", null, cancelledAt]);
+    const record = await client.record(id);
+    assert.deepEqual([record.status, record.cancellation], ["cancelled", { cancelledAt, reason }]);
+    const state = await client.state("held", id);
+    assert.deepEqual(
+      [state.status, state.cancellation, state.endAt],
+      ["cancelled", { cancelledAt, reason }, cancelledAt],
+    );
+    assert.deepEqual(told(await client.events("held", id)).slice(-2), ["workflow-cancelled", "workflow-result"]);
+    assert.deepEqual(watched.paths(id), ["a", "b"]);
+  });
+  test("stops at the next boundary when the step ends in its own time; what it gave is on record", async (t) => {
+    const watched = watchProbe(t);
+    const { id } = client.begin("deaf", "deaf-1", 1);
+    const call = await watched.next("a", id);
+    const cancelling = cancel("deaf", id);
+    await until(() => call.aborted !== null, "the signal");
+    call.release("given");
+    assert.equal((await cancelling).reason, "API request");
+    const { events } = await client.record(id);
+    assert.equal(events.find(({ from }: { from: string }) => from === "a").output, "given");
+    assert.deepEqual(watched.paths(id), ["a"]);
+  });
+  test("that completes meanwhile is 400", async (t) => {
+    const watched = watchProbe(t);
+    const { id } = client.begin("final", "final-1", 1);
+    const call = await watched.next("a", id);
+    const cancelling = client.command("final", id, "cancel");
+    await until(() => call.aborted !== null, "the signal");
+    call.release("given");
+    const { status, error } = await refused(cancelling);
+    assert.deepEqual([status, error], [400, "the execution is already completed"]);
+  });
+  test("while it waits for another try", async (t) => {
+    const watched = watchProbe(t);
+    const { id } = client.begin("trying", "trying-1", 1);
+    await watched.next("a", id);
+    await cancel("trying", id);
+  });
+  test("wins over a suspension that is under way: the suspend is 400", async (t) => {
+    const watched = watchProbe(t);
+    const { id } = client.begin("deaf", "deaf-2", 1);
+    const call = await watched.next("a", id);
+    const suspending = client.command("deaf", id, "suspend");
+    await until(() => call.aborted !== null, "the signal");
+    const cancelling = cancel("deaf", id);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    call.release(1);
+    await cancelling;
+    const { status, error } = await refused(suspending);
+    assert.deepEqual([status, error], [400, "the execution is already cancelled"]);
+  });
+  test("several at once are all told the same", async (t) => {
+    const watched = watchProbe(t);
+    const { id } = client.begin("held", "held-2", 1);
+    await watched.next("b", id);
+    const replies = await Promise.all([1, 2, 3].map((n) => client.command("held", id, "cancel", { reason: `${n}` })));
+    const reasons = new Set<string>();
+    for (const reply of replies) if (reply.status === 200) reasons.add((await dataOf(reply)).reason);
+    assert.equal(reasons.size, 1);
+    assert.ok(replies.every(({ status }) => status === 200 || status === 400));
+  });
+});
+
+describe("a suspended execution", () => {
+  test("is cancelled; it can neither be resumed nor cancelled again, but replayed", async (t) => {
+    const watched = watchProbe(t);
+    const { executionId: id } = await client.execute("asking", { n: 1 });
+    const { cancelledAt } = await cancel("asking", id, "too late");
+    const state = await client.state("asking", id);
+    assert.deepEqual([state.status, state.suspension, state.endAt], ["cancelled", undefined, cancelledAt]);
+    assert.equal((await refused(client.command("asking", id, "resume"))).status, 404);
+    const again = await refused(client.command("asking", id, "cancel"));
+    assert.deepEqual([again.status, again.error], [400, "the execution is already cancelled"]);
+    assert.deepEqual(told(await client.events("asking", id)).slice(-4), [
+      "workflow-suspended",
+      "workflow-result",
+      "workflow-cancelled",
+      "workflow-result",
+    ]);
+    assert.deepEqual(watched.paths(id), ["a"]);
+    const replayed = await resultOf(client.command("asking", id, "replay", { stepId: "ask", resumeData: { ok: 1 } }));
+    assert.deepEqual(replayed.result, { n: 1, ok: 1 });
+  });
+  test("is cancelled once, when several ask at once", async () => {
+    const { executionId: id } = await client.execute("asking");
+    const replies = await Promise.all([1, 2, 3, 4].map(() => client.command("asking", id, "cancel")));
+    assert.deepEqual(replies.map(({ status }) => status).sort(), [200, 400, 400, 400]);
+  });
+});
+
+describe("the signal of a cancel reaches", () => {
+  test("every branch", async (t) => {
+    const watched = watchProbe(t);
+    const { id } = client.begin("branches", "branches-1", 1);
+    const calls = [await watched.next("a", id), await watched.next("b", id)];
+    await cancel("branches", id);
+    for (const { aborted } of calls) assert.ok(aborted instanceof Error);
+    const { events } = await client.record(id);
+    const how = events.map(({ from, status }: Record<string, string>) => `${from} ${status}`);
+    assert.deepEqual(how.slice(1, -1).sort(), [
+      "a cancelled",
+      "all cancelled",
+      "ask cancelled",
+      "b cancelled",
+      "race cancelled",
+    ]);
+  });
+  for (const [what, workflow, path] of [
+    ["steps of sub-workflows", "outer", "sub/in"],
+    ["tools", "tool", "call"],
+    ["andTap", "tap", "audit"],
+  ] as const) {
+    test(what, async (t) => {
+      const watched = watchProbe(t);
+      const { id } = client.begin(workflow, `${workflow}-1`, 1);
+      const call = await watched.next(path, id);
+      await cancel(workflow, id);
+      assert.ok(call.aborted instanceof Error);
+      assert.deepEqual(watched.paths(id), [path]);
+    });
+  }
+  test("agents: the call of the model is given up", async () => {
+    const { id } = client.begin("agent", "agent-1", 1);
+    await until(async () => (await client.service.get(`/workflows/agent/executions/${id}/state`)).status === 200, "it");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const began = Date.now();
+    await cancel("agent", id);
+    assert.ok(Date.now() - began < 1_000);
+    const { data } = (await (await client.service.get("/agents/slow/history")).json()) as {
+      data: { entries: { status: string }[] };
+    };
+    assert.deepEqual(
+      data.entries.map(({ status }) => status),
+      ["cancelled"],
+    );
+  });
+  test("tools that agents have called", async (t) => {
+    const watched = watchProbe(t);
+    const { id } = client.begin("agentTool", "agentTool-1", 1);
+    await until(() => watched.calls.length > 0, "the call");
+    await cancel("agentTool", id);
+    await until(() => watched.calls[0]!.aborted !== null, "the signal");
+  });
+});
+
+test("cancel of one that has ended is 400, of an unknown one 404", async () => {
+  await refused(client.service.post("/workflows/plain/execute", { input: 1, options: { executionId: "over" } }));
+  const { status, error } = await refused(client.command("plain", "over", "cancel"));
+  assert.deepEqual([status, error], [400, "the execution is already over: it failed"]);
+  assert.equal((await refused(client.command("plain", "unknown", "cancel"))).status, 404);
+});

@@ -1,0 +1,209 @@
+/** Tries of steps, and time limits of steps, of steps that hold others, and of workflows. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { watchProbe } from "../support/probe.ts";
+import { refused, startWorkflows, told } from "../support/workflow-service.ts";
+
+const set = (id: string, value: unknown) => ({ id, andThen: { set: value } });
+const probe = (id: string, config: object = {}) => ({ id, andThen: { use: "probe", with: config } });
+const QUICK = { attempts: 2, delay: "1ms", backoff: "fixed" };
+
+const client = await startWorkflows(
+  null,
+  {
+    inherits: { retry: QUICK, steps: [probe("p", { fails: 2, gives: "third" })] },
+    own: {
+      retry: { attempts: 9, delay: "1ms" },
+      steps: [{ ...probe("p", { fails: 9 }), retry: { attempts: 1, delay: "1ms" } }],
+    },
+    slower: { steps: [{ ...probe("p", { fails: 3 }), retry: { attempts: 3, delay: "20ms", backoff: "exponential" } }] },
+    steady: { steps: [{ ...probe("p", { fails: 3 }), retry: { attempts: 3, delay: "20ms", backoff: "fixed" } }] },
+    many: { steps: [{ ...probe("p", { fails: 30 }), retry: { attempts: 30, delay: "0ms", backoff: "fixed" } }] },
+    tapped: { retry: QUICK, steps: [{ id: "p", andTap: { use: "probe", with: { fails: 2 } } }, set("last", "fine")] },
+    certain: { retry: QUICK, steps: [{ id: "sum", andThen: { tool: "add" } }] },
+    misfit: { retry: QUICK, steps: [{ ...probe("p", { gives: 1 }), outputSchema: { type: "string" } }] },
+    short: { steps: [{ ...probe("p", { takes: 60_000 }), timeout: "20ms" }] },
+    deaf: { steps: [{ ...probe("p", { hold: true, heeds: false }), timeout: "20ms" }] },
+    again: { steps: [{ ...probe("p", { takes: 60_000 }), timeout: "10ms", retry: QUICK }] },
+    whole: { timeout: "40ms", steps: [probe("a"), probe("b", { hold: true, heeds: false }), probe("c")] },
+    sleeping: { timeout: "30ms", steps: [{ ...probe("p", { fails: 9 }), retry: { attempts: 9, delay: "1h" } }] },
+    patient: { timeout: "150ms", steps: [probe("ask", { asks: "well?" }), probe("b", { takes: 10 })] },
+    held: { steps: [{ id: "all", timeout: "30ms", andAll: [probe("a"), probe("b", { takes: 60_000 })] }] },
+    holder: {
+      steps: [
+        {
+          id: "all",
+          retry: { attempts: 2, delay: "1ms" },
+          andAll: [
+            probe("a", { gives: { a: 1 } }),
+            [probe("b"), { id: "c", andThen: { use: "count-to", with: { until: 3 } } }],
+          ],
+        },
+      ],
+    },
+    hopeless: {
+      steps: [
+        {
+          id: "all",
+          retry: { attempts: 1, delay: "1ms" },
+          andAll: [probe("a"), probe("b", { fails: 9, message: "no" })],
+        },
+      ],
+    },
+    race: {
+      steps: [
+        {
+          id: "race",
+          retry: QUICK,
+          andRace: [{ id: "c", andThen: { use: "count-to", with: { until: 3 } } }, probe("b", { fails: 9 })],
+        },
+      ],
+    },
+    inner: { timeout: "20ms", steps: [probe("p", { takes: 60_000 })] },
+    outer: { steps: [{ id: "sub", andWorkflow: { workflow: "inner", input: 1 } }] },
+    sub: { steps: [set("one", 1), probe("b"), { id: "c", andThen: { use: "count-to", with: { until: 2 } } }] },
+    resub: { steps: [{ id: "s", retry: QUICK, andWorkflow: { workflow: "sub", input: 1 } }] },
+    long: { timeout: "40d", steps: [{ ...probe("p"), timeout: "30d" }] },
+  },
+  { tools: { add: { use: "add" } } },
+);
+
+const failure = async (workflow: string, input: unknown = null) => {
+  const { status, error, headers } = await refused(client.service.post(`/workflows/${workflow}/execute`, { input }));
+  assert.equal(status, 500);
+  return { error, id: headers.get("x-execution-id")! };
+};
+
+describe("tries of a step", () => {
+  test("the workflow's retry is the default; every try has its number and the same idempotencyKey", async (t) => {
+    const watched = watchProbe(t);
+    const { executionId, result } = await client.execute("inherits", 1);
+    assert.equal(result, "third");
+    assert.deepEqual(
+      watched.calls.map(({ context }) => [context.attempt, context.idempotencyKey]),
+      [1, 2, 3].map((attempt) => [attempt, `${executionId}:p`]),
+    );
+    assert.deepEqual(told(await client.events("inherits", executionId)), [
+      "workflow-start",
+      "step-start p",
+      "step-complete p",
+      "workflow-complete",
+      "workflow-result",
+    ]);
+  });
+  test("its own goes before it; attempts counts those after the first", async (t) => {
+    const watched = watchProbe(t);
+    assert.equal((await failure("own")).error, 'step "p": the probe is broken');
+    assert.equal(watched.calls.length, 2);
+  });
+  for (const [workflow, least] of [
+    ["slower", [20, 40, 80]],
+    ["steady", [20, 20, 20]],
+  ] as const) {
+    test(`waits between them: ${workflow}`, async () => {
+      const began = performance.now();
+      await client.execute(workflow);
+      const took = performance.now() - began;
+      const sum = least.reduce((a, b) => a + b, 0);
+      assert.ok(took >= sum - 5 && took < sum + 400, `${took} ms`);
+    });
+  }
+  test("thirty of them leave no listener behind", async (t) => {
+    const warnings: Error[] = [];
+    const warned = (warning: Error) => void warnings.push(warning);
+    process.on("warning", warned);
+    t.after(() => process.off("warning", warned));
+    await client.execute("many");
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(warnings, []);
+  });
+  test("andTap tries again too", async (t) => {
+    const watched = watchProbe(t);
+    assert.equal((await client.execute("tapped")).result, "fine");
+    assert.equal(watched.calls.length, 3);
+  });
+  test("what no other try can mend fails at once: input that a tool refuses", async () => {
+    assert.match((await failure("certain", {})).error, /^step "sum": .*a is required/);
+  });
+  test("output that does not fit is tried again", async (t) => {
+    const watched = watchProbe(t);
+    assert.equal((await failure("misfit")).error, 'step "p": output must be string');
+    assert.equal(watched.calls.length, 3);
+  });
+});
+
+describe("time limits", () => {
+  test("of a step: it is stopped by its signal, and fails", async (t) => {
+    const watched = watchProbe(t);
+    const { error, id } = await failure("short");
+    assert.equal(error, 'step "p": timed out after 20ms');
+    assert.ok((await watched.next("p", id)).aborted instanceof Error);
+  });
+  test("of a step that is deaf: it is left alone, and what it gives later is nothing", async (t) => {
+    const watched = watchProbe(t);
+    const { error, id } = await failure("deaf");
+    assert.equal(error, 'step "p": timed out after 20ms');
+    (await watched.next("p", id)).release("late");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    assert.equal((await client.state("deaf", id)).status, "error");
+  });
+  test("of a step: each try has its own", async (t) => {
+    const watched = watchProbe(t);
+    assert.equal((await failure("again")).error, 'step "p": timed out after 10ms');
+    assert.equal(watched.calls.length, 3);
+  });
+  test("of a workflow: whatever runs is given up", async (t) => {
+    const watched = watchProbe(t);
+    const { error, id } = await failure("whole");
+    assert.equal(error, "the workflow timed out after 40ms");
+    assert.deepEqual(watched.paths(id), ["a", "b"]);
+    assert.deepEqual((await client.record(id)).error, { message: "the workflow timed out after 40ms" });
+  });
+  test("of a workflow: also while it waits for another try", async () => {
+    assert.equal((await failure("sleeping")).error, "the workflow timed out after 30ms");
+  });
+  test("of a workflow: the time that it is suspended does not count", async () => {
+    await client.execute("patient", {}, { executionId: "patient" });
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    assert.equal((await client.resume("patient", "patient", 1)).status, "completed");
+  });
+  test("of a step that holds others", async (t) => {
+    const watched = watchProbe(t);
+    const { error, id } = await failure("held");
+    assert.equal(error, 'step "all": timed out after 30ms');
+    assert.ok((await watched.next("b", id)).aborted instanceof Error);
+  });
+  test("of a sub-workflow: its own timeout is the step's", async () => {
+    assert.equal((await failure("outer")).error, 'step "sub": timed out after 20ms');
+  });
+  test("longer than a timer lasts: it does not end at once", async () => {
+    assert.equal((await client.execute("long")).status, "completed");
+  });
+});
+
+describe("tries of a step that holds others", () => {
+  test("what succeeded inside is not done again", async (t) => {
+    const watched = watchProbe(t);
+    const { executionId, result } = await client.execute("holder", { n: 1 });
+    assert.deepEqual(result, { a: 1, n: 1, count: 3 });
+    assert.deepEqual(watched.paths(executionId).sort(), ["a", "b", "c", "c", "c"]);
+  });
+  test("the last failure is the execution's", async (t) => {
+    const watched = watchProbe(t);
+    const { error, id } = await failure("hopeless");
+    assert.equal(error, 'step "b": no');
+    assert.deepEqual(watched.paths(id), ["a", "b", "b"]);
+  });
+  test("a race is run again with all its branches", async (t) => {
+    const watched = watchProbe(t);
+    const { executionId, result } = await client.execute("race", { n: 1 });
+    assert.deepEqual(result, { n: 1, count: 3 });
+    assert.equal(watched.paths(executionId).filter((path) => path === "c").length, 3);
+  });
+  test("a sub-workflow goes on from where it failed", async (t) => {
+    const watched = watchProbe(t);
+    const { executionId, result } = await client.execute("resub");
+    assert.deepEqual(result, { count: 2 });
+    assert.deepEqual(watched.paths(executionId), ["s/b", "s/c", "s/c"]);
+  });
+});

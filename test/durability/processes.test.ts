@@ -1,0 +1,373 @@
+/** Several processes on one store: what the others see of an execution, what they may do with it, and what they take over. */
+import assert from "node:assert/strict";
+import { after, describe, type TestContext, test } from "node:test";
+import { unavailable } from "../../core/errors.ts";
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import { openPostgresStore } from "../../core/storage/postgres-store.ts";
+import type { Commit, Store } from "../../core/storage/store.ts";
+import { silent } from "../support/agents.ts";
+import { type Collected, collectEvents } from "../support/event-sink.ts";
+import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { soon } from "../support/providers.ts";
+import { recordingLogger } from "../support/storage.ts";
+import { CALL, cutStore, type Process, processesOf, refusal } from "../support/workflow-process.ts";
+
+const TIMES = { sign: 50, silence: 400, orders: 20 };
+
+const world = { runs: [] as string[], began: () => {}, open: Promise.resolve() as Promise<unknown>, heeds: true };
+(globalThis as { penstockProcesses?: typeof world }).penstockProcesses = world;
+
+/** Waits for the world, or for its signal if it heeds that. */
+const PLUGINS = {
+  "steps/pause.mjs": `export default { kind: "step", execute: async ({ data, idempotencyKey, signal }) => {
+    const world = globalThis.penstockProcesses; world.runs.push(idempotencyKey); world.began();
+    const aborted = new Promise((_, reject) => signal.addEventListener("abort", () => { if (world.heeds) reject(new Error("aborted")); }));
+    await Promise.race([world.open, aborted]);
+    return { ...data, n: (data.n ?? 0) + 1 }; } };`,
+};
+
+const MANIFEST = {
+  workflows: {
+    w: {
+      steps: [
+        { id: "one", andThen: { use: "pause" } },
+        { id: "two", andThen: { use: "pause" } },
+      ],
+    },
+    ask: {
+      steps: [
+        { id: "ask", andThen: { suspend: { reason: "Yes?" } } },
+        { id: "one", andThen: { use: "pause" } },
+      ],
+    },
+  },
+};
+
+/** Lets no `pause` end until `go`. */
+function hold(): { began: Promise<void>; go(): void } {
+  let go = () => {};
+  world.runs = [];
+  world.heeds = true;
+  world.open = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const began = new Promise<void>((resolve) => {
+    world.began = resolve;
+  });
+  return { began, go };
+}
+
+const server = await startPostgres();
+after(() => server?.close());
+
+interface Shared {
+  name: string;
+  skip: string | false;
+  /** Gives as many views of one store as are asked for. */
+  open(t: TestContext): Promise<() => Promise<Store>>;
+}
+
+const SHARED: readonly Shared[] = [
+  {
+    name: "one store in memory that says it is shared",
+    skip: false,
+    async open() {
+      const store = createMemoryStore();
+      return async () => ({ ...store, kind: "shared" });
+    },
+  },
+  {
+    name: "PostgreSQL",
+    skip: server === null ? NO_POSTGRES : false,
+    async open(t) {
+      const url = await server!.createDatabase();
+      return async () => {
+        const store = await openPostgresStore(url, { logger: silent });
+        t.after(() => store.close());
+        return store;
+      };
+    },
+  },
+];
+
+async function until(what: string, look: () => Promise<boolean>): Promise<void> {
+  const looking = async () => {
+    while (!(await look())) await new Promise((resolve) => setTimeout(resolve, 10));
+  };
+  await soon(looking(), what, 15_000);
+}
+
+const status = async ({ access }: Process, id: string, workflow = "w") => (await access.state(workflow, id)).status;
+const input = (id: string) => ({ input: { a: 1 }, options: { executionId: id } });
+const parsed = async (reply: Promise<{ json: string }>) => JSON.parse((await reply).json);
+
+for (const { name, skip, open } of SHARED) {
+  describe(`processes on ${name}`, { skip }, () => {
+    /** Starts processes; `wrap` makes of each one's store what it sees. */
+    async function processes(t: TestContext) {
+      const view = await open(t);
+      const start = await processesOf(t, MANIFEST, { plugins: PLUGINS });
+      return async (wrap: (store: Store) => Store = (store) => store, logger = silent) => {
+        const store = wrap(await view());
+        const process = await start(store, { processTimes: TIMES, logger });
+        // One that was killed has nothing to close.
+        t.after(() => Promise.race([process.opened.close(), "cut" in store ? store.cut : new Promise(() => {})]));
+        return process;
+      };
+    }
+
+    test("an execution of one is seen by the others: its state, in lists, its events as they come", async (t) => {
+      const start = await processes(t);
+      const [one, other] = [await start(), await start()];
+      const { began, go } = hold();
+      const executed = one.access.execute("w", input("e"), CALL);
+      await soon(began, "the step");
+      assert.equal(await status(other, "e"), "running");
+      const list = await parsed(other.access.executions({ limit: 10, offset: 0, status: "running" }));
+      assert.deepEqual(
+        list.map(({ id, status }: { id: string; status: string }) => [id, status]),
+        [["e", "running"]],
+      );
+      assert.equal((await refusal(other.access.resume("w", "e", {}, CALL))).kind, "not_found");
+      assert.equal((await refusal(other.access.replay("w", "e", { stepId: "one" }, CALL))).kind, "invalid_input");
+      assert.equal((await refusal(other.access.execute("w", input("e"), CALL))).kind, "conflict");
+
+      const early: Collected[] = [];
+      let first = () => {};
+      const begun = new Promise<void>((resolve) => {
+        first = resolve;
+      });
+      const following = collectEvents(await other.access.attach("w", "e", 0), (event) => {
+        early.push(event);
+        if (event.data.type === "step-start") first();
+      });
+      await soon(begun, "the first events");
+      assert.deepEqual(
+        early.map(({ data }) => data.type),
+        ["workflow-start", "step-start"],
+      );
+      go();
+      assert.equal((await parsed(executed)).status, "completed");
+      const events = await soon(following, "the last event");
+      assert.deepEqual(events, await collectEvents(await one.access.attach("w", "e", 0)), "the same as where it ran");
+      assert.deepEqual(
+        (await collectEvents(await other.access.attach("w", "e", 4))).map(({ id }) => id),
+        events.map(({ id }) => id).slice(4),
+      );
+    });
+
+    for (const heeds of [true, false]) {
+      const step = heeds ? "a step that heeds its signal" : "a step that does not";
+      test(`suspend of an execution that another process runs, with ${step}; it can be resumed anywhere`, async (t) => {
+        const start = await processes(t);
+        const [one, other] = [await start(), await start()];
+        const { began, go } = hold();
+        world.heeds = heeds;
+        const executed = one.access.execute("w", input("e"), CALL);
+        await soon(began, "the step");
+        const suspending = other.access.suspend("w", "e", "enough");
+        if (!heeds) {
+          await new Promise((resolve) => setTimeout(resolve, 100));
+          go();
+        }
+        const { suspension } = await soon(suspending, "the suspension");
+        assert.equal(suspension.reason, "enough");
+        const result = await parsed(executed);
+        assert.deepEqual([result.status, result.suspension.reason], ["suspended", "enough"]);
+        assert.equal((await refusal(other.access.suspend("w", "e", "again"))).kind, "invalid_input");
+        world.open = Promise.resolve();
+        const resumed = await parsed(other.access.resume("w", "e", {}, CALL));
+        assert.deepEqual([resumed.status, resumed.result], ["completed", { a: 1, n: 2 }]);
+        assert.equal(await status(one, "e"), "completed");
+        assert.deepEqual(world.runs, heeds ? ["e:one", "e:one", "e:two"] : ["e:one", "e:two"]);
+      });
+    }
+
+    test("cancel of an execution that another process runs, and of one that was suspended there", async (t) => {
+      const start = await processes(t);
+      const [one, other] = [await start(), await start()];
+      const { began } = hold();
+      const executed = one.access.execute("w", input("e"), CALL);
+      await soon(began, "the step");
+      const cancelled = await soon(other.access.cancel("w", "e", "no more"), "the cancel");
+      assert.deepEqual([cancelled.status, cancelled.reason], ["cancelled", "no more"]);
+      assert.equal((await parsed(executed)).status, "cancelled");
+      assert.equal((await refusal(other.access.cancel("w", "e", undefined))).kind, "invalid_input");
+      assert.equal((await parsed(one.access.execute("ask", input("f"), CALL))).status, "suspended");
+      assert.equal((await other.access.cancel("ask", "f", undefined)).status, "cancelled");
+      assert.equal(await status(one, "f", "ask"), "cancelled");
+    });
+
+    test("two that resume at once: one does, the other is told that there is nothing to resume", async (t) => {
+      const start = await processes(t);
+      const both = [await start(), await start()];
+      world.open = Promise.resolve();
+      world.runs = [];
+      for (let round = 0; round < 5; round++) {
+        await both[0]!.access.execute("ask", input(`e${round}`), CALL);
+        const replies = await Promise.allSettled(both.map(({ access }) => access.resume("ask", `e${round}`, {}, CALL)));
+        const refused = replies.filter((reply) => reply.status === "rejected").map((reply) => reply.reason.kind);
+        assert.deepEqual(refused, ["not_found"]);
+      }
+      assert.equal(world.runs.length, 5);
+    });
+
+    test("what a killed process ran is taken over by another, which follows what it is asked meanwhile", async (t) => {
+      const start = await processes(t);
+      const stores: ReturnType<typeof cutStore>[] = [];
+      const one = await start((store) => {
+        stores.push(cutStore(store));
+        return stores[0]!;
+      });
+      const other = await start();
+      const { began, go } = hold();
+      one.access.execute("w", input("e"), CALL).catch(() => {});
+      one.access.execute("w", input("f"), CALL).catch(() => {});
+      await soon(began, "the step");
+      await until("both", async () => world.runs.length === 2);
+      stores[0]!.arm(0);
+      const suspending = other.access.suspend("w", "f", "enough");
+      await until("the take-over", async () => world.runs.filter((key) => key === "e:one").length === 2);
+      assert.equal((await soon(suspending, "the suspension", 10_000)).status, "suspended");
+      go();
+      await until("the end", async () => (await status(other, "e")) === "completed");
+      assert.deepEqual(
+        world.runs.filter((key) => key.startsWith("e")),
+        ["e:one", "e:one", "e:two"],
+      );
+    });
+
+    test("a process that was given up, and is alive, cannot write any more: it gives its executions up", async (t) => {
+      const start = await processes(t);
+      let silentNow = false;
+      const mute = (store: Store): Store => ({
+        ...bound(store),
+        commit: (commit: Commit) =>
+          silentNow && commit.put?.[0]?.[0].startsWith("xp/")
+            ? Promise.reject(unavailable("away"))
+            : store.commit(commit),
+      });
+      const { logger, lines } = recordingLogger();
+      const one = await start(mute, logger);
+      const other = await start();
+      const { began, go } = hold();
+      const executed = refusal(one.access.execute("w", input("e"), CALL));
+      await soon(began, "the step");
+      const following = collectEvents(await one.access.attach("w", "e", 0)).then(
+        () => "ended",
+        (error) => error.kind,
+      );
+      silentNow = true;
+      await until("the take-over", async () => world.runs.length === 2);
+      silentNow = false;
+      go();
+      const { kind, headers } = await soon(executed, "the refusal");
+      assert.deepEqual([kind, headers?.["x-execution-id"]], ["unavailable", "e"]);
+      assert.equal(await soon(following, "the end of the stream"), "unavailable");
+      await until("the end", async () => (await status(one, "e")) === "completed");
+      assert.equal(await status(other, "e"), "completed");
+      assert.deepEqual((await other.access.state("w", "e")).status, "completed");
+      const events = await collectEvents(await other.access.attach("w", "e", 0));
+      assert.deepEqual(
+        events.filter(({ data }) => data.type === "step-complete").map(({ data }) => data.from),
+        ["one", "two"],
+      );
+      assert.ok(
+        lines.some((line) => /another process has taken this execution over/.test(line)),
+        lines.join("\n"),
+      );
+    });
+
+    test("what a process runs that has only just begun is not taken from it", async (t) => {
+      const start = await processes(t);
+      let meanwhile: (() => Promise<void>) | null = null;
+      await start((store) => ({
+        ...bound(store),
+        async scan(range) {
+          const once = range.prefix === "xo/" ? meanwhile : null;
+          if (once !== null) meanwhile = null;
+          await once?.();
+          return store.scan(range);
+        },
+      }));
+      const { began, go } = hold();
+      const executed = new Promise<unknown>((resolve, reject) => {
+        meanwhile = async () => {
+          const late = await start();
+          parsed(late.access.execute("w", input("e"), CALL)).then(resolve, reject);
+          await began;
+        };
+      });
+      await soon(began, "the step");
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      go();
+      await executed;
+      assert.deepEqual(world.runs, ["e:one", "e:two"]);
+    });
+
+    test("a process whose clock is behind by an hour is not taken for dead", async (t) => {
+      const start = await processes(t);
+      const late = (value: string) => String(Number(value) - 3_600_000);
+      const one = await start((store) => ({
+        ...bound(store),
+        commit: ({ put, ...rest }) =>
+          store.commit({
+            ...rest,
+            ...(put && { put: put.map(([key, value]) => [key, key.startsWith("xp/") ? late(value) : value] as const) }),
+          }),
+      }));
+      await start();
+      const { began, go } = hold();
+      const executed = one.access.execute("w", input("e"), CALL);
+      await soon(began, "the step");
+      await new Promise((resolve) => setTimeout(resolve, TIMES.silence));
+      go();
+      assert.equal((await parsed(executed)).status, "completed");
+      assert.deepEqual(world.runs, ["e:one", "e:two"]);
+    });
+
+    test("an execution whose start happened while nobody heard of it goes on all the same", async (t) => {
+      const start = await processes(t);
+      let deaf = false;
+      const one = await start((store) => ({
+        ...bound(store),
+        async commit(commit) {
+          const revision = await store.commit(commit);
+          if (deaf && commit.put?.[0]?.[0].startsWith("xo/")) throw unavailable("away");
+          return revision;
+        },
+      }));
+      hold().go();
+      deaf = true;
+      assert.equal((await refusal(one.access.execute("w", input("e"), CALL))).kind, "unavailable");
+      deaf = false;
+      await until("the end", async () => (await status(one, "e")) === "completed");
+      assert.deepEqual(world.runs, ["e:one", "e:two"]);
+    });
+
+    test("a process that stops leaves what it runs to the others at once", async (t) => {
+      const start = await processes(t);
+      const [one, other] = [await start(), await start()];
+      const { began, go } = hold();
+      const executed = refusal(one.access.execute("w", input("e"), CALL));
+      await soon(began, "the step");
+      await one.opened.close();
+      assert.equal((await executed).kind, "unavailable");
+      await until("the take-over", async () => world.runs.length === 2);
+      go();
+      await until("the end", async () => (await status(other, "e")) === "completed");
+    });
+  });
+}
+
+/** Its methods, free to be spread. */
+const bound = (store: Store): Store => ({
+  kind: store.kind,
+  get: (key) => store.get(key),
+  getMany: (keys) => store.getMany(keys),
+  scan: (range) => store.scan(range),
+  tail: (tail) => store.tail(tail),
+  commit: (commit) => store.commit(commit),
+  problem: () => store.problem(),
+  close: () => store.close(),
+});

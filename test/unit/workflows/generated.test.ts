@@ -1,0 +1,195 @@
+/**
+ * Workflows made at random come to what a plain evaluation says: run through, suspended at any moment, and taken up from any
+ * point of their journal. The journals that they leave fold to what was seen while they ran.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { openExecutionKey } from "../../../core/storage/keys.ts";
+import { createMemoryStore } from "../../../core/storage/memory-store.ts";
+import type { Store } from "../../../core/storage/store.ts";
+import type { Definition } from "../../../core/workflows/definition.ts";
+import { drive } from "../../../core/workflows/drive.ts";
+import { Execution, type Surroundings } from "../../../core/workflows/execution.ts";
+import { apply, begin, type Fold, foldOf } from "../../../core/workflows/fold.ts";
+import { type Entry, EVENTS_OF, type ExecutionStatus, type Start } from "../../../core/workflows/journal.ts";
+import { loadExecution, readExecution } from "../../../core/workflows/load.ts";
+import { planReplay } from "../../../core/workflows/replay.ts";
+import { planResume } from "../../../core/workflows/resume.ts";
+import { openText } from "../../../core/workflows/rows.ts";
+import { silent } from "../../support/agents.ts";
+import { definitionOf, type Expected, evaluate, type Node, workflow } from "../../support/generated-workflows.ts";
+
+const RUNS = 150;
+const INPUT = { in: 3 };
+const CALLER = { requestId: "r", logger: silent };
+
+const around = (store: Store): Surroundings => ({ store, process: "p", shared: false, volatile: false });
+
+const startOf = (change: Partial<Start> = {}): Start => ({
+  id: "e1",
+  number: 7,
+  workflowId: "w",
+  workflowName: "W",
+  definition: "hash",
+  at: Date.now(),
+  input: INPUT,
+  context: {},
+  state: {},
+  ...change,
+});
+
+/** Resumes until it ends. `disturb` is called whenever it begins to run. */
+async function finish(
+  execution: Execution,
+  definition: Definition,
+  store: Store,
+  disturb: (execution: Execution) => void = () => {},
+): Promise<{ fold: Fold; entries: readonly Entry[] }> {
+  let running = execution;
+  for (let rounds = 0; ; rounds++) {
+    assert.ok(rounds < 500, "it never ends");
+    disturb(running);
+    await drive(running);
+    const found = await readExecution(store, running.fold.start.number);
+    assert.equal(found!.open, null);
+    const loaded = (await loadExecution(store, found!))!;
+    // What was told while it ran is what was recorded.
+    assert.deepEqual(loaded.fold, running.fold);
+    if (loaded.fold.status !== "suspended") return { fold: loaded.fold, entries: loaded.entries };
+    const { stepId } = loaded.fold.suspension!;
+    const waits = loaded.fold.steps.get(stepId)?.status === "waiting";
+    const entry = planResume(loaded.fold, definition, waits ? { resumeData: { [`answer ${stepId}`]: 1 } } : {});
+    running = new Execution(loaded.fold, definition, CALLER, around(store), { loaded, open: null, rest: found!.rest });
+    running.append(entry);
+  }
+}
+
+async function runThrough(list: readonly Node[], disturb?: (execution: Execution) => void, start = startOf()) {
+  const definition = definitionOf(list, new Map());
+  const store = createMemoryStore();
+  const execution = new Execution(begin(start), definition, CALLER, around(store), null);
+  return { definition, ...(await finish(execution, definition, store, disturb)) };
+}
+
+function isAsExpected({ output, error, state, status }: Fold, expected: Expected): void {
+  assert.equal(status, expected.error === null ? "completed" : "error");
+  assert.equal(error?.stepId ?? null, expected.error);
+  if (expected.result !== null) assert.deepEqual(output, expected.result);
+  assert.deepEqual(state, expected.state);
+}
+
+test("run through, they give what a plain evaluation gives", async () => {
+  await fc.assert(
+    fc.asyncProperty(workflow, async (list) => {
+      const { fold } = await runThrough(list);
+      isAsExpected(fold, evaluate(list, INPUT));
+    }),
+    { numRuns: RUNS },
+  );
+});
+
+test("suspended from outside at any moment, again and again, they give the same", async () => {
+  await fc.assert(
+    fc.asyncProperty(workflow, fc.array(fc.integer({ min: 0, max: 12 }), { maxLength: 6 }), async (list, moments) => {
+      const left = [...moments];
+      const { fold } = await runThrough(list, (execution) => {
+        let turns = left.shift();
+        if (turns === undefined) return;
+        const turn = () => {
+          if (turns === 0) execution.stop({ kind: "suspend", reason: "outside", patience: Number.POSITIVE_INFINITY });
+          else setImmediate(turn);
+          turns!--;
+        };
+        turn();
+      });
+      isAsExpected(fold, evaluate(list, INPUT));
+    }),
+    { numRuns: RUNS },
+  );
+});
+
+test("taken up from any point of the journal, they give the same", async () => {
+  await fc.assert(
+    fc.asyncProperty(workflow, fc.double({ min: 0, max: 1, noNaN: true }), async (list, point) => {
+      const { entries } = await runThrough(list);
+      const start = startOf();
+      const kept = entries.slice(0, Math.floor(point * entries.length));
+      if (foldOf(start, kept).status !== "running") return;
+      const store = createMemoryStore();
+      const key = openExecutionKey(start.number);
+      const texts = kept.map((entry) => JSON.stringify(entry));
+      await store.commit({ put: [[key, openText("gone", JSON.stringify(start), texts)]] });
+      const found = (await readExecution(store, start.number))!;
+      const loaded = (await loadExecution(store, found))!;
+      const definition = definitionOf(list, new Map());
+      const execution = new Execution(loaded.fold, definition, CALLER, around(store), {
+        loaded,
+        open: found.open,
+        rest: null,
+      });
+      const { fold } = await finish(execution, definition, store);
+      isAsExpected(fold, evaluate(list, INPUT));
+      assert.ok(fold.sequence >= foldOf(start, kept).sequence);
+    }),
+    { numRuns: RUNS },
+  );
+});
+
+test("replayed from any step that is on record, they give the same", async () => {
+  await fc.assert(
+    fc.asyncProperty(workflow, fc.nat(), async (list, choice) => {
+      const source = await runThrough(list);
+      const expected = evaluate(list, INPUT);
+      const paths = [...source.fold.steps.keys()];
+      const stepId = paths[choice % paths.length]!;
+      const { replay, state } = planReplay(source.fold, source.entries, source.definition.outline, { stepId });
+      const start = JSON.parse(JSON.stringify(startOf({ id: "e2", number: 8, replay, state }))) as Start;
+      const { fold } = await runThrough(list, undefined, start);
+      assert.equal(fold.status, expected.error === null ? "completed" : "error");
+      if (expected.result !== null) assert.deepEqual(fold.output, expected.result, `from ${stepId}`);
+      // A loser of a race may be replayed, and wins nothing.
+      assert.deepEqual(fold.state, expected.state, `from ${stepId}`);
+    }),
+    { numRuns: RUNS },
+  );
+});
+
+const NEXT: Readonly<Record<ExecutionStatus, readonly ExecutionStatus[]>> = {
+  running: ["running", "suspended", "completed", "error", "cancelled"],
+  suspended: ["running", "cancelled"],
+  completed: [],
+  error: [],
+  cancelled: [],
+};
+
+test("their journals fold the same in one go and in two, number their events without a gap, and change status legally", async () => {
+  await fc.assert(
+    fc.asyncProperty(workflow, fc.nat(), async (list, cut) => {
+      const { entries, fold } = await runThrough(list);
+      const start = fold.start;
+      const whole = foldOf(start, entries);
+      const at = cut % (entries.length + 1);
+      const split = foldOf(start, JSON.parse(JSON.stringify(entries.slice(0, at))) as Entry[]);
+      for (const entry of entries.slice(at)) apply(split, entry);
+      assert.deepEqual(split, whole);
+      const step = begin(start);
+      for (const entry of entries) {
+        const before = {
+          status: step.status,
+          sequence: step.sequence,
+          state: step.state,
+          values: new Map(step.values),
+        };
+        apply(step, entry);
+        assert.equal(step.sequence, before.sequence + EVENTS_OF[entry[0]]);
+        assert.ok(NEXT[before.status].includes(step.status), `${before.status} -> ${step.status}`);
+        for (const [source, value] of before.values) {
+          const again = entry[0] === "done" && entry[1] === source;
+          if (!again) assert.equal(step.values.get(source), value);
+        }
+      }
+    }),
+    { numRuns: RUNS },
+  );
+});
