@@ -178,6 +178,7 @@ export class Call<S> implements Context<S>, Pending {
   #left(): void {
     this.#finish(499);
     this.#controller?.abort(new Error("the client has left"));
+    this.#writer?.leave();
   }
 
   #finish(status: number): void {

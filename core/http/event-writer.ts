@@ -29,6 +29,7 @@ export class EventWriter implements EventSink {
   #ended = false;
   #scheduled = false;
   #behind: Promise<void> | undefined;
+  #listener: (() => void) | null = null;
   /** Set at each write, read and reset by the heartbeat. */
   wrote = false;
 
@@ -44,6 +45,16 @@ export class EventWriter implements EventSink {
 
   get closed(): boolean {
     return this.#ended || this.#exchange.closed;
+  }
+
+  onLeave(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  /** The reader is gone. */
+  leave(): void {
+    this.#listener?.();
+    this.#listener = null;
   }
 
   open(): void {

@@ -49,6 +49,8 @@ export interface EventSink {
   send(json: string, id?: number): Promise<void> | undefined;
   /** True once the reader is gone. */
   readonly closed: boolean;
+  /** Has a producer told that has nothing to send for long: called once when the reader leaves. At most one listener. */
+  onLeave(listener: () => void): void;
 }
 
 /** Produces a streamed reply. A throw before `open` is a plain error reply, after it an in-band event. */

@@ -84,18 +84,22 @@ function anyType(node: Node, environment: Environment): Node {
   return call;
 }
 
-/** Give true, false, text or a double, whatever goes in. */
+/** Give true, false or text, whatever goes in. */
 const SAFE_OPERATORS = ["==", "!=", "<", "<=", ">", ">=", "in", "&&", "||", "!_"];
 const SAFE_FUNCTIONS =
-  /^(has|string|double|bool|contains|startsWith|endsWith|matches|exists|exists_one|all|substring|split|join|trim|lowerAscii|upperAscii)$/;
+  /^(has|string|bool|contains|startsWith|endsWith|matches|exists|exists_one|all|substring|split|join|trim|lowerAscii|upperAscii)$/;
 /** Give back what goes in. */
 const TRANSPARENT_FUNCTIONS = /^(dyn|map|filter)$/;
+
+/** May give a number without bounds, which JSON does not have; `double()` may too. */
+const ARITHMETIC_OPERATORS = Object.keys(ARITHMETIC);
 
 /** Whether only JSON can come out when JSON goes in: then `{{ data }}` costs nothing, however large the value is. */
 export function givesJson(node: unknown): boolean {
   if (Array.isArray(node)) return node.every(givesJson);
   if (!isNode(node)) return true;
   if (SAFE_OPERATORS.includes(node.op)) return true;
+  if (ARITHMETIC_OPERATORS.includes(node.op)) return false;
   if (node.op === "value")
     return typeof node.args !== "bigint" && (node.args === null || typeof node.args !== "object");
   if (node.op === "[]" || node.op === ".") return givesJson((node.args as Node[])[0]);

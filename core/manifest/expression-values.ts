@@ -1,7 +1,14 @@
 /** What comes out of an expression, as JSON and as text. */
 
-/** A copy in which everything is JSON: whole numbers of CEL become numbers, times and durations become text. */
+/**
+ * A copy in which everything is JSON: whole numbers of CEL become numbers, times and durations become text.
+ *
+ * @throws RangeError for a number that JSON does not have
+ */
 export function plainJson(value: unknown): unknown {
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw new RangeError("gives a number without bounds: something is divided by 0");
+  }
   if (typeof value === "bigint") return Number(value);
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(plainJson);

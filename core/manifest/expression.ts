@@ -150,11 +150,10 @@ export function compileExpression(text: string, names: readonly string[]): Compi
     const evaluate: Evaluate = (scope) => {
       try {
         const value = parsed(scope as Record<string, unknown>);
-        if (isJsonNumber(value)) return isPlain ? value : plainJson(value);
+        return isPlain ? value : plainJson(value);
       } catch (thrown) {
         throw new ExpressionError(source, runtimeMessage(thrown, source));
       }
-      throw new ExpressionError(source, "gives a number without bounds: something is divided by 0");
     };
     return { evaluate, steps, type: type ?? "dyn" };
   } catch (error) {
@@ -180,9 +179,6 @@ function runtimeMessage(thrown: unknown, source: string): string {
   const holder = /([A-Za-z_][\w.]*)\.$/.exec(source.slice(0, range?.start ?? 0))?.[1];
   return `there is no "${key}"${holder === undefined ? "" : ` in ${holder}`}`;
 }
-
-/** JSON has no infinite numbers, and none that are not numbers. */
-const isJsonNumber = (value: unknown): boolean => typeof value !== "number" || Number.isFinite(value);
 
 /** Whether a name stands for all that it holds, and not only before a `.` or a `[`. */
 function namesWhole(node: unknown, name: string): boolean {

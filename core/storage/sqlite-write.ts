@@ -20,6 +20,12 @@ const WRITE = `INSERT INTO rows (key, value, revision) SELECT key, value, ?2 FRO
 
 const CLEAR = "DELETE FROM rows WHERE key >= ? AND key < ?";
 
+/** What SQLite says of a commit that it will never take. */
+const REFUSALS: ReadonlyMap<string, string> = new Map([
+  ["SQLITE_CONSTRAINT", "what is added to is no counter"],
+  ["SQLITE_TOOBIG", "a value is too large"],
+]);
+
 export interface SqliteWriter {
   /** One transaction; resolves when it is on disk: with the revision of each commit, or why it did not happen. */
   write(commits: readonly Commit[]): Promise<readonly (number | Error)[]>;
@@ -82,8 +88,9 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
     try {
       return await together(commits);
     } catch (error) {
-      if (codeOf(error) !== "SQLITE_CONSTRAINT") throw error;
-      if (commits.length === 1) return [new Error("what is added to is no counter", { cause: error })];
+      const refusal = REFUSALS.get(codeOf(error));
+      if (refusal === undefined) throw error;
+      if (commits.length === 1) return [new Error(refusal, { cause: error })];
     }
     const results: (number | Error)[] = [];
     for (const commit of commits) results.push(...(await write([commit])));

@@ -19,13 +19,14 @@ import { followLive, followLoaded } from "./follow.ts";
 import { followElsewhere } from "./follow-elsewhere.ts";
 import type { Start } from "./journal.ts";
 import { listExecutions } from "./list.ts";
-import { type Found, findExecution } from "./load.ts";
+import { type Found, findExecution, readExecution } from "./load.ts";
 import { Lookup, type OnRecord } from "./lookup.ts";
 import { type StopRequest, stopElsewhere, stopOf } from "./orders.ts";
 import { recordText, resultText, stateOf } from "./record.ts";
 import { already, goesOn, notSuspended, taken } from "./refusals.ts";
 import { planReplay } from "./replay.ts";
 import { checkReplay, planResume } from "./resume.ts";
+import { parseOpen } from "./rows.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
 
 export class Access implements WorkflowAccess {
@@ -50,7 +51,7 @@ export class Access implements WorkflowAccess {
       const moved = Promise.race([execution.more(), execution.settled]);
       await this.#unlessLost(execution, moved, () => taken(execution.fold.start.id));
     }
-    return followLive(execution, 0, this.#engine.store);
+    return this.#follow(execution, 0);
   }
 
   async suspend(workflowId: string, id: string, reason = "API request"): Promise<ExecutionSuspended> {
@@ -114,7 +115,7 @@ export class Access implements WorkflowAccess {
     const { workflowId } = query;
     if (workflowId !== undefined) this.#engine.declared(workflowId);
     actingUser(this.#principal, query.userId);
-    const { store, live, definitions } = this.#engine;
+    const { store, live, definitions, elsewhere } = this.#engine;
     const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;
     return listExecutions(owned, {
       store,
@@ -125,6 +126,7 @@ export class Access implements WorkflowAccess {
           yield { start: fold.start, record };
         }
       },
+      elsewhere,
       outlineOf: (hash) => definitions.outline(hash),
     });
   }
@@ -132,11 +134,24 @@ export class Access implements WorkflowAccess {
   async attach(workflowId: string, id: string, after: number): Promise<EventProducer> {
     const { store, around, definitions } = this.#engine;
     const execution = await this.#lookup.find(workflowId, id);
-    if (!("loaded" in execution)) return followLive(execution, after, store);
+    if (!("loaded" in execution)) return this.#follow(execution, after);
     const { loaded, found } = execution;
     const outline = await definitions.outline(found.start.definition);
     const follows = found.open !== null && around.shared;
     return follows ? followElsewhere(store, found, outline, after) : followLoaded(loaded, outline, after);
+  }
+
+  /** When another process takes it over, its events come from there. */
+  #follow(execution: Execution, after: number): EventProducer {
+    const { store, around, definitions, givenUp } = this.#engine;
+    const { start } = execution.fold;
+    return followLive(execution, after, store, async (last) => {
+      const stands = execution.lifetime.stopped?.kind === "closing" || givenUp.has(start.number);
+      const found = around.shared && !stands ? await readExecution(store, start.number) : null;
+      const ours = found?.open != null && parseOpen(found.open.value).process === around.process;
+      if (found === null || ours) throw goesOn(start.id);
+      return followElsewhere(store, found, await definitions.outline(start.definition), last);
+    });
   }
 
   async #begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Execution> {

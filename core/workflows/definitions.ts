@@ -16,7 +16,7 @@ export interface Current {
 /** Links a pinned definition with what the service has now; gives the names of what is gone when it cannot. */
 export type Link = (pinned: PinnedDefinition, hash: string) => Definition | { missing: readonly string[] };
 
-/** Definitions of the past kept in memory. */
+/** Definitions of the past kept in memory: as they are pinned, and linked. */
 const KEPT = 100;
 
 export class Definitions {
@@ -24,6 +24,8 @@ export class Definitions {
   readonly #link: Link;
   readonly #current: ReadonlyMap<string, Current>;
   readonly #past = new Map<string, Promise<{ pinned: PinnedDefinition; outline: Outline } | null>>();
+  /** By hash: of the manifest, and of the past. */
+  readonly #present = new Map<string, Definition>();
   readonly #linked = new Map<string, Definition>();
 
   /** @param current by the id of the workflow */
@@ -31,7 +33,7 @@ export class Definitions {
     this.#store = store;
     this.#link = link;
     this.#current = current;
-    for (const { definition } of current.values()) this.#linked.set(definition.hash, definition);
+    for (const { definition } of current.values()) this.#present.set(definition.hash, definition);
   }
 
   /** Of the manifest. */
@@ -62,19 +64,19 @@ export class Definitions {
 
   /** A definition, or for people what it needs and is gone. */
   async find(hash: string): Promise<Definition | string> {
-    const known = this.#linked.get(hash);
+    const known = this.#present.get(hash) ?? this.#linked.get(hash);
     if (known !== undefined) return known;
     const past = await this.#read(hash);
     if (past === null) return "the definition of the execution is gone";
     const linked = this.#link(past.pinned, hash);
     if ("missing" in linked) return `the execution needs ${linked.missing.join(", ")}, which this service has not`;
-    this.#linked.set(hash, linked);
+    keep(this.#linked, hash, linked);
     return linked;
   }
 
   /** What is known of a definition even when something that it needs is gone. */
   async outline(hash: string): Promise<Outline> {
-    const known = this.#linked.get(hash);
+    const known = this.#present.get(hash) ?? this.#linked.get(hash);
     return known?.outline ?? (await this.#read(hash))?.outline ?? new Map();
   }
 
@@ -87,10 +89,14 @@ export class Definitions {
         return { pinned, outline: outlineOf(pinned) };
       });
       reading.catch(() => this.#past.delete(hash));
-      this.#past.set(hash, reading);
-      const [oldest] = this.#past.keys();
-      if (this.#past.size > KEPT && oldest !== undefined) this.#past.delete(oldest);
+      keep(this.#past, hash, reading);
     }
     return reading;
   }
+}
+
+function keep<T>(known: Map<string, T>, hash: string, value: T): void {
+  known.set(hash, value);
+  const [oldest] = known.keys();
+  if (known.size > KEPT && oldest !== undefined) known.delete(oldest);
 }

@@ -6,6 +6,7 @@ import type { Execution } from "./execution.ts";
 import { frameOf, runSteps } from "./interpreter.ts";
 import type { Entry, StepPath } from "./journal.ts";
 import type { Outcome } from "./outcome.ts";
+import { Unrecordable } from "./patience.ts";
 
 /**
  * Resolves when the execution rests, or stands still because the process is closing. Rejects when it cannot go on here: its id
@@ -27,8 +28,10 @@ export async function drive(execution: Execution): Promise<void> {
     // A fault of ours: the execution must not hang for it. Other branches end too, and record nothing more.
     lifetime.stop({ kind: "lost", reason: "internal error", patience: 0 });
     execution.caller.logger.error({ err: error, executionId: fold.start.id }, messageOf(error));
-    if (fold.status !== "running") throw error;
-    execution.append(["error", "", Date.now(), "internal error"]);
+    // What it came to included, when that is what cannot be recorded.
+    if (error instanceof Unrecordable || fold.status !== "running") await execution.retreat();
+    const message = error instanceof Unrecordable ? error.message : "internal error";
+    execution.append(["error", "", Date.now(), message]);
     await execution.rest();
   } finally {
     lifetime.end();

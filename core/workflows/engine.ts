@@ -15,6 +15,8 @@ import { type Caller, Execution, type Recorded, type Surroundings } from "./exec
 import { begin, type Fold } from "./fold.ts";
 import { createExecutionIds } from "./ids.ts";
 import type { Start } from "./journal.ts";
+import { Elsewhere } from "./list-open.ts";
+import { isAway } from "./patience.ts";
 import { noWorkflow } from "./refusals.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
@@ -41,6 +43,12 @@ export class Engine implements Workflows {
   readonly around: Surroundings;
   /** What runs here, by id. */
   readonly live = new Map<string, Execution>();
+  /** Set when the store may say that something runs here which does not: nobody heard whether its first commit happened. */
+  adrift = false;
+  /** Numbers of executions that could not even be ended: until the next start nothing of them is tried again. */
+  readonly givenUp = new Set<number>();
+  /** What runs elsewhere; null for a store of this process alone. */
+  readonly elsewhere: Elsewhere | null;
   readonly #described: ReadonlyMap<string, DescribedWorkflow>;
   readonly #running = new Map<string, number>();
   #list: Serialized | null = null;
@@ -52,6 +60,7 @@ export class Engine implements Workflows {
     this.sequence = parts.sequence;
     const { store, process } = parts;
     this.around = { store, process, shared: !OWN.has(store.kind), volatile: store.kind === "memory" };
+    this.elsewhere = this.around.shared ? new Elsewhere(store, () => this.numbers()) : null;
     this.#described = parts.described;
   }
 
@@ -70,6 +79,11 @@ export class Engine implements Workflows {
 
   for(principal: Principal): WorkflowAccess {
     return new Access(this, principal);
+  }
+
+  /** Numbers of what runs here. */
+  numbers(): ReadonlySet<number> {
+    return new Set([...this.live.values()].map(({ fold }) => fold.start.number));
   }
 
   /** @throws ServiceError `not_found` */
@@ -105,6 +119,7 @@ export class Engine implements Workflows {
     try {
       await work(execution);
     } catch (error) {
+      if (isAway(error)) this.adrift = true;
       if (execution.recorded) this.#lost(execution, error);
       throw error;
     } finally {
@@ -140,10 +155,11 @@ export class Engine implements Workflows {
   }
 
   #lost(execution: Execution, error: unknown): void {
-    const { id } = execution.fold.start;
+    const { id, number } = execution.fold.start;
     if (error instanceof CommitConflict) {
       this.logger.warn({ executionId: id }, "another process has taken this execution over: it is given up here");
     } else if (execution.lifetime.stopped?.kind !== "closing") {
+      if (!isAway(error)) this.givenUp.add(number);
       this.logger.error({ err: error, executionId: id }, `an execution is given up here: ${messageOf(error)}`);
     }
   }

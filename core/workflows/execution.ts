@@ -3,17 +3,17 @@
  * once and committed in groups; what is told to others (`committed`) are those on disk alone.
  */
 import type { Logger } from "pino";
-import { CommitConflict, messageOf, ServiceError } from "../errors.ts";
+import { CommitConflict, type ServiceError } from "../errors.ts";
 import { executionKey, executionNameKey, journalKey, openExecutionKey } from "../storage/keys.ts";
 import type { Commit, Row, Store } from "../storage/store.ts";
 import type { Definition } from "./definition.ts";
-import { apply, type Fold } from "./fold.ts";
+import { apply, type Fold, foldOf } from "./fold.ts";
 import { numberIn } from "./ids.ts";
 import { indexKeys } from "./index-rows.ts";
 import type { Entry } from "./journal.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import type { Loaded } from "./load.ts";
-import { commitPatiently } from "./patience.ts";
+import { entriesOnDisk, type Loaded } from "./load.ts";
+import { commitPatiently, notYet } from "./patience.ts";
 import { recordText } from "./record.ts";
 import { entriesText, openText, reopenedText, restText } from "./rows.ts";
 
@@ -164,9 +164,8 @@ export class Execution {
   }
 
   wake(): void {
-    const more = this.#more;
+    this.#more?.resolve();
     this.#more = null;
-    more?.resolve();
   }
 
   /** Rejects while the store cannot take what the execution has to write; the execution itself waits. */
@@ -228,6 +227,17 @@ export class Execution {
     this.#done(count);
   }
 
+  /** Back to what is on disk: what came after it cannot be recorded, and is as if it had not been. */
+  async retreat(): Promise<void> {
+    const { start } = this.fold;
+    this.#pending = [];
+    this.#writing = null;
+    this.#next = null;
+    this.#log.length = this.#committed - this.#dropped;
+    const entries = this.#dropped === 0 ? this.#log : await entriesOnDisk(this.#around.store, start, this.#committed);
+    Object.assign(this.fold, foldOf(start, entries));
+  }
+
   #resting(put: readonly [string, string][]): Commit {
     if (this.#fresh) return this.#named({ put });
     const leaving = this.#leaving;
@@ -276,15 +286,13 @@ export class Execution {
     }
   }
 
-  #report(error: unknown, isFirst: boolean): void {
+  #report(error: ServiceError, isFirst: boolean): void {
     const { id } = this.fold.start;
     if (isFirst) {
-      const message = `an execution cannot be recorded, and waits: ${messageOf(error)}`;
+      const message = `an execution cannot be recorded, and waits: ${error.message}`;
       this.caller.logger.error({ err: error, executionId: id }, message);
     }
-    const known = error instanceof ServiceError ? error.message : "the execution cannot be recorded at present";
-    const headers = { "x-execution-id": id, "retry-after": "1" };
-    for (const reject of this.#trouble.splice(0)) reject(new ServiceError("unavailable", known, { headers }));
+    for (const reject of this.#trouble.splice(0)) reject(notYet(id, error));
   }
 }
 

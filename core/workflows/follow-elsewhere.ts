@@ -6,7 +6,7 @@ import type { Outline } from "./definition.ts";
 import { apply, begin as beginFold } from "./fold.ts";
 import { beginReader, sendEntries } from "./follow.ts";
 import type { Entry } from "./journal.ts";
-import { type Found, readExecution, readJournal } from "./load.ts";
+import { type Found, incomplete, readExecution, readJournal } from "./load.ts";
 import { parseEntries, parseOpen, parseRest } from "./rows.ts";
 
 /** Milliseconds between two looks at the journal. */
@@ -24,6 +24,8 @@ export function followElsewhere(store: Store, found: Found, outline: Outline, af
     };
     let passed = 0;
     let last: string | undefined;
+    /** Revision of the record that the journal is ahead of. */
+    let passedBy: number | undefined;
     await pass(firstOf(found));
     while (!sink.closed) {
       const now = await readExecution(store, start.number);
@@ -36,7 +38,9 @@ export function followElsewhere(store: Store, found: Found, outline: Outline, af
       if (now.open === null && now.rest !== null) {
         const rest = parseRest(now.rest.value);
         if (passed === rest.rows) return pass(rest.tail);
-        // Otherwise it was resumed between the two reads, and its tail is in the journal.
+        // Otherwise it was resumed between the two reads, and its tail is in the journal: its record is another soon.
+        if (passed < rest.rows || now.rest.revision === passedBy) throw incomplete(start.id);
+        passedBy = now.rest.revision;
       } else await sleep(LOOK, undefined, { ref: false });
     }
   };

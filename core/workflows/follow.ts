@@ -1,5 +1,4 @@
 /** Readers of the events of an execution. A reader takes what is on disk at its own pace: nothing is queued for it. */
-import { unavailable } from "../errors.ts";
 import type { EventProducer, EventSink } from "../http/route.ts";
 import type { Store } from "../storage/store.ts";
 import type { Outline } from "./definition.ts";
@@ -7,7 +6,7 @@ import { eventsOf, startEvent } from "./events.ts";
 import type { Execution } from "./execution.ts";
 import type { Fold } from "./fold.ts";
 import { type Entry, EVENTS_OF } from "./journal.ts";
-import { type Loaded, loadExecution, readExecution } from "./load.ts";
+import { entriesOnDisk, type Loaded } from "./load.ts";
 
 /** Entries that a reader who is far behind holds at once. */
 const PAGE = 256;
@@ -23,36 +22,31 @@ export interface Reader {
   sequence: number;
 }
 
+/** Goes on after an event with an execution that is not run by this process any more. */
+type GoOn = (after: number) => Promise<EventProducer>;
+
 /** The events of an execution that runs here, from after the event numbered `after`, until it rests. */
-export function followLive(execution: Execution, after: number, store: Store): EventProducer {
+export function followLive(execution: Execution, after: number, store: Store, goOn: GoOn): EventProducer {
   return async (sink) => {
     const reader = beginReader(execution.fold, execution.definition.outline, after, sink);
-    for (;;) {
+    // A step may run for hours before there is anything to send.
+    sink.onLeave(() => execution.wake());
+    while (!sink.closed) {
       while (reader.index < execution.committed) {
         const { from, entries } = execution.log;
         const ready =
           reader.index < from
-            ? await readBehind(store, execution.fold, reader.index, from)
+            ? // What a reader that is far behind misses is not in memory any more.
+              (await entriesOnDisk(store, execution.fold.start, from)).slice(reader.index, reader.index + PAGE)
             : entries.slice(reader.index - from, execution.committed - from);
         await sendEntries(ready, reader);
         if (sink.closed) return;
       }
       if (execution.rested) return;
-      if (execution.gone) throw unavailable("the execution is not run by this process any more");
+      if (execution.gone) return (await goOn(Math.max(after, reader.sequence)))(sink);
       await execution.more();
     }
   };
-}
-
-/** What a reader that is far behind misses is not in memory any more. */
-async function readBehind(store: Store, { start }: Fold, from: number, to: number): Promise<readonly Entry[]> {
-  for (;;) {
-    const found = await readExecution(store, start.number);
-    if (found === null) throw unavailable("the journal of the execution is gone");
-    const loaded = await loadExecution(store, found);
-    // It came to rest, or was resumed, between two reads.
-    if (loaded !== null && loaded.entries.length >= to) return loaded.entries.slice(from, Math.min(to, from + PAGE));
-  }
 }
 
 /** The events of an execution that rests. */

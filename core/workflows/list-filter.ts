@@ -58,7 +58,7 @@ export function boundsOf(prefix: string, { from, to }: Filter): { after: string;
   return to + 1 < NUMBER_LIMIT ? { after, before: prefix + number(to + 1) } : { after };
 }
 
-export function matchesStart(filter: Filter, start: Start): boolean {
+export function matchesStart(filter: Filter, start: Told & Pick<Start, "workflowId" | "at">): boolean {
   if (filter.workflowId !== undefined && filter.workflowId !== start.workflowId) return false;
   if (filter.userId !== undefined && filter.userId !== start.userId) return false;
   return start.at >= filter.from && start.at <= filter.to && tells(filter.record, start);

@@ -7,12 +7,40 @@ import { loadExecution } from "./load.ts";
 import { recordText } from "./record.ts";
 import { parseOpen, parseRest } from "./rows.ts";
 
-/** Rows read at once. */
-const PIECE = 200;
+/** Rows read at once: each has the input of its execution. */
+const PIECE = 100;
 
-/** What every open execution began with, but for those in `known`. */
-export async function startsElsewhere(store: Store, known: { has(number: number): boolean }): Promise<Start[]> {
-  const starts: Start[] = [];
+/** What tells whether a running execution is in a list, and where. */
+export type Begun = Pick<Start, "number" | "at" | "workflowId" | "userId" | "metadata">;
+
+/** What other processes run. It is read as a whole, so that there is one look at a time, however many lists ask for it. */
+export class Elsewhere {
+  readonly #store: Store;
+  readonly #here: () => { has(number: number): boolean };
+  #looking: Promise<unknown> = Promise.resolve();
+  #next: Promise<readonly Begun[]> | null = null;
+
+  /** @param here numbers of what need not be looked for */
+  constructor(store: Store, here: () => { has(number: number): boolean }) {
+    this.#store = store;
+    this.#here = here;
+  }
+
+  /** As it is after the call: a look that is under way may have passed what has begun since. */
+  starts(): Promise<readonly Begun[]> {
+    if (this.#next === null) {
+      this.#next = this.#looking.then(() => {
+        this.#next = null;
+        return startsIn(this.#store, this.#here());
+      });
+      this.#looking = this.#next.catch(() => {});
+    }
+    return this.#next;
+  }
+}
+
+async function startsIn(store: Store, known: { has(number: number): boolean }): Promise<Begun[]> {
+  const starts: Begun[] = [];
   let before: string | undefined;
   for (;;) {
     const range = { prefix: OPEN_EXECUTIONS, reverse: true, limit: PIECE };
@@ -21,12 +49,21 @@ export async function startsElsewhere(store: Store, known: { has(number: number)
     const opened = others.map(({ value }) => parseOpen(value).start);
     const resumed = others.filter((_row, index) => opened[index] === null).map(({ key }) => indexedExecution(key));
     const records = await store.getMany(resumed.map(executionKey));
-    for (const start of opened) if (start !== null) starts.push(start);
-    for (const record of records) if (record !== undefined) starts.push(parseRest(record.value).start);
+    for (const start of opened) if (start !== null) starts.push(begunOf(start));
+    for (const record of records) if (record !== undefined) starts.push(begunOf(parseRest(record.value).start));
     if (rows.length < PIECE) return starts;
     before = rows.at(-1)!.key;
   }
 }
+
+/** Without the input, which may be large. */
+const begunOf = ({ number, at, workflowId, userId, metadata }: Start): Begun => ({
+  number,
+  at,
+  workflowId,
+  userId,
+  metadata,
+});
 
 /**
  * The record of an execution that another process runs, folded from its journal.

@@ -12,7 +12,7 @@ import type { Outline } from "./definition.ts";
 import { RESTING } from "./index-rows.ts";
 import type { ExecutionStatus, Start } from "./journal.ts";
 import { boundsOf, type Filter, filterOf, type ListQuery, matchesRecord, matchesStart } from "./list-filter.ts";
-import { openRecord, startsElsewhere } from "./list-open.ts";
+import { type Begun, type Elsewhere, openRecord } from "./list-open.ts";
 import { type Item, Walk } from "./list-walk.ts";
 import { recordOf } from "./rows.ts";
 
@@ -20,9 +20,6 @@ import { recordOf } from "./rows.ts";
 const PIECE = 100;
 /** Characters of a page. */
 const LARGEST = 64 * 1024 * 1024;
-
-/** Stores of one process alone: what runs, runs here. */
-const OWN = new Set(["memory", "sqlite"]);
 
 /** An execution that runs in this process. */
 export interface RunningHere {
@@ -34,6 +31,8 @@ export interface RunningHere {
 export interface ListSources {
   readonly store: Store;
   running(): Iterable<RunningHere>;
+  /** Null for a store of this process alone: what runs, runs here. */
+  readonly elsewhere: Elsewhere | null;
   /** Of a pinned definition, by its hash. */
   outlineOf(hash: string): Promise<Outline>;
 }
@@ -79,13 +78,13 @@ async function openWalk({ status, limit, offset }: ListQuery, filter: Filter, so
   });
   const walk = new Walk(store, ranges);
   if (status !== undefined && status !== "running") return walk;
-  const running = new Map<number, Start>();
+  const running = new Map<number, Begun>();
   const look = () => {
     for (const { start } of sources.running()) running.set(start.number, start);
   };
   look();
   const [elsewhere] = await Promise.all([
-    OWN.has(store.kind) ? [] : startsElsewhere(store, running),
+    sources.elsewhere?.starts() ?? [],
     offset === 0 ? walk.fill(Math.min(PIECE, limit)) : undefined,
   ]);
   // Once more: one that was resumed before its index row could be read is in neither else.
@@ -95,7 +94,7 @@ async function openWalk({ status, limit, offset }: ListQuery, filter: Filter, so
   return walk;
 }
 
-const itemOf = ({ at, number }: Start): Item => ({ entry: executionEntry(at, number), number, revision: null });
+const itemOf = ({ at, number }: Begun): Item => ({ entry: executionEntry(at, number), number, revision: null });
 
 /** The records of items: null for those that are none of the list any more. */
 async function load(

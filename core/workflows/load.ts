@@ -1,4 +1,5 @@
 /** Executions as the store has them. */
+import { ServiceError, unavailable } from "../errors.ts";
 import { executionKey, executionNameKey, journalRows, openExecutionKey } from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";
 import { type Fold, foldOf } from "./fold.ts";
@@ -7,6 +8,8 @@ import type { Entry, Start } from "./journal.ts";
 import { parseEntries, parseOpen, parseRest } from "./rows.ts";
 
 const ROWS = 200;
+/** Reads of one that changes between two looks each time; no execution rests and goes on that often in so short a time. */
+const TRIES = 20;
 
 /** An execution that is on record, running or not, here or elsewhere. */
 export interface Found {
@@ -46,16 +49,56 @@ export interface Loaded {
   readonly rows: number;
 }
 
-/** @returns null when it has changed meanwhile (read it again), or is gone */
+/** @returns null when it is gone meanwhile */
 export async function loadExecution(store: Store, { start, open, rest }: Found): Promise<Loaded | null> {
   const resting = rest === null ? null : parseRest(rest.value);
   const first = (open === null ? null : parseOpen(open.value).first) ?? resting?.first ?? [];
-  const tail = open === null && resting !== null ? resting.tail : [];
-  const rows = open === null && resting?.rows === 0 ? [] : await readJournal(store, start.number);
-  if (open === null && resting !== null && rows.length !== resting.rows) return null;
+  const rests = open === null && resting !== null;
+  let rows = rests && resting.rows === 0 ? [] : await readJournal(store, start.number);
+  if (rests) {
+    if (rows.length < resting.rows) return null;
+    // What comes behind these is of a run that began after the record was read.
+    rows = rows.slice(0, resting.rows);
+  }
+  const tail = rests ? resting.tail : [];
   const entries = [...first, ...rows.flatMap((row) => parseEntries(row.value)), ...tail];
   return { fold: foldOf(start, entries), entries, first, tail, rows: rows.length };
 }
+
+/**
+ * All of an execution, read again when it has changed between two reads.
+ *
+ * @param find null: there is none
+ * @param enough whether this is as much as is known to be there
+ * @throws ServiceError `internal` when rows of its journal are missing
+ */
+export async function loadWhole(
+  store: Store,
+  find: () => Promise<Found | null>,
+  enough: (loaded: Loaded) => boolean = () => true,
+): Promise<{ found: Found; loaded: Loaded } | null> {
+  for (let tries = 1; ; tries++) {
+    const found = await find();
+    if (found === null) return null;
+    const loaded = await loadExecution(store, found);
+    if (loaded !== null && enough(loaded)) return { found, loaded };
+    if (tries === TRIES) throw incomplete(found.start.id);
+  }
+}
+
+/** The first entries of an execution, as many as are known to be on disk. */
+export async function entriesOnDisk(store: Store, { number }: Start, count: number): Promise<readonly Entry[]> {
+  const record = await loadWhole(
+    store,
+    () => readExecution(store, number),
+    ({ entries }) => entries.length >= count,
+  );
+  if (record === null) throw unavailable("the journal of the execution is gone");
+  return record.loaded.entries.slice(0, count);
+}
+
+export const incomplete = (id: string) =>
+  new ServiceError("internal", "the journal of the execution is not complete", { headers: { "x-execution-id": id } });
 
 /** Rows of the journal, those behind the one with the key `behind`. */
 export async function readJournal(store: Store, number: number, behind?: string): Promise<Row[]> {

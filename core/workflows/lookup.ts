@@ -7,7 +7,7 @@ import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
 import type { Fold } from "./fold.ts";
 import type { Start } from "./journal.ts";
-import { type Found, findExecution, type Loaded, loadExecution } from "./load.ts";
+import { type Found, findExecution, type Loaded, loadWhole } from "./load.ts";
 import { noExecution } from "./refusals.ts";
 
 export interface OnRecord {
@@ -63,13 +63,13 @@ export class Lookup {
 
   async onRecord(workflowId: string, id: string): Promise<OnRecord> {
     this.#engine.declared(workflowId);
-    for (;;) {
-      const found = await findExecution(this.#engine.store, id);
-      if (found === null || !this.#mine(workflowId, found.start)) throw noExecution(id);
-      const loaded = await loadExecution(this.#engine.store, found);
-      // It has changed between two reads.
-      if (loaded !== null) return { found, loaded };
-    }
+    const { store } = this.#engine;
+    const record = await loadWhole(store, async () => {
+      const found = await findExecution(store, id);
+      return found !== null && this.#mine(workflowId, found.start) ? found : null;
+    });
+    if (record === null) throw noExecution(id);
+    return record;
   }
 
   /** All that is known of an execution, wherever it runs. */

@@ -64,8 +64,11 @@ export async function openWorkflows(
     problems,
     async start() {
       await definitions.keep();
-      if (processes === null) await takeUp(engine, () => true);
-      else await processes.start();
+      if (processes !== null) await processes.start();
+      else {
+        const executions = await takeUp(engine, () => true);
+        if (executions > 0) logger.info({ executions }, "executions that were interrupted go on");
+      }
       retention.start();
     },
     idle(patience) {

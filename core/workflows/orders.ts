@@ -45,12 +45,13 @@ export async function stopElsewhere(store: Store, { start, rest }: Found, reques
     const { open } = found;
     if (open === null || found.rest?.revision !== rest?.revision) {
       const loaded = await loadExecution(store, found);
-      if (loaded === null) continue;
-      await store.commit({ delete: [orderKey(start.number)] }).catch(() => {});
-      return loaded.fold;
+      if (loaded !== null) {
+        if (asked !== null) await withdraw(store, start.number, asked).catch(() => {});
+        return loaded.fold;
+      }
     }
     // Another process may have taken it over, which knows nothing of the request.
-    if (open.revision !== asked && (await ask(store, open, start.number, request))) asked = open.revision;
+    else if (open.revision !== asked && (await ask(store, open, start.number, request))) asked = open.revision;
     await sleep(delay, undefined, { ref: false });
   }
   throw goesOn(start.id);
@@ -81,6 +82,16 @@ async function ask(store: Store, open: Row, number: number, { kind, reason }: St
   }
 }
 
+/** What is asked of a run that is over. Somebody may ask for something of the next one by now. */
+async function withdraw(store: Store, number: number, open: number): Promise<void> {
+  const order = await store.get(orderKey(number));
+  if (order === undefined || parseOrder(order)[2] !== open) return;
+  await remove(store, order);
+}
+
+const remove = (store: Store, { key, revision }: Row) =>
+  store.commit({ delete: [key], expect: [[key, revision]] }).then(() => {}, ignoreConflict);
+
 /** Does what other processes ask of this one. */
 export class Orders {
   readonly #engine: Engine;
@@ -100,8 +111,8 @@ export class Orders {
     const { store } = this.#engine;
     const rows = await store.scan({ prefix: ORDERS, limit: PAGE });
     const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
-    const stale = rows.filter((row, index) => open[index]?.revision !== parseOrder(row)[2]).map(({ key }) => key);
-    if (stale.length > 0) await store.commit({ delete: stale });
+    const stale = rows.filter((row, index) => open[index]?.revision !== parseOrder(row)[2]);
+    await Promise.all(stale.map((row) => remove(store, row)));
     this.#arm();
   }
 
@@ -136,7 +147,7 @@ export class Orders {
       if (open !== execution.revision) continue;
       execution.stop(stopOf({ kind, reason }));
       // Should this process end before the execution rests, it is asked of the next one.
-      await store.commit({ delete: [row.key], expect: [[row.key, row.revision]] }).catch(ignoreConflict);
+      await remove(store, row);
     }
   }
 }

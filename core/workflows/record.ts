@@ -1,8 +1,9 @@
 /** An execution as lists, results and states show it (contract, "Workflow execution record", "Execution result", "Execution state"). */
 import type { ExecutionState } from "../../generated/types.ts";
 import type { Outline } from "./definition.ts";
-import type { Fold, StepFold } from "./fold.ts";
+import type { Fold } from "./fold.ts";
 import { isoOf } from "./iso.ts";
+import { isLeftBehind } from "./left-behind.ts";
 import { membersOf, outcomeText, type RestEntry, restOf, textOf } from "./rest-text.ts";
 import { stepText } from "./step-text.ts";
 
@@ -28,7 +29,8 @@ export function recordText(fold: Fold, outline: Outline): string {
       }
       output = text;
     }
-    events += `,${stepText(step, leftBehind(step, fold, outline) ? "completed" : status, outline, output)}`;
+    const left = output === "" && isLeftBehind(step.path, fold, outline);
+    events += `,${stepText(step, left ? "completed" : status, outline, output)}`;
   }
   const rest = restOf(fold);
   let outcome = "";
@@ -40,12 +42,6 @@ export function recordText(fold: Fold, outline: Outline): string {
   }
   const metadata = start.metadata === undefined ? "{}" : JSON.stringify(start.metadata);
   return `{"id":"${start.id}","workflowId":${workflow},"workflowName":${name},"status":"${status}"${ownerText(fold)},"input":${input},"metadata":${metadata},"events":[${events}]${outcome},"createdAt":"${createdAt}","updatedAt":"${isoOf(fold.updatedAt)}"}`;
-}
-
-/** A step of a branch that lost is not about to go on, whatever its execution does. */
-function leftBehind({ path, status }: StepFold, { steps }: Fold, outline: Outline): boolean {
-  if (status === "done" || status === "skipped") return false;
-  return (outline.get(path)?.parents ?? []).some((parent) => steps.get(parent)?.status === "done");
 }
 
 function ownerText({ start }: Fold): string {

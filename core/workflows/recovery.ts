@@ -1,29 +1,44 @@
 /** Takes up what a process that is gone left running. */
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict, messageOf } from "../errors.ts";
 import { indexedExecution, OPEN_EXECUTIONS } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";
 import type { Definition } from "./definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
+import { isLeftBehind } from "./left-behind.ts";
 import { loadExecution, readExecution } from "./load.ts";
+import { isAway } from "./patience.ts";
 import { parseOpen, reopenedText } from "./rows.ts";
 
-const BATCH = 200;
+/** Open rows read at once: each has the input of its execution. */
+const BATCH = 100;
 
 export type Gone = (process: string) => boolean | Promise<boolean>;
 
 /**
- * Runs every open execution on whose process is gone. Resolves when all of them run here.
+ * Runs every open execution on whose process is gone. Resolves when all of them run here, but for those that cannot: the log
+ * names them, and the next time it is tried again.
  *
  * @param gone whether a process, other than this one, will not come back
+ * @param over whether nothing is to be taken up any more
+ * @throws ServiceError `unavailable` while the store cannot be used
  */
-export async function takeUp(engine: Engine, gone: Gone): Promise<number> {
+export async function takeUp(engine: Engine, gone: Gone, over: () => boolean = () => false): Promise<number> {
   let count = 0;
-  const live = new Set([...engine.live.values()].map(({ fold }) => fold.start.number));
+  const live = engine.numbers();
   for (let after: string | undefined; ; ) {
     const range = { prefix: OPEN_EXECUTIONS, limit: BATCH };
     const rows = await engine.store.scan(after === undefined ? range : { ...range, after });
-    for (const row of rows) if (await takeUpOne(engine, row, live, gone)) count++;
+    for (const row of rows) {
+      if (over()) return count;
+      try {
+        if (await takeUpOne(engine, row, live, gone)) count++;
+      } catch (error) {
+        if (isAway(error)) throw error;
+        const message = `an execution cannot be taken up: ${messageOf(error)}`;
+        engine.logger.error({ err: error, execution: indexedExecution(row.key) }, message);
+      }
+    }
     if (rows.length < BATCH) return count;
     after = rows.at(-1)?.key;
   }
@@ -33,18 +48,19 @@ async function takeUpOne(engine: Engine, row: Row, live: ReadonlySet<number>, go
   const { process } = parseOpen(row.value);
   const own = process === engine.around.process;
   const number = indexedExecution(row.key);
-  if (own ? live.has(number) : !(await gone(process))) return false;
+  if (own ? live.has(number) || engine.givenUp.has(number) : !(await gone(process))) return false;
   const found = await readExecution(engine.store, number);
   if (found?.open?.revision !== row.revision || engine.live.has(found.start.id)) return false;
+  const { definition, problem } = await definitionOf(engine, found.start.definition);
   let open = found.open;
-  if (engine.around.shared && !own) {
+  if (engine.around.shared) {
+    // One of our own too: it may have run, and have ended, since its row was read.
     const claimed = await claim(engine, found.open);
     if (claimed === null) return false;
     open = claimed;
   }
   const loaded = await loadExecution(engine.store, found);
-  if (loaded === null) return false;
-  const { definition, problem } = await definitionOf(engine, found.start.definition);
+  if (loaded === null || engine.live.has(found.start.id)) return false;
   const caller = { requestId: "", logger: engine.logger };
   const execution = engine.restore(loaded.fold, definition, caller, { loaded, open, rest: null });
   if (problem !== null) engine.run(execution, (it) => restWith(it, problem));
@@ -81,9 +97,15 @@ function restWith(execution: Execution, reason: string): Promise<void> {
   return execution.rest();
 }
 
-/** The step that was begun last is the one that was interrupted; those that hold it began before. */
+/**
+ * The step that was begun last is the one that was interrupted; those that hold it began before. Those of branches that had lost
+ * were not.
+ */
 function fail(execution: Execution): Promise<void> {
-  const running = [...execution.fold.steps.values()].filter(({ status }) => status === "running").reverse();
+  const { fold, definition } = execution;
+  const running = [...fold.steps.values()]
+    .filter(({ status, path }) => status === "running" && !isLeftBehind(path, fold, definition.outline))
+    .reverse();
   const at = Date.now();
   for (const { path } of running) execution.append(["fail", path, at, INTERRUPTED]);
   execution.append(["error", running[0]?.path ?? "", at, INTERRUPTED]);

@@ -22,7 +22,7 @@ export function planReplay(
   const recorded = source.steps.get(step.path);
   if (recorded === undefined) throw invalid(`stepId: the execution never reached ${JSON.stringify(step.path)}`);
   const kept = keptOf(source, outline, step);
-  const resume = resumeOf(resumeOnRecord(entries, step.path) ?? recorded.resume, body);
+  const resume = resumeOf(resumeOnRecord(source, entries, step.path) ?? recorded.resume, body);
   const resumed = resumedBefore(source, entries, step.path);
   const replay: Replay = {
     executionId: source.start.id,
@@ -49,9 +49,14 @@ function resumeOf(recorded: Replay["resume"] | null, { resumeData }: ReplayExecu
 }
 
 /** What the step was last given that it had asked for, whatever came of it then. */
-function resumeOnRecord(entries: readonly Entry[], path: StepPath): NonNullable<Replay["resume"]> | null {
+function resumeOnRecord(
+  { start: { replay } }: Fold,
+  entries: readonly Entry[],
+  path: StepPath,
+): NonNullable<Replay["resume"]> | null {
   let waited = false;
-  let resume: NonNullable<Replay["resume"]> | null = null;
+  // A replay of a replay, from the same step: it began as after it had waited.
+  let resume = replay?.stepId === path ? (replay.resume ?? null) : null;
   for (const [kind, other, , data] of entries) {
     if (other !== path) continue;
     if (kind === "wait") [waited, resume] = [true, null];
@@ -63,6 +68,7 @@ function resumeOnRecord(entries: readonly Entry[], path: StepPath): NonNullable<
 /** Steps that are over before the chosen one in the order of the text, and the choices of those that hold it. */
 function keptOf(source: Fold, outline: Outline, step: StepOutline): Kept[] {
   const kept: Kept[] = [];
+  const given = new Set<StepPath>([""]);
   // A race is run anew when one of its branches is replayed: a winner on record would end it at once.
   const anew = step.parents.filter((path) => outline.get(path)?.type === "andRace");
   const folds = [...source.steps.values()]
@@ -82,8 +88,11 @@ function keptOf(source: Fold, outline: Outline, step: StepOutline): Kept[] {
     if (fold.status !== "done" && fold.status !== "skipped" && !passed) continue;
     const output = passed ? fold.source : fold.output;
     if (fold.branch === "none") kept.push(["begin", path, fold.source, fold.branch]);
-    const known = output === "" || kept.some(([kind, other]) => kind === "done" && other === output);
-    kept.push(known ? ["same", path, output] : ["done", path, source.values.get(output) ?? null]);
+    if (given.has(output)) kept.push(["same", path, output]);
+    else {
+      kept.push(["done", path, source.values.get(output) ?? null]);
+      given.add(path);
+    }
   }
   return kept;
 }

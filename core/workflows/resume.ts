@@ -4,6 +4,7 @@ import { invalid } from "../errors.ts";
 import type { Check, Definition, Step } from "./definition.ts";
 import type { Fold, StepFold } from "./fold.ts";
 import type { Entry, StepPath } from "./journal.ts";
+import { isLeftBehind } from "./left-behind.ts";
 import { stepNamed } from "./step-named.ts";
 
 /**
@@ -38,15 +39,14 @@ function targetOf(fold: Fold, { outline }: Definition, stepId: string | undefine
   const { path } = stepNamed(outline, stepId, "options.stepId");
   const waiting = [...fold.steps.values()].filter((step) => isWaiting(step, fold, outline)).map((step) => step.path);
   if (path === standing || waiting.includes(path)) return path;
-  const others = [...new Set([standing, ...waiting])].filter((other) => other !== "").join(", ");
-  throw invalid(`options.stepId: step ${JSON.stringify(path)} does not wait to be resumed: ${others} does`);
+  const others = [...new Set([standing, ...waiting])].filter((other) => other !== "");
+  const hint = others.length === 0 ? "" : `, but ${others.join(", ")}`;
+  throw invalid(`options.stepId: it is not step ${JSON.stringify(path)} that waits to be resumed${hint}`);
 }
 
 /** Not one that was left behind in a branch that lost. */
-function isWaiting({ status, path }: StepFold, fold: Fold, outline: Definition["outline"]): boolean {
-  const parents = outline.get(path)?.parents ?? [];
-  return status === "waiting" && !parents.some((parent) => fold.steps.get(parent)?.status === "done");
-}
+const isWaiting = ({ status, path }: StepFold, fold: Fold, outline: Definition["outline"]): boolean =>
+  status === "waiting" && !isLeftBehind(path, fold, outline);
 
 /** The step's own schema goes before the workflow's. */
 function checkOf(definition: Definition, path: StepPath): Check | null {

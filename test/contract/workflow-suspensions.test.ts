@@ -57,6 +57,12 @@ const client = await startWorkflows(null, {
   races: {
     steps: [{ id: "race", andRace: [ask("a"), [ask("b"), set("b2", { b: "{{ data }}" })]] }, set("last", "{{ data }}")],
   },
+  left: {
+    steps: [
+      { id: "race", andRace: [{ id: "all", andAll: [ask("a"), probe("bad", { fails: 1, takes: 5 })] }, ask("b")] },
+      set("last", { won: "{{ data }}" }),
+    ],
+  },
   when: {
     steps: [
       { id: "gate", andWhen: { if: "data.n > 0", then: [probe("in"), ask("ask"), probe("out")] } },
@@ -243,7 +249,10 @@ describe("branches that suspend", () => {
   test("andAll, several: options.stepId chooses; a step that does not wait is 400", async () => {
     const { id } = await suspend("several", {});
     const { status, error } = await refused(client.command("several", id, "resume", { options: { stepId: "b2" } }));
-    assert.deepEqual([status, error], [400, 'options.stepId: step "b2" does not wait to be resumed: a, b, c does']);
+    assert.deepEqual(
+      [status, error],
+      [400, 'options.stepId: it is not step "b2" that waits to be resumed, but a, b, c'],
+    );
     const unknown = await refused(client.command("several", id, "resume", { options: { stepId: "d" } }));
     assert.equal(unknown.status, 400);
     assert.match(unknown.error, /^options\.stepId: there is no step "d"/);
@@ -262,13 +271,25 @@ describe("branches that suspend", () => {
     const { id, suspension } = await suspend("raced", {});
     assert.equal(suspension.stepId, "later");
     const { status, error } = await refused(client.command("raced", id, "resume", { options: { stepId: "ask" } }));
-    assert.deepEqual([status, error], [400, 'options.stepId: step "ask" does not wait to be resumed: later does']);
+    assert.deepEqual(
+      [status, error],
+      [400, 'options.stepId: it is not step "ask" that waits to be resumed, but later'],
+    );
     assert.deepEqual((await client.resume("raced", id)).result, null);
   });
   test("andRace, several: the one that is resumed wins", async () => {
     const { id, suspension } = await suspend("races", {});
     assert.equal(suspension.stepId, "a");
     assert.deepEqual((await client.resume("races", id, { x: 1 }, { stepId: "b" })).result, { b: { x: 1 } });
+  });
+  test("andRace: a step that waits in a branch that failed cannot be resumed", async (t) => {
+    const watched = watchProbe(t);
+    const { id, suspension } = await suspend("left", {});
+    assert.equal(suspension.stepId, "b");
+    const { status, error } = await refused(client.command("left", id, "resume", { options: { stepId: "a" } }));
+    assert.deepEqual([status, error], [400, 'options.stepId: it is not step "a" that waits to be resumed, but b']);
+    assert.deepEqual((await client.resume("left", id, { ok: 1 })).result, { won: { ok: 1 } });
+    assert.deepEqual(watched.paths(id), ["bad"]);
   });
   test("andWorkflow: resuming the parent resumes it, with the schemas of the sub-workflow", async (t) => {
     const watched = watchProbe(t);

@@ -74,7 +74,7 @@ for (const [name, storesOf] of Object.entries(STORES)) {
     test("goes on after every single commit, to the same result, and nothing on record is done again", async (t) => {
       const start = await processesOf(t, MANIFEST, { plugins: SURVIVAL_PLUGINS });
       const fresh = await storesOf(t);
-      const whole = await survive(start, await fresh(), [], true);
+      const whole = await survive(start, await fresh(), []);
       assert.equal(whole.status, "completed");
       const { count } = whole.result as { count: number };
       assert.equal(count, 8, "every step that counts has counted once");
@@ -84,7 +84,7 @@ for (const [name, storesOf] of Object.entries(STORES)) {
       t.diagnostic(`${total} commits`);
       for (let cut = 0; cut < total; cut++) {
         for (const acknowledged of [true, false]) {
-          const { status, result, events } = await survive(start, await fresh(), [cut], acknowledged);
+          const { status, result, events } = await survive(start, await fresh(), [cut], { acknowledged });
           assert.deepEqual({ status, result }, { status: whole.status, result: whole.result }, `after ${cut} commits`);
           checkEvents(events);
         }
@@ -94,10 +94,10 @@ for (const [name, storesOf] of Object.entries(STORES)) {
     test("goes on after deaths one soon after the other", async (t) => {
       const start = await processesOf(t, MANIFEST, { plugins: SURVIVAL_PLUGINS });
       const fresh = await storesOf(t);
-      const whole = await survive(start, await fresh(), [], true);
+      const whole = await survive(start, await fresh(), []);
       for (const step of [1, 2, 3]) {
         const cuts = Array.from({ length: 40 / step }, () => step);
-        const { status, result, events } = await survive(start, await fresh(), cuts, true);
+        const { status, result, events } = await survive(start, await fresh(), cuts);
         assert.deepEqual({ status, result }, { status: whole.status, result: whole.result }, `every ${step} commits`);
         checkEvents(events);
       }

@@ -86,6 +86,7 @@ test("SIGTERM: after limits.drain streams get an error event, requests 503; exit
   const refused = await soon(reply, "the reply");
   assert.equal(refused.status, 503);
   assert.equal(refused.headers.get("retry-after"), "1");
+  assert.equal(refused.headers.get("x-execution-id"), "e");
   await soon(reader.end(), "the end of the stream");
   assert.deepEqual(reader.events.at(-1), { type: "error", error: "the server is stopping" });
   assert.equal(await code, 0);

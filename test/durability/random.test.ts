@@ -1,15 +1,15 @@
 /**
  * Workflows made by chance, of steps that work, compute, wait, fail and are tried again, one in another; processes that die at
- * moments chosen by chance. `PENSTOCK_SURVIVAL_ROUNDS` of them (default 40), from `PENSTOCK_SURVIVAL_SEED`.
+ * moments chosen by chance. `PENSTOCK_SURVIVAL_ROUNDS` of them (default 25), from `PENSTOCK_SURVIVAL_SEED`.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { createRandom } from "../crash/model.ts";
-import { checkEvents, SURVIVAL_PLUGINS, survive } from "../support/survival.ts";
+import { checkEvents, SURVIVAL_PLUGINS, type Survival, survive, suspends } from "../support/survival.ts";
 import { processesOf } from "../support/workflow-process.ts";
 
-const ROUNDS = Number(process.env.PENSTOCK_SURVIVAL_ROUNDS ?? 40);
+const ROUNDS = Number(process.env.PENSTOCK_SURVIVAL_ROUNDS ?? 25);
 const SEED = Number(process.env.PENSTOCK_SURVIVAL_SEED ?? Date.now() % 1_000_000_007);
 
 const PLUGINS = {
@@ -32,6 +32,8 @@ const PLUGINS = {
       failed.add(idempotencyKey);
       throw new Error("not the first time"); } };`,
 };
+
+const TIMES = { sign: 2, silence: 10, orders: 5 };
 
 type Step = Record<string, unknown>;
 
@@ -111,14 +113,19 @@ test(`workflows made by chance come to the same end whenever their process dies:
     const steps = maker.list(3, true);
     const workflows = { everything: { steps }, ...maker.workflows };
     const start = await processesOf(t, { workflows }, { plugins: PLUGINS });
-    const go = (cuts: number[], acknowledged: boolean) => {
+    const go = (cuts: number[], options?: Survival) => {
       const store = createMemoryStore();
       (globalThis as { penstockFailed?: Set<string> }).penstockFailed = new Set();
-      return survive(start, async () => store, cuts, acknowledged);
+      return survive(
+        (seen) => start(seen, { processTimes: TIMES }),
+        async () => store,
+        cuts,
+        options,
+      );
     };
     const told = `seed ${SEED + round}: ${JSON.stringify(workflows)}`;
     try {
-      const whole = await go([], true);
+      const whole = await go([]);
       assert.equal(whole.status, "completed");
       checkEvents(whole.events);
       for (let again = 0; again < 6; again++) {
@@ -126,7 +133,12 @@ test(`workflows made by chance come to the same end whenever their process dies:
           Math.floor(random() * whole.commits.length),
         );
         deaths += cuts.length;
-        const { status, result, events } = await go(cuts, again % 2 === 0);
+        const { status, result, events } = await go(cuts, {
+          acknowledged: again % 2 === 0,
+          ...(again < 3 ? {} : { disturb: suspends(random) }),
+          // Then another process has to wait until the dead one has been silent for long.
+          ...(again === 5 ? { kind: "shared" } : {}),
+        });
         assert.deepEqual(
           { status, result },
           { status: whole.status, result: whole.result },

@@ -190,6 +190,8 @@ for (const [command, status] of [
       assert.equal(reply.status, 503);
       assert.equal(reply.headers.get("x-execution-id"), "e");
     }
+    const state = await service.get("/workflows/w/executions/e/state");
+    assert.equal(state.status, 503, "how it came to rest is not told before it is on record");
     world.down = false;
     await until("the rest", async () => (await stateOf(service, "e")).status === status);
     assert.deepEqual(world.runs, ["e:one"]);

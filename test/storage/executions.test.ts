@@ -7,6 +7,7 @@ import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal.ts";
 import { listExecutions, type RunningHere } from "../../core/workflows/list.ts";
 import type { ListQuery } from "../../core/workflows/list-filter.ts";
+import { Elsewhere } from "../../core/workflows/list-open.ts";
 import {
   ENGINES,
   finish,
@@ -28,7 +29,9 @@ const here = (sample: Sample): RunningHere => ({
 });
 
 async function page(store: Store, query: Partial<ListQuery> = {}, running: () => Iterable<RunningHere> = () => []) {
-  const { json } = await listExecutions({ limit: 50, offset: 0, ...query }, { store, running, outlineOf });
+  const elsewhere = store.kind === "postgres" ? new Elsewhere(store, () => new Set()) : null;
+  const sources = { store, running, elsewhere, outlineOf };
+  const { json } = await listExecutions({ limit: 50, offset: 0, ...query }, sources);
   return JSON.parse(json) as Record<string, unknown>[];
 }
 

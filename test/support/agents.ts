@@ -142,6 +142,8 @@ export class Events implements EventSink {
     this.opened = true;
   }
 
+  onLeave(): void {}
+
   send(json: string): Promise<void> | undefined {
     if (json.includes("\n")) throw new Error("an event must be one line");
     const event = JSON.parse(json);

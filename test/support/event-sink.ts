@@ -14,6 +14,7 @@ export async function collectEvents(producer: EventProducer, each?: (event: Coll
     closed: false,
     opened: false,
     open() {},
+    onLeave() {},
     send(json: string, id: number) {
       const event = { id, data: JSON.parse(json) };
       events.push(event);

@@ -3,8 +3,10 @@
  * the moment of death, which the store chooses.
  */
 import assert from "node:assert/strict";
+import { setImmediate } from "node:timers/promises";
 import type { Store } from "../../core/storage/store.ts";
 import { findExecution, loadExecution } from "../../core/workflows/load.ts";
+import type { WorkflowAccess } from "../../core/workflows/workflows.ts";
 import { collectEvents } from "./event-sink.ts";
 import { CALL, type CutStore, cutStore, type Process } from "./workflow-process.ts";
 
@@ -31,16 +33,35 @@ type Run = [key: string, resumed: boolean, attempt?: number];
 const runs: Run[] = [];
 (globalThis as { penstockRuns?: Run[] }).penstockRuns = runs;
 
+/** Called before everything that a client does. */
+export type Disturb = (access: WorkflowAccess) => void;
+
+const OUTSIDE = "from outside";
+
+/** Suspends from outside, some turns of the event loop later, most of the time. */
+export const suspends =
+  (random: () => number): Disturb =>
+  (access) => {
+    if (random() < 0.3) return;
+    const suspend = async () => {
+      for (let turns = Math.floor(random() * 12); turns > 0; turns--) await setImmediate();
+      await access.suspend("everything", ID, OUTSIDE);
+    };
+    suspend().catch(() => {});
+  };
+
 /** What a client does with the workflow `everything`: starts it unless it is there, waits, and resumes it until it is over. Gives how it ended. */
-async function finish({ access, opened }: Process): Promise<{ status: string; result: unknown }> {
+async function finish({ access, opened }: Process, disturb: Disturb): Promise<{ status: string; result: unknown }> {
   for (;;) {
+    disturb(access);
     const state = await access.state("everything", ID).catch(() => null);
     if (state === null) {
       await access.execute("everything", { input: { who: "Ada", n: 0 }, options: { executionId: ID } }, CALL);
-    } else if (state.status === "running") await opened.engine.live.get(ID)?.settled;
+    } else if (state.status === "running") await (opened.engine.live.get(ID)?.settled ?? setImmediate());
     else if (state.status === "suspended") {
-      const { stepId } = state.suspension!;
-      await access.resume("everything", ID, { resumeData: { [`answer-${stepId}`]: stepId } }, CALL);
+      const { stepId, reason } = state.suspension!;
+      const body = reason === OUTSIDE ? {} : { resumeData: { [`answer-${stepId}`]: stepId } };
+      await access.resume("everything", ID, body, CALL);
     } else {
       const { json } = await access.executions({ limit: 10, offset: 0 });
       const [record] = JSON.parse(json) as { status: string; output: unknown }[];
@@ -60,20 +81,28 @@ async function onRecord(store: Store): Promise<Record<"begun" | "done" | "waitin
   return { begun, done: keys("done"), waiting: keys("waiting"), tries: loaded?.fold.steps.get("flaky")?.tries ?? 0 };
 }
 
+export interface Survival {
+  /** Whether a process hears of the last commit that it gets done. */
+  acknowledged?: boolean;
+  disturb?: Disturb;
+  /** What the store says that it is. */
+  kind?: string;
+}
+
 /** Kills one process after the other, then lets one finish. `cuts`: commits that each one gets done. */
 export async function survive(
   start: (store: Store) => Promise<Process>,
   reopen: () => Promise<Store>,
   cuts: readonly number[],
-  acknowledged: boolean,
+  { acknowledged = true, disturb = () => {}, kind = "sqlite" }: Survival = {},
 ) {
   let store = await reopen();
   for (const cut of cuts) {
     await expectNothingTwice(store, async () => {
-      const cutting: CutStore = cutStore(store, "sqlite");
+      const cutting: CutStore = cutStore(store, kind);
       const process = await start(cutting);
       cutting.arm(cut, acknowledged);
-      const finished = finish(process);
+      const finished = finish(process, disturb);
       await Promise.race([cutting.cut, finished]);
       finished.catch(() => {});
       // What still moves in the dead process shows.
@@ -82,10 +111,10 @@ export async function survive(
     store = await reopen();
   }
   return expectNothingTwice(store, async () => {
-    const last = cutStore(store, "sqlite");
+    const last = cutStore(store, kind);
     const process = await start(last);
     last.arm(Number.POSITIVE_INFINITY);
-    const result = await finish(process);
+    const result = await finish(process, disturb);
     const events = await collectEvents(await process.access.attach("everything", ID, 0));
     await process.opened.close();
     return { ...result, events, commits: last.commits };

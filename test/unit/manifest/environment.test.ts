@@ -63,9 +63,16 @@ describe("substitute", () => {
 
   it("remembers what came from outside, and masks that alone", () => {
     const { substitutions, secrets } = substitute({ a: "x-${KEY}-${D:-d}", b: "${D:-d}" }, { KEY: "s3cret" }, folder);
-    const a = { path: ["a"], sources: ["KEY"], variables: ["KEY", "D"], masked: "x-***-d", whole: false };
+    const a = {
+      path: ["a"],
+      written: "x-${KEY}-${D:-d}",
+      sources: ["KEY"],
+      variables: ["KEY", "D"],
+      masked: "x-***-d",
+      whole: false,
+    };
     assert.deepEqual(substitutions.get('["a"]'), a);
-    const b = { path: ["b"], sources: [], variables: ["D"], masked: "d", whole: true };
+    const b = { path: ["b"], written: "${D:-d}", sources: [], variables: ["D"], masked: "d", whole: true };
     assert.deepEqual(substitutions.get('["b"]'), b);
     assert.deepEqual(secrets, ["s3cret"]);
   });

@@ -89,21 +89,40 @@ test("run through, they give what a plain evaluation gives", async () => {
   );
 });
 
+/** Turns of the event loop after which a stop comes, each time that the execution begins to run. */
+const moments = fc.array(fc.integer({ min: 0, max: 12 }), { maxLength: 6 });
+
+function stopsAt(turns: readonly number[], kind: "suspend" | "cancel" = "suspend"): (execution: Execution) => void {
+  const left = [...turns];
+  return (execution) => {
+    let wait = left.shift();
+    if (wait === undefined) return;
+    const turn = () => {
+      if (wait === 0) execution.stop({ kind, reason: "outside", patience: Number.POSITIVE_INFINITY });
+      else setImmediate(turn);
+      wait!--;
+    };
+    turn();
+  };
+}
+
 test("suspended from outside at any moment, again and again, they give the same", async () => {
   await fc.assert(
-    fc.asyncProperty(workflow, fc.array(fc.integer({ min: 0, max: 12 }), { maxLength: 6 }), async (list, moments) => {
-      const left = [...moments];
-      const { fold } = await runThrough(list, (execution) => {
-        let turns = left.shift();
-        if (turns === undefined) return;
-        const turn = () => {
-          if (turns === 0) execution.stop({ kind: "suspend", reason: "outside", patience: Number.POSITIVE_INFINITY });
-          else setImmediate(turn);
-          turns!--;
-        };
-        turn();
-      });
+    fc.asyncProperty(workflow, moments, async (list, turns) => {
+      const { fold } = await runThrough(list, stopsAt(turns));
       isAsExpected(fold, evaluate(list, INPUT));
+    }),
+    { numRuns: RUNS },
+  );
+});
+
+test("cancelled at any moment, they are cancelled or had ended; nothing is recorded after the end", async () => {
+  await fc.assert(
+    fc.asyncProperty(workflow, fc.integer({ min: 0, max: 12 }), async (list, turns) => {
+      const { fold, entries } = await runThrough(list, stopsAt([turns], "cancel"));
+      if (fold.status !== "cancelled") return isAsExpected(fold, evaluate(list, INPUT));
+      assert.equal(entries.at(-1)![0], "cancel");
+      assert.deepEqual([fold.error, fold.suspension, fold.cancellation?.reason], [null, null, "outside"]);
     }),
     { numRuns: RUNS },
   );
@@ -111,8 +130,8 @@ test("suspended from outside at any moment, again and again, they give the same"
 
 test("taken up from any point of the journal, they give the same", async () => {
   await fc.assert(
-    fc.asyncProperty(workflow, fc.double({ min: 0, max: 1, noNaN: true }), async (list, point) => {
-      const { entries } = await runThrough(list);
+    fc.asyncProperty(workflow, moments, fc.double({ min: 0, max: 1, noNaN: true }), async (list, turns, point) => {
+      const { entries } = await runThrough(list, stopsAt(turns));
       const start = startOf();
       const kept = entries.slice(0, Math.floor(point * entries.length));
       if (foldOf(start, kept).status !== "running") return;
@@ -123,12 +142,9 @@ test("taken up from any point of the journal, they give the same", async () => {
       const found = (await readExecution(store, start.number))!;
       const loaded = (await loadExecution(store, found))!;
       const definition = definitionOf(list, new Map());
-      const execution = new Execution(loaded.fold, definition, CALLER, around(store), {
-        loaded,
-        open: found.open,
-        rest: null,
-      });
-      const { fold } = await finish(execution, definition, store);
+      const recorded = { loaded, open: found.open, rest: null };
+      const execution = new Execution(loaded.fold, definition, CALLER, around(store), recorded);
+      const { fold } = await finish(execution, definition, store, stopsAt(turns));
       isAsExpected(fold, evaluate(list, INPUT));
       assert.ok(fold.sequence >= foldOf(start, kept).sequence);
     }),
@@ -138,18 +154,15 @@ test("taken up from any point of the journal, they give the same", async () => {
 
 test("replayed from any step that is on record, they give the same", async () => {
   await fc.assert(
-    fc.asyncProperty(workflow, fc.nat(), async (list, choice) => {
-      const source = await runThrough(list);
+    fc.asyncProperty(workflow, moments, fc.nat(), async (list, turns, choice) => {
+      const source = await runThrough(list, stopsAt(turns));
       const expected = evaluate(list, INPUT);
       const paths = [...source.fold.steps.keys()];
       const stepId = paths[choice % paths.length]!;
       const { replay, state } = planReplay(source.fold, source.entries, source.definition.outline, { stepId });
       const start = JSON.parse(JSON.stringify(startOf({ id: "e2", number: 8, replay, state }))) as Start;
-      const { fold } = await runThrough(list, undefined, start);
-      assert.equal(fold.status, expected.error === null ? "completed" : "error");
-      if (expected.result !== null) assert.deepEqual(fold.output, expected.result, `from ${stepId}`);
-      // A loser of a race may be replayed, and wins nothing.
-      assert.deepEqual(fold.state, expected.state, `from ${stepId}`);
+      const { fold } = await runThrough(list, stopsAt(turns), start);
+      isAsExpected(fold, expected);
     }),
     { numRuns: RUNS },
   );
@@ -165,8 +178,8 @@ const NEXT: Readonly<Record<ExecutionStatus, readonly ExecutionStatus[]>> = {
 
 test("their journals fold the same in one go and in two, number their events without a gap, and change status legally", async () => {
   await fc.assert(
-    fc.asyncProperty(workflow, fc.nat(), async (list, cut) => {
-      const { entries, fold } = await runThrough(list);
+    fc.asyncProperty(workflow, moments, fc.nat(), async (list, turns, cut) => {
+      const { entries, fold } = await runThrough(list, stopsAt(turns));
       const start = fold.start;
       const whole = foldOf(start, entries);
       const at = cut % (entries.length + 1);

@@ -1,0 +1,34 @@
+/** Does something at an interval, never twice at once. */
+export class Repeat {
+  readonly #interval: number;
+  readonly #work: () => Promise<void>;
+  readonly #failed: (error: unknown) => void;
+  #timer: NodeJS.Timeout | null = null;
+  #round: Promise<void> = Promise.resolve();
+  #stopped = false;
+
+  /** @param interval milliseconds between the end of one round and the begin of the next */
+  constructor(interval: number, work: () => Promise<void>, failed: (error: unknown) => void) {
+    this.#interval = interval;
+    this.#work = work;
+    this.#failed = failed;
+  }
+
+  /** The first round begins after one interval. */
+  start(): void {
+    if (this.#stopped) return;
+    this.#timer = setTimeout(() => {
+      this.#round = this.#work()
+        .catch(this.#failed)
+        .finally(() => this.start());
+    }, this.#interval);
+    this.#timer.unref();
+  }
+
+  /** Resolves when no round is under way. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    await this.#round;
+  }
+}

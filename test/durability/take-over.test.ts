@@ -1,0 +1,259 @@
+/** What a process does to take over what others left: it goes on living, harms nothing of its own, and one that is broken stops nothing. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { unavailable } from "../../core/errors.ts";
+import { definitionKey, executionKey, journalKey, OPEN_EXECUTIONS, PROCESSES } from "../../core/storage/keys.ts";
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import type { Store } from "../../core/storage/store.ts";
+import { takeUp } from "../../core/workflows/recovery.ts";
+import { parseRest } from "../../core/workflows/rows.ts";
+import { silent } from "../support/agents.ts";
+import { collectEvents } from "../support/event-sink.ts";
+import { until } from "../support/probe.ts";
+import { soon } from "../support/providers.ts";
+import { recordingLogger } from "../support/storage.ts";
+import { CALL, cutStore, processesOf, refusal } from "../support/workflow-process.ts";
+
+const world = { runs: [] as string[], open: Promise.resolve() as Promise<unknown> };
+(globalThis as { penstockTakeOver?: typeof world }).penstockTakeOver = world;
+
+const PLUGINS = {
+  "steps/pause.mjs": `export default { kind: "step", execute: async ({ data, idempotencyKey }) => {
+    const world = globalThis.penstockTakeOver; world.runs.push(idempotencyKey); await world.open; return data; } };`,
+  "steps/never.mjs": `export default { kind: "step", execute: () => new Promise(() => {}) };`,
+};
+
+const WORKFLOWS = {
+  w: { steps: [{ id: "one", andThen: { use: "pause" } }] },
+  race: {
+    recovery: "fail",
+    steps: [
+      {
+        id: "first",
+        andRace: [
+          { id: "quick", andThen: { set: { n: 1 } } },
+          { id: "slow", andThen: { use: "never" } },
+        ],
+      },
+      { id: "ask", andThen: { suspend: { reason: "Yes?" } } },
+      { id: "last", andThen: { use: "never" } },
+    ],
+  },
+};
+
+const TIMES = { sign: 30, silence: 240, orders: 10_000 };
+const never = new Promise<never>(() => {});
+const input = (id: string) => ({ input: { a: 1 }, options: { executionId: id } });
+
+/** Views of one store that says it is shared. `change`: what a view does in another way. */
+async function shared(t: TestContext) {
+  const base = createMemoryStore();
+  const start = await processesOf(t, { workflows: WORKFLOWS }, { plugins: PLUGINS });
+  world.runs = [];
+  world.open = Promise.resolve();
+  const open = async (change: Partial<Store> = {}, { logger = silent, processTimes = TIMES } = {}) => {
+    const process = await start({ ...base, kind: "shared", ...change }, { logger, processTimes });
+    t.after(() => Promise.race([process.opened.close(), new Promise((resolve) => setTimeout(resolve, 100))]));
+    return process;
+  };
+  /** Runs executions in a process that is killed then: it answers nothing any more, and its sign of life is old. */
+  const killed = async (ids: readonly string[], workflow = "w") => {
+    const store = cutStore(base, "shared");
+    const process = await start(store, { processTimes: { ...TIMES, sign: 60_000 } });
+    world.open = never;
+    for (const id of ids) process.access.execute(workflow, input(id), CALL).catch(() => {});
+    await until(
+      async () => (await base.scan({ prefix: OPEN_EXECUTIONS, limit: 999 })).length >= ids.length,
+      "the start",
+    );
+    store.arm(0);
+    await base.commit({ delete: [(await base.scan({ prefix: PROCESSES, limit: 1 }))[0]!.key] });
+    world.runs = [];
+    world.open = Promise.resolve();
+  };
+  return { base, open, killed };
+}
+
+test("a process that takes over for long gives its sign of life all the time", async (t) => {
+  const { base, open, killed } = await shared(t);
+  await killed(Array.from({ length: 60 }, (_, index) => `e${index}`));
+  let oldest = 0;
+  const watching = setInterval(async () => {
+    for (const { value } of await base.scan({ prefix: PROCESSES, limit: 9 }))
+      oldest = Math.max(oldest, Date.now() - Number(value));
+  }, 10);
+  t.after(() => clearInterval(watching));
+  const slow: Partial<Store> = {
+    async getMany(keys) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      return base.getMany(keys);
+    },
+  };
+  const begun = Date.now();
+  await open(slow);
+  assert.ok(Date.now() - begun > 2 * TIMES.silence, "it took long");
+  assert.ok(oldest > 0 && oldest < TIMES.silence, `the sign of life was ${oldest} ms old`);
+  assert.equal(new Set(world.runs).size, 60);
+});
+
+test("an execution that begins and ends while its process looks at what is open is not run again", async (t) => {
+  const { base, open } = await shared(t);
+  let meanwhile: (() => Promise<void>) | null = null;
+  let slow: Promise<unknown> = Promise.resolve();
+  const { access, opened } = await open(
+    {
+      async scan(range) {
+        if (range.prefix === OPEN_EXECUTIONS) await meanwhile?.();
+        return base.scan(range);
+      },
+      async getMany(keys) {
+        const rows = await base.getMany(keys);
+        if (meanwhile !== null) await slow;
+        return rows;
+      },
+    },
+    { processTimes: { ...TIMES, sign: 60_000 } },
+  );
+  let go: (value?: unknown) => void = () => {};
+  world.open = new Promise((resolve) => {
+    go = resolve;
+  });
+  let executed: Promise<unknown> = Promise.resolve();
+  meanwhile = async () => {
+    executed = access.execute("w", input("e"), CALL);
+    await until(() => world.runs.length === 1, "the step");
+    // From here on rows are read as they were before it ended.
+    slow = executed;
+    setTimeout(go, 20);
+  };
+  assert.equal(
+    await soon(
+      takeUp(opened.engine, () => false),
+      "the look",
+    ),
+    0,
+  );
+  await executed;
+  assert.equal((await access.state("w", "e")).status, "completed");
+  assert.deepEqual(world.runs, ["e:one"]);
+});
+
+test("what cannot be taken up is logged, and stops neither the others nor the service", async (t) => {
+  const { base, open, killed } = await shared(t);
+  await killed(["a", "b", "c", "d"]);
+  const rows = await base.scan({ prefix: OPEN_EXECUTIONS, limit: 9 });
+  const spoiled = JSON.parse(rows[1]!.value);
+  spoiled[1].definition = "broken";
+  await base.commit({
+    put: [
+      [rows[0]!.key, "no JSON"],
+      [rows[1]!.key, JSON.stringify(spoiled)],
+      [definitionKey("broken"), '{"workflowId":"w"}'],
+      [journalKey(spoiled[1].number + 1, 0), "no JSON"],
+    ],
+  });
+  const { logger, lines } = recordingLogger();
+  const { access } = await open({}, { logger });
+  await until(async () => (await access.state("w", "d")).status === "completed", "the end of the one that can");
+  assert.deepEqual(world.runs, ["d:one"]);
+  assert.equal(lines.filter((line) => /error: an execution cannot be taken up/.test(line)).length, 3, lines.join("\n"));
+});
+
+test("a process that shows that it lives while it is given up is not forgotten", async (t) => {
+  const { base, open } = await shared(t);
+  const key = `${PROCESSES}late`;
+  await base.commit({ put: [[key, "1"]] });
+  let lives = false;
+  await open({
+    async scan(range) {
+      // The last moment before it is given up.
+      if (range.prefix === OPEN_EXECUTIONS && lives) await base.commit({ put: [[key, String(Date.now() + 60_000)]] });
+      return base.scan(range);
+    },
+  });
+  lives = true;
+  await new Promise((resolve) => setTimeout(resolve, TIMES.sign * 10));
+  assert.ok(Number((await base.get(key))?.value) > 1, "its row is there");
+});
+
+test("open executions are not read as long as no process is gone", async (t) => {
+  const { base, open } = await shared(t);
+  let looks = 0;
+  let rounds = 0;
+  const counting: Partial<Store> = {
+    scan(range) {
+      if (range.prefix === OPEN_EXECUTIONS) looks++;
+      if (range.prefix === PROCESSES) rounds++;
+      return base.scan(range);
+    },
+  };
+  await open(counting);
+  await open();
+  looks = 0;
+  rounds = 0;
+  await until(() => rounds >= 10, "looks at the processes");
+  assert.ok(looks <= 1, `${looks} looks at what runs in ${rounds} rounds`);
+});
+
+test("GET /workflows/executions of a shared store: lists that come together look at the open executions once", async (t) => {
+  const { base, open } = await shared(t);
+  const first = await open({}, { processTimes: { ...TIMES, sign: 60_000 } });
+  world.open = never;
+  first.access.execute("w", input("e"), CALL).catch(() => {});
+  await until(() => world.runs.length === 1, "the step");
+  let looks = 0;
+  const counting: Partial<Store> = {
+    async scan(range) {
+      if (range.prefix === OPEN_EXECUTIONS) looks++;
+      await new Promise(setImmediate);
+      return base.scan(range);
+    },
+  };
+  const { access } = await open(counting, { processTimes: { ...TIMES, sign: 60_000 } });
+  looks = 0;
+  const lists = Array.from({ length: 20 }, () => access.executions({ limit: 5, offset: 0 }));
+  for (const { json } of await Promise.all(lists))
+    assert.deepEqual(
+      JSON.parse(json).map(({ id }: { id: string }) => id),
+      ["e"],
+    );
+  assert.equal(looks, 1);
+  await access.executions({ limit: 5, offset: 0 });
+  assert.equal(looks, 2, "a later one looks again");
+});
+
+test("recovery: fail blames the step that was interrupted, and none that had lost a race", async (t) => {
+  const { base, open } = await shared(t);
+  const first = await open({}, { processTimes: { ...TIMES, sign: 60_000 } });
+  assert.equal(JSON.parse((await first.access.execute("race", input("e"), CALL)).json).status, "suspended");
+  // Resumed by a process that ended before its step began.
+  const number = Number((await base.get("xn/e"))!.value);
+  const { rows, tail } = parseRest((await base.get(executionKey(number)))!.value);
+  const entries = [...tail, ["resume", "ask", Date.now(), {}]];
+  await base.commit({
+    put: [
+      [`${OPEN_EXECUTIONS}${executionKey(number).split("/")[1]}`, '["gone",null,null]'],
+      [journalKey(number, rows), JSON.stringify(entries)],
+    ],
+  });
+  const { access } = await open({}, { processTimes: { ...TIMES, sign: 60_000 } });
+  await until(async () => (await access.state("race", "e")).status === "error", "the end");
+  const events = await collectEvents(await access.attach("race", "e", 0));
+  const failed = events.filter(({ data }) => data.type === "step-error").map(({ data }) => data.from);
+  assert.ok(!failed.includes("slow"), `blamed: ${failed}`);
+  const [record] = JSON.parse((await access.executions({ limit: 1, offset: 0 })).json);
+  assert.ok(!JSON.stringify(record.error).includes("slow"), JSON.stringify(record.error));
+});
+
+test("a store that is away while a process takes over ends the look; it is made again when the store is back", async (t) => {
+  const { base, open, killed } = await shared(t);
+  await killed(["e"]);
+  let away = true;
+  const flaky: Partial<Store> = {
+    getMany: (keys) => (away ? Promise.reject(unavailable("storage is away")) : base.getMany(keys)),
+  };
+  assert.equal((await refusal(open(flaky))).kind, "unavailable", "a service does not begin without its store");
+  away = false;
+  const { access } = await open(flaky);
+  await until(async () => (await access.state("w", "e")).status === "completed", "the end");
+});
