@@ -11,6 +11,7 @@ import type { Fold } from "./fold.ts";
 import type { Stop } from "./lifetime.ts";
 import { type Found, loadExecution, readExecution } from "./load.ts";
 import { goesOn, noExecution } from "./refusals.ts";
+import { Repeat } from "./repeat.ts";
 
 /** Milliseconds that steps may take to heed a cancel. */
 const GRACE = 5_000;
@@ -95,15 +96,19 @@ const remove = (store: Store, { key, revision }: Row) =>
 /** Does what other processes ask of this one. */
 export class Orders {
   readonly #engine: Engine;
-  readonly #interval: number;
-  #timer: NodeJS.Timeout | null = null;
-  #round: Promise<void> = Promise.resolve();
-  #closed = false;
+  readonly #looks: Repeat;
 
   /** @param interval milliseconds between two looks, while something runs here */
   constructor(engine: Engine, interval: number) {
     this.#engine = engine;
-    this.#interval = interval;
+    this.#looks = new Repeat(
+      interval,
+      () => this.#look(),
+      (error) => {
+        const message = `what other processes ask for could not be read: ${messageOf(error)}`;
+        engine.logger.warn({ err: error }, message);
+      },
+    );
   }
 
   /** Removes what is about executions that do not run any more, and begins. */
@@ -113,30 +118,16 @@ export class Orders {
     const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
     const stale = rows.filter((row, index) => open[index]?.revision !== parseOrder(row)[2]);
     await Promise.all(stale.map((row) => remove(store, row)));
-    this.#arm();
+    this.#looks.start();
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    await this.#round;
-  }
-
-  #arm(): void {
-    if (this.#closed) return;
-    this.#timer = setTimeout(() => {
-      this.#round = (this.#engine.live.size === 0 ? Promise.resolve() : this.#look())
-        .catch((error: unknown) => {
-          const message = `what other processes ask for could not be read: ${messageOf(error)}`;
-          this.#engine.logger.warn({ err: error }, message);
-        })
-        .finally(() => this.#arm());
-    }, this.#interval);
-    this.#timer.unref();
+  close(): Promise<void> {
+    return this.#looks.stop();
   }
 
   async #look(): Promise<void> {
     const { store, live } = this.#engine;
+    if (live.size === 0) return;
     const rows = await store.scan({ prefix: ORDERS, limit: PAGE });
     if (rows.length === 0) return;
     const orders = new Map(rows.map((row) => [indexedExecution(row.key), row]));

@@ -163,16 +163,18 @@ test("a process that shows that it lives while it is given up is not forgotten",
   const { base, open } = await shared(t);
   const key = `${PROCESSES}late`;
   await base.commit({ put: [[key, "1"]] });
-  let lives = false;
+  let forgotten = false;
   await open({
-    async scan(range) {
-      // The last moment before it is given up.
-      if (range.prefix === OPEN_EXECUTIONS && lives) await base.commit({ put: [[key, String(Date.now() + 60_000)]] });
-      return base.scan(range);
+    async commit(commit) {
+      if (commit.delete?.includes(key) && !forgotten) {
+        forgotten = true;
+        await base.commit({ put: [[key, String(Date.now() + 60_000)]] });
+      }
+      return base.commit(commit);
     },
   });
-  lives = true;
-  await new Promise((resolve) => setTimeout(resolve, TIMES.sign * 10));
+  await until(() => forgotten, "the end of its time");
+  await new Promise((resolve) => setTimeout(resolve, TIMES.sign * 2));
   assert.ok(Number((await base.get(key))?.value) > 1, "its row is there");
 });
 
