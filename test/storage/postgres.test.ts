@@ -371,7 +371,8 @@ test("a disk that is full: 503 and nothing half-written, reads go on, and it is 
 test("a database of another version is refused, and stays as it is", { skip }, async (t) => {
   const url = await db.createDatabase();
   await (await openPostgresStore(url, { logger })).close();
-  const schema = (version: number) => db.query(`UPDATE penstock_meta SET value = '${version}' WHERE key = 'schema'`, url);
+  const schema = (version: number) =>
+    db.query(`UPDATE penstock_meta SET value = '${version}' WHERE key = 'schema'`, url);
   await schema(9);
   await assert.rejects(openPostgresStore(url, { logger }), /newer version \(schema 9; this one knows 2\)/);
   await schema(1);
