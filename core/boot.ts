@@ -9,6 +9,10 @@ import { compileAgents } from "./agents/compile.ts";
 import { createModels, type Models } from "./agents/models.ts";
 import { customRoutes } from "./api/custom.ts";
 import { ROUTES } from "./api/index.ts";
+import { compileAccess } from "./auth/classes.ts";
+import { accessProblems } from "./auth/notices.ts";
+import { openVerifier } from "./auth/provider.ts";
+import type { Verifier } from "./auth/provider-port.ts";
 import { idlePatterns } from "./cors-settings.ts";
 import { messageOf } from "./errors.ts";
 import { createSchemaCompiler } from "./json-schema.ts";
@@ -58,6 +62,8 @@ export interface Booted {
   host: OwnedHost;
   /** Null when there is no manifest to speak of. */
   models: Models | null;
+  /** What checks the tokens of users; null where no provider is named, and without authentication. */
+  verifier: Verifier | null;
   /** What the service does before it listens. */
   begin(): Promise<void>;
   /** Waits for work that no request waits for, at most some milliseconds. */
@@ -90,8 +96,8 @@ export async function boot(options: BootOptions): Promise<Booted> {
     await host.close();
     await compiled?.parts.store.close();
   });
-  const models = compiled?.models ?? null;
-  return { loaded, registry, service, issues: sortIssues(issues), host, models, begin, idle, close };
+  const { models = null, verifier = null } = compiled ?? {};
+  return { loaded, registry, service, issues: sortIssues(issues), host, models, verifier, begin, idle, close };
 }
 
 function once(work: () => Promise<void>): () => Promise<void> {
@@ -114,6 +120,7 @@ interface Making {
 interface Compiled {
   parts: ServiceParts;
   models: Models;
+  verifier: Verifier | null;
   /** Takes up what an earlier process left. */
   begin(): Promise<void>;
   idle(patience: number): Promise<void>;
@@ -128,6 +135,8 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const { models, problems: inModels } = await createModels(manifest, registry, host, { folder, variableOf });
   const { routes: custom, problems: inRoutes } = customRoutes(manifest, registry, ROUTES);
   for (const { path, message } of [...inTools, ...inModels, ...inRoutes]) issues.push(loaded.issueAt(path, message));
+  const { verifier, problems: inAuth } = await openVerifier(manifest, { registry, host, variableOf });
+  for (const { path, message, severity } of inAuth) issues.push(loaded.issueAt(path, message, severity));
   const store = await storeOf(manifest, making, options);
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);
   const parts = { tools, models, memories, store, logger };
@@ -147,9 +156,15 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const routes = [...ROUTES, ...custom];
   for (const pattern of idlePatterns(manifest.server, routes))
     issues.push(loaded.issueAt(["server", "corsRoutes", pattern], "no route of this version matches", "warning"));
+  const provided = verifier?.publicRoutes ?? [];
+  const around = { routes, provided, env: options.env, isWritten: loaded.isWritten };
+  for (const { path, message, severity } of accessProblems(manifest.auth, around))
+    issues.push(loaded.issueAt(path, message, severity));
+  const access = compileAccess(manifest.auth, routes, provided);
   return {
-    parts: { manifest, agents, tools, workflows: workflows.engine, routes, store, memories },
+    parts: { manifest, agents, tools, workflows: workflows.engine, routes, access, store, memories },
     models,
+    verifier,
     async begin() {
       await histories.start();
       start();

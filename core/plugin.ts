@@ -19,6 +19,12 @@ export type {
   LanguageModelV3Usage,
 } from "@ai-sdk/provider";
 export type { Logger } from "pino";
+export {
+  DEFAULT_CONSOLE_ROUTES,
+  DEFAULT_LEGACY_PUBLIC_ROUTES,
+  DEFAULT_PUBLIC_ROUTES,
+  PROTECTED_ROUTES,
+} from "./access-lists.ts";
 export type { BatchedStreamResult, PartBatch, PartSource } from "./agents/part-source.ts";
 export { DURATION_PATTERN, parseDuration } from "./duration.ts";
 export { CommitConflict, ServiceError } from "./errors.ts";

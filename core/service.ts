@@ -1,6 +1,8 @@
 /** What a booted Penstock is made of: handed to every handler as `call.service`. */
 import type { Agent } from "./agents/agent.ts";
 import type { Documentation } from "./api/pages/documentation.ts";
+import type { Access } from "./auth/classes.ts";
+import { documentSecurity } from "./auth/document.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
@@ -16,6 +18,8 @@ export interface Service {
   readonly agents: ReadonlyMap<string, Agent>;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly routes: readonly Route<Service>[];
+  /** Which credentials a route needs. */
+  readonly access: Access;
   readonly store: Store;
   /** By their name in the manifest. */
   readonly memories: ReadonlyMap<string, Memory>;
@@ -38,7 +42,7 @@ export interface Service {
 
 export type ServiceParts = Pick<
   Service,
-  "manifest" | "agents" | "tools" | "workflows" | "routes" | "store" | "memories"
+  "manifest" | "agents" | "tools" | "workflows" | "routes" | "access" | "store" | "memories"
 >;
 
 export function createService(parts: ServiceParts): Service {
@@ -61,7 +65,12 @@ export function createService(parts: ServiceParts): Service {
     toolList: new Serialized(JSON.stringify([...described.values()])),
     documentation() {
       documentation ??= import("./api/pages/documentation.ts").then(({ createDocumentation }) =>
-        createDocumentation({ ...parts, tools: described, address: () => service.address }),
+        createDocumentation({
+          ...parts,
+          tools: described,
+          address: () => service.address,
+          security: documentSecurity(parts.access),
+        }),
       );
       return documentation;
     },

@@ -1,7 +1,8 @@
 /** From a manifest to a listening service, and to its orderly end. */
 import type { DestinationStream, Logger } from "pino";
 import { validators } from "../generated/validators.js";
-import { accessOf } from "./auth/access.ts";
+import { compileDoors } from "./auth/authorize.ts";
+import { CONSOLE_KEY, compileCredentials } from "./auth/credentials.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
 import type { Dispatch, Listening } from "./http/exchange.ts";
@@ -58,12 +59,13 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     throw new BootError(booted);
   }
   secrets.push(...booted.loaded.secrets);
+  if (env[CONSOLE_KEY]) secrets.push(env[CONSOLE_KEY]);
   const { service } = booted;
   const { server, logs } = service.manifest;
   logger.level = logs.level;
   const host = options.host ?? server.host;
   const inFlight = new InFlight();
-  const dispatch = compileDispatch(service, logger, inFlight, booted);
+  const dispatch = compileDispatch(service, logger, inFlight, booted, env);
   const close = async () => {
     inFlight.close();
     await booted.close();
@@ -113,10 +115,16 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   };
 }
 
-function compileDispatch(service: Service, logger: Logger, inFlight: InFlight, booted: Booted): Dispatch {
+function compileDispatch(
+  service: Service,
+  logger: Logger,
+  inFlight: InFlight,
+  booted: Booted,
+  env: Readonly<Record<string, string | undefined>>,
+): Dispatch {
   const { server } = service.manifest;
   const cors = compileServiceCors(server, booted.registry, logger);
-  const { mode } = service.manifest.auth;
+  const doors = compileDoors(service.access, compileCredentials(env), booted.verifier);
   return compilePipeline(service.routes, {
     service,
     logger,
@@ -127,11 +135,8 @@ function compileDispatch(service: Service, logger: Logger, inFlight: InFlight, b
     check: (schema) => validators[schema],
     cors: cors.of,
     defaultCors: cors.default,
-    authorize: (route) => {
-      const access = accessOf(mode as "none", route.group);
-      if (access !== "public") throw new Error(`access class ${access} is not served by this version`);
-      return null;
-    },
+    authorize: (route) => doors.of(service.access.of(route)),
+    authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
   });
 }

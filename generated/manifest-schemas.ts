@@ -308,7 +308,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/AuthProviderManifest"
       },
       "publicRoutes": {
-        "description": "Patterns of routes open to everybody: `GET /hello`.",
+        "description": "Patterns of routes open to everybody: `GET /hello`. `$defaults` stands for the public list of legacy.",
         "type": "array",
         "items": {
           "$ref": "#/$defs/RoutePattern"
@@ -316,7 +316,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": []
       },
       "consoleRoutes": {
-        "description": "Patterns of routes that need the console key. `$defaults` stands for the default list.",
+        "description": "authNext only: patterns of routes that need the console key. `$defaults` stands for the default list.",
         "type": "array",
         "items": {
           "$ref": "#/$defs/RoutePattern"
@@ -1093,7 +1093,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "RoutePattern": {
     "title": "Route pattern",
-    "description": "An optional method and a path: `GET /agents/:id`, `/observability/*`, `WS /ws/**`.",
+    "description": "An optional method and a path: `GET /agents/:id`, `/observability/*` (anything below), `WS /ws/**` (itself too).",
     "type": "string",
     "pattern": "^(\\$defaults|([A-Z]+ )?/\\S*)$",
     "patternErrorMessage": "must be a path with an optional method before it, such as GET /hello or /reports/*"

@@ -150,11 +150,11 @@ export interface AuthManifest {
   mode: "none" | "authNext" | "legacy";
   provider?: AuthProviderManifest;
   /**
-   * Patterns of routes open to everybody: `GET /hello`.
+   * Patterns of routes open to everybody: `GET /hello`. `$defaults` stands for the public list of legacy.
    */
   publicRoutes: RoutePattern[];
   /**
-   * Patterns of routes that need the console key. `$defaults` stands for the default list.
+   * authNext only: patterns of routes that need the console key. `$defaults` stands for the default list.
    */
   consoleRoutes: RoutePattern[];
   /**
@@ -189,7 +189,7 @@ export interface AuthProviderManifest {
 }
 
 /**
- * An optional method and a path: `GET /agents/:id`, `/observability/*`, `WS /ws/**`.
+ * An optional method and a path: `GET /agents/:id`, `/observability/*` (anything below), `WS /ws/**` (itself too).
  */
 export type RoutePattern = string;
 

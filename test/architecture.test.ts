@@ -16,7 +16,14 @@ interface Import {
 
 /** Imports go to a lower rank, or stay in their part: a folder of core, or a file right below it. */
 const RANKS: readonly (readonly string[])[] = [
-  ["generated", "core/errors.ts", "core/duration.ts", "core/schema-shape.ts", "core/version.ts"],
+  [
+    "generated",
+    "core/access-lists.ts",
+    "core/errors.ts",
+    "core/duration.ts",
+    "core/schema-shape.ts",
+    "core/version.ts",
+  ],
   ["core/json-schema.ts"],
   ["core/manifest", "core/observability"],
   ["core/template.ts"],

@@ -110,6 +110,37 @@ test("README: the workflow with every kind of step, written into service.yaml, d
   assert.equal(state.suspension.stepId, "ask");
 });
 
+test("README: the access section: who may call what, with the token that is made there", async (t) => {
+  const env = {
+    NODE_ENV: "production",
+    JWT_SECRET: "a secret of the identity provider",
+    SERVICE_CONSOLE_ACCESS_KEY: "a key of the console",
+  };
+  const manifest = merge(parse(FLAGSHIP), parse(block("yaml", "mode: authNext")));
+  const service = await startService(t, manifest, { env });
+  const text = JSON.parse((await ranWith(`${block("sh", "TOKEN=$(node")}\n${block("sh", "Do you know me?")}`)).stdout);
+  assert.equal(text.success, true, text.error);
+  const { data } = JSON.parse((await ranWith(block("sh", "x-console-access-key"))).stdout);
+  assert.deepEqual(
+    data.map(({ id }: Loose) => id),
+    ["support", "writer"],
+  );
+  for (const path of ["/agents", "/delivery/Berlin"]) assert.equal((await service.get(path)).status, 401, path);
+  assert.equal((await service.get("/hello")).status, 200);
+  assert.equal((await service.get(`/ui?key=${encodeURIComponent(env.SERVICE_CONSOLE_ACCESS_KEY)}`)).status, 200);
+
+  const cwd = await folder(t, { "service.yaml": JSON.stringify(manifest) });
+  const [, command = "", rows] = /^\$ ([^\n]*)\n(.*)$/s.exec(block("console", "/(hello|delivery|tools)")) ?? [];
+  const own = command.replace("npx penstock", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+  assert.equal((await run("sh", ["-c", own], { cwd, env })).stdout, rows);
+
+  async function ranWith(script: string) {
+    const ended = await run("sh", ["-c", script.replaceAll("http://127.0.0.1:3141", service.url)], { env });
+    assert.equal(ended.code, 0, ended.stderr);
+    return ended;
+  }
+});
+
 test("README: every row of the workflow API is named", () => {
   const section = README.slice(README.indexOf("## Workflows"), README.indexOf("## Plugins"));
   const paths = ROUTES.filter(({ operation }) => operation.startsWith("workflows.")).map(({ path }) => path);

@@ -88,6 +88,7 @@ const LATE_PACKAGES = [
   "@ai-sdk/openai-compatible",
   "@keyv/postgres",
   "@keyv/sqlite",
+  "jose",
   "tsx/cjs/api",
   "tsx/esm/api",
   "uWebSockets.js",

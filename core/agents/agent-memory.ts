@@ -1,6 +1,6 @@
 /** The memory of one agent: whether a run has a conversation, and what comes into its prompt and its tools then. */
-import { actingUser, principalOf } from "../memory/choose.ts";
-import { EVERYTHING, type Memory } from "../memory/memory.ts";
+import { actingUser } from "../memory/choose.ts";
+import { EVERYTHING, type Memory, type Principal } from "../memory/memory.ts";
 import type { RunCall } from "./agent.ts";
 import type { MemorySettings } from "./options.ts";
 import type { RunPlan } from "./run.ts";
@@ -18,6 +18,8 @@ export interface TurnRequest {
   /** Whether the client is told the id of the assistant's message. */
   readonly told: boolean;
   readonly regenerate: boolean;
+  /** On whose behalf. */
+  readonly principal: Principal;
 }
 
 export interface AgentMemory {
@@ -29,19 +31,15 @@ export interface AgentMemory {
   remind(plan: RunPlan, turn: Turn): Promise<void>;
 }
 
-/**
- * @param isolated whether stored objects belong to the token's user
- */
-export function agentMemory(agentId: string, memory: Memory, isolated: boolean): AgentMemory {
+export function agentMemory(agentId: string, memory: Memory): AgentMemory {
   const { workingMemory } = memory.settings;
   const tool = workingMemory === undefined ? null : workingMemoryTool(workingMemory);
   const everything = memory.for(EVERYTHING);
   const extended = new WeakMap<ToolSet, ToolSet>();
   return {
-    turn({ runId, input, settings, told, regenerate }, call) {
+    turn({ runId, input, settings, told, regenerate, principal }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
-      const principal = principalOf(call.user, isolated);
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
       return new Turn({
         memory,

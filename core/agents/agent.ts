@@ -1,11 +1,12 @@
 /** What the rest of the service sees of an agent. */
 import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
 import type { Context, EventProducer, Serialized } from "../http/route.ts";
+import type { Principal } from "../memory/memory.ts";
 import type { ClientSchema } from "./client-schema.ts";
 import type { PartSink } from "./parts.ts";
 
 /** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
-export type RunCall = Pick<Context<unknown>, "user" | "requestId" | "signal" | "logger">;
+export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger">;
 
 /** Body of `/text` and `/stream`. */
 export interface GenerateBody {
@@ -60,6 +61,6 @@ export interface Agent {
   chat(body: ChatBody, call: RunCall): EventProducer;
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;
-  /** The last runs, newest first. `page` counts from 0. */
-  history(page: number, limit: number): Promise<HistoryPage | Serialized>;
+  /** The last runs that a principal may see, newest first. `page` counts from 0. */
+  history(page: number, limit: number, principal: Principal): Promise<HistoryPage | Serialized>;
 }

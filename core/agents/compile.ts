@@ -70,7 +70,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const newRunId = createRunIds();
   const { mode, isolation } = manifest.auth;
   const isolated = mode !== "none" && isolation === "user";
-  const histories = historiesOf(manifest, parts);
+  const histories = historiesOf(manifest, parts, isolated);
   const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
   const cores = new Map<string, AgentCore>();
   const facts = new Map<string, AgentFacts>();
@@ -99,10 +99,11 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       instructions: dynamicInstructions(agent, path),
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
-      memory: memory === undefined ? null : agentMemory(id, memory, isolated),
+      memory: memory === undefined ? null : agentMemory(id, memory),
       history: histories.of(id),
       newRunId,
       activity,
+      isolated,
       compileSchema,
     });
     facts.set(id, {
@@ -133,10 +134,10 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
 }
 
 /** A store that keeps nothing itself needs no copy of its own of what the process keeps anyway. */
-function historiesOf(manifest: Manifest, { store, logger }: AgentParts): HistoryOfAgents {
+function historiesOf(manifest: Manifest, { store, logger }: AgentParts, isolated: boolean): HistoryOfAgents {
   const agents = Object.keys(manifest.agents);
   if (store.kind === "memory") return ringHistories(agents.length);
-  return new StoredHistories(store, { agents, retention: manifest.history.retention, logger });
+  return new StoredHistories(store, { agents, retention: manifest.history.retention, logger, isolated });
 }
 
 /** The tool of the working memory is there under its own name. */

@@ -32,5 +32,7 @@ export interface AgentCore {
   /** Ids of runs, unique over all agents. */
   readonly newRunId: () => string;
   readonly activity: Activity;
+  /** Whether stored objects belong to the token's user. */
+  readonly isolated: boolean;
   readonly compileSchema: (schema: object, path: string) => ClientSchema;
 }

@@ -1,8 +1,10 @@
 /** From a request to a finished run: settles the plan, runs it, and leaves a true record on every way out. */
 import type { GenerateOptions } from "../../generated/types.ts";
+import { actingUser, principalOf } from "../memory/choose.ts";
+import type { Principal } from "../memory/memory.ts";
 import { wasStopped } from "./abort.ts";
 import type { RunCall } from "./agent.ts";
-import type { AgentMemory } from "./agent-memory.ts";
+import type { AgentMemory, TurnRequest } from "./agent-memory.ts";
 import type { AgentCore } from "./core.ts";
 import { promptOf } from "./input.ts";
 import { run } from "./loop.ts";
@@ -39,14 +41,18 @@ export interface PreparedRun {
 
 /** @throws ServiceError `invalid_input` for a request that makes no sense. */
 export function prepare(core: AgentCore, request: RunRequest, call: RunCall): PreparedRun {
-  const settings = settingsOf(core, request);
+  const principal = principalOf(call, core.isolated);
+  const settings = boundTo(principal, settingsOf(core, request), request.options);
   const scope = { context: settings.context, user: call.user };
   const output = request.result ?? request.output ?? outputOption(settings.output, core.compileSchema);
   const instructions = core.instructions(scope);
   const id = core.newRunId();
   const chain = core.chain(scope);
   const prompt = promptOf(instructions, request.input, request.field);
-  const turn = core.memory === null ? null : turnOf(core.memory, request, id, settings, call);
+  const turn =
+    core.memory === null
+      ? null
+      : turnOf(core.memory, request, { runId: id, settings: settings.memory, principal }, call);
   const remembers = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? core.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
@@ -65,9 +71,20 @@ export function prepare(core: AgentCore, request: RunRequest, call: RunCall): Pr
   return { plan, input: request.input };
 }
 
-function turnOf(memory: AgentMemory, request: RunRequest, runId: string, settings: Settings, call: RunCall) {
+type Whose = Pick<TurnRequest, "runId" | "settings" | "principal">;
+
+function turnOf(memory: AgentMemory, request: RunRequest, whose: Whose, call: RunCall) {
   const { input, told = false, regenerate = false } = request;
-  return memory.turn({ runId, input, settings: settings.memory, told, regenerate }, call);
+  return memory.turn({ ...whose, input, told, regenerate }, call);
+}
+
+/** The user of a run is that of the token where there is one. Nobody has no name. */
+function boundTo(principal: Principal, settings: Settings, options: GenerateOptions | undefined): Settings {
+  // It must be the token's user, even where `memory.userId` goes before it.
+  if (options?.userId !== undefined) actingUser(principal, options.userId);
+  const given = settings.memory.userId;
+  const userId = actingUser(principal, given) || undefined;
+  return userId === given ? settings : { ...settings, memory: { ...settings.memory, userId } };
 }
 
 function settingsOf(core: AgentCore, request: RunRequest): Settings {

@@ -1,6 +1,7 @@
 /** The agent that the API sees: each endpoint is a run with a sink of its own. */
 import { invalid } from "../errors.ts";
 import type { EventProducer } from "../http/route.ts";
+import { ownerOf } from "../memory/ownership.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
 import { messageIdOf } from "./agent-memory.ts";
 import type { AgentCore } from "./core.ts";
@@ -48,7 +49,8 @@ export function agentOf(core: AgentCore, description: Description): Agent {
       const prepared = prepareObject(body, call);
       return (events) => executeStream(core, prepared, new ObjectSink(events));
     },
-    history: async (page, limit) => core.history.page(page, limit),
+    history: async (page, limit, principal) =>
+      core.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
   };
 }
 

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { CommitConflict, messageOf } from "../errors.ts";
-import { historyBefore, historyRows, historyTotal, OPEN_RUNS } from "../storage/keys.ts";
+import { historyBefore, historyRows, historyTotal, OPEN_RUNS, ownHistoryTotal, ownKeyOf } from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";
 
 /** Milliseconds: between two rounds, before the first one, and between two batches of a round. */
@@ -84,15 +84,33 @@ export class HistoryKeeper {
           limit: BATCH,
         });
         if (rows.length > 0) {
-          const add: [string, number][] = [[historyTotal(agent), -rows.length]];
+          const own = await this.#own(agent, rows);
+          const add: [string, number][] = [[historyTotal(agent), -rows.length], ...own.totals];
           // Two processes that forget at once must not count a run twice.
           const expect = rows.map((row): [string, number] => [row.key, row.revision]);
-          await unlessLost(this.#store.commit({ delete: rows.map((row) => row.key), add, expect }));
+          const keys = [...rows.map((row) => row.key), ...own.keys];
+          await unlessLost(this.#store.commit({ delete: keys, add, expect }));
         }
         if (rows.length < BATCH || this.#stop.signal.aborted) break;
         await sleep(PAUSE);
       }
     }
+  }
+
+  /** What stands beside these runs as those of users, and how many of each user there are. Most stores have none. */
+  async #own(agent: string, rows: readonly Row[]): Promise<{ keys: string[]; totals: Map<string, number> }> {
+    const owners = new Map<string, string>();
+    for (const { key, value } of rows) {
+      const { userId = "" } = JSON.parse(value) as { userId?: string };
+      owners.set(ownKeyOf(agent, userId, key), userId);
+    }
+    const found = (await this.#store.getMany([...owners.keys()])).filter((row) => row !== undefined);
+    const totals = new Map<string, number>();
+    for (const { key } of found) {
+      const total = ownHistoryTotal(agent, owners.get(key)!);
+      totals.set(total, (totals.get(total) ?? 0) - 1);
+    }
+    return { keys: found.map(({ key }) => key), totals };
   }
 
   #arm(delay: number): void {

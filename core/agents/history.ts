@@ -38,8 +38,12 @@ export interface History {
    * cannot keep up: await it.
    */
   end(run: HistoryRun, status: Ended, outcome: RunOutcome, error?: unknown): Promise<void> | undefined;
-  /** Newest first; `page` counts from 0. */
-  page(page: number, limit: number): HistoryPage | Promise<Serialized>;
+  /**
+   * Newest first; `page` counts from 0.
+   *
+   * @param owner whose runs alone are shown; an empty string: those of nobody. Undefined: everybody's
+   */
+  page(page: number, limit: number, owner?: string): HistoryPage | Promise<Serialized>;
 }
 
 /** A history of all agents, as boot starts and ends it. */

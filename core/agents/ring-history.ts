@@ -45,13 +45,26 @@ export class RingHistory implements History {
     if (run.place >= this.#oldest) this.#grow(run.size - before);
   }
 
-  page(page: number, limit: number): HistoryPage {
+  page(page: number, limit: number, owner?: string): HistoryPage {
+    if (owner !== undefined) return this.#own(page, limit, owner);
     const entries: HistoryEntry[] = [];
     const newest = this.#next - 1 - page * limit;
     for (let number = newest; number > newest - limit && number >= this.#oldest; number--) {
       entries.push(entryOf(this.#agentId, this.#ring[number % KEPT]!));
     }
     return { entries, total: this.#next - this.#oldest, page, limit };
+  }
+
+  #own(page: number, limit: number, owner: string): HistoryPage {
+    const entries: HistoryEntry[] = [];
+    let total = 0;
+    for (let number = this.#next - 1; number >= this.#oldest; number--) {
+      const run = this.#ring[number % KEPT]!;
+      if ((run.userId ?? "") !== owner) continue;
+      if (total >= page * limit && entries.length < limit) entries.push(entryOf(this.#agentId, run));
+      total++;
+    }
+    return { entries, total, page, limit };
   }
 
   #grow(size: number): void {

@@ -6,7 +6,16 @@ import type { Logger } from "pino";
 import { invalid, messageOf } from "../errors.ts";
 import { Serialized } from "../http/route.ts";
 import { SKIP_LIMIT } from "../storage/check.ts";
-import { historyKey, historyRows, historyTotal, openRunKey } from "../storage/keys.ts";
+import {
+  historyKey,
+  historyKeyOfOwn,
+  historyRows,
+  historyTotal,
+  openRunKey,
+  ownHistoryKey,
+  ownHistoryRows,
+  ownHistoryTotal,
+} from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
 import { type Ended, endRun, entryOf, type History, type HistoryOfAgents, type HistoryRun, newRun } from "./history.ts";
 import { HistoryKeeper } from "./history-keeper.ts";
@@ -27,6 +36,8 @@ const MOST = { rows: 20_000, content: 96 * 1024 * 1024 };
 /** `HistoryRun.place`: the run has a row that says it is running. */
 const MARKED = 1;
 
+type Put = [key: string, value: string];
+
 interface Recorded {
   readonly agentId: string;
   readonly run: HistoryRun;
@@ -37,11 +48,14 @@ export interface StoredHistoriesOptions {
   /** Milliseconds. */
   retention: number;
   logger: Logger;
+  /** Whether runs belong to users, so that those of one are to be found. */
+  isolated?: boolean;
 }
 
 export class StoredHistories implements HistoryOfAgents {
   readonly #store: Store;
   readonly #logger: Logger;
+  readonly #isolated: boolean;
   readonly #keeper: HistoryKeeper;
   /** Runs that go on, by the time of their beginning: without a row, and with one. */
   readonly #young = new Map<HistoryRun, string>();
@@ -59,6 +73,7 @@ export class StoredHistories implements HistoryOfAgents {
   constructor(store: Store, options: StoredHistoriesOptions) {
     this.#store = store;
     this.#logger = options.logger;
+    this.#isolated = options.isolated ?? false;
     this.#keeper = new HistoryKeeper(store, options);
   }
 
@@ -80,7 +95,7 @@ export class StoredHistories implements HistoryOfAgents {
     return {
       begin: (id, input, memory) => this.#begin(agentId, id, input, memory),
       end: (run, status, outcome, error) => this.#end(agentId, run, status, outcome, error),
-      page: (page, limit) => this.#page(agentId, page, limit),
+      page: (page, limit, owner) => this.#page(agentId, page, limit, owner),
     };
   }
 
@@ -110,14 +125,17 @@ export class StoredHistories implements HistoryOfAgents {
   }
 
   /** Reads what the store says, after it has been told all that is known here. */
-  async #page(agentId: string, page: number, limit: number): Promise<Serialized> {
+  async #page(agentId: string, page: number, limit: number, owner?: string): Promise<Serialized> {
     await this.#flush(true);
     const skip = page * limit;
     if (skip > SKIP_LIMIT) throw invalid(`page: more than ${SKIP_LIMIT} runs cannot be passed over`);
-    const total = Number((await this.#store.get(historyTotal(agentId)))?.value ?? 0);
-    const rows =
-      skip >= total ? [] : await this.#store.scan({ prefix: historyRows(agentId), reverse: true, limit, skip });
-    const entries = rows.map((row) => row.value).join(",");
+    const everybody = owner === undefined;
+    const counter = everybody ? historyTotal(agentId) : ownHistoryTotal(agentId, owner);
+    const prefix = everybody ? historyRows(agentId) : ownHistoryRows(agentId, owner);
+    const total = Number((await this.#store.get(counter))?.value ?? 0);
+    const rows = skip >= total ? [] : await this.#store.scan({ prefix, reverse: true, limit, skip });
+    const found = everybody ? rows : await this.#store.getMany(rows.map(({ key }) => historyKeyOfOwn(key)));
+    const entries = found.flatMap((row) => (row === undefined ? [] : [row.value])).join(",");
     return new Serialized(`{"entries":[${entries}],"total":${total},"page":${page},"limit":${limit}}`);
   }
 
@@ -164,13 +182,13 @@ export class StoredHistories implements HistoryOfAgents {
     let count = 0;
     while (count < this.#ended.length && count < ROWS && content < CONTENT) content += this.#ended[count++]!.run.size;
     const group = this.#ended.slice(0, count);
-    const put: [string, string][] = [];
+    const put: Put[] = [];
     const over: string[] = [];
     const totals = new Map<string, number>();
     for (const { agentId, run } of group) {
       put.push([historyKey(agentId, run.startTime, run.id), JSON.stringify(entryOf(agentId, run))]);
       if (run.place === MARKED) over.push(openRunKey(run.id));
-      else totals.set(historyTotal(agentId), (totals.get(historyTotal(agentId)) ?? 0) + 1);
+      else this.#count(agentId, run, put, totals);
     }
     await this.#store.commit({ put, delete: over, add: [...totals] });
     // Only the front: more may have ended meanwhile, and when the store failed long enough the oldest have been dropped.
@@ -182,14 +200,14 @@ export class StoredHistories implements HistoryOfAgents {
   /** @param before time of beginning from which on a run is too young to be worth a row */
   async #writeRunning(before: number): Promise<void> {
     const now = Date.now();
-    const put: [string, string][] = [];
+    const put: Put[] = [];
     const totals = new Map<string, number>();
     const marked: [HistoryRun, string][] = [];
     for (const [run, agentId] of this.#young) {
       if (run.startTime > before || marked.length === ROWS) break;
       const key = historyKey(agentId, run.startTime, run.id);
       put.push([key, JSON.stringify(entryOf(agentId, run))], [openRunKey(run.id), openRow(key, now)]);
-      totals.set(historyTotal(agentId), (totals.get(historyTotal(agentId)) ?? 0) + 1);
+      this.#count(agentId, run, put, totals);
       marked.push([run, agentId]);
     }
     if (now - this.#sign >= SIGN) {
@@ -207,6 +225,16 @@ export class StoredHistories implements HistoryOfAgents {
       throw error;
     }
     for (const [run, agentId] of marked) if (this.#young.delete(run)) this.#marked.set(run, agentId);
+  }
+
+  /** What is written beside the first row of a run. */
+  #count(agentId: string, { userId = "", startTime, id }: HistoryRun, put: Put[], totals: Map<string, number>): void {
+    const total = historyTotal(agentId);
+    totals.set(total, (totals.get(total) ?? 0) + 1);
+    if (!this.#isolated) return;
+    const own = ownHistoryTotal(agentId, userId);
+    totals.set(own, (totals.get(own) ?? 0) + 1);
+    put.push([ownHistoryKey(agentId, userId, startTime, id), "1"]);
   }
 
   /** The store has been failing for long: the newest runs are worth more than the oldest. */

@@ -2,12 +2,13 @@
 import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
 import { executeTool } from "../tools/execute.ts";
 import type { Tool, ToolOrigin } from "../tools/tool.ts";
+import type { RunCall } from "./agent.ts";
 import type { PartSink } from "./parts.ts";
 import type { Turn } from "./turn.ts";
 
 /** One tool call's surroundings. `sink` takes the parts of a sub-agent. */
 export interface ToolRun {
-  readonly origin: ToolOrigin;
+  readonly origin: ToolOrigin & { readonly call: RunCall };
   readonly sink: PartSink;
   /** How many agents stand above the one that calls. */
   readonly depth: number;

@@ -1,6 +1,7 @@
 /** Contract, "Agents". */
 import { notFound } from "../errors.ts";
 import { defineRoute } from "../http/route.ts";
+import { principalOf } from "../memory/choose.ts";
 import type { Service } from "../service.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
@@ -94,7 +95,10 @@ export const AGENT_ROUTES = [
     summary: "List the runs of an agent, newest first",
     query: "HistoryQuery",
     output: { json: "HistoryPage" },
-    handle: ({ params, query }, { service }) =>
-      agentOf(service, params.id!).history(query.page ?? 0, query.limit ?? 10),
+    handle({ params, query }, call) {
+      const { service } = call;
+      const principal = principalOf(call, service.isolated);
+      return agentOf(service, params.id!).history(query.page ?? 0, query.limit ?? 10, principal);
+    },
   }),
 ];

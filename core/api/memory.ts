@@ -9,9 +9,10 @@ const LIMIT = 10;
 const THRESHOLD = 0.7;
 
 /** The memory that a request means, as its caller sees it. */
-function open({ service, user }: Context<Service>, agentId: string | undefined) {
+function open(call: Context<Service>, agentId: string | undefined) {
+  const { service } = call;
   const { memory, resourceId } = service.chooseMemory(agentId);
-  const principal = principalOf(user, service.isolated);
+  const principal = principalOf(call, service.isolated);
   return { access: memory.for(principal), principal, resourceId };
 }
 

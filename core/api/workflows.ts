@@ -8,8 +8,8 @@ import type { WorkflowAccess } from "../workflows/workflows.ts";
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 
 /** The workflows as the caller sees them. */
-const open = ({ service, user }: Context<Service>): WorkflowAccess =>
-  service.workflows.for(principalOf(user, service.isolated));
+const open = (call: Context<Service>): WorkflowAccess =>
+  call.service.workflows.for(principalOf(call, call.service.isolated));
 
 export const WORKFLOW_ROUTES = [
   defineRoute<Service>({

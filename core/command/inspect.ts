@@ -1,5 +1,5 @@
 /** The commands that look and do not listen: `check`, `explain`, `routes`. */
-import { accessOf } from "../auth/access.ts";
+import { describeAccess } from "../auth/document.ts";
 import { type Booted, boot } from "../boot.ts";
 import { formatExplained } from "../manifest/explain.ts";
 import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
@@ -64,10 +64,9 @@ export function routes(invocation: Invocation): Promise<number> {
     const rows = [...service.routes].sort((a, b) =>
       a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1,
     );
-    for (const { method, path, group } of rows) {
-      process.stdout.write(
-        `${method.padEnd(7)} ${path.padEnd(34)} ${accessOf(service.manifest.auth.mode as "none", group)}\n`,
-      );
+    for (const row of rows) {
+      const access = describeAccess(service.access.of(row));
+      process.stdout.write(`${row.method.padEnd(7)} ${row.path.padEnd(34)} ${access}\n`);
     }
     return 0;
   });

@@ -6,7 +6,7 @@ import { failureText, refusal } from "./encode.ts";
 import { EventWriter } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { InFlight, Pending } from "./in-flight.ts";
-import type { Context, EventProducer, User } from "./route.ts";
+import { type Caller, type Context, type EventProducer, NOBODY, type User } from "./route.ts";
 
 /** What the calls of a service share. */
 export interface Shared<S> {
@@ -35,6 +35,7 @@ export class Call<S> implements Context<S>, Pending {
   readonly #path: string;
   readonly #started: number;
   user: User | null = null;
+  caller: Caller = NOBODY;
   headers: Record<string, string> = NO_HEADERS;
   cutHeaders: Record<string, string> | undefined = undefined;
   previous: Pending | null = null;

@@ -11,7 +11,7 @@ const FAILURES = {
   unauthorized: [
     "Unauthorized",
     "Credentials are missing or wrong; the message says how to send them.",
-    "authentication required: send an Authorization: Bearer header",
+    "authentication required: send a user's token in the header Authorization: Bearer TOKEN",
   ],
   not_found: ["NotFound", "What the path names does not exist.", 'no agent is called "suport"'],
   conflict: ["Conflict", "The id is taken.", 'conversation "order-1042" exists already'],

@@ -70,6 +70,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
   const paths: Record<string, Record<string, unknown>> = Object.create(null);
   const tags = new Map<string, { name: string; description: string }>();
   const used = new Set<Failure>();
+  const schemes = new Set<string>();
   for (const row of routes) {
     const route = row as Route<never>;
     const operation = describeOperation(route, schemas, info.samples ?? {});
@@ -77,6 +78,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
     const failures = failuresOf(route);
     if (security.length > 0) failures.push("unauthorized");
     for (const kind of failures) used.add(kind);
+    for (const name of security.flatMap(Object.keys)) schemes.add(name);
     Object.assign(operation.responses as object, failureReplies(failures));
     if (info.security !== undefined) operation.security = security;
     const tag = tagOf(route.operation);
@@ -97,10 +99,13 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
       schemas: reachable({ paths, responses }, schemas),
       responses,
       headers: usedHeaders({ paths, responses }),
-      ...(info.security !== undefined && { securitySchemes: info.security.schemes }),
+      ...(info.security !== undefined && { securitySchemes: picked(info.security.schemes, schemes) }),
     },
   };
 }
+
+const picked = (all: Record<string, object>, names: ReadonlySet<string>): Record<string, object> =>
+  Object.fromEntries(Object.entries(all).filter(([name]) => names.has(name)));
 
 /** A relative server is resolved against the address of the document, so it is right behind any proxy. */
 function serversOf(publicUrl: string | undefined): object[] {

@@ -1,7 +1,18 @@
 /**
  * Patterns of routes, as the manifest writes them: `/agents/:id`, `GET /agents/*` (anything below `/agents`, at any
- * depth), `/agents/**` (`/agents` itself too). They are matched with the paths of the table, once, at boot.
+ * depth), `/agents/**` (`/agents` itself too). Those of CORS are matched with the paths of the table, once, at boot.
  */
+
+export interface ParsedPattern {
+  readonly text: string;
+  /** Undefined: any. */
+  readonly method: string | undefined;
+  /** Those before the open end. A parameter is null. */
+  readonly segments: readonly (string | null)[];
+  /** Segments that must follow them at least, and whether more may. */
+  readonly least: 0 | 1;
+  readonly open: boolean;
+}
 
 export interface RoutePattern {
   matches(method: string, path: string): boolean;
@@ -12,25 +23,58 @@ export interface RoutePattern {
 const PARTS = /^(?:([A-Z]+) )?(\/.*)$/;
 
 /** @throws Error for text that is no pattern */
-export function compilePattern(text: string): RoutePattern {
+export function parsePattern(text: string): ParsedPattern {
   const [, method, path] = PARTS.exec(text) ?? [];
   if (path === undefined) throw new Error(`${JSON.stringify(text)} is no pattern such as GET /agents/*`);
-  const segments = segmentsOf(path);
-  const last = segments.at(-1);
+  const words = path.split("/").filter((segment) => segment !== "");
+  const last = words.at(-1);
   const open = last === "*" || last === "**";
-  if (open) segments.pop();
-  const least = segments.length + (last === "*" ? 1 : 0);
-  const literals = segments.filter((segment) => !isParameter(segment)).length;
+  if (open) words.pop();
+  const segments = words.map((word) => (word.startsWith(":") || word === "*" ? null : word));
+  return { text, method, segments, least: last === "*" ? 1 : 0, open };
+}
+
+/** @throws Error for text that is no pattern */
+export function compilePattern(text: string): RoutePattern {
+  const pattern = parsePattern(text);
+  const { method, segments, open } = pattern;
+  const literals = segments.filter((segment) => segment !== null).length;
   return {
     weight: literals * 1000 + segments.length * 10 + (open ? 0 : 2) + (method === undefined ? 0 : 1),
-    matches(candidate, route) {
-      if (method !== undefined && method !== candidate) return false;
-      const others = segmentsOf(route);
-      if (open ? others.length < least : others.length !== least) return false;
-      return segments.every((segment, index) => isParameter(segment) || segment === others[index]);
-    },
+    matches: (candidate, route) => matchesSegments(pattern, candidate, segmentsOf(route)),
   };
 }
 
-const segmentsOf = (path: string) => path.split("/").filter((segment) => segment !== "");
-const isParameter = (segment: string) => segment.startsWith(":") || segment === "*";
+/** Whether a path has a length that the pattern allows. */
+export function fits({ segments, least, open }: ParsedPattern, length: number): boolean {
+  return open ? length >= segments.length + least : length === segments.length;
+}
+
+export function matchesSegments(pattern: ParsedPattern, method: string, segments: readonly string[]): boolean {
+  if (pattern.method !== undefined && pattern.method !== method) return false;
+  if (!fits(pattern, segments.length)) return false;
+  return pattern.segments.every((segment, index) => segment === null || segment === segments[index]);
+}
+
+/** `/` has none. Slashes that say nothing are kept as empty ones. */
+export const segmentsOf = (path: string): string[] => (path === "/" ? [] : path.slice(1).split("/"));
+
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "WS"];
+
+/** What is wrong with a pattern that would match nothing, or not what it seems to; else null. */
+export function patternProblem(text: unknown): string | null {
+  const [, method, path] = typeof text === "string" ? (PARTS.exec(text) ?? []) : [];
+  if (path === undefined) return "must be a path with an optional method before it, such as GET /hello or /reports/*";
+  if (method === "HEAD") return "HEAD goes with GET: write GET";
+  if (method === "OPTIONS") return "OPTIONS is answered before access is looked at";
+  if (method !== undefined && !METHODS.includes(method)) return `${method} is none of ${METHODS.join(", ")}`;
+  if (path === "/") return null;
+  const words = path.slice(1).split("/");
+  if (words.includes("")) return "an empty segment matches no path: take out the slash too many";
+  if (words.slice(0, -1).includes("**")) return "** may stand at the end only";
+  if (words.some((word) => word.includes("*") && word !== "*" && word !== "**"))
+    return "* stands for a whole segment: /reports/* and not /reports*";
+  if (words.some((word) => word === ":" || word === "." || word === "..")) return "has a segment that names nothing";
+  if (/[%?#]/.test(path)) return "is compared with the decoded path: % escapes, ? and # stand in none";
+  return null;
+}

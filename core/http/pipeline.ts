@@ -12,6 +12,13 @@ import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts"
 import type { EventProducer, InputSchemaId, Output, Page, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
 
+/**
+ * Throws `unauthorized`, or sets `user` and `caller` of the call. Reads the head before the first await only.
+ *
+ * @param values raw values of the path's parameters
+ */
+export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string[]) => void | Promise<void>;
+
 export interface PipelineSettings<S> extends Shared<S> {
   requestId(given: string): string;
   /** Validator of a schema id; queries are coerced from text by theirs. */
@@ -20,8 +27,10 @@ export interface PipelineSettings<S> extends Shared<S> {
   cors(route: Route<S>): Cors;
   /** CORS of replies that belong to no route. */
   defaultCors: Cors;
-  /** Throws `unauthorized`; sets `call.user`. Null where the class of the route is public. */
-  authorize(route: Route<S>): ((call: Call<S>, exchange: Exchange) => void | Promise<void>) | null;
+  /** Null where the class of the route is public. */
+  authorize(route: Route<S>): Authorize<Call<S>> | null;
+  /** The same for what no route answers. */
+  authorizeUnknown: Authorize<Call<S>> | null;
   /** Bytes. */
   bodyLimit: number;
 }
@@ -38,7 +47,7 @@ export function compilePipeline<S>(routes: readonly Route<S>[], settings: Pipeli
   return (exchange) => {
     exchange.requestId = settings.requestId(exchange.header("x-request-id"));
     const match = router.find(exchange.path);
-    if (match === null) return refuse(exchange, settings, notFound(`no route for ${shown(exchange.path)}`));
+    if (match === null) return refuseUnknown(exchange, settings, notFound(`no route for ${shown(exchange.path)}`));
     const { endpoint, values } = match;
     const route = endpoint.methods.get(exchange.method);
     if (route !== undefined) return route.run(exchange, values);
@@ -61,7 +70,30 @@ function otherMethod<S>(
     return route.preflight(exchange, allow);
   }
   const message = `${exchange.method.slice(0, 20)} is not allowed here; allowed: ${allow}`;
-  refuse(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
+  refuseUnknown(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
+}
+
+/** Who is not let in does not learn what is there. */
+function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
+  const { authorizeUnknown: authorize, defaultCors } = settings;
+  if (authorize === null) {
+    refuse(exchange, settings, error);
+    return;
+  }
+  const cors = defaultCors.constant ?? defaultCors.headers(exchange.header("origin"));
+  const call = new Call(settings, exchange, "unknown", cors);
+  try {
+    const allowed = authorize(call, exchange, []);
+    if (allowed instanceof Promise) {
+      call.track();
+      allowed.then(
+        () => call.fail(error),
+        (refused) => call.fail(refused),
+      );
+    } else call.fail(error);
+  } catch (refused) {
+    call.fail(refused);
+  }
 }
 
 function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
@@ -129,7 +161,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   /** No function here gets a name of its own: naming one costs more than making it where the source runs unbundled. */
   function read(call: Call<S>, exchange: Exchange, values: string[], corsHeaders: HeaderList, type: string): void {
     const { query } = exchange;
-    const allowed = authorize === null ? undefined : authorize(call, exchange);
+    const allowed = authorize === null ? undefined : authorize(call, exchange, values);
     requireJson(type, exchange);
     exchange.readBody(
       settings.bodyLimit,
@@ -163,7 +195,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
         if (authorize === null) return handle(call, values, exchange.query, undefined, corsHeaders);
         const { query } = exchange;
-        const allowed = authorize(call, exchange);
+        const allowed = authorize(call, exchange, values);
         if (!(allowed instanceof Promise)) return handle(call, values, query, undefined, corsHeaders);
         call.track();
         allowed.then(

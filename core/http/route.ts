@@ -9,7 +9,7 @@ export type SchemaId = keyof Schemas;
 /** Schemas of what requests carry: the only ones whose validators every start loads, so they are told by their names. */
 export type InputSchemaId = Extract<SchemaId, `${string}Request` | `${string}Query`>;
 
-/** Access groups of the contract ("Default access by group"); `auth/groups.ts` says what each means in each mode. */
+/** Access groups of the contract ("Default access by group"); `auth/classes.ts` says what each means in each mode. */
 export type Group =
   | "execution"
   | "management"
@@ -23,10 +23,19 @@ export type Group =
 /** The user a provider returned; its id is `id`, else `sub`. */
 export type User = Record<string, unknown>;
 
+/**
+ * As what a request was let in: with the token of a user, with the console's key, by the bypass of development; nobody
+ * on a public route, which looks at no credentials.
+ */
+export type Caller = { readonly kind: "nobody" | "user" | "console" | "dev" };
+
+export const NOBODY: Caller = Object.freeze({ kind: "nobody" });
+
 /** What a handler knows beside its input. `signal` is made when first asked for, and aborts when the client leaves. */
 export interface Context<S> {
   readonly service: S;
   readonly user: User | null;
+  readonly caller: Caller;
   readonly requestId: string;
   readonly signal: AbortSignal;
   readonly logger: Logger;

@@ -7,9 +7,6 @@ export function addNotices(check: Check): void {
   const { document } = check;
   const warn = (path: Path, message: string) => check.report(path, message, "warning");
   const auth = isMap(document.auth) ? document.auth : {};
-  if (auth.mode === "authNext" || auth.mode === "legacy") {
-    check.report(["auth", "mode"], `this version has no auth mode "${auth.mode}" yet: only "none" can be served`);
-  }
   const server = isMap(document.server) ? document.server : {};
   if (auth.mode === "none" && typeof server.host === "string" && isPublic(server.host)) {
     warn(["server", "host"], `the service is open to everybody who reaches ${server.host}: auth.mode is none`);

@@ -1,6 +1,6 @@
 /** Which memory a request means, and on whose behalf it comes. */
-import { invalid, notFound } from "../errors.ts";
-import type { User } from "../http/route.ts";
+import { invalid, notFound, ServiceError } from "../errors.ts";
+import type { Caller, Context, User } from "../http/route.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { EVERYTHING, type Memory, type Principal } from "./memory.ts";
 import { actingUser as boundUser } from "./ownership.ts";
@@ -63,10 +63,32 @@ export function userIdOf(user: User | null): string | null {
   return typeof id === "string" && id !== "" ? id : typeof id === "number" ? String(id) : null;
 }
 
-/** @param isolated whether stored objects belong to the token's user */
-export function principalOf(user: User | null, isolated: boolean): Principal {
-  return user === null && !isolated ? EVERYTHING : { userId: userIdOf(user), isolated };
+/** Whom a request comes from, as far as stored objects are concerned. */
+export type Requester = Pick<Context<unknown>, "user" | "caller">;
+
+/** Those without a user have what belongs to nobody. */
+const OWNERLESS: Principal = Object.freeze({ userId: null, isolated: true });
+
+export const seesEverything = ({ kind }: Caller): boolean => kind === "console" || kind === "dev";
+
+/**
+ * On whose behalf a request acts. The console and the bypass of development see everything.
+ *
+ * @param isolated whether stored objects belong to the token's user
+ * @throws ServiceError `unauthorized` where they do and the token names none
+ */
+export function principalOf({ user, caller }: Requester, isolated: boolean): Principal {
+  if (seesEverything(caller)) return EVERYTHING;
+  if (user === null) return isolated ? OWNERLESS : EVERYTHING;
+  const userId = userIdOf(user);
+  if (isolated && userId === null) throw nameless();
+  return { userId, isolated };
 }
+
+const nameless = () =>
+  new ServiceError("unauthorized", "the token names no user (id or sub), and stored objects belong to users", {
+    headers: { "www-authenticate": 'Bearer error="invalid_token"' },
+  });
 
 /**
  * The user that something is done for: with isolation that of the token, else the one given, else that of the token.

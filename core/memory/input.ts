@@ -68,6 +68,8 @@ export interface SaveEntry {
 /** Every entry with its conversation and user, its own before the body's. Throws with all that is missing. */
 export function saveEntries(body: SaveMessagesRequest, principal: Principal): SaveEntry[] {
   const problems: string[] = [];
+  // It must be the token's user, even where every entry names one of its own.
+  actingUser(principal, body.userId);
   const entries = body.messages.map((entry, index): SaveEntry => {
     const at = `messages[${index}]`;
     const conversationId = entry.conversationId ?? body.conversationId;

@@ -18,8 +18,10 @@
  *   semantic/...                    indexes of semantic search (memory/semantic/layout.ts)
  *   s/NAME                          sequences
  *   h/AGENT/#startTime/RUN          -> a run as the agent's history gives it
+ *   hu/AGENT/USER/#startTime/RUN    the runs of a user, where stored objects belong to users
  *   ho/RUN                          -> a run that is not over: the key of its row, and when it was last known to run
  *   n/h/AGENT                       counter of the runs in an agent's history
+ *   n/hu/AGENT/USER                 counter of the user's runs among them
  *   x/#/r                           -> an execution of a workflow that rests: [record, rest] (workflows/rows.ts)
  *   x/#/j/#                         -> entries of its journal, in the order in which they were committed
  *   xo/#                            -> an execution that runs: [process, start, first entries]
@@ -81,6 +83,17 @@ export const historyBefore = (agent: string, time: number) => `h/${text(agent)}/
 export const historyKey = (agent: string, startTime: number, run: string) =>
   `h/${text(agent)}/${number(startTime)}/${text(run)}`;
 export const historyTotal = (agent: string) => `n/h/${text(agent)}`;
+/** Prefix of a user's runs in an agent's history; one of them, and the row of that run. */
+export const ownHistoryRows = (agent: string, user: string) => `hu/${text(agent)}/${text(user)}/`;
+export const ownHistoryKey = (agent: string, user: string, startTime: number, run: string) =>
+  `hu/${text(agent)}/${text(user)}/${number(startTime)}/${text(run)}`;
+export const ownHistoryTotal = (agent: string, user: string) => `n/hu/${text(agent)}/${text(user)}`;
+export function historyKeyOfOwn(ownHistoryKey: string): string {
+  const [, agent, , startTime, run] = ownHistoryKey.split("/");
+  return `h/${agent}/${startTime}/${run}`;
+}
+export const ownKeyOf = (agent: string, user: string, historyKey: string) =>
+  ownHistoryRows(agent, user) + historyKey.slice(historyRows(agent).length);
 export const OPEN_RUNS = "ho/";
 export const openRunKey = (run: string) => `ho/${text(run)}`;
 

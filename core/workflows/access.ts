@@ -9,6 +9,7 @@ import type {
 } from "../../generated/types.ts";
 import { CommitConflict, invalid, ServiceError } from "../errors.ts";
 import { type EventProducer, Serialized } from "../http/route.ts";
+import { seesEverything } from "../memory/choose.ts";
 import type { Principal } from "../memory/memory.ts";
 import { actingUser } from "../memory/ownership.ts";
 import type { Definition } from "./definition.ts";
@@ -183,6 +184,7 @@ export class Access implements WorkflowAccess {
       conversationId,
       metadata,
       user: call.user ?? undefined,
+      caller: seesEverything(call.caller) ? call.caller.kind : undefined,
     };
     return engine.begin(start, definition, call);
   }

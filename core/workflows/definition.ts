@@ -1,6 +1,6 @@
 /** A workflow as the interpreter runs it: a tree of steps whose names are resolved, expressions and schemas compiled. */
 import type { Logger } from "pino";
-import type { User } from "../http/route.ts";
+import type { Caller, User } from "../http/route.ts";
 import type { Source, StepPath } from "./journal.ts";
 
 /** What expressions see, and step plugins as copies of their own. */
@@ -41,6 +41,8 @@ export interface StepCall {
   readonly conversationId: string | undefined;
   /** Whose execution it is. */
   readonly userId: string | undefined;
+  /** As what it was begun. */
+  readonly caller: Caller;
   /** The same for every try, after a restart too: `executionId:path`. */
   readonly idempotencyKey: string;
   /** From 1. */

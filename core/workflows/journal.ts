@@ -2,7 +2,7 @@
  * What a journal is made of. An execution is its start and the entries that followed, in order; everything else that is known
  * about it is folded from these (fold.ts). Entries are tuples: they are written once for every step of every execution.
  */
-import type { User } from "../http/route.ts";
+import type { Caller, User } from "../http/route.ts";
 
 /** Milliseconds since 1970. */
 type Time = number;
@@ -39,6 +39,8 @@ export interface Start {
   readonly metadata?: Record<string, unknown>;
   /** As the auth provider gave it: what steps see as `user`, after a restart too. */
   readonly user?: User;
+  /** As what it was begun, where that sees everything. */
+  readonly caller?: Caller["kind"];
   readonly replay?: Replay;
 }
 

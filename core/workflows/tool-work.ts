@@ -1,6 +1,6 @@
 /** A tool as the work of a step. */
 import type { Logger } from "pino";
-import type { User } from "../http/route.ts";
+import type { Caller, User } from "../http/route.ts";
 import type { Path } from "../manifest/issues.ts";
 import { executeTool } from "../tools/execute.ts";
 import type { ToolOrigin } from "../tools/tool.ts";
@@ -26,10 +26,12 @@ export function compileTool(
 /** On whose behalf tools and agents run in a step. The signal is made when somebody asks for it. */
 export class StepCaller {
   readonly user: User | null;
+  readonly caller: Caller;
   readonly #call: StepCall;
 
   constructor(call: StepCall) {
     this.user = copyOf(call.scope.user);
+    this.caller = call.caller;
     this.#call = call;
   }
 

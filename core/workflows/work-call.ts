@@ -1,5 +1,6 @@
 /** One try of a step's work: what it may read and do, for as long as it lasts. */
 import type { Logger } from "pino";
+import type { Caller } from "../http/route.ts";
 import type { StepCall, StepScope, WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
@@ -33,6 +34,11 @@ export class WorkCall implements StepCall {
 
   get userId(): string | undefined {
     return this.#execution.fold.start.userId;
+  }
+
+  get caller(): Caller {
+    const { caller, user } = this.#execution.fold.start;
+    return { kind: caller ?? (user === undefined ? "nobody" : "user") };
   }
 
   get idempotencyKey(): string {

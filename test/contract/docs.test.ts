@@ -9,6 +9,8 @@ import { fileURLToPath } from "node:url";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 import { ROUTES } from "../../core/api/index.ts";
+import { compileAccess } from "../../core/auth/classes.ts";
+import { documentSecurity } from "../../core/auth/document.ts";
 import { type DocumentInfo, openapiDocument } from "../../core/http/openapi.ts";
 import type { Route } from "../../core/http/route.ts";
 import { schemas } from "../../generated/schemas.ts";
@@ -46,6 +48,21 @@ const SECURITY: DocumentInfo["security"] = {
   of: (route) => (route.group === "execution" ? [{ token: [] }] : []),
 };
 
+/** That of a service with access: routes of every class, and one that hangs on a parameter. */
+const ACCESS = documentSecurity(
+  compileAccess(
+    {
+      mode: "legacy",
+      publicRoutes: ["POST /agents/free/text"],
+      consoleRoutes: ["$defaults"],
+      protectedRoutes: [],
+      defaultPrivate: true,
+      isolation: "none",
+    },
+    rows,
+  ),
+);
+
 /** The findings of the linter, each as `severity rule: message`. */
 function lint(document: object): string[] {
   const folder = mkdtempSync(join(tmpdir(), "penstock-doc-"));
@@ -75,6 +92,7 @@ for (const [title, info] of [
     "the document with a public address and credentials",
     { ...INFO, publicUrl: "http://localhost:3141/desk/", security: SECURITY },
   ],
+  ["the document with the credentials of a service", { ...INFO, security: ACCESS }],
 ] as const) {
   test(`GET /doc: ${title} is valid OpenAPI 3.1, without errors and without warnings`, () => {
     assert.deepEqual(lint(openapiDocument(rows, info)), []);

@@ -4,9 +4,10 @@ import { pino } from "pino";
 import type { Agent, RunCall } from "../../core/agents/agent.ts";
 import { compileAgents } from "../../core/agents/compile.ts";
 import { createModels } from "../../core/agents/models.ts";
-import { type EventProducer, type EventSink, Serialized, type User } from "../../core/http/route.ts";
+import { type EventProducer, type EventSink, NOBODY, Serialized, type User } from "../../core/http/route.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories } from "../../core/memory/memories.ts";
+import { EVERYTHING } from "../../core/memory/memory.ts";
 import { createHost } from "../../core/registry/host.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
@@ -93,7 +94,7 @@ export async function compile(test: TestContext, manifest: Manifest, store: Stor
 
 /** A page of an agent's history, parsed. */
 export async function historyOf(agent: Agent, page: number, limit: number): Promise<HistoryPage> {
-  const answer = await agent.history(page, limit);
+  const answer = await agent.history(page, limit, EVERYTHING);
   return answer instanceof Serialized ? JSON.parse(answer.json) : answer;
 }
 
@@ -117,6 +118,7 @@ export function caller(user: User | null = null): RunCall & { leave(): void; sig
   const controller = new AbortController();
   return {
     user,
+    caller: user === null ? NOBODY : { kind: "user" },
     requestId: "request-1",
     logger: silent,
     signals: 0,

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { compileAgents } from "../../core/agents/compile.ts";
 import { createModels } from "../../core/agents/models.ts";
+import { NOBODY } from "../../core/http/route.ts";
 import { createSchemaCompiler } from "../../core/json-schema.ts";
 import { formatIssue } from "../../core/manifest/issues.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
@@ -122,6 +123,7 @@ export function callOf(scope: Partial<StepScope> = {}, change: Partial<StepCall>
   const controller = new AbortController();
   return {
     scope: scopeOf(scope),
+    caller: NOBODY,
     executionId: "execution-1",
     conversationId: undefined,
     userId: undefined,

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import type { Logger } from "pino";
 import type { ServiceError } from "../../core/errors.ts";
+import { NOBODY } from "../../core/http/route.ts";
 import { EVERYTHING } from "../../core/memory/memory.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import { openWorkflows } from "../../core/workflows/open.ts";
@@ -11,7 +12,7 @@ import type { WorkflowAccess } from "../../core/workflows/workflows.ts";
 import { silent } from "./agents.ts";
 import { type DefinitionOptions, linked } from "./definitions.ts";
 
-export const CALL = { user: null, requestId: "test", logger: silent } as const;
+export const CALL = { user: null, caller: NOBODY, requestId: "test", logger: silent } as const;
 
 export interface Process {
   readonly opened: Awaited<ReturnType<typeof openWorkflows>>;

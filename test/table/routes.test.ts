@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ROUTES } from "../../core/api/index.ts";
+import { NOBODY } from "../../core/http/route.ts";
 import { createRouter } from "../../core/http/router.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";
@@ -208,7 +209,7 @@ describe("every row of the routes table", () => {
       const read = new Set<string>();
       const params = new Proxy({}, { get: (_, name) => read.add(String(name)) && "unknown" }) as Record<string, string>;
       try {
-        const call = { service, user: null, headers: {} };
+        const call = { service, user: null, caller: NOBODY, headers: {} };
         await route.handle({ params, query: {}, body: REQUESTS[operation]?.body } as never, call as never);
       } catch {
         // An unknown agent, tool or asset: reading the parameter is what counts.

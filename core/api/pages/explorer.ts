@@ -13,8 +13,12 @@ export interface Explorer {
   asset(name: string): Promise<Page>;
 }
 
-/** The relative server goes first here, so that a trial call stays with the server that this page came from. */
+/**
+ * A key in the address of the page goes with the calls to the server that the page came from. The relative server goes
+ * first, so that a trial call stays with that server.
+ */
 const START = `"use strict";
+const key = new URLSearchParams(location.search).get("key");
 document.documentElement.classList.toggle("dark-mode", matchMedia("(prefers-color-scheme: dark)").matches);
 const address = new URL("doc", location.href).href;
 SwaggerUIBundle({
@@ -25,6 +29,11 @@ SwaggerUIBundle({
   tryItOutEnabled: true,
   displayRequestDuration: true,
   defaultModelsExpandDepth: 0,
+  requestInterceptor(request) {
+    if (key !== null && new URL(request.url, location.href).origin === location.origin)
+      request.headers["x-console-access-key"] ??= key;
+    return request;
+  },
   responseInterceptor(response) {
     if (response.url !== address || !response.ok) return response;
     const description = JSON.parse(response.text);

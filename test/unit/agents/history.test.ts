@@ -47,6 +47,16 @@ test("GET /agents/:id/history keeps what a failure said when it is fit to be sho
   );
 });
 
+test("GET /agents/:id/history of one user has its runs alone, in pages; an empty name means those of nobody", () => {
+  const history = new RingHistory("a", 32 * 1024 * 1024);
+  for (let index = 0; index < 9; index++)
+    history.begin(`${index}`, "x", { ...memory, userId: ["ada", "bob", undefined][index % 3] });
+  const idsOf = (page: number, owner: string) => history.page(page, 2, owner).entries.map(({ id }) => id);
+  assert.deepEqual([idsOf(0, "ada"), idsOf(1, "ada"), idsOf(2, "ada")], [["6", "3"], ["0"], []]);
+  assert.deepEqual([idsOf(0, "bob"), idsOf(0, ""), idsOf(0, "ad")], [["7", "4"], ["8", "5"], []]);
+  assert.equal(history.page(1, 2, "ada").total, 3);
+});
+
 test("GET /agents/:id/history keeps the last 1,000 runs, newest first, in pages", () => {
   const history = new RingHistory("a", 32 * 1024 * 1024);
   for (let index = 0; index < 2500; index++)

@@ -16,10 +16,10 @@ const { memory } = TABLE_DEFAULTS;
 const DAY = 86_400_000;
 const outcome = (text: string) => ({ ...newOutcome(), text });
 
-function historiesOver(store: Store, agents = ["a", "b"]) {
-  const histories = new StoredHistories(store, { agents, retention: 30 * DAY, logger: silent });
-  const page = async (agent: string, number = 0, limit = 10) => {
-    const answer = await histories.of(agent).page(number, limit);
+function historiesOver(store: Store, agents = ["a", "b"], isolated = false) {
+  const histories = new StoredHistories(store, { agents, retention: 30 * DAY, logger: silent, isolated });
+  const page = async (agent: string, number = 0, limit = 10, owner?: string) => {
+    const answer = await histories.of(agent).page(number, limit, owner);
     assert.ok(answer instanceof Serialized);
     return JSON.parse(answer.json);
   };
@@ -130,6 +130,33 @@ test("history.retention forgets what is older, of every agent, and counts what i
     ["new", "new", "new"],
   );
   assert.equal((await page("b")).total, 0);
+  await histories.close();
+});
+
+test("GET /agents/:id/history of one user has its runs alone, in pages, and forgets them with the others", async () => {
+  const store = createMemoryStore();
+  const { histories, page } = historiesOver(store, ["a", "b"], true);
+  const idsOf = ({ entries }: { entries: { id: string }[] }) => entries.map(({ id }) => id);
+  for (let index = 0; index < 30; index++) {
+    const userId = ["ada", "bob", undefined][index % 3];
+    const run = histories.of("a").begin(`run-${index}`, "x", { ...memory, userId });
+    Object.assign(run, { startTime: Date.now() - (index < 15 ? 40 * DAY : 1000) + index });
+    // Some are written before they end.
+    if (index % 6 === 0) await page("a");
+    histories.of("a").end(run, "completed", newOutcome());
+  }
+  const hers = await page("a", 0, 4, "ada");
+  assert.deepEqual([hers.total, idsOf(hers)], [10, ["run-27", "run-24", "run-21", "run-18"]]);
+  assert.deepEqual(idsOf(await page("a", 2, 4, "ada")), ["run-3", "run-0"]);
+  assert.deepEqual([(await page("a", 0, 10, "bob")).total, (await page("a", 0, 10, "")).total], [10, 10]);
+  assert.deepEqual(await page("b", 0, 10, "ada"), { entries: [], total: 0, page: 0, limit: 10 });
+  assert.equal((await page("a", 0, 10, "ad")).total, 0);
+  const keeper = new HistoryKeeper(store, { agents: ["a", "b"], retention: 30 * DAY, logger: silent });
+  await Promise.all([keeper.forget(Date.now() - 30 * DAY), keeper.forget(Date.now() - 30 * DAY)]);
+  const left = await page("a", 0, 10, "ada");
+  assert.deepEqual([left.total, idsOf(left)], [5, ["run-27", "run-24", "run-21", "run-18", "run-15"]]);
+  assert.equal((await store.scan({ prefix: "hu/", limit: 100 })).length, 15);
+  assert.equal((await page("a")).total, 15);
   await histories.close();
 });
 

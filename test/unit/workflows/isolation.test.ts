@@ -1,6 +1,7 @@
 /** With isolation, executions of somebody else do not exist, whatever is asked of them. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { NOBODY } from "../../../core/http/route.ts";
 import type { Principal } from "../../../core/memory/memory.ts";
 import { EVERYTHING } from "../../../core/memory/memory.ts";
 import type { WorkflowAccess, WorkflowCall } from "../../../core/workflows/workflows.ts";
@@ -18,6 +19,7 @@ const { workflows } = client.service.service;
 const as = (userId: string | null): WorkflowAccess => workflows.for({ userId, isolated: true } satisfies Principal);
 const callOf = (id: string | null): WorkflowCall => ({
   user: id === null ? null : { id },
+  caller: id === null ? NOBODY : { kind: "user" },
   requestId: "r",
   logger: silent,
 });

@@ -1,0 +1,152 @@
+/**
+ * Which credentials a request needs (contract, "Authentication"). Classes are settled at boot, for every route; one that
+ * hangs on the value of a parameter is looked up with each request, on the values that the router has found.
+ */
+import {
+  DEFAULT_CONSOLE_ROUTES,
+  DEFAULT_LEGACY_PUBLIC_ROUTES,
+  OPERATOR_ROUTES,
+  PROTECTED_ROUTES,
+} from "../access-lists.ts";
+import { matchesSegments, type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "../http/pattern.ts";
+import type { Group } from "../http/route.ts";
+import type { AuthManifest } from "../manifest/manifest.ts";
+import { decoded, foldPattern, isAnothers, type Wanted } from "./fold.ts";
+
+/** `operator`: the key of the console, or the token of a user. */
+export type AccessClass = "public" | "user" | "console" | "operator";
+
+/** A class of the requests alone whose parameters have these values. */
+export interface Exception {
+  readonly pattern: string;
+  readonly wanted: readonly Wanted[];
+  readonly access: AccessClass;
+}
+
+export interface RouteAccess {
+  /** The first that holds counts. */
+  readonly exceptions: readonly Exception[];
+  readonly otherwise: AccessClass;
+}
+
+interface AccessRoute {
+  readonly method: string;
+  readonly path: string;
+  readonly group: Group;
+}
+
+export interface Access {
+  readonly mode: AuthManifest["mode"];
+  of(route: AccessRoute): RouteAccess;
+  /** The class of a request that no route answers: that of a custom route. */
+  ofUnknown(method: string, path: string): AccessClass;
+}
+
+interface Rule {
+  readonly access: AccessClass;
+  readonly patterns: readonly ParsedPattern[];
+}
+
+/** In the order in which they are asked; the first pattern that matches decides. */
+interface Rules {
+  readonly rules: readonly Rule[];
+  otherwise(group: Group): AccessClass;
+}
+
+/** Probes, which carry no credentials, and files of the explorer, which a page asks for without any. */
+const OPEN_TO_ALL = ["GET /healthz", "GET /readyz", "GET /ui/:asset"];
+
+/** Under `legacy` these are neither protected nor in the list of public ones. */
+const LEGACY_UNPROTECTED = [
+  "POST /workflows/:id/executions/:executionId/suspend",
+  "POST /workflows/:id/executions/:executionId/resume",
+];
+
+const PUBLIC: RouteAccess = Object.freeze({ exceptions: Object.freeze([]), otherwise: "public" });
+const OPEN: Omit<Access, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
+
+/** @param provided patterns that the provider makes public */
+export function compileAccess(
+  auth: AuthManifest,
+  routes: readonly AccessRoute[],
+  provided: readonly string[] = [],
+): Access {
+  const { mode } = auth;
+  if (mode === "none") return { mode, ...OPEN };
+  const rules = mode === "authNext" ? authNextRules(auth, provided) : legacyRules(auth, provided);
+  return {
+    mode,
+    of: (route) => accessOf(rules, route, routes),
+    ofUnknown: (method, path) => classOfUnknown(rules, method, path),
+  };
+}
+
+/** Contract, "`authNext` evaluation order". */
+function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
+  return {
+    rules: [
+      rule("public", OPEN_TO_ALL, expand(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES), provided),
+      rule("console", expand(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
+    ],
+    otherwise: () => "user",
+  };
+}
+
+/** Contract, "Legacy `auth`". A route of ours that no list names is not open. */
+function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
+  const written = expand(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES);
+  return {
+    rules: [
+      rule("public", OPEN_TO_ALL, DEFAULT_LEGACY_PUBLIC_ROUTES, written, provided),
+      rule("operator", OPERATOR_ROUTES),
+      rule("user", PROTECTED_ROUTES, expand(auth.protectedRoutes, PROTECTED_ROUTES)),
+      rule("public", LEGACY_UNPROTECTED),
+    ],
+    otherwise: (group) => (group === "custom" && !auth.defaultPrivate ? "public" : "user"),
+  };
+}
+
+/** Those that are none were reported: nothing is served with them. */
+const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
+  access,
+  patterns: lists
+    .flat()
+    .filter((text) => patternProblem(text) === null)
+    .map(parsePattern),
+});
+
+/** `$defaults` stands for the list that goes with a key of the manifest. */
+export const expand = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
+  written.flatMap((text) => (text === "$defaults" ? defaults : [text]));
+
+function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {
+  const exceptions: Exception[] = [];
+  const settled = (otherwise: AccessClass): RouteAccess => {
+    while (exceptions.at(-1)?.access === otherwise) exceptions.pop();
+    return { exceptions, otherwise };
+  };
+  for (const { access, patterns } of rules.rules) {
+    for (const pattern of patterns) {
+      const fold = foldPattern(pattern, route);
+      if (fold === "always") return settled(access);
+      if (fold === "never" || isAnothers(pattern, route, routes)) continue;
+      exceptions.push({ pattern: pattern.text, wanted: fold, access });
+    }
+  }
+  return settled(rules.otherwise(route.group));
+}
+
+function classOfUnknown(rules: Rules, method: string, path: string): AccessClass {
+  const segments = segmentsOf(path).map(decoded);
+  const asked = method === "HEAD" ? "GET" : method;
+  for (const { access, patterns } of rules.rules)
+    for (const pattern of patterns) if (matchesSegments(pattern, asked, segments)) return access;
+  return rules.otherwise("custom");
+}
+
+/** @param values raw values of the parameters, in the order of the path */
+export function classOf({ exceptions, otherwise }: RouteAccess, values: readonly string[]): AccessClass {
+  for (const { wanted, access } of exceptions)
+    if (wanted.every(({ parameter, value }) => decoded(values[parameter]!) === value)) return access;
+  return otherwise;
+}

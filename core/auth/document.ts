@@ -1,0 +1,59 @@
+/** Access as others read it: in the OpenAPI document, and in the list of routes. */
+import type { DocumentSecurity } from "../http/openapi.ts";
+import type { Access, AccessClass, RouteAccess } from "./classes.ts";
+
+const SCHEMES = {
+  userToken: { type: "http", scheme: "bearer", description: "The token of a user." },
+  consoleKey: {
+    type: "apiKey",
+    in: "header",
+    name: "x-console-access-key",
+    description: "The key of the console.",
+  },
+  consoleKeyInQuery: {
+    type: "apiKey",
+    in: "query",
+    name: "key",
+    description: "The same where no header can be sent.",
+  },
+};
+
+type Requirement = Record<string, readonly string[]>;
+
+const TOKEN: readonly Requirement[] = [{ userToken: [] }];
+const KEY: readonly Requirement[] = [{ consoleKey: [] }, { consoleKeyInQuery: [] }];
+/** Beside others it says that a route can do without. */
+const NOTHING: readonly Requirement[] = [{}];
+
+const REQUIRED: Record<AccessClass, readonly Requirement[]> = {
+  public: NOTHING,
+  user: TOKEN,
+  console: KEY,
+  operator: [...TOKEN, ...KEY],
+};
+
+/** Undefined where everything is public. */
+export function documentSecurity(access: Access): DocumentSecurity | undefined {
+  if (access.mode === "none") return undefined;
+  return {
+    schemes: SCHEMES,
+    of(route) {
+      const { exceptions, otherwise } = access.of(route);
+      const classes = new Set([otherwise, ...exceptions.map((exception) => exception.access)]);
+      if (classes.size === 1 && classes.has("public")) return [];
+      return [...new Set([...classes].flatMap((each) => REQUIRED[each]))];
+    },
+  };
+}
+
+const NAMES: Record<AccessClass, string> = {
+  public: "public",
+  user: "user",
+  console: "console",
+  operator: "console or user",
+};
+
+/** `user`, or `user; public: POST /agents/support/text` where a pattern names single paths of the route. */
+export function describeAccess({ exceptions, otherwise }: RouteAccess): string {
+  return [NAMES[otherwise], ...exceptions.map(({ pattern, access }) => `${NAMES[access]}: ${pattern}`)].join("; ");
+}

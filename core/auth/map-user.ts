@@ -1,0 +1,55 @@
+/** From the claims of a token to the user that tools, steps, routes and templates see. */
+
+import type { User } from "../http/route.ts";
+import { hint } from "../manifest/issues.ts";
+import type { AuthProviderManifest } from "../manifest/manifest.ts";
+import type { Registry } from "../registry/registry.ts";
+
+export type Claims = Readonly<Record<string, unknown>>;
+/** What a plugin gives may be anything, also a promise. */
+export type MapUser = (claims: Claims) => unknown;
+
+/**
+ * The `mapUser` of a provider; without one the claims are the user.
+ *
+ * @throws Error for a plugin that is not there, or maps no users
+ */
+export function compileMapUser(mapUser: AuthProviderManifest["mapUser"], registry: Registry): MapUser {
+  if (mapUser === undefined) return itself;
+  const { use, ...fields } = mapUser;
+  if (use === undefined || Object.keys(fields).length > 0) return (claims) => mapped(mapUser, claims);
+  const plugin = registry.get("auth", use);
+  if (plugin === undefined) throw new Error(`no auth plugin "${use}"${hint(use, registry.names("auth"))}`);
+  if (plugin.mapUser === undefined) throw new Error(`auth plugin "${use}" has no mapUser`);
+  return (claims) => plugin.mapUser?.(structuredClone(claims));
+}
+
+const itself: MapUser = (claims) => claims;
+
+/** A field whose claim is not there is left out. */
+function mapped(fields: Readonly<Record<string, string>>, claims: Claims): User {
+  const user: User = {};
+  for (const field in fields) {
+    const value = claimOf(claims, fields[field]!);
+    if (value !== undefined) user[field] = value;
+  }
+  return user;
+}
+
+/** `sub`, `https://example.com/roles`, or `realm_access.roles` for a claim within a claim. */
+export function claimOf(claims: Claims, name: string): unknown {
+  if (Object.hasOwn(claims, name)) return claims[name];
+  let value: unknown = claims;
+  for (const part of name.split(".")) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, part)) return undefined;
+    value = (value as Claims)[part];
+  }
+  return value;
+}
+
+/** Whether a map of claims gives users an id. */
+export function givesId(mapUser: AuthProviderManifest["mapUser"]): boolean {
+  if (mapUser === undefined) return true;
+  const fields = Object.keys(mapUser);
+  return fields.includes("id") || fields.includes("sub") || (fields.length === 1 && fields[0] === "use");
+}

@@ -1,0 +1,30 @@
+/** A provider of a plugin as a source of users: what it gives but a user, and what it throws, refuse the token. */
+import type { Logger } from "pino";
+import { messageOf } from "../errors.ts";
+import { maskText } from "../manifest/environment.ts";
+import type { AuthProvider } from "../plugin.ts";
+import type { TokenRequest } from "./provider-port.ts";
+import type { TokenSource, Verified } from "./token-source.ts";
+
+export function pluginSource(provider: AuthProvider, logger: Logger): TokenSource {
+  return {
+    publicRoutes: provider.publicRoutes ?? [],
+    // It alone knows how long what it says holds.
+    memory: 0,
+    async check(token: string, request: () => TokenRequest): Promise<Verified | null> {
+      try {
+        const user: unknown = await provider.verifyToken(token, request());
+        if (user === null || user === undefined) return null;
+        if (typeof user !== "object" || Array.isArray(user)) {
+          logger.error("verifyToken must give a user, an object: the token is refused");
+          return null;
+        }
+        return { claims: user as Verified["claims"], expires: null };
+      } catch (error) {
+        // Many throw for tokens that are not good, and some say which.
+        logger.debug(`token refused: ${maskText(messageOf(error), [token])}`);
+        return null;
+      }
+    },
+  };
+}

@@ -1,0 +1,117 @@
+/** The provider that `auth.provider` names, made at boot. */
+import type { Logger } from "pino";
+import { messageOf } from "../errors.ts";
+import { hint, type Path, parsePath } from "../manifest/issues.ts";
+import type { AuthProviderManifest, Manifest } from "../manifest/manifest.ts";
+import { isPublic } from "../manifest/notices.ts";
+import type { AuthPlugin, Host } from "../plugin.ts";
+import { CreateError, configure, createInstance } from "../registry/create.ts";
+import type { Registry } from "../registry/registry.ts";
+import { JWT_CONFIG, jwtSource } from "./jwt.ts";
+import { type JwtConfig, tokenKeyOf } from "./jwt-key.ts";
+import { compileMapUser, givesId, type MapUser } from "./map-user.ts";
+import { pluginSource } from "./plugin-source.ts";
+import type { Verifier } from "./provider-port.ts";
+import type { TokenSource } from "./token-source.ts";
+import { ProviderVerifier } from "./verifier.ts";
+
+const BUILT_IN = "jwt";
+const AT = ["auth", "provider"] as const;
+
+export interface ProviderProblem {
+  readonly path: Path;
+  readonly message: string;
+  readonly severity?: "warning";
+}
+
+export interface OpenedVerifier {
+  /** Null without a provider, without authentication, and where there is an error among the problems. */
+  readonly verifier: Verifier | null;
+  readonly problems: readonly ProviderProblem[];
+}
+
+export interface ProviderParts {
+  readonly registry: Registry;
+  readonly host: Host;
+  /** The environment variable that a value of the manifest refers to. */
+  variableOf?(path: Path): string | undefined;
+}
+
+/** Makes the provider. Never throws: what went wrong comes back as problems. */
+export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: ProviderParts): Promise<OpenedVerifier> {
+  const { mode, provider, isolation } = manifest.auth;
+  if (mode === "none" || provider === undefined) return { verifier: null, problems: [] };
+  const { mapUser } = provider;
+  const problems: ProviderProblem[] = [];
+  let map: MapUser | null = null;
+  try {
+    map = compileMapUser(mapUser, parts.registry);
+  } catch (error) {
+    problems.push({ path: [...AT, "mapUser", "use"], message: messageOf(error) });
+  }
+  problems.push(...warningsOf(provider, isolation === "user"));
+  const logger = parts.host.logger.child({ auth: provider.use });
+  const made = await makeSource(provider, parts, logger);
+  if (Array.isArray(made)) return { verifier: null, problems: [...problems, ...made] };
+  if (map === null) return { verifier: null, problems };
+  return { verifier: new ProviderVerifier(made, map, logger), problems };
+}
+
+function warningsOf({ use, mapUser, jwks }: AuthProviderManifest, isolated: boolean): ProviderProblem[] {
+  const warnings: ProviderProblem[] = [];
+  const warn = (key: string, message: string) => warnings.push({ path: [...AT, key], message, severity: "warning" });
+  if (isolated && !givesId(mapUser)) {
+    warn("mapUser", "no field id or sub: stored objects belong to users, and these users would have none");
+  }
+  if (use === BUILT_IN && typeof jwks === "string" && /^http:/i.test(jwks) && URL.canParse(jwks)) {
+    const { hostname } = new URL(jwks);
+    if (isPublic(hostname))
+      warn("jwks", `keys come over http: whoever stands between ${hostname} and here may change them`);
+  }
+  return warnings;
+}
+
+async function makeSource(
+  provider: AuthProviderManifest,
+  { registry, host, variableOf }: ProviderParts,
+  logger: Logger,
+): Promise<TokenSource | ProviderProblem[]> {
+  const { use, mapUser: _, ...rest } = provider;
+  // Keys that begin with `x-` are the user's own notes.
+  const config = Object.fromEntries(Object.entries(rest).filter(([key]) => !key.startsWith("x-")));
+  const plugin = registry.get("auth", use);
+  const { env, signal, onClose, keyv } = host;
+  if (plugin !== undefined) return fromPlugin(plugin, config, { name: use, logger, env, signal, onClose, keyv });
+  if (use !== BUILT_IN) {
+    const message = `no auth plugin "${use}"${hint(use, [BUILT_IN, ...registry.names("auth")])}`;
+    return [{ path: [...AT, "use"], message }];
+  }
+  const configured = configure({ config: JWT_CONFIG }, config);
+  if (configured.config === null) return placed(configured.problem);
+  const jwt = configured.config as unknown as JwtConfig;
+  const key = tokenKeyOf(jwt);
+  if (!("problems" in key)) return jwtSource(jwt, key, logger);
+  return key.problems.map(({ path, message }) => {
+    const place = [...AT, ...path];
+    const variable = variableOf?.(place);
+    return { path: place, message: variable === undefined ? message : `${message} (from ${variable})` };
+  });
+}
+
+async function fromPlugin(plugin: AuthPlugin, config: object, host: Host): Promise<TokenSource | ProviderProblem[]> {
+  try {
+    return pluginSource(await createInstance(plugin, config, host), host.logger);
+  } catch (error) {
+    if (error instanceof CreateError && error.phase === "config") return placed(error.message);
+    return [{ path: AT, message: messageOf(error) }];
+  }
+}
+
+/** `audience must be string; ...`, each at its own place in the manifest. */
+function placed(text: string): ProviderProblem[] {
+  return text.split("; ").map((problem) => {
+    const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
+    const path = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
+    return { path: [...AT, ...path], message: path.length > 0 && message !== undefined ? message : problem };
+  });
+}

@@ -1,0 +1,336 @@
+/**
+ * Two users, nobody and the console over every row of the routes table: what belongs to one does not exist for the others,
+ * whatever they say about themselves (contract, "Authentication"; stored objects belong to the user of the token).
+ */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, type TestContext, test } from "node:test";
+import { ROUTES } from "../../core/api/index.ts";
+import { type InjectedReply, inject } from "../../core/transport/inject.ts";
+import { aliasesOf, naming, type Objects, OWNING_ROWS, type OwningRequest } from "../support/owning-routes.ts";
+import type { Loose } from "../support/served-upstream.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
+import { SECRET, token } from "../support/tokens.ts";
+
+const MEMORY = { default: { workingMemory: {}, semantic: { embedding: "local/hash" } } };
+const WORKFLOWS = {
+  flow: { steps: [{ id: "one", andThen: { set: { n: 1 } } }] },
+  asking: { steps: [{ id: "ask", andThen: { suspend: { reason: "Approval needed" } } }] },
+  writing: { steps: [{ id: "write", andAgent: { agent: "assistant", prompt: "Write." } }] },
+};
+/** The routes of the console are moved to users: they show the caller's own then. */
+const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET }, consoleRoutes: [] };
+
+const serve = (test: Pick<TestContext, "after">, store: string, auth: object = {}) =>
+  startService(
+    test,
+    manifestWith(
+      { tools: ["sum"], memory: "default" },
+      {
+        store,
+        auth: { ...AUTH, ...auth },
+        tools: { sum: { use: "add" } },
+        memory: MEMORY,
+        providers: { demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] } },
+        workflows: WORKFLOWS,
+      },
+    ),
+    { env: { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" } },
+  );
+
+type Headers = Record<string, string>;
+const ada: Headers = { authorization: `Bearer ${token({ sub: "ada" })}` };
+const bob: Headers = { authorization: `Bearer ${token({ sub: "bob" })}` };
+const nobody: Headers = {};
+const developer: Headers = { "x-service-dev": "true" };
+const console_: Headers = { "x-console-access-key": "the-key-of-the-console" };
+
+const methodOf = (operation: string) => ROUTES.find((row) => row.operation === operation)!.method;
+const send = (service: TestService, operation: string, headers: Headers, { path, body }: OwningRequest) =>
+  inject(service.dispatch, { method: methodOf(operation), path, headers, body });
+const dataOf = (reply: InjectedReply): Loose => {
+  assert.ok(reply.status < 300, reply.text());
+  return (reply.json() as Loose).data;
+};
+
+let count = 0;
+
+/** Everything that a user may have. */
+async function objectsOf(service: TestService, headers: Headers, user: object = {}): Promise<Objects> {
+  const number = count++;
+  const of = { conversation: `c-${number}`, waiting: `w-${number}`, completed: `f-${number}`, message: `m-${number}` };
+  const make = async (path: string, body: object) =>
+    dataOf(await inject(service.dispatch, { method: "POST", path, headers, body }));
+  const { conversation: conversationId } = of;
+  await make("/api/memory/conversations", { conversationId, title: "private", ...user });
+  const messages = [{ id: of.message, role: "user", content: `tea for ${conversationId}` }];
+  await make("/api/memory/save-messages", { conversationId, messages, ...user });
+  await make(`/api/memory/conversations/${conversationId}/working-memory`, { content: "likes tea" });
+  await make("/agents/assistant/text", { input: "x", options: { memory: { conversationId, ...user } } });
+  await make("/workflows/asking/execute", { input: "x", options: { executionId: of.waiting, ...user } });
+  await make("/workflows/flow/execute", { input: "x", options: { executionId: of.completed, ...user } });
+  return of;
+}
+
+/** All that can be seen of them. */
+async function lookAt(service: TestService, headers: Headers, of: Objects): Promise<string[]> {
+  const { conversation, waiting, completed } = of;
+  const paths = [
+    `/api/memory/conversations/${conversation}`,
+    `/api/memory/conversations/${conversation}/messages`,
+    `/api/memory/conversations/${conversation}/working-memory`,
+    `/workflows/asking/executions/${waiting}/state`,
+    `/workflows/flow/executions/${completed}/state`,
+  ];
+  return Promise.all(
+    paths.map(async (path) => {
+      const reply = await inject(service.dispatch, { path, headers });
+      assert.equal(reply.status, 200, reply.text());
+      return reply.text();
+    }),
+  );
+}
+
+test("every row of the routes table says whose objects it is about", () => {
+  assert.deepEqual(Object.keys(OWNING_ROWS).sort(), ROUTES.map(({ operation }) => operation).sort());
+});
+
+for (const kind of ["memory", "sqlite"]) {
+  describe(`isolation over ${kind}`, () => {
+    const folder = mkdtempSync(join(tmpdir(), "penstock-isolation-"));
+    const store = kind === "memory" ? "memory:" : `sqlite:${join(folder, "own.db")}`;
+    const over: (() => unknown)[] = [];
+    let service: TestService;
+    before(async () => {
+      service = await serve({ after: (work) => void over.push(work as () => unknown) }, store);
+    });
+    after(async () => {
+      for (const work of over) await work();
+      rmSync(folder, { recursive: true, force: true });
+    });
+
+    for (const [operation, row] of Object.entries(OWNING_ROWS)) {
+      if (row.kind === "object") {
+        test(`${operation}: an object of another user is 404 and stays as it is; its owner, and the developer, reach it`, async () => {
+          const of = await objectsOf(service, ada);
+          const known = await lookAt(service, ada, of);
+          const refused = await send(service, operation, bob, row.request(of));
+          assert.equal(refused.status, 404, refused.text());
+          const missing = await send(service, operation, bob, row.request({ ...of, ...GONE }));
+          assert.equal(
+            refused.text(),
+            missing.text().replaceAll("c-gone", of.conversation).replaceAll("x-gone", idIn(refused, of)),
+          );
+          assert.deepEqual(await lookAt(service, ada, of), known);
+          const own = await send(service, operation, ada, row.request(of));
+          assert.equal(own.status, row.status ?? 200, own.text());
+          const again = await objectsOf(service, ada);
+          const { path, body } = row.request(again);
+          const needsUser = operation === "memory.saveMessages" || operation === "memory.deleteMessages";
+          const named = needsUser ? { ...body, userId: "ada" } : body;
+          const free = await send(service, operation, developer, { path, body: named });
+          assert.equal(free.status, row.status ?? 200, free.text());
+        });
+      }
+
+      if (row.kind === "list") {
+        test(`${operation}: shows the caller's own, all of it, and nothing else; the developer sees everybody's`, async () => {
+          const [hers, his] = [await objectsOf(service, ada), await objectsOf(service, bob)];
+          const ids = async (headers: Headers, of: Objects) =>
+            row.ids(dataOf(await send(service, operation, headers, row.request(of))), of);
+          const [seenByHer, seenByHim] = [await ids(ada, hers), await ids(bob, his)];
+          for (const id of row.owned(hers)) assert.ok(seenByHer.includes(id) && !seenByHim.includes(id), id);
+          for (const id of row.owned(his)) assert.ok(seenByHim.includes(id) && !seenByHer.includes(id), id);
+          for (const of of [hers, his]) {
+            const seen = await ids(developer, of);
+            for (const id of row.owned(of)) assert.ok(seen.includes(id), id);
+          }
+        });
+      }
+
+      if (row.kind === "maker") {
+        test(`${operation}: what comes of it is the caller's`, async () => {
+          const of = await objectsOf(service, ada);
+          const known = await lookAt(service, ada, of);
+          const foreign = await send(service, operation, bob, row.request(of));
+          assert.equal(foreign.status, row.foreign === 404 ? 404 : (row.status ?? 200), foreign.text());
+          assert.deepEqual(await lookAt(service, ada, of), known);
+          const own = await send(service, operation, ada, row.request(of));
+          assert.equal(own.status, row.status ?? 200, own.text());
+        });
+      }
+
+      if (row.kind === "free") continue;
+      const aliases = aliasesOf(operation);
+      if (aliases.query) {
+        test(`${operation}: userId in the query must be the token's user`, async () => {
+          const of = await objectsOf(service, ada);
+          const { path } = row.request(of);
+          const asking = (userId: string) => `${path}${path.includes("?") ? "&" : "?"}userId=${userId}`;
+          const wrong = await send(service, operation, ada, { path: asking("bob") });
+          assert.equal(wrong.status, 400, wrong.text());
+          const right = await send(service, operation, ada, { path: asking("ada") });
+          assert.equal(right.status, 200, right.text());
+        });
+      }
+      for (const path of aliases.body) {
+        test(`${operation}: ${path.join(".")} in the body must be the token's user`, async () => {
+          const of = await objectsOf(service, ada);
+          const request = row.request(of);
+          const body = request.body ?? {};
+          const wrong = await send(service, operation, ada, { ...request, body: naming(body, path, "bob") });
+          assert.equal(wrong.status, 400, wrong.text());
+          assert.match(wrong.text(), /userId must be the (user of the token|owner of the conversation)/);
+          const right = await send(service, operation, ada, { ...request, body: naming(body, path, "ada") });
+          assert.ok(right.status < 300, right.text());
+        });
+      }
+    }
+
+    test("what is made belongs to the user of the token, though nobody said so", async () => {
+      const created = await send(service, "memory.createConversation", bob, {
+        path: "/api/memory/conversations",
+        body: {},
+      });
+      const { conversation } = dataOf(created);
+      assert.equal(conversation.userId, "bob");
+      const got = { path: `/api/memory/conversations/${conversation.id}` };
+      assert.equal((await send(service, "memory.getConversation", ada, got)).status, 404);
+      const body = { input: "x", options: { memory: { conversationId: `made-${count++}` } } };
+      dataOf(await send(service, "agents.generateText", bob, { path: "/agents/assistant/text", body }));
+      const made = { path: `/api/memory/conversations/${body.options.memory.conversationId}` };
+      assert.equal(dataOf(await send(service, "memory.getConversation", bob, made)).conversation.userId, "bob");
+      for (const operation of ["execute", "stream"]) {
+        const executionId = `made-${count++}`;
+        const begin = { path: `/workflows/flow/${operation}`, body: { input: 1, options: { executionId } } };
+        assert.equal((await send(service, `workflows.${operation}`, bob, begin)).status, 200);
+        const state = { path: `/workflows/flow/executions/${executionId}/state` };
+        assert.equal(dataOf(await send(service, "workflows.getState", bob, state)).userId, "bob");
+        assert.equal((await send(service, "workflows.getState", ada, state)).status, 404);
+      }
+    });
+
+    test("an alias that another one goes before must be the token's user too", async () => {
+      const of = await objectsOf(service, ada);
+      const memory = { conversationId: of.conversation, userId: "ada" };
+      const text = { path: "/agents/assistant/text", body: { input: "x", options: { userId: "bob", memory } } };
+      assert.equal((await send(service, "agents.generateText", ada, text)).status, 400);
+      const messages = [{ role: "user", content: "x", userId: "ada" }];
+      const body = { userId: "bob", conversationId: of.conversation, messages };
+      const saved = await send(service, "memory.saveMessages", ada, { path: "/api/memory/save-messages", body });
+      assert.equal(saved.status, 400);
+    });
+
+    test("identity is the token's without a conversation and without memory too: the history says who asked", async () => {
+      const alone = { authorization: `Bearer ${token({ sub: "carol" })}` };
+      const text = { path: "/agents/assistant/text", body: { input: "alone" } };
+      dataOf(await send(service, "agents.generateText", alone, text));
+      const request: OwningRequest = { path: "/agents/assistant/history" };
+      const { entries, total } = dataOf(await send(service, "agents.history", alone, request));
+      assert.deepEqual([total, entries.length, entries[0].userId, entries[0].input], [1, 1, "carol", "alone"]);
+      const refused = await send(service, "agents.generateText", alone, {
+        ...text,
+        body: { input: "x", options: { memory: { userId: "ada" } } },
+      });
+      assert.equal(refused.status, 400);
+      assert.equal(dataOf(await send(service, "agents.history", alone, request)).total, 1);
+    });
+
+    test("a step that asks an agent does it for the user of the execution: another's conversation does not exist", async () => {
+      const of = await objectsOf(service, ada);
+      const begin = (headers: Headers, options: object) =>
+        send(service, "workflows.execute", headers, {
+          path: "/workflows/writing/execute",
+          body: { input: 1, options },
+        });
+      const { conversation: conversationId } = of;
+      const before = await lookAt(service, ada, of);
+      const foreign = await begin(bob, { conversationId });
+      assert.equal(foreign.status, 500);
+      assert.match(foreign.text(), /does not exist/);
+      assert.deepEqual(await lookAt(service, ada, of), before);
+      assert.equal((await begin(ada, { conversationId })).status, 200);
+      assert.equal((await begin(developer, { conversationId, userId: "ada" })).status, 200);
+    });
+
+    test("an execution that the console resumes or replays stays its owner's", async () => {
+      const of = await objectsOf(service, ada);
+      const path = `/workflows/asking/executions/${of.waiting}/resume`;
+      assert.equal((await send(service, "workflows.resume", developer, { path, body: {} })).status, 200);
+      const again = { path: `/workflows/flow/executions/${of.completed}/replay`, body: { stepId: "one" } };
+      const { executionId } = dataOf(await send(service, "workflows.replay", developer, again));
+      const state = { path: `/workflows/flow/executions/${executionId}/state` };
+      assert.equal(dataOf(await send(service, "workflows.getState", ada, state)).userId, "ada");
+      assert.equal((await send(service, "workflows.getState", bob, state)).status, 404);
+    });
+
+    test("a token that names no user has nothing, and is told so", async () => {
+      const nameless = { authorization: `Bearer ${token({ email: "ada@example.com" })}` };
+      const reply = await send(service, "memory.listConversations", nameless, { path: "/api/memory/conversations" });
+      assert.equal(reply.status, 401);
+      assert.match(reply.text(), /names no user/);
+      assert.ok(reply.headers["www-authenticate"]);
+    });
+  });
+}
+
+const GONE = { conversation: "c-gone", waiting: "x-gone", completed: "x-gone" };
+const idIn = (reply: InjectedReply, of: Objects) => (reply.text().includes(of.waiting) ? of.waiting : of.completed);
+
+test("nobody, on public routes, has what belongs to nobody; the console sees everything: one store, three services", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "penstock-isolation-"));
+  const store = `sqlite:${join(folder, "shared.db")}`;
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const first = await serve(t, store);
+  const hers = await objectsOf(first, ada);
+  await first.stop();
+
+  const open = await serve(t, store, { publicRoutes: ["/**"] });
+  const nobodys = await objectsOf(open, nobody);
+  await lookAt(open, nobody, nobodys);
+  // A public route looks at no credentials: a token changes nothing.
+  for (const headers of [nobody, ada]) {
+    for (const [operation, row] of Object.entries(OWNING_ROWS)) {
+      if (row.kind === "free") continue;
+      const reply = await send(open, operation, headers, row.request(hers));
+      if (row.kind === "list") {
+        const seen = row.ids(dataOf(reply), hers);
+        for (const id of row.owned(hers)) assert.ok(!seen.includes(id), `${operation} shows ${id}`);
+        for (const id of row.owned(nobodys)) assert.ok(seen.includes(id), `${operation} hides ${id}`);
+      } else if (row.kind === "object" || row.foreign === 404)
+        assert.equal(reply.status, 404, `${operation}: ${reply.text()}`);
+      for (const path of aliasesOf(operation).body) {
+        const request: OwningRequest = row.request(nobodys);
+        const body = naming(request.body ?? {}, path, "ada");
+        assert.equal((await send(open, operation, headers, { ...request, body })).status, 400, operation);
+      }
+    }
+  }
+  const body = { input: 1, options: { conversationId: "written-by-nobody" } };
+  dataOf(await send(open, "workflows.execute", nobody, { path: "/workflows/writing/execute", body }));
+  dataOf(await inject(open.dispatch, { path: "/api/memory/conversations/written-by-nobody" }));
+  await open.stop();
+
+  const console = await serve(t, store, { consoleRoutes: ["/**"] });
+  await lookAt(console, console_, hers);
+  await lookAt(console, console_, nobodys);
+  const list = await inject(console.dispatch, { path: "/workflows/executions?limit=500", headers: console_ });
+  const ids = dataOf(list).map(({ id }: Loose) => id);
+  for (const id of [hers.waiting, hers.completed, nobodys.waiting]) assert.ok(ids.includes(id), id);
+  const filtered = await inject(console.dispatch, { path: "/workflows/executions?userId=ada", headers: console_ });
+  assert.ok(dataOf(filtered).every(({ userId }: Loose) => userId === "ada"));
+  const history = await inject(console.dispatch, { path: "/agents/assistant/history?limit=100", headers: console_ });
+  const owners = new Set(dataOf(history).entries.map(({ userId }: Loose) => userId));
+  assert.ok(owners.has("ada") && owners.has(undefined));
+});
+
+test("isolation: none lets every user of a token see and name everybody", async (t) => {
+  const service = await serve(t, "memory:", { isolation: "none" });
+  const hers = await objectsOf(service, ada);
+  await lookAt(service, bob, hers);
+  const path = "/api/memory/conversations?userId=ada";
+  const { conversations } = dataOf(await inject(service.dispatch, { path, headers: bob }));
+  assert.equal(conversations[0].id, hers.conversation);
+});

@@ -1,0 +1,180 @@
+/** For every row of the routes table: which object of a user it is about, or how it shows and makes such objects. */
+import { ROUTES } from "../../core/api/index.ts";
+import { schemas } from "../../generated/schemas.ts";
+import type { Loose } from "./served-upstream.ts";
+
+/** Ids of what one user has. */
+export interface Objects {
+  conversation: string;
+  /** Of a workflow that waits, and of one that is completed. */
+  waiting: string;
+  completed: string;
+  message: string;
+}
+
+export interface OwningRequest {
+  path: string;
+  body?: Loose;
+}
+
+/**
+ * `object`: is about one object, which does not exist for anybody else. `list`: shows the caller's own. `maker`: what comes
+ * of it is the caller's; `request` names a conversation of the owner where it can. `free`: nothing in it belongs to anybody.
+ */
+export type OwningRow =
+  | { kind: "object"; request(of: Objects): OwningRequest; status?: number }
+  | {
+      kind: "list";
+      request(of: Objects): OwningRequest;
+      ids(data: Loose, of: Objects): string[];
+      owned(of: Objects): string[];
+    }
+  | { kind: "maker"; request(of: Objects): OwningRequest; status?: number; foreign: 404 | "fine" }
+  | { kind: "free" };
+
+const FREE: OwningRow = { kind: "free" };
+const SCHEMA = { type: "object", properties: { n: { type: "number" } } };
+const MESSAGE = { role: "user", content: "tea in the morning" };
+
+const conversation = (rest: string, body?: Loose, status?: number): OwningRow => ({
+  kind: "object",
+  request: (of) => ({ path: `/api/memory/conversations/${of.conversation}${rest}`, body }),
+  status,
+});
+const execution = (workflow: "asking" | "flow", rest: string, body?: Loose): OwningRow => ({
+  kind: "object",
+  request: ({ waiting, completed }) => ({
+    path: `/workflows/${workflow}/executions/${workflow === "asking" ? waiting : completed}/${rest}`,
+    body,
+  }),
+});
+const generation = (rest: string, more: Loose = {}): OwningRow => ({
+  kind: "maker",
+  request: (of) => ({
+    path: `/agents/assistant/${rest}`,
+    body: { input: "x", ...more, options: { memory: { conversationId: of.conversation } } },
+  }),
+  foreign: 404,
+});
+const workflow = (rest: string): OwningRow => ({
+  kind: "maker",
+  request: () => ({ path: `/workflows/flow/${rest}`, body: { input: "x", options: {} } }),
+  foreign: "fine",
+});
+
+export const OWNING_ROWS: Record<string, OwningRow> = {
+  "docs.landing": FREE,
+  "docs.openapi": FREE,
+  "docs.explorer": FREE,
+  "docs.asset": FREE,
+  "agents.list": FREE,
+  "agents.get": FREE,
+  "agents.generateText": generation("text"),
+  "agents.stream": generation("stream"),
+  "agents.chat": generation("chat"),
+  "agents.generateObject": generation("object", { schema: SCHEMA }),
+  "agents.streamObject": generation("stream-object", { schema: SCHEMA }),
+  "agents.history": {
+    kind: "list",
+    request: () => ({ path: "/agents/assistant/history?limit=100" }),
+    ids: ({ entries }) => entries.map((entry: Loose) => entry.conversationId ?? ""),
+    owned: (of) => [of.conversation],
+  },
+  "workflows.list": FREE,
+  "workflows.get": FREE,
+  "workflows.listExecutions": {
+    kind: "list",
+    request: () => ({ path: "/workflows/executions?limit=500" }),
+    ids: (list) => list.map(({ id }: Loose) => id),
+    owned: (of) => [of.waiting, of.completed],
+  },
+  "workflows.execute": workflow("execute"),
+  "workflows.stream": workflow("stream"),
+  "workflows.attach": execution("flow", "stream"),
+  // Who may not see it learns nothing of its state; its owner learns that it does not run.
+  "workflows.suspend": { ...execution("asking", "suspend", {}), status: 400 } as OwningRow,
+  "workflows.resume": execution("asking", "resume", {}),
+  "workflows.replay": execution("flow", "replay", { stepId: "one" }),
+  "workflows.cancel": execution("asking", "cancel", {}),
+  "workflows.getState": execution("flow", "state"),
+  "tools.list": FREE,
+  "tools.execute": FREE,
+  "memory.listConversations": {
+    kind: "list",
+    request: () => ({ path: "/api/memory/conversations?limit=200" }),
+    ids: ({ conversations }) => conversations.map(({ id }: Loose) => id),
+    owned: (of) => [of.conversation],
+  },
+  "memory.createConversation": {
+    kind: "maker",
+    request: () => ({ path: "/api/memory/conversations", body: { title: "x" } }),
+    status: 201,
+    foreign: "fine",
+  },
+  "memory.getConversation": conversation(""),
+  "memory.updateConversation": conversation("", { title: "changed" }),
+  "memory.deleteConversation": conversation(""),
+  "memory.cloneConversation": conversation("/clone", {}, 201),
+  "memory.listMessages": conversation("/messages"),
+  "memory.saveMessages": {
+    kind: "object",
+    request: (of) => ({
+      path: "/api/memory/save-messages",
+      body: { conversationId: of.conversation, messages: [MESSAGE] },
+    }),
+  },
+  "memory.deleteMessages": {
+    kind: "object",
+    request: (of) => ({
+      path: "/api/memory/messages/delete",
+      body: { conversationId: of.conversation, messageIds: [of.message] },
+    }),
+  },
+  "memory.getWorkingMemory": conversation("/working-memory"),
+  "memory.updateWorkingMemory": conversation("/working-memory", { content: "overwritten" }),
+  "memory.search": {
+    kind: "list",
+    request: (of) => ({ path: `/api/memory/search?searchQuery=tea+for+${of.conversation}&threshold=0&limit=50` }),
+    ids: ({ results }) => results.map(({ conversationId }: Loose) => conversationId),
+    owned: (of) => [of.conversation],
+  },
+  "platform.health": FREE,
+  "platform.readiness": FREE,
+};
+
+type Path = (string | number)[];
+
+/** Where the query and the body of a route take a `userId`, as their schemas say. */
+export function aliasesOf(operation: string): { query: boolean; body: Path[] } {
+  const route = ROUTES.find((row) => row.operation === operation)!;
+  const inQuery = route.query === undefined ? [] : namedUserId(schemas[route.query]!, []);
+  return { query: inQuery.length > 0, body: route.body === undefined ? [] : namedUserId(schemas[route.body]!, []) };
+}
+
+/** Items of lists are meant by their first one. What is the caller's own matter (metadata, context) has no such schema. */
+function namedUserId(schema: Loose, at: Path): Path[] {
+  if (typeof schema !== "object" || schema === null || at.length > 6) return [];
+  const found: Path[] = [];
+  if (typeof schema.$ref === "string") found.push(...namedUserId(schemas[schema.$ref.split("/").at(-1)!]!, at));
+  for (const [name, property] of Object.entries((schema.properties ?? {}) as Loose)) {
+    if (name === "userId") found.push([...at, name]);
+    else found.push(...namedUserId(property, [...at, name]));
+  }
+  if (schema.items !== undefined) found.push(...namedUserId(schema.items, [...at, 0]));
+  for (const key of ["allOf", "anyOf", "oneOf"]) {
+    for (const part of schema[key] ?? []) found.push(...namedUserId(part, at));
+  }
+  return [...new Map(found.map((path) => [path.join("."), path])).values()];
+}
+
+/** A copy of a body that names a user at a place. */
+export function naming(body: Loose, path: Path, userId: string): Loose {
+  const copy = structuredClone(body);
+  let at = copy;
+  for (const key of path.slice(0, -1)) {
+    at[key] ??= {};
+    at = at[key];
+  }
+  at[path.at(-1)!] = userId;
+  return copy;
+}

@@ -1,0 +1,182 @@
+/**
+ * Every route with every credential in every mode: who is let in, and who is not (contract, "Authentication"). What is
+ * expected follows from tables of the contract in test/support/access-table.ts.
+ */
+import assert from "node:assert/strict";
+import { describe, type TestContext, test } from "node:test";
+import { ROUTES } from "../../core/api/index.ts";
+import { inject } from "../../core/transport/inject.ts";
+import { type Credential, credentials } from "../support/access-credentials.ts";
+import { makeKeys, type Secured, type SecuredOptions, startSecured } from "../support/access-services.ts";
+import { CONTRACT, CUSTOM_ROUTES, type Endpoint, needsOf, opens, UNANSWERED } from "../support/access-table.ts";
+import type { Loose } from "../support/served-upstream.ts";
+import { TRANSPORTS } from "../support/transports.ts";
+
+const MODES: readonly SecuredOptions[] = [
+  { mode: "none", production: true, provider: "secret" },
+  { mode: "authNext", production: false, provider: "secret" },
+  { mode: "authNext", production: true, provider: "jwks" },
+  { mode: "legacy", production: false, provider: "pem" },
+  { mode: "legacy", production: true, provider: "secret" },
+  { mode: "legacy", production: true, defaultPrivate: true, provider: "jwks" },
+];
+const titleOf = ({ mode, production, defaultPrivate = false, provider }: SecuredOptions) =>
+  `${mode}${defaultPrivate ? ", defaultPrivate" : ""}, ${production ? "production" : "development"}, ${provider}`;
+
+const KEYS = makeKeys();
+const EVERY: readonly Endpoint[] = [...CONTRACT, ...CUSTOM_ROUTES, ...UNANSWERED];
+const textOf = ({ method, path }: { method: string; path: string }) => `${method} ${path}`;
+const SERVED = new Set([...ROUTES, ...CUSTOM_ROUTES].map(textOf));
+const isServed = (endpoint: Endpoint) => SERVED.has(textOf(endpoint).replace(/^HEAD /, "GET "));
+/** Nothing has such a name: who is let in gets 404, or 400 for want of a body. */
+const targetOf = ({ path }: Endpoint, { query = "" }: Credential) => path.replace(/:[^/]+/g, "nobody") + query;
+
+type Reply = Pick<Awaited<ReturnType<typeof inject>>, "status" | "headers" | "text">;
+type Send = (request: { method: string; path: string; headers?: Record<string, string> }) => Promise<Reply>;
+
+const injected =
+  ({ service }: Secured): Send =>
+  (request) =>
+    inject(service.dispatch, request);
+
+const fetched =
+  ({ service }: Secured): Send =>
+  async ({ method, path, headers = {} }) => {
+    const body = method === "GET" || method === "HEAD" ? null : "{}";
+    const reply = await fetch(service.url + path, {
+      method,
+      headers: { "content-type": "application/json", ...headers },
+      body,
+    });
+    const text = await reply.text();
+    return { status: reply.status, headers: Object.fromEntries(reply.headers), text: () => text };
+  };
+
+/** What is wrong with a refusal; an empty text when nothing is. */
+function refusalProblem(reply: Reply, production: boolean, { headers = {}, query = "" }: Credential): string {
+  const text = reply.text();
+  if (reply.headers["x-error-code"] !== "unauthorized") return "x-error-code";
+  if (!/^(Bearer|ConsoleKey) realm=/.test(reply.headers["www-authenticate"] ?? "")) return "www-authenticate";
+  if (reply.headers["access-control-allow-origin"] !== "*") return "CORS";
+  if (text === "") return "";
+  const body = JSON.parse(text) as Loose;
+  if (body.success !== false || Object.keys(body).length !== 2) return "envelope";
+  if (body.error.includes("x-service-dev") === production) return "development header";
+  const secrets = [headers.authorization?.split(" ")[1] ?? "", query.split("=")[1] ?? ""];
+  return secrets.some((secret) => secret.length > 20 && body.error.includes(secret)) ? "repeats the credential" : "";
+}
+
+/** The requests that were answered otherwise than the contract says. */
+async function mistakes(
+  send: Send,
+  mode: SecuredOptions,
+  endpoints: readonly Endpoint[],
+  sent: readonly Credential[],
+): Promise<string[]> {
+  const found: string[] = [];
+  for (const endpoint of endpoints) {
+    const needs = needsOf(endpoint, mode);
+    for (const credential of sent) {
+      const { headers } = credential;
+      const reply = await send({ method: endpoint.method, path: targetOf(endpoint, credential), headers });
+      const report = (what: string) => found.push(`${textOf(endpoint)} with ${credential.name}: ${what}`);
+      const open = opens(credential.worth, needs, mode);
+      if (!open && reply.status !== 401) report(`let in, ${reply.status}`);
+      else if (open && (reply.status === 401 || reply.status >= 500)) report(`not let in, ${reply.status}`);
+      else if (!open) {
+        const problem = refusalProblem(reply, mode.production, credential);
+        if (problem !== "") report(`refused with a wrong ${problem}`);
+      } else if (!isServed(endpoint) && ![404, 405].includes(reply.status)) report(`answered ${reply.status}`);
+    }
+  }
+  return found;
+}
+
+const asHead = (endpoints: readonly Endpoint[]) =>
+  endpoints.filter(({ method }) => method === "GET").map((each) => ({ ...each, method: "HEAD" }));
+
+test("the contract's tables have every route of the service, and no custom one of the tests is among them", () => {
+  const listed = new Set(CONTRACT.map(textOf));
+  assert.deepEqual(
+    ROUTES.map(textOf).filter((text) => !listed.has(text)),
+    [],
+  );
+  const all = EVERY.map((each) => textOf(each).replace(/:[^/]+/g, ":"));
+  assert.deepEqual(all, [...new Set(all)]);
+});
+
+for (const mode of MODES) {
+  describe(titleOf(mode), () => {
+    const start = (t: TestContext) => startSecured(t, mode, KEYS);
+
+    test("every route, custom route and unknown path lets in whom it should with each credential", async (t) => {
+      const secured = await start(t);
+      assert.deepEqual(await mistakes(injected(secured), mode, EVERY, credentials(secured.signer)), []);
+    });
+
+    test("HEAD asks for what GET asks for", async (t) => {
+      const secured = await start(t);
+      const some = credentials(secured.signer).filter(({ name }) => !name.includes(":"));
+      assert.deepEqual(await mistakes(injected(secured), mode, asHead(EVERY), some), []);
+    });
+
+    test("OPTIONS of a route is answered without credentials, and of what is none like any request", async (t) => {
+      const { service } = await start(t);
+      for (const endpoint of EVERY) {
+        const path = targetOf(endpoint, { name: "", worth: "nothing" });
+        const headers = { origin: "https://app.example", "access-control-request-method": endpoint.method };
+        const { status } = await inject(service.dispatch, { method: "OPTIONS", path, headers });
+        if (isServed(endpoint)) assert.equal(status, 204, path);
+        else assert.ok([204, 401, 404].includes(status), `${path}: ${status}`);
+      }
+    });
+
+    test("a custom route sees the user of the token that let the request in, and no other", async (t) => {
+      const { service, signer } = await start(t);
+      for (const endpoint of CUSTOM_ROUTES) {
+        const needs = needsOf(endpoint, mode);
+        for (const credential of credentials(signer)) {
+          if (!opens(credential.worth, needs, mode)) continue;
+          const { method } = endpoint;
+          const path = targetOf(endpoint, credential);
+          const reply = await inject(service.dispatch, { method, path, headers: credential.headers });
+          const { reached, user } = (reply.json() as Loose).data;
+          assert.equal(reached, textOf(endpoint));
+          const asked = needs === "user" || (needs === "either" && credential.worth === "user");
+          const known = asked && (credential.worth === "user" || credential.worth === "both");
+          const expected = known ? (credential.name === "token of another user" ? "bob" : "ada") : null;
+          assert.equal(user, expected, `${reached} with ${credential.name}`);
+        }
+      }
+    });
+  });
+}
+
+test("without a provider and a key, nothing opens what is not public", async (t) => {
+  for (const mode of ["authNext", "legacy"] as const) {
+    const options: SecuredOptions = { mode, production: true, provider: "absent" };
+    const secured = await startSecured(t, options, KEYS);
+    const sent = credentials(secured.signer).map((credential) => ({ ...credential, worth: "nothing" as const }));
+    const empty = {
+      name: "an empty key",
+      worth: "nothing",
+      headers: { "x-console-access-key": "" },
+      query: "?key=",
+    } as const;
+    assert.deepEqual(await mistakes(injected(secured), options, EVERY, [...sent, empty]), []);
+  }
+});
+
+const SOME = ["nothing", "key", "key in the query", "token", "token: expired", "token: alg none", "token and key"];
+
+for (const transport of TRANSPORTS) {
+  test(`over ${transport} the same are let in, with bodies that arrive while the token is checked`, async (t) => {
+    for (const mode of ["authNext", "legacy"] as const) {
+      const options: SecuredOptions = { mode, production: true, provider: "jwks", transport };
+      const secured = await startSecured(t, options, KEYS);
+      const some = credentials(secured.signer).filter(({ name }) => SOME.includes(name));
+      assert.equal(some.length, SOME.length);
+      assert.deepEqual(await mistakes(fetched(secured), options, EVERY, some), []);
+    }
+  });
+}

@@ -1,0 +1,186 @@
+/** The class of every route, by mode and lists (contract, "Authentication"). */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ROUTES } from "../../../core/api/index.ts";
+import { classOf, compileAccess } from "../../../core/auth/classes.ts";
+import { describeAccess } from "../../../core/auth/document.ts";
+import { foldPattern } from "../../../core/auth/fold.ts";
+import { parsePattern } from "../../../core/http/pattern.ts";
+import type { Group } from "../../../core/http/route.ts";
+import type { AuthManifest } from "../../../core/manifest/manifest.ts";
+import {
+  DEFAULT_CONSOLE_ROUTES,
+  DEFAULT_LEGACY_PUBLIC_ROUTES,
+  DEFAULT_PUBLIC_ROUTES,
+  PROTECTED_ROUTES,
+} from "../../../core/plugin.ts";
+
+const DEFAULTS: AuthManifest = {
+  mode: "authNext",
+  publicRoutes: [],
+  consoleRoutes: ["$defaults"],
+  defaultPrivate: false,
+  protectedRoutes: [],
+  isolation: "user",
+};
+type Row = { method: string; path: string; group: Group };
+const row = (text: string, group: Group = "custom"): Row => {
+  const [method, path] = text.split(" ") as [string, string];
+  return { method, path, group };
+};
+const CUSTOM = [row("GET /hello"), row("GET /orders/:id"), row("GET /observability/mine")];
+const TABLE: Row[] = [...ROUTES, ...CUSTOM];
+const accessOf = (auth: Partial<AuthManifest>, provided: string[] = []) =>
+  compileAccess({ ...DEFAULTS, ...auth }, TABLE, provided);
+const described = (auth: Partial<AuthManifest>, text: string, provided: string[] = []) => {
+  const [method, path] = text.split(" ");
+  const found = TABLE.find((each) => each.method === method && each.path === path);
+  assert.ok(found !== undefined, text);
+  return describeAccess(accessOf(auth, provided).of(found));
+};
+
+const HELD = ["GET /healthz", "GET /readyz", "GET /ui/:asset"];
+const isHeld = ({ method, path }: Row) => HELD.includes(`${method} ${path}`);
+
+describe("classes of routes", () => {
+  test("none: everything is public", () => {
+    const access = accessOf({ mode: "none", publicRoutes: [], defaultPrivate: true });
+    for (const each of TABLE) assert.equal(describeAccess(access.of(each)), "public");
+    assert.equal(access.ofUnknown("GET", "/nowhere"), "public");
+  });
+
+  test("authNext: groups have the class that the contract's table gives them", () => {
+    const classes: Record<string, string> = { management: "console", docs: "console", execution: "user" };
+    for (const each of ROUTES.filter((route) => !isHeld(route))) {
+      assert.equal(described({}, `${each.method} ${each.path}`), classes[each.group], each.operation);
+    }
+    for (const text of HELD) assert.equal(described({ consoleRoutes: ["/**"] }, text), "public", text);
+  });
+
+  test("legacy: groups have the class that the contract's table gives them; suspend and resume are open", () => {
+    const open = /^\/workflows\/.*\/(suspend|resume)$/;
+    for (const each of ROUTES) {
+      const expected = each.group === "execution" && !open.test(each.path) ? "user" : "public";
+      for (const defaultPrivate of [false, true]) {
+        const auth = { mode: "legacy", defaultPrivate } as const;
+        assert.equal(described(auth, `${each.method} ${each.path}`), expected, each.operation);
+      }
+    }
+  });
+
+  test("every row of ours is in a list of legacy, or known to be in none: a new one cannot be forgotten", () => {
+    const lists = [...DEFAULT_LEGACY_PUBLIC_ROUTES, ...PROTECTED_ROUTES].map(parsePattern);
+    const forgotten = ROUTES.filter(
+      (each) => !isHeld(each) && !lists.some((list) => foldPattern(list, each) === "always"),
+    );
+    assert.deepEqual(
+      forgotten.map(({ operation }) => operation),
+      ["workflows.suspend", "workflows.resume"],
+    );
+  });
+
+  test("lists are exported, frozen, and share nothing but what a mode says twice", () => {
+    assert.equal(DEFAULT_PUBLIC_ROUTES, DEFAULT_LEGACY_PUBLIC_ROUTES);
+    for (const list of [DEFAULT_CONSOLE_ROUTES, DEFAULT_LEGACY_PUBLIC_ROUTES, PROTECTED_ROUTES]) {
+      assert.ok(Object.isFrozen(list));
+      assert.equal(new Set(list).size, list.length);
+    }
+    assert.deepEqual(
+      PROTECTED_ROUTES.filter((text) => DEFAULT_LEGACY_PUBLIC_ROUTES.includes(text)),
+      [],
+    );
+    assert.ok(PROTECTED_ROUTES.some((text) => text.endsWith("/cancel")));
+    assert.ok(!PROTECTED_ROUTES.some((text) => /(suspend|resume)$/.test(text)));
+    for (const text of ["POST /setup-observability", "GET /metrics"]) assert.ok(DEFAULT_CONSOLE_ROUTES.includes(text));
+  });
+
+  const CASES: [title: string, auth: Partial<AuthManifest>, route: string, expected: string, provided?: string[]][] = [
+    ["a custom route is a user route", {}, "GET /hello", "user"],
+    ["public routes of the manifest", { publicRoutes: ["GET /hello"] }, "GET /hello", "public"],
+    ["of another method", { publicRoutes: ["POST /hello"] }, "GET /hello", "user"],
+    ["those of the provider", {}, "GET /hello", "public", ["/hello"]],
+    ["public wins over console", { publicRoutes: ["/agents"], consoleRoutes: ["/agents"] }, "GET /agents", "public"],
+    ["console wins over user", { consoleRoutes: ["/orders/:id"] }, "GET /orders/:id", "console"],
+    ["consoleRoutes replaces the defaults", { consoleRoutes: ["/hello"] }, "GET /agents", "user"],
+    ["unless it has them", { consoleRoutes: ["/hello", "$defaults"] }, "GET /agents", "console"],
+    ["a custom route below a default pattern", {}, "GET /observability/mine", "console"],
+    ["$defaults of publicRoutes are the public list", { publicRoutes: ["$defaults"] }, "GET /agents", "public"],
+    [
+      "a literal for a parameter opens that path alone",
+      { publicRoutes: ["POST /agents/support/*"] },
+      "POST /agents/:id/text",
+      "user; public: POST /agents/support/*",
+    ],
+    [
+      "literals that change nothing are dropped",
+      { consoleRoutes: ["/agents/support", "$defaults"] },
+      "GET /agents/:id",
+      "console",
+    ],
+    [
+      "the pattern of a route with a literal is not about the one with a parameter",
+      { publicRoutes: ["GET /workflows/executions"] },
+      "GET /workflows/:id",
+      "console",
+    ],
+    ["legacy: a custom route is public", { mode: "legacy" }, "GET /hello", "public"],
+    ["legacy: with defaultPrivate it is not", { mode: "legacy", defaultPrivate: true }, "GET /hello", "user"],
+    [
+      "legacy: unless it is in a public list",
+      { mode: "legacy", defaultPrivate: true, publicRoutes: ["/hello"] },
+      "GET /hello",
+      "public",
+    ],
+    ["legacy: that of the provider", { mode: "legacy", defaultPrivate: true }, "GET /hello", "public", ["/hello"]],
+    ["legacy: observability", { mode: "legacy" }, "GET /observability/mine", "console or user"],
+    ["legacy: protectedRoutes", { mode: "legacy", protectedRoutes: ["/hello"] }, "GET /hello", "user"],
+    [
+      "legacy: a default public route stays public",
+      { mode: "legacy", protectedRoutes: ["/**"] },
+      "GET /agents",
+      "public",
+    ],
+    [
+      "legacy: protectedRoutes secure suspend",
+      { mode: "legacy", protectedRoutes: ["/workflows/**"] },
+      "POST /workflows/:id/executions/:executionId/suspend",
+      "user",
+    ],
+    ["legacy: consoleRoutes count for nothing", { mode: "legacy", consoleRoutes: ["/hello"] }, "GET /hello", "public"],
+  ];
+  for (const [title, auth, text, expected, provided] of CASES) {
+    test(`${title}: ${text} is ${expected}`, () => assert.equal(described(auth, text, provided), expected));
+  }
+});
+
+describe("classes of requests", () => {
+  const access = accessOf({ publicRoutes: ["/orders/free", "/orders/a b"] });
+  const order = access.of(row("GET /orders/:id"));
+
+  test("a value is compared decoded, whole, and as it is written", () => {
+    for (const raw of ["free", "%66ree", "a%20b"]) assert.equal(classOf(order, [raw]), "public", raw);
+    for (const raw of ["Free", "free%2F", "free%00", "%", "%zz", "%2566ree", ""])
+      assert.equal(classOf(order, [raw]), "user", raw);
+  });
+
+  test("what no route answers has the class of a custom route", () => {
+    const UNKNOWN: [method: string, path: string, expected: string][] = [
+      ["GET", "/nowhere", "user"],
+      ["GET", "/observability/nowhere", "console"],
+      ["GET", "/observability/", "console"],
+      ["GET", "/observability", "user"],
+      ["DELETE", "/agents", "user"],
+      ["HEAD", "/api/logs", "console"],
+      ["GET", "/api%2Flogs", "user"],
+      ["GET", "/api/%6Cogs", "console"],
+      ["GET", "//agents", "user"],
+      ["GET", "/agents/", "console"],
+      ["GET", "/%", "user"],
+      ["GET", "/orders/free", "public"],
+    ];
+    for (const [method, path, expected] of UNKNOWN)
+      assert.equal(access.ofUnknown(method, path), expected, `${method} ${path}`);
+    assert.equal(accessOf({ mode: "legacy" }).ofUnknown("GET", "/nowhere"), "public");
+    assert.equal(accessOf({ mode: "legacy", defaultPrivate: true }).ofUnknown("GET", "/nowhere"), "user");
+  });
+});

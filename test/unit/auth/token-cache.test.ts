@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { digestOf, TokenCache } from "../../../core/auth/token-cache.ts";
+
+const identity = (id: string) => ({ user: { id }, expires: null });
+
+test("a token is known until its time, and not a millisecond longer", () => {
+  const cache = new TokenCache();
+  cache.set("a", identity("ada"), 1000);
+  assert.deepEqual(cache.get("a", 999), identity("ada"));
+  assert.equal(cache.get("a", 1000), undefined);
+  assert.equal(cache.size, 0);
+});
+
+test("a full cache forgets the oldest, and grows no further", () => {
+  const cache = new TokenCache(3);
+  for (const name of ["a", "b", "c", "a", "d"]) cache.set(name, identity(name), 1000);
+  assert.equal(cache.size, 3);
+  assert.deepEqual(
+    ["a", "b", "c", "d"].map((name) => cache.get(name, 0) !== undefined),
+    [true, false, true, true],
+  );
+});
+
+test("what is kept of a token is its SHA-256", () => {
+  assert.equal(digestOf("abc"), "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
+});
