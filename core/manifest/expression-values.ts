@@ -26,6 +26,19 @@ export function plainJson(value: unknown): unknown {
 const plainEntries = (entries: Iterable<[unknown, unknown]>): Record<string, unknown> =>
   Object.fromEntries([...entries].map(([key, item]) => [String(key), plainJson(item)]));
 
+/**
+ * CEL looks at `constructor` to tell what an object is: one that has a key of this name becomes a map, wherever it is. The same
+ * value when there is none.
+ */
+export function withMaps<T>(value: T): T | Map<string, unknown> {
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).map(([key, item]) => [key, withMaps(item)] as const);
+  if (!Array.isArray(value) && Object.hasOwn(value, "constructor")) return new Map(entries);
+  const held = value as Record<string, unknown>;
+  if (entries.every(([key, item]) => held[key] === item)) return value;
+  return (Array.isArray(value) ? entries.map(([, item]) => item) : Object.fromEntries(entries)) as T;
+}
+
 /** As part of a longer text: nothing for null, JSON for lists and maps. */
 export function textOf(value: unknown): string {
   if (typeof value === "string") return value;

@@ -5,7 +5,7 @@
 import type { ASTNode } from "@marcbachmann/cel-js";
 import { messageOf } from "../errors.ts";
 import { createEnvironment, givesJson, useJsonNumbers } from "./expression-numbers.ts";
-import { plainJson, textOf } from "./expression-values.ts";
+import { plainJson, textOf, withMaps } from "./expression-values.ts";
 import { hint, type Path } from "./issues.ts";
 import { hasTemplate, splitTemplate } from "./template-text.ts";
 
@@ -147,12 +147,21 @@ export function compileExpression(text: string, names: readonly string[]): Compi
     if (!valid) throw error;
     // `steps` grows while the workflow runs: a value that holds the whole of it needs a copy.
     const isPlain = givesJson(parsed.ast) && !namesWhole(parsed.ast, "steps");
+    const evaluateMaps: Evaluate = (scope) => {
+      try {
+        return plainJson(parsed(scope as Record<string, unknown>));
+      } catch (thrown) {
+        throw new ExpressionError(source, runtimeMessage(thrown, source));
+      }
+    };
     const evaluate: Evaluate = (scope) => {
       try {
         const value = parsed(scope as Record<string, unknown>);
         return isPlain ? value : plainJson(value);
       } catch (thrown) {
-        throw new ExpressionError(source, runtimeMessage(thrown, source));
+        const readable = withMaps(scope) as Scope;
+        if (readable === scope) throw new ExpressionError(source, runtimeMessage(thrown, source));
+        return evaluateMaps(readable);
       }
     };
     return { evaluate, steps, type: type ?? "dyn" };

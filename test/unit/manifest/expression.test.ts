@@ -213,3 +213,23 @@ describe("compileCondition", () => {
     }
   });
 });
+
+describe("data with a key called constructor", () => {
+  const data = JSON.parse('{"n": 1, "constructor": 2, "deep": [{"constructor": {"a": 3}}]}') as unknown;
+  for (const [source, expected] of [
+    ["{{ data.n + 1 }}", 2],
+    ["{{ data.constructor }}", 2],
+    ["{{ data.deep[0].constructor.a }}", 3],
+    ["{{ data.deep.map(d, d.constructor.a) }}", [3]],
+    ["{{ has(data.x) ? 1 : 2 }}", 2],
+    ["{{ data }}", data],
+  ] as const) {
+    it(`is data like any other: ${source}`, () => {
+      assert.deepEqual(evaluate(source, { ...SCOPE, data }), expected);
+    });
+  }
+
+  it("does not hide what is missing", () => {
+    assert.throws(() => evaluate("{{ data.x }}", { ...SCOPE, data }), /there is no "x" in data/);
+  });
+});
