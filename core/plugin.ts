@@ -2,6 +2,7 @@
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import type Keyv from "keyv";
 import type { Logger } from "pino";
+import type { RouteCall } from "./api/route-services.ts";
 import type { User } from "./http/route.ts";
 import type { Store } from "./storage/store.ts";
 import type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
@@ -26,6 +27,7 @@ export {
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
 export type { BatchedStreamResult, PartBatch, PartSource } from "./agents/part-source.ts";
+export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "./api/route-services.ts";
 export { DURATION_PATTERN, parseDuration } from "./duration.ts";
 export { CommitConflict, ServiceError } from "./errors.ts";
 export type { User } from "./http/route.ts";
@@ -127,12 +129,6 @@ export interface RouteRequest {
   user: User | null;
   /** Names in lower case. */
   headers: Record<string, string>;
-}
-
-export interface RouteCall {
-  readonly signal: AbortSignal;
-  readonly logger: Logger;
-  readonly requestId: string;
 }
 
 export interface RoutePlugin {

@@ -1,12 +1,14 @@
 /** Custom routes: plugins of kind `route` as rows of the table (contract, "Extension: custom routes and CORS"). */
 import { messageOf } from "../errors.ts";
 import type { Check } from "../http/decode.ts";
-import type { Context, Output, Route } from "../http/route.ts";
+import type { Context, Output, Route, User } from "../http/route.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { RoutePlugin } from "../plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Service } from "../service.ts";
+import { hides, shapeOf } from "./clash.ts";
+import { CustomCall } from "./route-call.ts";
 
 const ANYTHING: Check = () => true;
 const WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
@@ -16,7 +18,10 @@ export interface RouteProblem {
   message: string;
 }
 
-/** The rows that the manifest's `routes` name. None may have the method and the shape of path of another, or of `taken`. */
+/**
+ * The rows that the manifest's `routes` name. None may have the method and the shape of path of another, or hide one of `taken`,
+ * which come first.
+ */
 export function customRoutes(
   manifest: Pick<Manifest, "routes">,
   registry: Registry,
@@ -32,7 +37,12 @@ export function customRoutes(
     const report = (message: string) => problems.push({ path: ["routes", index, "use"], message });
     try {
       const row = customRoute(use, plugin, compiler);
+      const hidden = taken.find((route) => hides(row, route));
       if (shapes.has(shapeOf(row))) report(`${row.method} ${row.path} is taken by another route`);
+      else if (hidden !== undefined)
+        report(
+          `${row.method} ${row.path} would hide ${hidden.method} ${hidden.path}: choose a path that it does not match`,
+        );
       shapes.add(shapeOf(row));
       routes.push(row);
     } catch (error) {
@@ -41,9 +51,6 @@ export function customRoutes(
   }
   return { routes, problems };
 }
-
-/** Two routes of one shape would shadow each other, whatever their parameters are called. */
-const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
 
 /** Throws when a schema of the plugin does not compile. */
 function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler): Route<Service> {
@@ -68,8 +75,12 @@ function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler
         query: parsed,
         body: given,
       } = input as unknown as { params: Record<string, string>; query: object; body: unknown };
-      const { user, headers, signal, logger, requestId } = call;
-      return plugin.handle({ params, query: parsed, body: given, user, headers }, { signal, logger, requestId });
+      const { headers } = call;
+      const user = ownUser(call.user);
+      return plugin.handle({ params, query: parsed, body: given, user, headers }, new CustomCall(call));
     },
   };
 }
+
+/** What a route does to its user must not change for whom the rest of it is done. A token that is remembered has a frozen one. */
+const ownUser = (user: User | null): User | null => (Object.isFrozen(user) ? user : { ...user });

@@ -1,20 +1,21 @@
 /** Contract, "Memory". */
 import { invalid } from "../errors.ts";
-import { type Context, defineRoute } from "../http/route.ts";
-import { actingUser, principalOf, requiredUser } from "../memory/choose.ts";
+import { type Context, defineRoute, type Route } from "../http/route.ts";
+import { actingUser, type ChosenMemory, namedMemory, principalOf, requiredUser } from "../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../memory/input.ts";
 import type { Service } from "../service.ts";
 
 const LIMIT = 10;
 const THRESHOLD = 0.7;
 
-/** The memory that a request means, as its caller sees it. */
-function open(call: Context<Service>, agentId: string | undefined) {
-  const { service } = call;
-  const { memory, resourceId } = service.chooseMemory(agentId);
-  const principal = principalOf(call, service.isolated);
-  return { access: memory.for(principal), principal, resourceId };
-}
+/** Which memory a request means by what it gives as `agentId`. */
+type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
+
+const memoryOfAgent: Choose = (service, agentId) => service.chooseMemory(agentId);
+
+/** For custom routes: by the name of the memory in the manifest. */
+export const memoryNamed: Choose = (service, name) =>
+  name === undefined ? service.chooseMemory(undefined) : namedMemory(service.manifest, service.memories, name);
 
 /** An object of those keys that are given. */
 function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
@@ -23,193 +24,205 @@ function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], un
   return kept as { [K in keyof T]?: Exclude<T[K], undefined> };
 }
 
-export const MEMORY_ROUTES = [
-  defineRoute<Service, "ConversationsQuery">({
-    operation: "memory.listConversations",
-    method: "GET",
-    path: "/api/memory/conversations",
-    group: "execution",
-    summary: "List conversations",
-    query: "ConversationsQuery",
-    failures: ["not_found"],
-    output: { json: "ConversationList" },
-    handle({ query }, call) {
-      return open(call, query.agentId).access.list(listQuery(query));
-    },
-  }),
-  defineRoute<Service, "MemoryQuery", "CreateConversationRequest">({
-    operation: "memory.createConversation",
-    method: "POST",
-    path: "/api/memory/conversations",
-    group: "execution",
-    summary: "Create a conversation",
-    query: "MemoryQuery",
-    body: "CreateConversationRequest",
-    failures: ["not_found", "conflict"],
-    output: { json: "ConversationReply", status: 201 },
-    async handle({ query, body }, call) {
-      const { access, principal, resourceId } = open(call, body.agentId ?? query.agentId);
-      const conversation = await access.create({
-        userId: requiredUser(principal, body.userId),
-        resourceId: body.resourceId ?? resourceId,
-        ...given({ id: body.conversationId, title: body.title, metadata: body.metadata }),
-      });
-      return { conversation };
-    },
-  }),
-  defineRoute<Service, "MemoryQuery">({
-    operation: "memory.getConversation",
-    method: "GET",
-    path: "/api/memory/conversations/:conversationId",
-    group: "execution",
-    summary: "Get a conversation",
-    query: "MemoryQuery",
-    output: { json: "ConversationReply" },
-    async handle({ params, query }, call) {
-      const id = conversationIdOf(params);
-      return { conversation: await open(call, query.agentId).access.get(id) };
-    },
-  }),
-  defineRoute<Service, "MemoryQuery", "UpdateConversationRequest">({
-    operation: "memory.updateConversation",
-    method: "PATCH",
-    path: "/api/memory/conversations/:conversationId",
-    group: "execution",
-    summary: "Update a conversation",
-    query: "MemoryQuery",
-    body: "UpdateConversationRequest",
-    output: { json: "ConversationReply" },
-    async handle({ params, query, body }, call) {
-      const id = conversationIdOf(params);
-      const { title, metadata } = body;
-      if (title === undefined && metadata === undefined) throw invalid("title or metadata is required");
-      const { access } = open(call, body.agentId ?? query.agentId);
-      return { conversation: await access.update(id, given({ title, metadata })) };
-    },
-  }),
-  defineRoute<Service, "MemoryQuery">({
-    operation: "memory.deleteConversation",
-    method: "DELETE",
-    path: "/api/memory/conversations/:conversationId",
-    group: "execution",
-    summary: "Delete a conversation with its messages and working memory",
-    query: "MemoryQuery",
-    output: { json: "DeletedConversation" },
-    async handle({ params, query }, call) {
-      const id = conversationIdOf(params);
-      await open(call, query.agentId).access.delete(id);
-      return { deleted: true };
-    },
-  }),
-  defineRoute<Service, "MemoryQuery", "CloneConversationRequest">({
-    operation: "memory.cloneConversation",
-    method: "POST",
-    path: "/api/memory/conversations/:conversationId/clone",
-    group: "execution",
-    summary: "Clone a conversation",
-    query: "MemoryQuery",
-    body: "CloneConversationRequest",
-    bodyOptional: true,
-    failures: ["conflict"],
-    output: { json: "ClonedConversation", status: 201 },
-    handle({ params, query, body }, call) {
-      const id = conversationIdOf(params);
-      const { newConversationId, title, metadata, resourceId, includeMessages = true } = body;
-      const { access } = open(call, body.agentId ?? query.agentId);
-      return access.clone(id, { ...given({ newConversationId, title, metadata, resourceId }), includeMessages });
-    },
-  }),
-  defineRoute<Service, "MessagesQuery">({
-    operation: "memory.listMessages",
-    method: "GET",
-    path: "/api/memory/conversations/:conversationId/messages",
-    group: "execution",
-    summary: "Get the newest messages of a conversation, in order",
-    query: "MessagesQuery",
-    output: { json: "MessageList" },
-    handle({ params, query }, call) {
-      const id = conversationIdOf(params);
-      return open(call, query.agentId).access.messages(id, messageQuery(query));
-    },
-  }),
-  defineRoute<Service, "MemoryQuery", "SaveMessagesRequest">({
-    operation: "memory.saveMessages",
-    method: "POST",
-    path: "/api/memory/save-messages",
-    group: "execution",
-    summary: "Save messages, all of them or none",
-    query: "MemoryQuery",
-    body: "SaveMessagesRequest",
-    failures: ["not_found"],
-    output: { json: "SavedMessages" },
-    async handle({ query, body }, call) {
-      const { access, principal } = open(call, body.agentId ?? query.agentId);
-      return { saved: await access.save(saveEntries(body, principal)) };
-    },
-  }),
-  defineRoute<Service, "MemoryQuery", "DeleteMessagesRequest">({
-    operation: "memory.deleteMessages",
-    method: "POST",
-    path: "/api/memory/messages/delete",
-    group: "execution",
-    summary: "Delete messages of a conversation",
-    query: "MemoryQuery",
-    body: "DeleteMessagesRequest",
-    failures: ["not_found"],
-    output: { json: "DeletedMessages" },
-    async handle({ query, body }, call) {
-      const { access, principal } = open(call, body.agentId ?? query.agentId);
-      const userId = requiredUser(principal, body.userId);
-      return { deleted: await access.deleteMessages(body.conversationId, body.messageIds, userId) };
-    },
-  }),
-  defineRoute<Service, "WorkingMemoryQuery">({
-    operation: "memory.getWorkingMemory",
-    method: "GET",
-    path: "/api/memory/conversations/:conversationId/working-memory",
-    group: "execution",
-    summary: "Read working memory",
-    query: "WorkingMemoryQuery",
-    output: { json: "WorkingMemory" },
-    handle({ params, query }, call) {
-      const id = conversationIdOf(params);
-      const { access, principal } = open(call, query.agentId);
-      const { scope } = query;
-      const userId = scope === "user" ? actingUser(principal, query.userId) : query.userId;
-      if (scope === "user" && userId === undefined) throw invalid("userId is required with scope=user");
-      return access.workingMemory(id, given({ scope, userId }));
-    },
-  }),
-  defineRoute<Service, "MemoryQuery", "UpdateWorkingMemoryRequest">({
-    operation: "memory.updateWorkingMemory",
-    method: "POST",
-    path: "/api/memory/conversations/:conversationId/working-memory",
-    group: "execution",
-    summary: "Replace working memory, or append to it",
-    query: "MemoryQuery",
-    body: "UpdateWorkingMemoryRequest",
-    output: { json: "WorkingMemoryUpdated" },
-    async handle({ params, query, body }, call) {
-      const id = conversationIdOf(params);
-      const { access } = open(call, body.agentId ?? query.agentId);
-      const { content, mode = "replace", scope, userId } = body;
-      await access.updateWorkingMemory(id, content, mode, given({ scope, userId }));
-      return { updated: true };
-    },
-  }),
-  defineRoute<Service, "SearchQuery">({
-    operation: "memory.search",
-    method: "GET",
-    path: "/api/memory/search",
-    group: "execution",
-    summary: "Search messages by meaning",
-    query: "SearchQuery",
-    failures: ["not_found"],
-    output: { json: "SearchResults" },
-    handle({ query }, call) {
-      const { access } = open(call, query.agentId);
-      const { searchQuery: text, limit = LIMIT, threshold = THRESHOLD, conversationId, userId } = query;
-      return access.search({ text, limit, threshold, ...given({ conversationId, userId }) });
-    },
-  }),
-];
+export function memoryRoutes(choose: Choose): Route<Service>[] {
+  /** The memory that a request means, as its caller sees it. */
+  function open(call: Context<Service>, agentId: string | undefined) {
+    const { service } = call;
+    const { memory, resourceId } = choose(service, agentId);
+    const principal = principalOf(call, service.isolated);
+    return { access: memory.for(principal), principal, resourceId };
+  }
+
+  return [
+    defineRoute<Service, "ConversationsQuery">({
+      operation: "memory.listConversations",
+      method: "GET",
+      path: "/api/memory/conversations",
+      group: "execution",
+      summary: "List conversations",
+      query: "ConversationsQuery",
+      failures: ["not_found"],
+      output: { json: "ConversationList" },
+      handle({ query }, call) {
+        return open(call, query.agentId).access.list(listQuery(query));
+      },
+    }),
+    defineRoute<Service, "MemoryQuery", "CreateConversationRequest">({
+      operation: "memory.createConversation",
+      method: "POST",
+      path: "/api/memory/conversations",
+      group: "execution",
+      summary: "Create a conversation",
+      query: "MemoryQuery",
+      body: "CreateConversationRequest",
+      failures: ["not_found", "conflict"],
+      output: { json: "ConversationReply", status: 201 },
+      async handle({ query, body }, call) {
+        const { access, principal, resourceId } = open(call, body.agentId ?? query.agentId);
+        const conversation = await access.create({
+          userId: requiredUser(principal, body.userId),
+          resourceId: body.resourceId ?? resourceId,
+          ...given({ id: body.conversationId, title: body.title, metadata: body.metadata }),
+        });
+        return { conversation };
+      },
+    }),
+    defineRoute<Service, "MemoryQuery">({
+      operation: "memory.getConversation",
+      method: "GET",
+      path: "/api/memory/conversations/:conversationId",
+      group: "execution",
+      summary: "Get a conversation",
+      query: "MemoryQuery",
+      output: { json: "ConversationReply" },
+      async handle({ params, query }, call) {
+        const id = conversationIdOf(params);
+        return { conversation: await open(call, query.agentId).access.get(id) };
+      },
+    }),
+    defineRoute<Service, "MemoryQuery", "UpdateConversationRequest">({
+      operation: "memory.updateConversation",
+      method: "PATCH",
+      path: "/api/memory/conversations/:conversationId",
+      group: "execution",
+      summary: "Update a conversation",
+      query: "MemoryQuery",
+      body: "UpdateConversationRequest",
+      output: { json: "ConversationReply" },
+      async handle({ params, query, body }, call) {
+        const id = conversationIdOf(params);
+        const { title, metadata } = body;
+        if (title === undefined && metadata === undefined) throw invalid("title or metadata is required");
+        const { access } = open(call, body.agentId ?? query.agentId);
+        return { conversation: await access.update(id, given({ title, metadata })) };
+      },
+    }),
+    defineRoute<Service, "MemoryQuery">({
+      operation: "memory.deleteConversation",
+      method: "DELETE",
+      path: "/api/memory/conversations/:conversationId",
+      group: "execution",
+      summary: "Delete a conversation with its messages and working memory",
+      query: "MemoryQuery",
+      output: { json: "DeletedConversation" },
+      async handle({ params, query }, call) {
+        const id = conversationIdOf(params);
+        await open(call, query.agentId).access.delete(id);
+        return { deleted: true };
+      },
+    }),
+    defineRoute<Service, "MemoryQuery", "CloneConversationRequest">({
+      operation: "memory.cloneConversation",
+      method: "POST",
+      path: "/api/memory/conversations/:conversationId/clone",
+      group: "execution",
+      summary: "Clone a conversation",
+      query: "MemoryQuery",
+      body: "CloneConversationRequest",
+      bodyOptional: true,
+      failures: ["conflict"],
+      output: { json: "ClonedConversation", status: 201 },
+      handle({ params, query, body }, call) {
+        const id = conversationIdOf(params);
+        const { newConversationId, title, metadata, resourceId, includeMessages = true } = body;
+        const { access } = open(call, body.agentId ?? query.agentId);
+        return access.clone(id, { ...given({ newConversationId, title, metadata, resourceId }), includeMessages });
+      },
+    }),
+    defineRoute<Service, "MessagesQuery">({
+      operation: "memory.listMessages",
+      method: "GET",
+      path: "/api/memory/conversations/:conversationId/messages",
+      group: "execution",
+      summary: "Get the newest messages of a conversation, in order",
+      query: "MessagesQuery",
+      output: { json: "MessageList" },
+      handle({ params, query }, call) {
+        const id = conversationIdOf(params);
+        return open(call, query.agentId).access.messages(id, messageQuery(query));
+      },
+    }),
+    defineRoute<Service, "MemoryQuery", "SaveMessagesRequest">({
+      operation: "memory.saveMessages",
+      method: "POST",
+      path: "/api/memory/save-messages",
+      group: "execution",
+      summary: "Save messages, all of them or none",
+      query: "MemoryQuery",
+      body: "SaveMessagesRequest",
+      failures: ["not_found"],
+      output: { json: "SavedMessages" },
+      async handle({ query, body }, call) {
+        const { access, principal } = open(call, body.agentId ?? query.agentId);
+        return { saved: await access.save(saveEntries(body, principal)) };
+      },
+    }),
+    defineRoute<Service, "MemoryQuery", "DeleteMessagesRequest">({
+      operation: "memory.deleteMessages",
+      method: "POST",
+      path: "/api/memory/messages/delete",
+      group: "execution",
+      summary: "Delete messages of a conversation",
+      query: "MemoryQuery",
+      body: "DeleteMessagesRequest",
+      failures: ["not_found"],
+      output: { json: "DeletedMessages" },
+      async handle({ query, body }, call) {
+        const { access, principal } = open(call, body.agentId ?? query.agentId);
+        const userId = requiredUser(principal, body.userId);
+        return { deleted: await access.deleteMessages(body.conversationId, body.messageIds, userId) };
+      },
+    }),
+    defineRoute<Service, "WorkingMemoryQuery">({
+      operation: "memory.getWorkingMemory",
+      method: "GET",
+      path: "/api/memory/conversations/:conversationId/working-memory",
+      group: "execution",
+      summary: "Read working memory",
+      query: "WorkingMemoryQuery",
+      output: { json: "WorkingMemory" },
+      handle({ params, query }, call) {
+        const id = conversationIdOf(params);
+        const { access, principal } = open(call, query.agentId);
+        const { scope } = query;
+        const userId = scope === "user" ? actingUser(principal, query.userId) : query.userId;
+        if (scope === "user" && userId === undefined) throw invalid("userId is required with scope=user");
+        return access.workingMemory(id, given({ scope, userId }));
+      },
+    }),
+    defineRoute<Service, "MemoryQuery", "UpdateWorkingMemoryRequest">({
+      operation: "memory.updateWorkingMemory",
+      method: "POST",
+      path: "/api/memory/conversations/:conversationId/working-memory",
+      group: "execution",
+      summary: "Replace working memory, or append to it",
+      query: "MemoryQuery",
+      body: "UpdateWorkingMemoryRequest",
+      output: { json: "WorkingMemoryUpdated" },
+      async handle({ params, query, body }, call) {
+        const id = conversationIdOf(params);
+        const { access } = open(call, body.agentId ?? query.agentId);
+        const { content, mode = "replace", scope, userId } = body;
+        await access.updateWorkingMemory(id, content, mode, given({ scope, userId }));
+        return { updated: true };
+      },
+    }),
+    defineRoute<Service, "SearchQuery">({
+      operation: "memory.search",
+      method: "GET",
+      path: "/api/memory/search",
+      group: "execution",
+      summary: "Search messages by meaning",
+      query: "SearchQuery",
+      failures: ["not_found"],
+      output: { json: "SearchResults" },
+      handle({ query }, call) {
+        const { access } = open(call, query.agentId);
+        const { searchQuery: text, limit = LIMIT, threshold = THRESHOLD, conversationId, userId } = query;
+        return access.search({ text, limit, threshold, ...given({ conversationId, userId }) });
+      },
+    }),
+  ];
+}
+
+export const MEMORY_ROUTES = memoryRoutes(memoryOfAgent);

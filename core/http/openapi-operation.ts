@@ -19,7 +19,7 @@ const PATH_PARAMETERS: Record<string, string> = {
 };
 
 /** `/agents/:id/text` -> `/agents/{id}/text`. */
-export const openapiPath = (path: string) => path.replace(/:([^/]+)/g, "{$1}");
+export const openapiPath = (path: string) => path.replace(/\/:([^/]+)/g, "/{$1}");
 
 /** The kinds of failure that a route may answer with, beside those of authorization. */
 export function failuresOf(route: Route<never>): Failure[] {

@@ -112,7 +112,7 @@ const BODY_PROBLEMS: Record<BodyProblem, (limit: number) => ServiceError> = {
 };
 
 function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compiled {
-  const names = [...route.path.matchAll(/:([^/]+)/g)].map((match) => match[1]!);
+  const names = [...route.path.matchAll(/\/:([^/]+)/g)].map((match) => match[1]!);
   const checkQuery = route.checks?.query ?? (route.query === undefined ? null : settings.check(route.query));
   const checkBody = route.checks?.body ?? (route.body === undefined ? null : settings.check(route.body));
   const authorize = settings.authorize(route);

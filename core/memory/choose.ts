@@ -48,9 +48,20 @@ function unnamed(
 ): ChosenMemory | undefined {
   const global = memories.get(GLOBAL);
   if (global === undefined) return choices.size === 1 ? choices.values().next().value : undefined;
-  const users = [...choices.values()].filter(({ memory }) => memory === global);
-  return { memory: global, resourceId: users.length === 1 ? users[0]!.resourceId : GLOBAL };
+  const users = [...choices].flatMap(([id, { memory }]) => (memory === global ? [id] : []));
+  return { memory: global, resourceId: resourceOf(GLOBAL, users) };
 }
+
+/** @throws ServiceError `not_found` */
+export function namedMemory(manifest: Manifest, memories: ReadonlyMap<string, Memory>, name: string): ChosenMemory {
+  const memory = memories.get(name);
+  if (memory === undefined) throw notFound(`memory ${JSON.stringify(name.slice(0, 128))} does not exist`);
+  const users = Object.entries(manifest.agents).flatMap(([id, agent]) => (agent.memory === name ? [id] : []));
+  return { memory, resourceId: resourceOf(name, users) };
+}
+
+/** The only agent with a memory, else the memory itself. */
+const resourceOf = (name: string, agents: readonly string[]) => (agents.length === 1 ? agents[0]! : name);
 
 function unclear(agents: readonly string[]): string {
   if (agents.length === 0) return "no agent has a memory: declare one under memory in the manifest";

@@ -13,6 +13,7 @@ import { createNamespaces } from "../../core/storage/keyv-namespace.ts";
 import { openStore } from "../../core/storage/open-store.ts";
 import { vectorsSuite } from "../suites/vectors.suite.ts";
 import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
+import { manifestWith, startService } from "../support/service.ts";
 import { origin, silent } from "../support/tools.ts";
 
 const README = readFileSync(join(BUILT_IN, "README.md"), "utf8");
@@ -53,12 +54,33 @@ test("the README's tool converts with its default rate", () => {
 test("the README's route answers, and 404 for another item", () => {
   const { call } = origin();
   const ask = (item: string) =>
-    get("route", "stock").handle({ query: {}, params: { item }, body: null, user: null, headers: {} }, call);
+    get("route", "stock").handle({ query: {}, params: { item }, body: null, user: null, headers: {} }, call as never);
   assert.deepEqual(ask("lamp"), { item: "lamp", left: 4 });
   assert.throws(
     () => ask("desk"),
     (error) => error instanceof ServiceError && error.kind === "not_found",
   );
+});
+
+test("the README's route with an agent answers, in the caller's own conversation", async (t) => {
+  const tokens = { "token-of-ada-0123456789": { id: "ada" }, "token-of-bob-0123456789": { id: "bob" } };
+  const manifest = manifestWith(
+    { memory: "default" },
+    {
+      auth: { mode: "authNext", provider: { use: "static", tokens } },
+      memory: { default: {} },
+      routes: [{ use: "ask" }],
+    },
+  );
+  const service = await startService(t, manifest, { plugins: [pluginFolder(t, Object.fromEntries(EXAMPLES))] });
+  const ask = async (who: string) => {
+    const headers = { authorization: `Bearer token-of-${who}-0123456789` };
+    const reply = await service.post("/ask/tea", { question: "Green tea?" }, headers);
+    return [reply.status, ((await reply.json()) as { data?: unknown }).data];
+  };
+  assert.deepEqual(await ask("ada"), [200, { text: "Green tea?", messages: 2 }]);
+  assert.deepEqual(await ask("ada"), [200, { text: "Green tea?", messages: 4 }]);
+  assert.deepEqual(await ask("bob"), [404, undefined]);
 });
 
 test("the README's provider streams what it is told to say", async () => {

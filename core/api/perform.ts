@@ -1,0 +1,63 @@
+/** Runs what a row of the table runs, in the process, for the caller of another route. */
+import type { Schemas } from "../../generated/types.ts";
+import { validators } from "../../generated/validators.js";
+import { invalid } from "../errors.ts";
+import { type Check, parseBody, requireValid } from "../http/decode.ts";
+import { type Context, type InputSchemaId, type Route, Serialized } from "../http/route.ts";
+import type { Service } from "../service.ts";
+import { AGENT_ROUTES } from "./agents.ts";
+import { memoryNamed, memoryRoutes } from "./memory.ts";
+import { TOOL_ROUTES } from "./tools.ts";
+import { WORKFLOW_ROUTES } from "./workflows.ts";
+
+/** `agentId` of a request to a memory is the name of the memory here. */
+const ROWS: ReadonlyMap<string, Route<Service>> = new Map(
+  [...AGENT_ROUTES, ...TOOL_ROUTES, ...WORKFLOW_ROUTES, ...memoryRoutes(memoryNamed)].map((row) => [
+    row.operation,
+    row,
+  ]),
+);
+
+export interface Given {
+  params?: Record<string, string>;
+  query?: object;
+  body?: unknown;
+}
+
+/**
+ * Checks what is given as the pipeline checks a request, and gives `data` of the reply. What goes in and what comes out are
+ * copies, as they are on the wire: neither side sees what the other does with them.
+ *
+ * @param operation of a row that replies once
+ */
+export async function perform<K extends keyof Schemas>(
+  call: Context<Service>,
+  operation: string,
+  { params = {}, query = {}, body }: Given = {},
+): Promise<Schemas[K]> {
+  const row = ROWS.get(operation)!;
+  for (const [name, value] of Object.entries(params)) requireText(name, value);
+  const input = { params, query: checked(row.query, query), body: checked(row.body, body) };
+  const result = await row.handle(input as never, call);
+  return JSON.parse(result instanceof Serialized ? result.json : JSON.stringify(result ?? null));
+}
+
+/** A path cannot leave a parameter out, and has nothing but text. */
+function requireText(name: string, value: unknown): void {
+  if (typeof value !== "string" || value === "") throw invalid(`${name} must be a string that is not empty`);
+}
+
+function checked(schema: InputSchemaId | undefined, value: unknown): unknown {
+  if (schema === undefined) return undefined;
+  const copy = parseBody(Buffer.from(jsonOf(value)));
+  requireValid(validators[schema] as Check, copy);
+  return copy;
+}
+
+function jsonOf(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? "null";
+  } catch (cause) {
+    throw invalid("what the route asks for is not JSON", { cause });
+  }
+}

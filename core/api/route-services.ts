@@ -1,0 +1,112 @@
+/** What a custom route may do with the service: as its caller, and no more than that caller may see. */
+import type { Logger } from "pino";
+import type {
+  AgentDetail,
+  AgentSummary,
+  CloneConversationRequest,
+  ClonedConversation,
+  Conversation,
+  ConversationList,
+  ConversationsQuery,
+  CreateConversationRequest,
+  DeleteMessagesRequest,
+  ExecuteWorkflowRequest,
+  ExecutionCancellation,
+  ExecutionResult,
+  ExecutionState,
+  ExecutionSuspended,
+  ExecutionsQuery,
+  GenerateRequest,
+  HistoryPage,
+  HistoryQuery,
+  MessageList,
+  MessagesQuery,
+  ObjectRequest,
+  ReplayExecutionRequest,
+  ResumeExecutionRequest,
+  SaveMessagesRequest,
+  SearchQuery,
+  SearchResults,
+  TextResult,
+  Tool,
+  UpdateConversationRequest,
+  UpdateWorkingMemoryRequest,
+  WorkflowDetail,
+  WorkflowExecution,
+  WorkflowSummary,
+  WorkingMemory,
+  WorkingMemoryQuery,
+} from "../../generated/types.ts";
+
+/**
+ * What `handle` gets beside the request. Take it apart, or pass it on as it is: what it has is made when it is read.
+ *
+ * Every method of `agents`, `tools`, `workflows` and a memory takes what the endpoint of the API takes, checked in the same way,
+ * and resolves to what that replies: JSON of the route's own, to be changed at will. What the API refuses rejects with the same
+ * ServiceError; a route that lets it pass replies the same status.
+ */
+export interface RouteCall {
+  /** Aborts when the client leaves, and at the time limit of requests. */
+  readonly signal: AbortSignal;
+  readonly logger: Logger;
+  readonly requestId: string;
+  readonly agents: RouteAgents;
+  readonly tools: RouteTools;
+  readonly workflows: RouteWorkflows;
+  /** The memory of that name in the manifest; without a name the one that a request without `agentId` means. */
+  readonly memory: (name?: string) => RouteMemory;
+}
+
+/** A run ends when the signal of the route aborts: when its client leaves, and at the time limit of requests. */
+export interface RouteAgents {
+  list(): Promise<AgentSummary[]>;
+  get(id: string): Promise<AgentDetail>;
+  generateText(id: string, request: GenerateRequest): Promise<TextResult>;
+  /** The object, which fits `request.schema`. */
+  generateObject(id: string, request: ObjectRequest): Promise<unknown>;
+  /** The caller's own runs. */
+  history(id: string, query?: HistoryQuery): Promise<HistoryPage>;
+}
+
+export interface RouteTools {
+  list(): Promise<Tool[]>;
+  /** What the tool gives. Its signal aborts with that of the route. */
+  execute(name: string, input: object, options?: { context?: Record<string, unknown> }): Promise<unknown>;
+}
+
+/** Executions outlive the route that began them: a client that leaves does not stop one. Those of others are `not_found`. */
+export interface RouteWorkflows {
+  list(): Promise<WorkflowSummary[]>;
+  get(id: string): Promise<WorkflowDetail>;
+  executions(query?: ExecutionsQuery): Promise<WorkflowExecution[]>;
+  /** Resolves when the execution rests. */
+  execute(id: string, request: ExecuteWorkflowRequest): Promise<ExecutionResult>;
+  suspend(id: string, executionId: string, reason?: string): Promise<ExecutionSuspended>;
+  resume(id: string, executionId: string, request?: ResumeExecutionRequest): Promise<ExecutionResult>;
+  replay(id: string, executionId: string, request: ReplayExecutionRequest): Promise<ExecutionResult>;
+  cancel(id: string, executionId: string, reason?: string): Promise<ExecutionCancellation>;
+  state(id: string, executionId: string): Promise<ExecutionState>;
+}
+
+/** A request of the API without the agent, which would say which memory is meant. */
+type Unaddressed<T> = Omit<T, "agentId">;
+
+/** Conversations of others are `not_found`. */
+export interface RouteMemory {
+  conversations(query?: Unaddressed<ConversationsQuery>): Promise<ConversationList>;
+  create(request?: Unaddressed<CreateConversationRequest>): Promise<Conversation>;
+  get(conversationId: string): Promise<Conversation>;
+  update(conversationId: string, request: Unaddressed<UpdateConversationRequest>): Promise<Conversation>;
+  /** With its messages and working memory. */
+  delete(conversationId: string): Promise<void>;
+  clone(conversationId: string, request?: Unaddressed<CloneConversationRequest>): Promise<ClonedConversation>;
+  /** The newest, in order. */
+  messages(conversationId: string, query?: Unaddressed<MessagesQuery>): Promise<MessageList>;
+  /** All of them or none; gives how many. */
+  save(request: Unaddressed<SaveMessagesRequest>): Promise<number>;
+  /** Gives how many there were. */
+  deleteMessages(request: Unaddressed<DeleteMessagesRequest>): Promise<number>;
+  search(text: string, query?: Omit<SearchQuery, "agentId" | "searchQuery">): Promise<SearchResults>;
+  workingMemory(conversationId: string, query?: Unaddressed<WorkingMemoryQuery>): Promise<WorkingMemory>;
+  updateWorkingMemory(conversationId: string, request: Unaddressed<UpdateWorkingMemoryRequest>): Promise<void>;
+}
