@@ -1,7 +1,7 @@
 /** The lists of routes that access is decided by (contract, "Authentication"), for the core and for plugins. */
 
-/** Console routes under `authNext`, unless `consoleRoutes` says otherwise. */
-export const DEFAULT_CONSOLE_ROUTES: readonly string[] = Object.freeze([
+/** Management, docs and discovery. */
+const SHOWN = [
   "GET /agents",
   "GET /agents/:id",
   "GET /workflows",
@@ -18,41 +18,8 @@ export const DEFAULT_CONSOLE_ROUTES: readonly string[] = Object.freeze([
   "GET /mcp/servers",
   "GET /mcp/servers/:serverId",
   "GET /mcp/servers/:serverId/tools",
-  "/observability/*",
-  "GET /api/logs",
-  "GET /metrics",
-  "POST /setup-observability",
-  "GET /updates",
-  "POST /updates",
-  "POST /updates/:packageName",
-  "WS /ws",
-  "WS /ws/logs",
-  "WS /ws/observability/**",
-]);
-
-/** Always public under `legacy`: management, docs and discovery. */
-export const DEFAULT_LEGACY_PUBLIC_ROUTES: readonly string[] = Object.freeze([
-  "GET /agents",
-  "GET /agents/:id",
-  "GET /workflows",
-  "GET /workflows/:id",
-  "GET /tools",
-  "GET /agents/:id/history",
-  "GET /workflows/executions",
-  "GET /workflows/:id/executions/:executionId/state",
-  "GET /",
-  "GET /doc",
-  "GET /ui",
-  "GET /agents/:id/card",
-  "GET /.well-known/*",
-  "GET /mcp/servers",
-  "GET /mcp/servers/:serverId",
-  "GET /mcp/servers/:serverId/tools",
-  "WS /ws",
-  "WS /ws/logs",
-]);
-
-export const DEFAULT_PUBLIC_ROUTES: readonly string[] = DEFAULT_LEGACY_PUBLIC_ROUTES;
+];
+const SOCKETS = ["WS /ws", "WS /ws/logs"];
 
 /** Protected under `legacy`, and opened by the console's key as well as by a token: observability and updates. */
 export const OPERATOR_ROUTES: readonly string[] = Object.freeze([
@@ -65,6 +32,14 @@ export const OPERATOR_ROUTES: readonly string[] = Object.freeze([
   "POST /updates/:packageName",
   "WS /ws/observability/**",
 ]);
+
+/** Console routes under `authNext`, unless `consoleRoutes` says otherwise. */
+export const DEFAULT_CONSOLE_ROUTES: readonly string[] = Object.freeze([...SHOWN, ...OPERATOR_ROUTES, ...SOCKETS]);
+
+/** Always public under `legacy`. */
+export const DEFAULT_LEGACY_PUBLIC_ROUTES: readonly string[] = Object.freeze([...SHOWN, ...SOCKETS]);
+
+export const DEFAULT_PUBLIC_ROUTES: readonly string[] = DEFAULT_LEGACY_PUBLIC_ROUTES;
 
 /** Protected under `legacy`. Suspend and resume are not among them (contract, "Legacy `auth`", 5). */
 export const PROTECTED_ROUTES: readonly string[] = Object.freeze([

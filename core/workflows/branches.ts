@@ -51,11 +51,13 @@ function runBranches(
   });
 }
 
-const pathsOf = (outcomes: readonly (Outcome | undefined)[]) =>
-  outcomes.flatMap((outcome) => (outcome?.kind === "suspended" ? outcome.paths : []));
-
-const firstStopped = (outcomes: readonly (Outcome | undefined)[]) =>
-  outcomes.find((outcome) => outcome?.kind === "stopped");
+/** What keeps branches of which none has decided from being over: one was stopped, or some wait. Undefined for neither. */
+function heldBy(outcomes: readonly (Outcome | undefined)[]): Outcome | undefined {
+  const stop = outcomes.find((outcome) => outcome?.kind === "stopped");
+  if (stop !== undefined) return stop;
+  const paths = outcomes.flatMap((outcome) => (outcome?.kind === "suspended" ? outcome.paths : []));
+  return paths.length === 0 ? undefined : { kind: "suspended", paths };
+}
 
 /** A branch that fails stops the others; one that waits does not: they finish, and are kept. */
 export async function runAll(
@@ -75,10 +77,8 @@ export async function runAll(
   );
   if (lifetime.over) return stopped(step.path);
   if (decider !== null) return decider;
-  const stop = firstStopped(outcomes);
-  if (stop !== undefined) return stop;
-  const paths = pathsOf(outcomes);
-  if (paths.length > 0) return { kind: "suspended", paths };
+  const held = heldBy(outcomes);
+  if (held !== undefined) return held;
   let merged: Record<string, unknown> = {};
   step.branches.forEach((steps, index) => {
     const outcome = outcomes[index];
@@ -121,9 +121,5 @@ export async function runRace(
   );
   if (lifetime.over) return stopped(step.path);
   if (decider?.kind === "done") return pass(execution, step, decider.data, decider.source);
-  const stop = firstStopped(outcomes);
-  if (stop !== undefined) return stop;
-  const paths = pathsOf(outcomes);
-  if (paths.length > 0) return { kind: "suspended", paths };
-  return outcomes[0] ?? stopped(step.path);
+  return heldBy(outcomes) ?? outcomes[0] ?? stopped(step.path);
 }
