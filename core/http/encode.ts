@@ -9,6 +9,8 @@ export const JSON_TYPE = "application/json; charset=utf-8";
 export function envelope(value: unknown): Text {
   if (!(value instanceof Serialized)) return `${BEFORE}${JSON.stringify(value) ?? "null"}}`;
   const { pieces } = value;
+  const [first] = pieces;
+  if (pieces.length === 1 && typeof first === "string") return `${BEFORE}${first}}`;
   if (pieces.every((piece) => typeof piece === "string")) return `${BEFORE}${pieces.join("")}}`;
   return Buffer.concat(
     [BEFORE, ...pieces, "}"].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece)),
