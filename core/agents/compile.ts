@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "../memory/memory.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
 import { Activity } from "./activity.ts";
@@ -136,7 +137,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
 /** A store that keeps nothing itself needs no copy of its own of what the process keeps anyway. */
 function historiesOf(manifest: Manifest, { store, logger }: AgentParts, isolated: boolean): HistoryOfAgents {
   const agents = Object.keys(manifest.agents);
-  if (store.kind === "memory") return ringHistories(agents.length);
+  if (isVolatile(store)) return ringHistories(agents.length);
   return new StoredHistories(store, { agents, retention: manifest.history.retention, logger, isolated });
 }
 

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { CommitConflict, messageOf } from "../errors.ts";
 import { historyBefore, historyRows, historyTotal, OPEN_RUNS, ownHistoryTotal, ownKeyOf } from "../storage/keys.ts";
+import { isShared } from "../storage/sharing.ts";
 import type { Row, Store } from "../storage/store.ts";
 
 /** Milliseconds: between two rounds, before the first one, and between two batches of a round. */
@@ -12,9 +13,6 @@ const PAUSE = 20;
 const BATCH = 100;
 /** Milliseconds after its last sign of life that a run of another process is taken for dead. */
 const SILENCE = 60_000;
-
-/** Stores of one process alone: what is open there when it starts was left behind. */
-const OWN = new Set(["memory", "sqlite"]);
 
 export interface KeeperOptions {
   agents: readonly string[];
@@ -36,7 +34,7 @@ export class HistoryKeeper {
   }
 
   async start(): Promise<void> {
-    await this.interrupt(OWN.has(this.#store.kind) ? Number.POSITIVE_INFINITY : Date.now() - SILENCE);
+    await this.interrupt(isShared(this.#store) ? Date.now() - SILENCE : Number.POSITIVE_INFINITY);
     this.#arm(FIRST);
   }
 
@@ -123,7 +121,7 @@ export class HistoryKeeper {
 
   async #work(): Promise<void> {
     try {
-      if (!OWN.has(this.#store.kind)) await this.interrupt(Date.now() - SILENCE);
+      if (isShared(this.#store)) await this.interrupt(Date.now() - SILENCE);
       await this.forget(Date.now() - this.#options.retention);
     } catch (error) {
       this.#options.logger.warn({ err: error }, `the history could not be looked through: ${messageOf(error)}`);

@@ -4,6 +4,7 @@ import { createEmbeddings } from "../memory/semantic/open.ts";
 import { type Reindexed, reindex } from "../memory/semantic/reindex.ts";
 import { storedMessages } from "../memory/semantic/stored-messages.ts";
 import { createLogger } from "../observability/logger.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 
@@ -26,7 +27,7 @@ export async function reindexAll({ config, plugins }: Invocation): Promise<numbe
       process.stderr.write(`${config}: no memory has semantic search\n`);
       return 1;
     }
-    if (store.kind === "memory") {
+    if (isVolatile(store)) {
       process.stderr.write(`${config}: store memory: keeps nothing, so that there is nothing to index\n`);
       return 1;
     }

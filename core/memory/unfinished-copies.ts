@@ -6,6 +6,7 @@ import {
   UNFINISHED_COPIES,
   unfinishedCopyKey,
 } from "../storage/keys.ts";
+import { isShared } from "../storage/sharing.ts";
 import type { Unborn } from "./create.ts";
 import type { Domain } from "./domain.ts";
 import { createDraft } from "./semantic/semantic.ts";
@@ -16,8 +17,6 @@ type Copy = Pick<Unborn, "memory" | "number" | "userId">;
 /** Milliseconds after which a copy of another process is taken for abandoned. */
 const ABANDONED = 3_600_000;
 const BATCH = 100;
-/** Stores of one process alone: what is unfinished when it starts was left behind. */
-const OWN = new Set(["memory", "sqlite"]);
 
 /** The row that says that a copy is being made. It goes with the commit that shows the copy. */
 export const unfinishedCopy = ({ memory, number, userId }: Copy, began: number): [string, string] => [
@@ -37,7 +36,7 @@ export async function discardCopy({ store, semantic }: Domain, { memory, number,
 }
 
 export async function discardUnfinishedCopies(domain: Domain): Promise<void> {
-  const before = OWN.has(domain.store.kind) ? Number.POSITIVE_INFINITY : Date.now() - ABANDONED;
+  const before = isShared(domain.store) ? Date.now() - ABANDONED : Number.POSITIVE_INFINITY;
   for (let after: string | undefined; ; ) {
     const range = { prefix: UNFINISHED_COPIES, limit: BATCH };
     const rows = await domain.store.scan(after === undefined ? range : { ...range, after });

@@ -24,7 +24,7 @@ import { type Found, findExecution, readExecution } from "./load.ts";
 import { Lookup, type OnRecord } from "./lookup.ts";
 import { type StopRequest, stopElsewhere, stopOf } from "./orders.ts";
 import { recordText, resultText, stateOf } from "./record.ts";
-import { already, goesOn, notSuspended, taken } from "./refusals.ts";
+import { already, goesOn, notSuspended, resumedMeanwhile, taken } from "./refusals.ts";
 import { planReplay } from "./replay.ts";
 import { checkReplay, planResume } from "./resume.ts";
 import { parseOpen } from "./rows.ts";
@@ -60,7 +60,7 @@ export class Access implements WorkflowAccess {
     const found = await this.#lookup.find(workflowId, id);
     const { suspension, status } = await this.#stop(found, request);
     // It was resumed before this could be said.
-    if (status === "running") throw goesOn(id);
+    if (status === "running") throw resumedMeanwhile(id);
     if (suspension === null) throw already(status);
     const suspendedAt = new Date(suspension.at).toISOString();
     return { executionId: id, status: "suspended", suspension: { suspendedAt, reason: suspension.reason } };

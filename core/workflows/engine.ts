@@ -5,6 +5,7 @@ import { CommitConflict, messageOf } from "../errors.ts";
 import { Serialized } from "../http/route.ts";
 import type { Principal } from "../memory/memory.ts";
 import type { Sequence } from "../storage/sequence.ts";
+import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { Access } from "./access.ts";
 import type { Definition } from "./definition.ts";
@@ -31,9 +32,6 @@ export interface EngineParts {
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
 }
 
-/** Stores of one process alone. */
-const OWN = new Set(["memory", "sqlite"]);
-
 export class Engine implements Workflows {
   readonly store: Store;
   readonly logger: Logger;
@@ -59,7 +57,7 @@ export class Engine implements Workflows {
     this.definitions = parts.definitions;
     this.sequence = parts.sequence;
     const { store, process } = parts;
-    this.around = { store, process, shared: !OWN.has(store.kind), volatile: store.kind === "memory" };
+    this.around = { store, process, shared: isShared(store), volatile: isVolatile(store) };
     this.elsewhere = this.around.shared ? new Elsewhere(store, () => this.numbers()) : null;
     this.#described = parts.described;
   }

@@ -6,6 +6,7 @@ import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { EXECUTION_SEQUENCE } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { compileDefinition } from "./compile.ts";
 import { compileWorkflows } from "./compile-all.ts";
@@ -56,7 +57,7 @@ export async function openWorkflows(
     workflows: retentionsOf(manifest),
     otherwise: manifest.history.retention as unknown as number,
     logger,
-    ...(store.kind === "memory" ? { most: MOST_IN_MEMORY } : {}),
+    ...(isVolatile(store) && { most: MOST_IN_MEMORY }),
   });
   const processes = engine.around.shared ? new Processes(engine, processTimes) : null;
   return {

@@ -17,6 +17,12 @@ export const already = (status: ExecutionStatus) => invalid(`the execution is al
 
 export const taken = (id: string) => new ServiceError("conflict", `options.executionId: ${named(id)} is taken`);
 
+/** A suspend that came between two runs of it. */
+export const resumedMeanwhile = (id: string) =>
+  new ServiceError("unavailable", "the execution has been resumed meanwhile: suspend it again", {
+    headers: { "retry-after": "1", "x-execution-id": id },
+  });
+
 /** It is on record, and goes on after a restart, or in another process. */
 export const goesOn = (id: string) =>
   new ServiceError("unavailable", "the execution has been interrupted: it goes on when the server is back", {

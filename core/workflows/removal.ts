@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { CommitConflict } from "../errors.ts";
 import { executionKey, executionNameKey, executionRows, indexedExecution } from "../storage/keys.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import type { Commit, Range, Row, Store } from "../storage/store.ts";
 import { numberIn } from "./ids.ts";
 import { indexKeys } from "./index-rows.ts";
@@ -31,7 +32,7 @@ export async function removeEnded(
     if (rows.length < BATCH) return;
     after = rows.at(-1)!.key;
     // Nothing waits for a disk there, and executions may come as fast as they go.
-    if (store.kind === "memory") await new Promise(setImmediate);
+    if (isVolatile(store)) await new Promise(setImmediate);
     else if (over.length > 0) await sleep(PAUSE, undefined, { signal }).catch(() => {});
   }
 }
