@@ -65,7 +65,7 @@ export const WORKFLOW_ROUTES = [
     description: "The last event is `workflow-result`. A client that leaves does not stop the execution.",
     body: "ExecuteWorkflowRequest",
     failures: ["conflict"],
-    output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE },
+    output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE, resumable: true },
     handle: ({ params, body }, call) => open(call).stream(params.id!, body, call),
   }),
   defineRoute<Service, "AttachQuery">({
@@ -78,7 +78,7 @@ export const WORKFLOW_ROUTES = [
       "Begins after the event that the header `Last-Event-ID` or `fromSequence` names. The stream of an execution that rests ends with its last event.",
     query: "AttachQuery",
     readsHeaders: true,
-    output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE },
+    output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE, resumable: true },
     handle({ params, query }, call) {
       const { id } = params;
       const executionId = executionIdOf(params);

@@ -25,6 +25,13 @@ const OPEN_AFTER = 5_000;
 /** How an in-band failure of this kind of stream looks. */
 export type FailureEvent = (message: string) => unknown;
 
+/** What of a row's output says how its stream goes. */
+export interface StreamForm {
+  readonly failure: FailureEvent;
+  readonly last?: string;
+  readonly resumable?: boolean;
+}
+
 export class Call<S> implements Context<S>, Pending {
   readonly exchange: Exchange;
   readonly operation: string;
@@ -46,6 +53,7 @@ export class Call<S> implements Context<S>, Pending {
   #failure: FailureEvent | null = null;
   /** The line that ends the stream, after a failure too. */
   #last: string | undefined;
+  #resumable = false;
   #since = 0;
   #tracked = false;
   #finished = false;
@@ -109,7 +117,8 @@ export class Call<S> implements Context<S>, Pending {
       this.logger.warn({ err: error.cause, operation: this.operation }, error.message);
     if (this.#writer?.opened === true) {
       const event = this.#failure!(failureText(error, this.requestId));
-      this.#writer.send(JSON.stringify(event));
+      if (this.#resumable) this.#writer.sendAside(JSON.stringify(event));
+      else this.#writer.send(JSON.stringify(event));
       this.#writer.finish(this.#last);
       this.#finish(200);
       return;
@@ -129,11 +138,12 @@ export class Call<S> implements Context<S>, Pending {
   }
 
   /** Runs a producer of events; the reply ends with it. */
-  stream(headers: HeaderList, failure: FailureEvent, last: string | undefined, produce: EventProducer): void {
+  stream(headers: HeaderList, { failure, last, resumable = false }: StreamForm, produce: EventProducer): void {
     const writer = new EventWriter(this.exchange, headers, this.#shared.limits.streamBuffer);
     this.#writer = writer;
     this.#failure = failure;
     this.#last = last;
+    this.#resumable = resumable;
     produce(writer).then(
       () => {
         if (this.#finished) return;

@@ -63,6 +63,11 @@ export class EventWriter implements EventSink {
     this.#schedule();
   }
 
+  /** An event that is no place in the stream: a reader that comes back asks for what follows the one before it. */
+  sendAside(json: string): void {
+    this.#pending += `data: ${json}\n\n`;
+  }
+
   send(json: string, id: number = this.#sequence + 1): Promise<void> | undefined {
     if (this.#ended || this.#exchange.closed) return undefined;
     this.#opened = true;

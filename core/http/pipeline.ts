@@ -234,7 +234,7 @@ function compileOutput(output: Output, constant: HeaderList | null): Encode {
     const headers = combine([...EVENT_HEADERS, ...(output.headers ?? [])], constant);
     return (call, value, cors) => {
       call.track();
-      call.stream(headers(cors), output.failure, output.last, value as EventProducer);
+      call.stream(headers(cors), output, value as EventProducer);
     };
   }
   return (call, value, cors) => {

@@ -92,8 +92,17 @@ export type Output =
   | { json: SchemaId; status?: 201 }
   /** A value that is the whole body (probes, `/doc`). */
   | { bare: SchemaId | null; type: string }
-  /** Server-sent events; `failure` is the in-band event for an error, `last` a raw data line at the end. */
-  | { events: SchemaId; headers?: HeaderList; last?: string; failure: (message: string) => unknown }
+  /**
+   * Server-sent events; `failure` is the in-band event for an error, `last` a raw data line at the end. Of a resumable stream
+   * ids are places to go on from, so that a failure, which is none, has no id.
+   */
+  | {
+      events: SchemaId;
+      headers?: HeaderList;
+      last?: string;
+      resumable?: true;
+      failure: (message: string) => unknown;
+    }
   /** Bytes with a content type of their own. */
   | { page: string };
 
