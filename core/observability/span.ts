@@ -3,8 +3,8 @@
  * behaviour. Where nothing is traced there is no span (`null`), so that a sampled-out run costs one comparison.
  */
 
-/** Names of what a span is about, in `entity.type`. */
-export type EntityType = "agent" | "workflow";
+/** Names of what a span is about, in `entity.type`. A tool only where it was executed by itself. */
+export type EntityType = "agent" | "workflow" | "tool";
 
 /** A value of an attribute, as OpenTelemetry allows them. */
 export type AttributeValue = string | number | boolean | readonly string[] | readonly number[] | readonly boolean[];
