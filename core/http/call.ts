@@ -3,10 +3,12 @@ import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import { messageOf, ServiceError, unavailable } from "../errors.ts";
 import { failureText, refusal } from "./encode.ts";
-import { EventWriter } from "./event-writer.ts";
+import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { InFlight, Pending } from "./in-flight.ts";
-import { type Caller, type Context, type EventProducer, NOBODY, type User } from "./route.ts";
+import { type Caller, type Context, type EventProducer, NOBODY, type TextStream, type User } from "./route.ts";
+import type { StreamWriter } from "./stream-writer.ts";
+import { TextWriter } from "./text-writer.ts";
 
 /** What the calls of a service share. */
 export interface Shared<S> {
@@ -21,16 +23,6 @@ export interface Shared<S> {
 
 /** Milliseconds after which the headers of a stream go out although the model has not accepted yet. */
 const OPEN_AFTER = 5_000;
-
-/** How an in-band failure of this kind of stream looks. */
-export type FailureEvent = (message: string) => unknown;
-
-/** What of a row's output says how its stream goes. */
-export interface StreamForm {
-  readonly failure: FailureEvent;
-  readonly last?: string;
-  readonly resumable?: boolean;
-}
 
 export class Call<S> implements Context<S>, Pending {
   readonly exchange: Exchange;
@@ -49,11 +41,9 @@ export class Call<S> implements Context<S>, Pending {
   next: Pending | null = null;
   #controller: AbortController | null = null;
   #logger: Logger | null = null;
-  #writer: EventWriter | null = null;
-  #failure: FailureEvent | null = null;
-  /** The line that ends the stream, after a failure too. */
-  #last: string | undefined;
-  #resumable = false;
+  #writer: StreamWriter | null = null;
+  /** Of a stream, for the log. */
+  #status = 200;
   #since = 0;
   #tracked = false;
   #finished = false;
@@ -116,11 +106,8 @@ export class Call<S> implements Context<S>, Pending {
     else if (error.cause !== undefined)
       this.logger.warn({ err: error.cause, operation: this.operation }, error.message);
     if (this.#writer?.opened === true) {
-      const event = this.#failure!(failureText(error, this.requestId));
-      if (this.#resumable) this.#writer.sendAside(JSON.stringify(event));
-      else this.#writer.send(JSON.stringify(event));
-      this.#writer.finish(this.#last);
-      this.#finish(200);
+      this.#writer.fail(failureText(error, this.requestId));
+      this.#finish(this.#status);
       return;
     }
     try {
@@ -138,17 +125,27 @@ export class Call<S> implements Context<S>, Pending {
   }
 
   /** Runs a producer of events; the reply ends with it. */
-  stream(headers: HeaderList, { failure, last, resumable = false }: StreamForm, produce: EventProducer): void {
-    const writer = new EventWriter(this.exchange, headers, this.#shared.limits.streamBuffer);
+  stream(headers: HeaderList, form: StreamForm, produce: EventProducer): void {
+    const writer = new EventWriter(this.exchange, headers, form, this.#shared.limits.streamBuffer);
     this.#writer = writer;
-    this.#failure = failure;
-    this.#last = last;
-    this.#resumable = resumable;
-    produce(writer).then(
+    this.#follow(writer, produce(writer));
+  }
+
+  /** The same for the text of a protocol with formats of its own, whose head goes out now. */
+  streamText(headers: HeaderList, reply: TextStream): void {
+    const writer = new TextWriter(this.exchange, headers, reply, this.#shared.limits.streamBuffer);
+    this.#writer = writer;
+    this.#status = reply.status;
+    writer.open();
+    this.#follow(writer, reply.stream(writer));
+  }
+
+  #follow(writer: StreamWriter, produced: Promise<void>): void {
+    produced.then(
       () => {
         if (this.#finished) return;
-        if (!this.exchange.closed) writer.finish(last);
-        this.#finish(200);
+        if (!this.exchange.closed) writer.finish();
+        this.#finish(this.#status);
       },
       (error) => this.fail(error),
     );

@@ -4,6 +4,7 @@
  */
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { EventSink } from "./route.ts";
+import { StreamWriter } from "./stream-writer.ts";
 
 export const EVENT_HEADERS: HeaderList = [
   "content-type",
@@ -17,26 +18,29 @@ export const EVENT_HEADERS: HeaderList = [
 /** Bytes gathered at most before a burst is cut. */
 const BURST = 64 * 1024;
 
-export class EventWriter implements EventSink {
-  readonly #exchange: Exchange;
+/** What of a row's output says how its stream goes. */
+export interface StreamForm {
+  /** How an in-band failure looks. */
+  readonly failure: (message: string) => unknown;
+  /** The line that ends the stream, after a failure too. */
+  readonly last?: string;
+  readonly resumable?: boolean;
+}
+
+export class EventWriter extends StreamWriter implements EventSink {
   readonly #headers: HeaderList;
-  /** Bytes that may wait for a reader in all; a producer that goes on regardless loses the connection. */
-  readonly #limit: number;
+  readonly #form: StreamForm;
   #pending = "";
   #sequence = 0;
   #opened = false;
   #begun = false;
   #ended = false;
   #scheduled = false;
-  #behind: Promise<void> | undefined;
-  #listener: (() => void) | null = null;
-  /** Set at each write, read and reset by the heartbeat. */
-  wrote = false;
 
-  constructor(exchange: Exchange, headers: HeaderList, limit: number) {
-    this.#exchange = exchange;
+  constructor(exchange: Exchange, headers: HeaderList, form: StreamForm, limit: number) {
+    super(exchange, limit);
     this.#headers = headers;
-    this.#limit = limit;
+    this.#form = form;
   }
 
   get opened(): boolean {
@@ -44,17 +48,7 @@ export class EventWriter implements EventSink {
   }
 
   get closed(): boolean {
-    return this.#ended || this.#exchange.closed;
-  }
-
-  onLeave(listener: () => void): void {
-    this.#listener = listener;
-  }
-
-  /** The reader is gone. */
-  leave(): void {
-    this.#listener?.();
-    this.#listener = null;
+    return this.#ended || this.exchange.closed;
   }
 
   open(): void {
@@ -63,31 +57,34 @@ export class EventWriter implements EventSink {
     this.#schedule();
   }
 
-  /** An event that is no place in the stream: a reader that comes back asks for what follows the one before it. */
-  sendAside(json: string): void {
-    this.#pending += `data: ${json}\n\n`;
+  /** In a resumable stream a failure is no place: a reader that comes back asks for what follows the event before it. */
+  fail(message: string): void {
+    const event = JSON.stringify(this.#form.failure(message));
+    if (this.#form.resumable === true) this.#pending += `data: ${event}\n\n`;
+    else this.send(event);
+    this.finish();
   }
 
   send(json: string, id: number = this.#sequence + 1): Promise<void> | undefined {
-    if (this.#ended || this.#exchange.closed) return undefined;
+    if (this.#ended || this.exchange.closed) return undefined;
     this.#opened = true;
     this.#sequence = id;
     this.#pending += `id: ${id}\ndata: ${json}\n\n`;
     if (this.#pending.length > BURST) this.#flush();
     else if (!this.#scheduled) this.#schedule();
-    return this.#behind;
+    return this.behind;
   }
 
   /** A comment line, so that nothing on the way takes a silent stream for dead. */
   heartbeat(): void {
-    if (!this.#begun || this.#ended || this.#behind !== undefined) return;
+    if (!this.#begun || this.#ended || this.behind !== undefined) return;
     this.#pending += ": \n\n";
     this.#flush();
   }
 
-  /** Ends the stream, with a raw data line first where the protocol has one. */
-  finish(last?: string): void {
+  finish(): void {
     if (this.#ended) return;
+    const { last } = this.#form;
     if (last !== undefined) this.#pending += `data: ${last}\n\n`;
     this.#opened = true;
     this.#ended = true;
@@ -106,7 +103,7 @@ export class EventWriter implements EventSink {
   }
 
   #flush(): void {
-    const exchange = this.#exchange;
+    const exchange = this.exchange;
     if (exchange.closed) return;
     const chunk = this.#pending;
     this.#pending = "";
@@ -117,7 +114,7 @@ export class EventWriter implements EventSink {
       else {
         exchange.cork(() => {
           exchange.begin(200, this.#headers);
-          if (chunk !== "") this.#write(chunk);
+          if (chunk !== "") this.write(chunk);
         });
       }
       return;
@@ -127,19 +124,7 @@ export class EventWriter implements EventSink {
         if (chunk !== "") exchange.write(chunk);
         exchange.end();
       });
-    } else if (chunk !== "") this.#write(chunk);
-  }
-
-  #write(chunk: string): void {
-    const exchange = this.#exchange;
-    if (exchange.write(chunk) || exchange.closed) return;
-    if (exchange.buffered > this.#limit) {
-      exchange.destroy();
-      return;
-    }
-    this.#behind ??= exchange.drained().then(() => {
-      this.#behind = undefined;
-    });
+    } else if (chunk !== "") this.write(chunk);
   }
 }
 

@@ -32,7 +32,7 @@ export function failuresOf(route: Route<never>): Failure[] {
   for (const kind of route.failures ?? []) if (!kinds.includes(kind)) kinds.push(kind);
   if (body) kinds.push("too_large", "unsupported_media_type");
   // Pages and probes are at hand: they neither run anything nor wait for anything.
-  if ("json" in route.output || "events" in route.output) kinds.push("internal", "unavailable");
+  if (!("page" in route.output || "bare" in route.output)) kinds.push("internal", "unavailable");
   return kinds;
 }
 
@@ -106,6 +106,10 @@ function describeReply(route: Route<never>, schemas: Schemas): object {
   if ("events" in output) return eventReply(output, schemas);
   if ("page" in output)
     return { description: "The page.", content: { [mediaType(output.page)]: { schema: { type: "string" } } } };
+  if ("raw" in output) {
+    const content = Object.fromEntries(output.raw.map((type) => [mediaType(type), {}]));
+    return { description: "As the protocol says.", content };
+  }
   if ("bare" in output) {
     const schema = output.bare === null ? { type: "object" } : { $ref: COMPONENT + output.bare };
     return { description: "Success.", content: { [mediaType(output.type)]: { schema } } };

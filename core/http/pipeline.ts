@@ -2,14 +2,14 @@
  * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
  * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
  */
-import { invalid, notFound, ServiceError } from "../errors.ts";
+import { invalid, messageOf, notFound, ServiceError } from "../errors.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requireValid } from "./decode.ts";
 import { envelope, JSON_TYPE, refusal } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import type { EventProducer, InputSchemaId, Output, Page, Route } from "./route.ts";
+import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
 
 /**
@@ -119,6 +119,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const { operation, bodyOptional = false, readsHeaders = false } = route;
+  const malformed = "raw" in route.output ? route.output.malformed : undefined;
 
   function handle(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
     try {
@@ -149,13 +150,16 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   }
 
   function receive(call: Call<S>, values: string[], query: string, bytes: Uint8Array, corsHeaders: HeaderList): void {
+    let body: unknown;
     try {
-      const body = bytes.length === 0 && bodyOptional ? {} : decodeBody(bytes);
+      body = bytes.length === 0 && bodyOptional ? {} : decodeBody(bytes);
       requireValid(checkBody!, body);
-      handle(call, values, query, body, corsHeaders);
     } catch (error) {
-      call.fail(error);
+      if (malformed === undefined) call.fail(error);
+      else answer(call, malformed(messageOf(error)), corsHeaders);
+      return;
     }
+    handle(call, values, query, body, corsHeaders);
   }
 
   /** No function here gets a name of its own: naming one costs more than making it where the source runs unbundled. */
@@ -235,6 +239,15 @@ function compileOutput(output: Output, constant: HeaderList | null): Encode {
     return (call, value, cors) => {
       call.track();
       call.stream(headers(cors), output, value as EventProducer);
+    };
+  }
+  if ("raw" in output) {
+    return (call, value, cors) => {
+      const reply = value as RawReply;
+      const headers = cors.length === 0 ? reply.headers : [...reply.headers, ...cors];
+      if ("body" in reply) return call.reply(reply.status, headers, reply.body);
+      call.track();
+      call.streamText(headers, reply);
     };
   }
   return (call, value, cors) => {

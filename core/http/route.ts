@@ -104,7 +104,39 @@ export type Output =
       failure: (message: string) => unknown;
     }
   /** Bytes with a content type of their own. */
-  | { page: string };
+  | { page: string }
+  /**
+   * A protocol with formats of its own: the handler gives a `RawReply`. What is refused before its body is read is the
+   * envelope; `malformed` replies to a body that is not JSON, which is the envelope too without it.
+   */
+  | {
+      /** Content types of its replies, for `/doc`. */
+      raw: readonly string[];
+      malformed?: (problem: string) => RawReply;
+    };
+
+/** Status, headers and body as the handler of a `raw` row wants them; those of CORS are added. */
+export type RawReply = { status: number; headers: HeaderList; body: string | Uint8Array | null } | TextStream;
+
+/** A reply that goes out as it is made. Its head leaves at once, and `context.signal` aborts when the client leaves. */
+export interface TextStream {
+  readonly status: number;
+  readonly headers: HeaderList;
+  /** The reply ends with it. What it throws, and the end of the service, is told with `failure`. */
+  stream(sink: TextSink): Promise<void>;
+  /** The last text of a stream that fails. Without it the connection is cut. */
+  readonly failure?: (message: string) => string;
+}
+
+/** The sink of a stream of text. Nothing is added to what is sent: no numbers, no heartbeat. */
+export interface TextSink {
+  /** Returns a promise only when the reader is behind: await it before the next text (back-pressure). */
+  send(text: string): Promise<void> | undefined;
+  /** True once the reader is gone. */
+  readonly closed: boolean;
+  /** Called once when the reader leaves. At most one listener. */
+  onLeave(listener: () => void): void;
+}
 
 /** A page or asset: bytes, with its type and caching headers. */
 export interface Page {

@@ -189,10 +189,10 @@ describe("every row of the routes table", () => {
     test(`${method} ${path} has a known group, a summary, an output and known schemas`, () => {
       assert.ok(GROUPS.includes(group), group);
       assert.match(summary, /^[A-Z].*[^.]$/, "a summary is a line without a full stop");
-      const [kind] = ["json", "bare", "events", "page"].filter((each) => each in output);
+      const [kind] = ["json", "bare", "events", "page", "raw"].filter((each) => each in output);
       assert.ok(kind !== undefined);
-      const named = Object.values(output)[0] as string | null;
-      const schemas = [query, body, kind === "page" ? undefined : named].filter((schema) => typeof schema === "string");
+      const named = kind === "page" || kind === "raw" ? undefined : (Object.values(output)[0] as string | null);
+      const schemas = [query, body, named].filter((schema) => typeof schema === "string");
       for (const schema of schemas) assert.ok(Object.hasOwn(validators, schema!), schema);
       if (method === "GET") assert.equal(body, undefined);
     });
@@ -240,6 +240,8 @@ describe("every row of the routes table", () => {
       } else if ("bare" in output) {
         assert.equal(type, output.type);
         if (output.bare !== null) assert.ok((validators[output.bare] as Loose)(reply.json()));
+      } else if ("raw" in output) {
+        assert.ok(output.raw.includes(type), type);
       } else assert.ok(reply.body.length > 0);
     });
   }
