@@ -73,6 +73,13 @@ export const KNOWN_OF_UWS: readonly Known[] = [
     right: "200",
   },
   {
+    name: "a header whose name has an underscore: no answer",
+    send: [request("GET", "/hello", ["X_Trace: a"])],
+    receives: SILENCE,
+    dispatches: [],
+    right: "200",
+  },
+  {
     name: "more than a hundred headers: no answer",
     send: [request("GET", "/hello", Array(150).fill("X-Many: a"))],
     receives: SILENCE,
