@@ -25,8 +25,9 @@ export interface StepFold {
   source: Source;
   /** Where its output is found, once it is done: itself, or the step that gave the value. */
   output: Source;
-  /** Tries that failed. */
+  /** Tries that failed, and when the last of them did. */
   tries: number;
+  triedAt: number;
   /** The choice of andWhen. */
   branch: Branch | null;
   /** Why it waits, or why it failed. */
@@ -169,6 +170,7 @@ const APPLY: Appliers = {
   retry(fold, [, path, at, attempt, , again]) {
     const step = stepOf(fold, path, at);
     step.tries = attempt;
+    step.triedAt = at;
     step.endedAt = null;
     for (const inner of again ?? []) stepOf(fold, inner, at).endedAt = null;
   },
@@ -234,6 +236,7 @@ function stepOf(fold: Fold, path: StepPath, at: number): StepFold {
       source: "",
       output: "",
       tries: 0,
+      triedAt: 0,
       branch: null,
       message: "",
       data: null,

@@ -8,7 +8,7 @@ import { evaluate, type Frame, frameOf, type Given, Problem, pass, runSteps, sco
 import type { Branch, StepPath } from "./journal.ts";
 import { Lifetime } from "./lifetime.ts";
 import { failed, type Outcome, stopped } from "./outcome.ts";
-import { retryDelay } from "./work.ts";
+import { pauseLeft } from "./work.ts";
 
 type Holder = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
 
@@ -22,6 +22,8 @@ export async function tryHolder(
 ): Promise<Outcome> {
   for (;;) {
     const known = execution.fold.steps.get(step.path);
+    const pause = pauseLeft(step, known);
+    if (pause > 0 && !(await lifetime.sleep(pause))) return stopped(step.path);
     const attempt = (known?.tries ?? 0) + 1;
     const own = new Lifetime(lifetime, step.timeout);
     let outcome: Outcome;
@@ -39,7 +41,6 @@ export async function tryHolder(
     execution.append(["retry", step.path, Date.now(), attempt, outcome.message, failedIn(execution, step.path)]);
     // A restart meanwhile must not give the try again.
     await execution.flush();
-    if (!(await lifetime.sleep(retryDelay(step.retry, attempt)))) return stopped(step.path);
   }
 }
 

@@ -3,8 +3,9 @@
 import { formatDuration } from "../duration.ts";
 import { messageOf, ServiceError } from "../errors.ts";
 import { ExpressionError } from "../manifest/expression.ts";
-import { type Retry, Suspend, type WorkStep } from "./definition.ts";
+import { type Retry, type Step, Suspend, type WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
+import type { StepFold } from "./fold.ts";
 import { type Frame, fail, type Given, miss, scopeOf, suspend } from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { done, type Outcome, stopped } from "./outcome.ts";
@@ -14,8 +15,16 @@ import { WorkCall } from "./work-call.ts";
 const LONGEST_DELAY = 3_600_000;
 
 /** @param attempt the try that failed, from 1 */
-export const retryDelay = ({ delay, backoff }: Retry, attempt: number): number =>
+const retryDelay = ({ delay, backoff }: Retry, attempt: number): number =>
   backoff === "fixed" ? delay : Math.min(delay * 2 ** (attempt - 1), LONGEST_DELAY);
+
+/** Milliseconds that are left of the pause before the next try; a restart or a suspension meanwhile does not cut it short. */
+export function pauseLeft({ retry }: Step, known: StepFold | undefined): number {
+  if (known === undefined || known.tries === 0) return 0;
+  const pause = retryDelay(retry, known.tries);
+  // Where the clock was set back the pause does not become longer.
+  return Math.min(Math.max(known.triedAt + pause - Date.now(), 0), pause);
+}
 
 /** What one try came to. */
 type Try = { output: unknown; text: string } | Suspend | Failure | null;
@@ -39,8 +48,10 @@ export async function runWork(
   lifetime: Lifetime,
 ): Promise<Outcome> {
   for (let attempt = (execution.fold.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
-    // Whatever the step does, that it began is on disk.
+    // Whatever the step does, that it began is on disk, and so is that a try failed: a restart must not give it again.
     await execution.flush();
+    const pause = pauseLeft(step, execution.fold.steps.get(step.path));
+    if (pause > 0) await lifetime.sleep(pause);
     if (lifetime.stopped !== null) return stopped(step.path);
     const own = new Lifetime(lifetime, step.timeout);
     const call = new WorkCall(execution, step, scopeOf(execution, frame, given.data), attempt, own);
@@ -65,9 +76,6 @@ export async function runWork(
     if (!result.passing || attempt > step.retry.attempts)
       return step.tap ? miss(execution, step, given, result.message) : fail(execution, step, result.message);
     execution.append(["retry", step.path, Date.now(), attempt, result.message]);
-    // A restart meanwhile must not give the try again.
-    await execution.flush();
-    if (!(await lifetime.sleep(retryDelay(step.retry, attempt)))) return stopped(step.path);
   }
 }
 

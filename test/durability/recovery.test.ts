@@ -1,8 +1,9 @@
 /** What goes on after a restart, by which definition, and what does not: pinned definitions, plugins that are gone, `recovery`. */
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { findExecution, loadExecution } from "../../core/workflows/load.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
@@ -274,4 +275,39 @@ test("steps that only compute ride along: 1,000 of them are one commit", async (
   assert.deepEqual(result, { n: 1000 });
   assert.equal(store.commits.length, 1);
   await opened.close();
+});
+
+test("a restart in the pause between two tries does not cut it short, nor does it give the try again", async (t) => {
+  const { folder, start } = await restarts(t);
+  const tries = join(folder, "tries");
+  const failing = `import { appendFileSync, readFileSync } from "node:fs";
+    export default { kind: "step", execute: ({ attempt }) => {
+      appendFileSync(${JSON.stringify(tries)}, \`\${attempt} \${Date.now()}\\n\`);
+      if (readFileSync(${JSON.stringify(tries)}, "utf8").split("\\n").length === 2) throw new Error("not yet");
+      return { attempt };
+    } };`;
+  const plugins = [pluginFolder(t, { "steps/flaky.mjs": failing })];
+  const flaky = { id: "flaky", retry: { attempts: 1, delay: "2s", backoff: "fixed" }, andThen: { use: "flaky" } };
+  const holder = {
+    id: "held",
+    retry: { attempts: 1, delay: "2s", backoff: "fixed" },
+    andAll: [{ ...flaky, retry: { attempts: 0 } }],
+  };
+  for (const step of [flaky, holder]) {
+    await writeFile(tries, "");
+    const begun = async () => (await readFile(tries, "utf8")).trim().split("\n").filter(Boolean);
+    const first = await start({ w: { steps: [step] } }, { plugins });
+    const body = { input: {}, options: { executionId: `pause-${step.id}` } };
+    first.post("/workflows/w/execute", body).catch(() => {});
+    while ((await begun()).length === 0) await sleep(10);
+    // The failure of the first try has to be on disk: what is killed before tries again, as it should.
+    await sleep(200);
+    const second = await start({ w: { steps: [step] } }, { plugins });
+    const record = async () => dataOf(await second.get(`/workflows/w/executions/pause-${step.id}/state`));
+    while ((await record()).status === "running") await sleep(50);
+    assert.equal((await record()).status, "completed");
+    const times = (await begun()).map((line) => line.split(" ").map(Number) as [number, number]);
+    assert.equal(times.length, 2);
+    assert.ok(times[1]![1] - times[0]![1] >= 1_990, `the second try came after ${times[1]![1] - times[0]![1]} ms`);
+  }
 });
