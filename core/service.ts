@@ -1,8 +1,10 @@
 /** What a booted Penstock is made of: handed to every handler as `call.service`. */
+import { Cards } from "./a2a/cards.ts";
 import type { Agent } from "./agents/agent.ts";
 import type { Documentation } from "./api/pages/documentation.ts";
-import type { Access } from "./auth/classes.ts";
+import { type Access, classOf } from "./auth/classes.ts";
 import { documentSecurity } from "./auth/document.ts";
+import { baseUrl } from "./http/base-url.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
@@ -32,6 +34,8 @@ export interface Service {
   readonly toolList: Serialized;
   /** `data` of `GET /agents`, made anew only when the status of an agent has changed. */
   agentList(): Serialized;
+  /** Of the agents, as A2A wants them. */
+  readonly cards: Cards;
   /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
   documentation(): Promise<Documentation>;
   /** Where the service listens, e.g. `http://127.0.0.1:3141`; empty until it does. */
@@ -44,6 +48,9 @@ export type ServiceParts = Pick<
   Service,
   "manifest" | "agents" | "tools" | "workflows" | "routes" | "access" | "store" | "memories"
 >;
+
+/** The row that a card points to. */
+const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
   const { manifest, agents, tools, memories } = parts;
@@ -63,6 +70,13 @@ export function createService(parts: ServiceParts): Service {
     // Without authentication nobody is known, so that nothing can belong to somebody.
     isolated: mode !== "none" && isolation === "user",
     toolList: new Serialized(JSON.stringify([...described.values()])),
+    cards: new Cards({
+      agents,
+      tagsOf: (tool) => tools.get(tool)?.tags ?? [],
+      version: manifest.version,
+      baseUrl: () => baseUrl(manifest.server.publicUrl, service.address),
+      accessOf: (id) => classOf(parts.access.of(A2A), [encodeURIComponent(id)]),
+    }),
     documentation() {
       documentation ??= import("./api/pages/documentation.ts").then(({ createDocumentation }) =>
         createDocumentation({

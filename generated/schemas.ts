@@ -2,6 +2,246 @@
 
 /** The schemas of bodies and events, as OpenAPI components. */
 export const schemas: Record<string, Record<string, unknown>> = {
+  "AgentCard": {
+    "type": "object",
+    "description": "An agent card of A2A 1.0. The fields of 0.3 stand beside those of 1.0: `url`, `preferredTransport`, `protocolVersion` and `security`, and the keys of its security schemes.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "Name of the agent."
+      },
+      "description": {
+        "type": "string",
+        "description": "What the agent is for."
+      },
+      "version": {
+        "type": "string",
+        "description": "Version of the service."
+      },
+      "supportedInterfaces": {
+        "type": "array",
+        "description": "Where and how the agent is called; the first is preferred.",
+        "minItems": 1,
+        "items": {
+          "type": "object",
+          "properties": {
+            "url": {
+              "type": "string",
+              "description": "Absolute address: `publicUrl` of the manifest, else where the service listens.",
+              "format": "uri"
+            },
+            "protocolBinding": {
+              "const": "JSONRPC",
+              "description": "Always `JSONRPC`."
+            },
+            "protocolVersion": {
+              "type": "string",
+              "description": "Version of A2A.",
+              "enum": [
+                "1.0",
+                "0.3"
+              ]
+            }
+          },
+          "required": [
+            "url",
+            "protocolBinding",
+            "protocolVersion"
+          ],
+          "additionalProperties": false
+        }
+      },
+      "url": {
+        "type": "string",
+        "description": "The same address, for clients of 0.3.",
+        "format": "uri"
+      },
+      "preferredTransport": {
+        "const": "JSONRPC",
+        "description": "For clients of 0.3."
+      },
+      "protocolVersion": {
+        "const": "0.3.0",
+        "description": "For clients of 0.3, which look for theirs here."
+      },
+      "capabilities": {
+        "type": "object",
+        "properties": {
+          "streaming": {
+            "const": true,
+            "description": "Messages may be answered by a stream."
+          },
+          "pushNotifications": {
+            "const": false,
+            "description": "Nothing is sent to addresses of clients."
+          }
+        },
+        "required": [
+          "streaming",
+          "pushNotifications"
+        ],
+        "additionalProperties": false
+      },
+      "securitySchemes": {
+        "type": "object",
+        "description": "Ways to authenticate, by name; absent where none is needed.",
+        "additionalProperties": {
+          "type": "object",
+          "additionalProperties": true
+        }
+      },
+      "securityRequirements": {
+        "type": "array",
+        "description": "One of these is needed.",
+        "items": {
+          "type": "object",
+          "properties": {
+            "schemes": {
+              "type": "object",
+              "additionalProperties": {
+                "type": "object",
+                "additionalProperties": true
+              }
+            }
+          },
+          "required": [
+            "schemes"
+          ],
+          "additionalProperties": false
+        }
+      },
+      "security": {
+        "type": "array",
+        "description": "The same for clients of 0.3.",
+        "items": {
+          "type": "object",
+          "additionalProperties": {
+            "type": "array",
+            "description": "Scopes; always empty.",
+            "items": {
+              "type": "string"
+            }
+          }
+        }
+      },
+      "defaultInputModes": {
+        "type": "array",
+        "description": "Media types that every agent takes. Files are passed to the model as they are.",
+        "items": {
+          "type": "string"
+        }
+      },
+      "defaultOutputModes": {
+        "type": "array",
+        "description": "Media types of what it answers.",
+        "items": {
+          "type": "string"
+        }
+      },
+      "skills": {
+        "type": "array",
+        "description": "The agent itself, its tools and the agents that it delegates to.",
+        "minItems": 1,
+        "items": {
+          "type": "object",
+          "properties": {
+            "id": {
+              "type": "string",
+              "description": "Unique in this card."
+            },
+            "name": {
+              "type": "string",
+              "description": "Name of the agent or tool."
+            },
+            "description": {
+              "type": "string",
+              "description": "What it does."
+            },
+            "tags": {
+              "type": "array",
+              "description": "`agent` or `tool`, and the tags of the tool.",
+              "items": {
+                "type": "string"
+              }
+            }
+          },
+          "required": [
+            "id",
+            "name",
+            "description",
+            "tags"
+          ],
+          "additionalProperties": false
+        }
+      }
+    },
+    "required": [
+      "name",
+      "description",
+      "version",
+      "supportedInterfaces",
+      "url",
+      "preferredTransport",
+      "protocolVersion",
+      "capabilities",
+      "defaultInputModes",
+      "defaultOutputModes",
+      "skills"
+    ],
+    "additionalProperties": false,
+    "examples": [
+      {
+        "name": "Assistant",
+        "description": "Answers questions and calls tools",
+        "version": "1.0.0",
+        "supportedInterfaces": [
+          {
+            "url": "http://localhost:3141/a2a/assistant",
+            "protocolBinding": "JSONRPC",
+            "protocolVersion": "1.0"
+          },
+          {
+            "url": "http://localhost:3141/a2a/assistant",
+            "protocolBinding": "JSONRPC",
+            "protocolVersion": "0.3"
+          }
+        ],
+        "url": "http://localhost:3141/a2a/assistant",
+        "preferredTransport": "JSONRPC",
+        "protocolVersion": "0.3.0",
+        "capabilities": {
+          "streaming": true,
+          "pushNotifications": false
+        },
+        "defaultInputModes": [
+          "text/plain",
+          "application/json"
+        ],
+        "defaultOutputModes": [
+          "text/plain"
+        ],
+        "skills": [
+          {
+            "id": "agent:assistant",
+            "name": "Assistant",
+            "description": "Answers questions and calls tools",
+            "tags": [
+              "agent"
+            ]
+          },
+          {
+            "id": "tool:add",
+            "name": "add",
+            "description": "Adds two numbers",
+            "tags": [
+              "tool",
+              "math"
+            ]
+          }
+        ]
+      }
+    ]
+  },
   "AgentDetail": {
     "type": "object",
     "description": "One agent.",

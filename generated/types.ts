@@ -858,6 +858,159 @@ export interface SubWorkflowManifest {
 }
 
 /**
+ * An agent card of A2A 1.0. The fields of 0.3 stand beside those of 1.0: `url`, `preferredTransport`, `protocolVersion` and `security`, and the keys of its security schemes.
+ */
+export interface AgentCard {
+  /**
+   * Name of the agent.
+   */
+  name: string;
+  /**
+   * What the agent is for.
+   */
+  description: string;
+  /**
+   * Version of the service.
+   */
+  version: string;
+  /**
+   * Where and how the agent is called; the first is preferred.
+   *
+   * @minItems 1
+   */
+  supportedInterfaces: [
+    {
+      /**
+       * Absolute address: `publicUrl` of the manifest, else where the service listens.
+       */
+      url: string;
+      /**
+       * Always `JSONRPC`.
+       */
+      protocolBinding: "JSONRPC";
+      /**
+       * Version of A2A.
+       */
+      protocolVersion: "1.0" | "0.3";
+    },
+    ...{
+      /**
+       * Absolute address: `publicUrl` of the manifest, else where the service listens.
+       */
+      url: string;
+      /**
+       * Always `JSONRPC`.
+       */
+      protocolBinding: "JSONRPC";
+      /**
+       * Version of A2A.
+       */
+      protocolVersion: "1.0" | "0.3";
+    }[]
+  ];
+  /**
+   * The same address, for clients of 0.3.
+   */
+  url: string;
+  /**
+   * For clients of 0.3.
+   */
+  preferredTransport: "JSONRPC";
+  /**
+   * For clients of 0.3, which look for theirs here.
+   */
+  protocolVersion: "0.3.0";
+  capabilities: {
+    /**
+     * Messages may be answered by a stream.
+     */
+    streaming: true;
+    /**
+     * Nothing is sent to addresses of clients.
+     */
+    pushNotifications: false;
+  };
+  /**
+   * Ways to authenticate, by name; absent where none is needed.
+   */
+  securitySchemes?: {
+    [k: string]: {
+      [k: string]: unknown;
+    };
+  };
+  /**
+   * One of these is needed.
+   */
+  securityRequirements?: {
+    schemes: {
+      [k: string]: {
+        [k: string]: unknown;
+      };
+    };
+  }[];
+  /**
+   * The same for clients of 0.3.
+   */
+  security?: {
+    /**
+     * Scopes; always empty.
+     */
+    [k: string]: string[];
+  }[];
+  /**
+   * Media types that every agent takes. Files are passed to the model as they are.
+   */
+  defaultInputModes: string[];
+  /**
+   * Media types of what it answers.
+   */
+  defaultOutputModes: string[];
+  /**
+   * The agent itself, its tools and the agents that it delegates to.
+   *
+   * @minItems 1
+   */
+  skills: [
+    {
+      /**
+       * Unique in this card.
+       */
+      id: string;
+      /**
+       * Name of the agent or tool.
+       */
+      name: string;
+      /**
+       * What it does.
+       */
+      description: string;
+      /**
+       * `agent` or `tool`, and the tags of the tool.
+       */
+      tags: string[];
+    },
+    ...{
+      /**
+       * Unique in this card.
+       */
+      id: string;
+      /**
+       * Name of the agent or tool.
+       */
+      name: string;
+      /**
+       * What it does.
+       */
+      description: string;
+      /**
+       * `agent` or `tool`, and the tags of the tool.
+       */
+      tags: string[];
+    }[]
+  ];
+}
+
+/**
  * A tool of an agent.
  */
 export interface AgentTool {
@@ -3916,6 +4069,7 @@ export interface Schemas {
   TapManifest: TapManifest;
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;
+  AgentCard: AgentCard;
   AgentTool: AgentTool;
   SubAgent: SubAgent;
   AgentSummary: AgentSummary;

@@ -1,6 +1,7 @@
 /** The routes table: the product in one list. Routing, validation, `/doc`, CORS methods and table tests derive from it. */
 import type { Route } from "../http/route.ts";
 import type { Service } from "../service.ts";
+import { A2A_ROUTES } from "./a2a.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { DOCS_ROUTES } from "./docs.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
@@ -14,5 +15,6 @@ export const ROUTES: readonly Route<Service>[] = [
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
   ...MEMORY_ROUTES,
+  ...A2A_ROUTES,
   ...PLATFORM_ROUTES,
 ];

@@ -77,6 +77,7 @@ const TAGS: Record<string, [string, string]> = {
   agents: ["Agents", "Text, objects, streams and chats from the agents of the manifest."],
   workflows: ["Workflows", "Workflows that survive a crash: executing, suspending, resuming and replaying them."],
   memory: ["Memory", "Conversations, their messages, working memory and search by meaning."],
+  a2a: ["A2A", "Agents for other agents: their cards, and their tasks over the Agent2Agent protocol."],
   tools: ["Tools", "The tools of the manifest, and running one directly."],
   custom: ["Custom routes", "Routes that plugins add."],
   platform: ["Probes", "For orchestrators and load balancers."],

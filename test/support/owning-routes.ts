@@ -138,6 +138,9 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
     ids: ({ results }) => results.map(({ conversationId }: Loose) => conversationId),
     owned: (of) => [of.conversation],
   },
+  "a2a.card": FREE,
+  "a2a.firstCard": FREE,
+  "a2a.knownCard": FREE,
   "platform.health": FREE,
   "platform.readiness": FREE,
 };

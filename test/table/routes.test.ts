@@ -96,6 +96,9 @@ const REQUESTS: Record<string, Plain> = {
     needs: "note",
   },
   "memory.search": { path: "/api/memory/search?searchQuery=x" },
+  "a2a.card": { path: "/agents/assistant/card" },
+  "a2a.firstCard": { path: "/.well-known/agent-card.json" },
+  "a2a.knownCard": { path: "/.well-known/assistant/agent-card.json" },
   "platform.health": { path: "/healthz" },
   "platform.readiness": { path: "/readyz" },
 };
@@ -132,8 +135,11 @@ describe("every row of the routes table", () => {
     assert.deepEqual(rows.toSorted(), [
       "DELETE /api/memory/conversations/:conversationId",
       "GET /",
+      "GET /.well-known/:id/agent-card.json",
+      "GET /.well-known/agent-card.json",
       "GET /agents",
       "GET /agents/:id",
+      "GET /agents/:id/card",
       "GET /agents/:id/history",
       "GET /api/memory/conversations",
       "GET /api/memory/conversations/:conversationId",
@@ -180,7 +186,7 @@ describe("every row of the routes table", () => {
   test("has an operation of its own, written resource.verb", () => {
     const operations = ROUTES.map(({ operation }) => operation);
     assert.deepEqual(operations, [...new Set(operations)]);
-    for (const operation of operations) assert.match(operation, /^[a-z]+\.[a-z][A-Za-z]*$/);
+    for (const operation of operations) assert.match(operation, /^[a-z][a-z0-9]*\.[a-z][A-Za-z]*$/);
   });
 
   for (const route of ROUTES) {
@@ -198,7 +204,7 @@ describe("every row of the routes table", () => {
     });
 
     test(`${method} ${path} is a path of literals and named parameters, no name twice`, () => {
-      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[a-z-]+)(?:\/(?=.))?)*$/);
+      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[.a-z0-9-]+)(?:\/(?=.))?)*$/);
       const names = path.match(/:[^/]+/g) ?? [];
       assert.equal(new Set(names).size, names.length);
     });

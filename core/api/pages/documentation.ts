@@ -1,5 +1,6 @@
 /** The pages of one service: made at first use, kept as bytes. */
 import { createHash } from "node:crypto";
+import { baseUrl } from "../../http/base-url.ts";
 import type { HeaderList } from "../../http/exchange.ts";
 import { type DocumentInfo, type DocumentSecurity, openapiDocument } from "../../http/openapi.ts";
 import type { Page, Route } from "../../http/route.ts";
@@ -57,17 +58,13 @@ function landingView<S>({ manifest, agents, tools, address, security }: Document
   return {
     name: manifest.name,
     version: manifest.version,
-    baseUrl: (manifest.server.publicUrl ?? reachable(address())).replace(/\/+$/, ""),
+    baseUrl: baseUrl(manifest.server.publicUrl, address()),
     secured: security !== undefined,
     agents: [...agents.values()].map((agent) => agent.summary()),
     tools: [...tools.values()],
     workflows: Object.entries(manifest.workflows).map(([id, { name, purpose }]) => ({ id, name: name || id, purpose })),
   };
 }
-
-/** Every address of the machine is no address to call: on this machine, the loopback one is. */
-const reachable = (address: string) =>
-  address.replace(/^(?<scheme>https?:\/\/)(0\.0\.0\.0|\[::\])(?=[:/]|$)/, "$<scheme>127.0.0.1");
 
 function once<T>(make: () => T): () => T {
   let made: { value: T } | undefined;

@@ -1,0 +1,106 @@
+/**
+ * Agent cards (A2A 1.0, "Agent Discovery: The Agent Card"). The fields in which 0.3 says the same stand beside those of
+ * 1.0, whose readers pass over what they do not know: one card serves clients of both.
+ */
+import type { AgentSummary } from "../../generated/types.ts";
+import type { AccessClass } from "../auth/classes.ts";
+
+/** What a card is made of. Instructions are not among it: a prompt is not for clients. */
+export interface CardFacts {
+  readonly agent: Pick<AgentSummary, "id" | "name" | "description" | "tools" | "subAgents">;
+  /** Tags of a tool by its name. */
+  readonly tagsOf: (tool: string) => readonly string[];
+  /** Of the service. */
+  readonly version: string;
+  /** Absolute, without a slash at its end. */
+  readonly baseUrl: string;
+  /** What a call of this agent over A2A needs. */
+  readonly access: AccessClass;
+}
+
+export interface Skill {
+  id: string;
+  name: string;
+  description: string;
+  tags: string[];
+}
+
+/** What agents take without knowing their model: text, and data as text. */
+const INPUT_MODES = ["text/plain", "application/json"];
+const OUTPUT_MODES = ["text/plain"];
+
+export function agentCard({ agent, tagsOf, version, baseUrl, access }: CardFacts) {
+  const url = `${baseUrl}/a2a/${encodeURIComponent(agent.id)}`;
+  return {
+    name: agent.name,
+    description: agent.description || agent.name,
+    version,
+    supportedInterfaces: [
+      { url, protocolBinding: "JSONRPC", protocolVersion: "1.0" },
+      { url, protocolBinding: "JSONRPC", protocolVersion: "0.3" },
+    ],
+    url,
+    preferredTransport: "JSONRPC",
+    protocolVersion: "0.3.0",
+    capabilities: { streaming: true, pushNotifications: false },
+    ...securityOf(access),
+    defaultInputModes: INPUT_MODES,
+    defaultOutputModes: OUTPUT_MODES,
+    skills: skillsOf(agent, tagsOf),
+  };
+}
+
+/** What the agent is for, then its tools and the agents that it delegates to. */
+function skillsOf({ id, name, description, tools, subAgents }: CardFacts["agent"], tagsOf: CardFacts["tagsOf"]) {
+  const skills: Skill[] = [{ id: `agent:${id}`, name, description: description || name, tags: ["agent"] }];
+  for (const tool of tools) {
+    const tags = [...new Set(["tool", ...tagsOf(tool.name)])];
+    skills.push({ id: `tool:${tool.name}`, name: tool.name, description: tool.description || tool.name, tags });
+  }
+  for (const sub of subAgents) {
+    const { id, name, description } = sub;
+    skills.push({ id: `agent:${id}`, name, description: description || name, tags: ["agent", "delegate"] });
+  }
+  return skills;
+}
+
+/** Each scheme in the words of 1.0 and of 0.3. */
+const SCHEMES = {
+  userToken: {
+    httpAuthSecurityScheme: { scheme: "bearer", description: "The token of a user." },
+    type: "http",
+    scheme: "bearer",
+    description: "The token of a user.",
+  },
+  consoleKey: {
+    apiKeySecurityScheme: {
+      location: "header",
+      name: "x-console-access-key",
+      description: "The key of the console.",
+    },
+    type: "apiKey",
+    in: "header",
+    name: "x-console-access-key",
+    description: "The key of the console.",
+  },
+};
+
+type Scheme = keyof typeof SCHEMES;
+
+/** Any one of them will do. */
+const ACCEPTED: Record<AccessClass, readonly Scheme[]> = {
+  public: [],
+  user: ["userToken"],
+  console: ["consoleKey"],
+  operator: ["userToken", "consoleKey"],
+};
+
+function securityOf(access: AccessClass) {
+  const names = ACCEPTED[access];
+  if (names.length === 0) return {};
+  return {
+    securitySchemes: Object.fromEntries(names.map((name) => [name, SCHEMES[name]])),
+    securityRequirements: names.map((name) => ({ schemes: { [name]: { list: [] } } })),
+    security: names.map((name) => ({ [name]: [] })),
+  };
+}

@@ -1,0 +1,46 @@
+/** The cards of a service, each made when it is first asked for: an address is part of it, which is known by then. */
+import { createHash } from "node:crypto";
+import type { AgentSummary } from "../../generated/types.ts";
+import { agentCard, type CardFacts } from "./card.ts";
+
+export interface Card {
+  readonly json: string;
+  /** For `ETag` and `If-None-Match`, in its quotes. */
+  readonly tag: string;
+}
+
+export interface CardSource {
+  readonly agents: ReadonlyMap<string, { summary(): AgentSummary }>;
+  readonly tagsOf: CardFacts["tagsOf"];
+  readonly version: string;
+  baseUrl(): string;
+  accessOf(agentId: string): CardFacts["access"];
+}
+
+export class Cards {
+  readonly #source: CardSource;
+  readonly #made = new Map<string, Card>();
+
+  constructor(source: CardSource) {
+    this.#source = source;
+  }
+
+  /** Undefined for an agent that does not exist. */
+  of(agentId: string): Card | undefined {
+    const agent = this.#source.agents.get(agentId);
+    if (agent === undefined) return undefined;
+    let card = this.#made.get(agentId);
+    if (card === undefined) {
+      card = this.#make(agent.summary());
+      this.#made.set(agentId, card);
+    }
+    return card;
+  }
+
+  #make(agent: AgentSummary): Card {
+    const { tagsOf, version } = this.#source;
+    const [baseUrl, access] = [this.#source.baseUrl(), this.#source.accessOf(agent.id)];
+    const json = JSON.stringify(agentCard({ agent, tagsOf, version, baseUrl, access }));
+    return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
+  }
+}

@@ -1,0 +1,62 @@
+/** Contract, "Observability, logs, updates, discovery": agent cards; and the protocol that they are cards of. */
+import type { Card } from "../a2a/cards.ts";
+import { notFound } from "../errors.ts";
+import { defineRoute, type Page, Serialized } from "../http/route.ts";
+import type { Service } from "../service.ts";
+
+const JSON_TYPE = "application/json; charset=utf-8";
+/** Seconds. A card changes with the manifest alone. */
+const FRESH = 300;
+
+const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
+
+function cardOf({ cards }: Service, id: string): Card {
+  const card = cards.of(id);
+  if (card === undefined) throw unknownAgent(id);
+  return card;
+}
+
+/** Discovery may need a key: caches that are shared must not keep it. */
+function cardPage({ json, tag }: Card, known: string | undefined): Page {
+  const headers = ["etag", tag, "cache-control", `private, max-age=${FRESH}`];
+  const same = known?.split(",").some((each) => each.trim().replace(/^W\//, "") === tag) ?? false;
+  return same ? { status: 304, body: "", headers } : { body: json, headers };
+}
+
+export const A2A_ROUTES = [
+  defineRoute<Service>({
+    operation: "a2a.card",
+    method: "GET",
+    path: "/agents/:id/card",
+    group: "discovery",
+    summary: "The A2A card of an agent",
+    output: { json: "AgentCard" },
+    handle: ({ params }, { service }) => new Serialized(cardOf(service, params.id!).json),
+  }),
+  defineRoute<Service>({
+    operation: "a2a.firstCard",
+    method: "GET",
+    path: "/.well-known/agent-card.json",
+    group: "discovery",
+    summary: "The A2A card of the first agent",
+    description: "Where A2A clients look for it: the card alone, without an envelope.",
+    failures: ["not_found"],
+    readsHeaders: true,
+    output: { bare: "AgentCard", type: JSON_TYPE },
+    handle(_input, { service, headers }) {
+      const first = service.agents.keys().next().value;
+      if (first === undefined) throw notFound("the manifest has no agents");
+      return cardPage(cardOf(service, first), headers["if-none-match"]);
+    },
+  }),
+  defineRoute<Service>({
+    operation: "a2a.knownCard",
+    method: "GET",
+    path: "/.well-known/:id/agent-card.json",
+    group: "discovery",
+    summary: "The A2A card of an agent, without an envelope",
+    readsHeaders: true,
+    output: { bare: "AgentCard", type: JSON_TYPE },
+    handle: ({ params }, { service, headers }) => cardPage(cardOf(service, params.id!), headers["if-none-match"]),
+  }),
+];
