@@ -4973,6 +4973,20 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "items": {
           "$ref": "#/components/schemas/WorkflowStep"
         }
+      },
+      "branches": {
+        "type": "array",
+        "description": "Ids of those steps, one list for each branch: of andWhen `then` and, where there is one, `else`.",
+        "items": {
+          "type": "array",
+          "items": {
+            "type": "string"
+          }
+        }
+      },
+      "workflow": {
+        "type": "string",
+        "description": "Id of the workflow that an andWorkflow runs."
       }
     },
     "required": [

@@ -2396,6 +2396,14 @@ export interface WorkflowStep {
    * The steps that it holds, in the order of the manifest.
    */
   steps?: WorkflowStep[];
+  /**
+   * Ids of those steps, one list for each branch: of andWhen `then` and, where there is one, `else`.
+   */
+  branches?: string[][];
+  /**
+   * Id of the workflow that an andWorkflow runs.
+   */
+  workflow?: string;
 }
 
 /**

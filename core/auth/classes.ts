@@ -53,8 +53,8 @@ interface Rules {
   otherwise(group: Group): AccessClass;
 }
 
-/** Probes, which carry no credentials, and files of the explorer, which a page asks for without any. */
-const OPEN_TO_ALL = ["GET /healthz", "GET /readyz", "GET /ui/:asset"];
+/** Probes, which carry no credentials, and files of the explorer and the console, which a page asks for without any. */
+const OPEN_TO_ALL = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
 
 /** Under `legacy` these are neither protected nor in the list of public ones. */
 const LEGACY_UNPROTECTED = [

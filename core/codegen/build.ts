@@ -15,6 +15,8 @@ import * as esbuild from "esbuild";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** A file that asks how its own URL ends knows about builds: it looks for files from `out` then. */
 const KNOWS_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\)/;
+/** What runs in browsers. */
+const CONSOLE = "core/api/pages/console";
 const CODE = [".ts", ".mts", ".js", ".mjs"];
 
 /**
@@ -61,10 +63,11 @@ function pluginFiles(root: string): string[] {
   return filesBelow(folder).filter((path) => isCode(path) && relative(folder, path).split(sep).length === 2);
 }
 
-/** Files under `core/` that code reads at run time: pages, templates; and the plain JavaScript that runs in threads. */
+/** Files under `core/` that code reads at run time: pages, templates; and the plain JavaScript that runs in threads and browsers. */
 function dataFiles(root: string): string[] {
   const ignored = new Set([".md", ...CODE]);
-  return filesBelow(join(root, "core")).filter((path) => !ignored.has(extname(path)) || path.endsWith("-worker.js"));
+  const isRead = (path: string) => path.endsWith("-worker.js") || path.startsWith(join(root, CONSOLE) + sep);
+  return filesBelow(join(root, "core")).filter((path) => !ignored.has(extname(path)) || isRead(path));
 }
 
 /** The entry, which has no file of its own, and the part of the command line that a build leaves out. */

@@ -32,7 +32,11 @@ function stepOf(step: StepManifest): WorkflowStep {
   const { id, name, purpose } = step;
   const described: WorkflowStep = { id, name: name || id, type: typeOf(step), purpose };
   for (const schema of SCHEMAS) if (step[schema] !== undefined) described[schema] = step[schema];
-  const held = sequencesIn(step).flat();
-  if (held.length > 0) described.steps = held.map(stepOf);
+  const branches = sequencesIn(step);
+  if (branches.length > 0) {
+    described.steps = branches.flat().map(stepOf);
+    described.branches = branches.map((branch) => branch.map((held) => held.id));
+  }
+  if (step.andWorkflow !== undefined) described.workflow = step.andWorkflow.workflow;
   return described;
 }

@@ -27,9 +27,9 @@ const VIEW: LandingView = {
 };
 
 test("GET /: every value of a manifest is escaped, in text and in links", () => {
-  const page = renderLanding(VIEW);
+  const page = renderLanding(VIEW, "v1");
   for (const raw of [
-    "<script",
+    "<script>",
     "<img",
     "<u>",
     "<tool>",
@@ -49,7 +49,7 @@ test("GET /: every value of a manifest is escaped, in text and in links", () => 
 });
 
 test("GET /: links are relative, so that they hold behind a base path, and name what the contract serves", () => {
-  const hrefs = [...renderLanding(VIEW).matchAll(/<a [^>]*href="([^"]*)"/g)].map((match) => match[1]!);
+  const hrefs = [...renderLanding(VIEW, "v1").matchAll(/<a [^>]*href="([^"]*)"/g)].map((match) => match[1]!);
   for (const href of hrefs) assert.match(href, /^\.\//);
   for (const link of ["./ui", "./doc", "./agents", "./workflows", "./tools", "./healthz"])
     assert.ok(hrefs.includes(link), link);
@@ -58,7 +58,7 @@ test("GET /: links are relative, so that they hold behind a base path, and name 
 });
 
 test("GET /: the try-it command survives the shell, whatever the agent is called", () => {
-  const words = shellWords(renderLanding({ ...VIEW, secured: true }))[0];
+  const words = shellWords(renderLanding({ ...VIEW, secured: true }, "v1"))[0];
   assert.deepEqual(words, [
     "-s",
     "http://127.0.0.1:3141/agents/a%20b'%3Cscript%3E/text",
@@ -72,15 +72,15 @@ test("GET /: the try-it command survives the shell, whatever the agent is called
 });
 
 test("GET /: a service without agents still shows a command that works", () => {
-  const page = renderLanding({ ...VIEW, agents: [], tools: [], workflows: [] });
+  const page = renderLanding({ ...VIEW, agents: [], tools: [], workflows: [] }, "v1");
   assert.deepEqual(shellWords(page)[0], ["-s", "http://127.0.0.1:3141/healthz"]);
   assert.match(page, /No agents, tools and workflows yet, at /);
 });
 
 test("GET /: the first line counts what is served, and leaves out what there is none of", () => {
-  assert.match(renderLanding(VIEW), /1 agent, 1 tool and 1 workflow, at /);
-  assert.match(renderLanding({ ...VIEW, agents: [] }), /1 tool and 1 workflow, at /);
-  assert.match(renderLanding({ ...VIEW, agents: [], tools: [] }), /<p class="lead">1 workflow, at /);
+  assert.match(renderLanding(VIEW, "v1"), /1 agent, 1 tool and 1 workflow, at /);
+  assert.match(renderLanding({ ...VIEW, agents: [] }, "v1"), /1 tool and 1 workflow, at /);
+  assert.match(renderLanding({ ...VIEW, agents: [], tools: [] }, "v1"), /<p class="lead">1 workflow, at /);
 });
 
 function documentationOf(server: { publicUrl?: string } = {}) {
@@ -100,21 +100,21 @@ function documentationOf(server: { publicUrl?: string } = {}) {
 const headerOf = (page: Page, name: string) => page.headers?.[page.headers.indexOf(name) + 1] ?? "";
 const textOf = (page: Page) => Buffer.from(page.body).toString("utf8");
 
-test("GET /: the page is made once, says where it is in fact reachable, and lists the workflows", () => {
+test("GET /: the page is made once, says where it is in fact reachable, and lists the workflows", async () => {
   const documentation = documentationOf();
-  const page = documentation.landing();
-  assert.equal(documentation.landing(), page);
+  const page = await documentation.landing();
+  assert.equal(await documentation.landing(), page);
   assert.match(textOf(page), /curl -s http:\/\/127\.0\.0\.1:3141\/healthz/);
   assert.match(textOf(page), /<code>refund<\/code><\/a><p>Refund: Pays back</);
   assert.match(
-    textOf(documentationOf({ publicUrl: "https://desk.example/base/" }).landing()),
+    textOf(await documentationOf({ publicUrl: "https://desk.example/base/" }).landing()),
     /https:\/\/desk\.example\/base\/healthz/,
   );
 });
 
-test("GET / and GET /ui: no page loads anything from another host, and the policy forbids it", () => {
+test("GET / and GET /ui: no page loads anything from another host, and the policy forbids it", async () => {
   const documentation = documentationOf();
-  for (const page of [documentation.landing(), documentation.explorer()]) {
+  for (const page of [await documentation.landing(), documentation.explorer()]) {
     const policy = headerOf(page, "content-security-policy");
     assert.match(policy, /^default-src 'none'/);
     assert.doesNotMatch(policy, /unsafe|https?:/);
@@ -140,6 +140,33 @@ test("GET /ui/:asset: every asset that the explorer names comes from this server
     assert.ok(asset.body.length > 50);
   }
 });
+
+test("GET /console/:asset: every module that the page and its modules name comes from this server, under one version", async () => {
+  const documentation = documentationOf();
+  const page = textOf(await documentation.landing());
+  const [, version] = page.match(/src="\.\/console\/main\.js\?v=([0-9a-f]{12})"/)!;
+  for (const sheet of ["console.css", "views.css"]) assert.ok(page.includes(`href="./console/${sheet}?v=${version}"`));
+  const wanted = ["console.css", "views.css", "main.js"];
+  for (const name of wanted) {
+    const asset = await documentation.consoleAsset(name);
+    assert.equal(await documentation.consoleAsset(name), asset, "the second request reads no file");
+    assert.match(asset.type ?? "", name.endsWith(".js") ? /^text\/javascript/ : /^text\/css/);
+    assert.match(headerOf(asset, "etag"), /^"[0-9a-f]{32}"$/);
+    assert.match(headerOf(asset, "cache-control"), /immutable/);
+    for (const [, imported] of textOf(asset).matchAll(/^(?:import .*|\}) from "([^"]+)"/gm)) {
+      const [, module, of] = imported!.match(/^\.\/([\w-]+\.js)\?v=([0-9a-f]+)$/)!;
+      assert.equal(of, version);
+      if (!wanted.includes(module!)) wanted.push(module!);
+    }
+  }
+  assert.ok(wanted.length > 20);
+});
+
+for (const name of ["", "..", "main.ts", "../console-files.ts", "__proto__", "constructor", "tsconfig.json"]) {
+  test(`GET /console/:asset: "${name}" is not an asset`, async () => {
+    await assert.rejects(documentationOf().consoleAsset(name), { kind: "not_found" });
+  });
+}
 
 for (const name of [
   "",

@@ -108,7 +108,11 @@ const GROUPS: readonly Group[] = [
       "POST /updates/:packageName",
     ],
   },
-  { authNext: "public", legacy: "public", endpoints: ["GET /healthz", "GET /readyz", "GET /ui/:asset"] },
+  {
+    authNext: "public",
+    legacy: "public",
+    endpoints: ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"],
+  },
 ];
 
 /** Custom routes of the tests, by what their path says of them. */

@@ -67,6 +67,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "docs.openapi": FREE,
   "docs.explorer": FREE,
   "docs.asset": FREE,
+  "docs.consoleAsset": FREE,
   "agents.list": FREE,
   "agents.get": FREE,
   "agents.generateText": generation("text"),

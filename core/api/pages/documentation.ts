@@ -5,16 +5,20 @@ import type { HeaderList } from "../../http/exchange.ts";
 import { type DocumentInfo, type DocumentSecurity, openapiDocument } from "../../http/openapi.ts";
 import type { Page, Route } from "../../http/route.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
+import { createConsoleFiles } from "./console-files.ts";
 import { createExplorer, explorerPolicy } from "./explorer.ts";
 import { type LandingView, renderLanding } from "./landing.ts";
 import { LANDING_STYLE } from "./landing-style.ts";
+import { once, onceLoaded } from "./once.ts";
 
 export interface Documentation {
-  landing(): Page;
+  landing(): Promise<Page>;
   openapi(): Page;
   explorer(): Page;
   /** Throws `not_found`. */
   asset(name: string): Promise<Page>;
+  /** Throws `not_found`. */
+  consoleAsset(name: string): Promise<Page>;
 }
 
 export interface DocumentationSource<S> {
@@ -33,6 +37,7 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
   const { manifest, routes } = source;
   const { publicUrl } = manifest.server;
   const explorer = createExplorer();
+  const files = createConsoleFiles();
   const info: DocumentInfo = {
     title: manifest.name,
     version: manifest.version,
@@ -45,10 +50,13 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
     },
   };
   return {
-    landing: once(() => webPage(renderLanding(landingView(source)), landingPolicy())),
+    landing: onceLoaded(async () =>
+      webPage(renderLanding(landingView(source), await files.version()), landingPolicy()),
+    ),
     openapi: once(() => ({ body: Buffer.from(JSON.stringify(openapiDocument(routes, info))) })),
     explorer: once(() => webPage(explorer.page(manifest.name), explorerPolicy(publicUrl))),
     asset: (name) => explorer.asset(name),
+    consoleAsset: (name) => files.asset(name),
   };
 }
 
@@ -66,18 +74,21 @@ function landingView<S>({ manifest, agents, tools, address, security }: Document
   };
 }
 
-function once<T>(make: () => T): () => T {
-  let made: { value: T } | undefined;
-  return () => {
-    made ??= { value: make() };
-    return made.value;
-  };
-}
-
-/** The page has one style and no script: nothing that a manifest says can run. */
+/** Scripts come from this server and call no other; none of them may make markup of text, whatever a service says. */
 function landingPolicy(): string {
   const hash = createHash("sha256").update(LANDING_STYLE).digest("base64");
-  return `default-src 'none'; style-src 'sha256-${hash}'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
+  return [
+    "default-src 'none'",
+    "script-src 'self'",
+    `style-src 'self' 'sha256-${hash}'`,
+    "img-src data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join("; ");
 }
 
 function webPage(text: string, policy: string): Page {

@@ -24,7 +24,8 @@ const LINKS = [
   ["healthz", "Health"],
 ] as const;
 
-export function renderLanding(view: LandingView): string {
+/** @param version of the console's files */
+export function renderLanding(view: LandingView, version: string): string {
   const links = LINKS.map(([href, label], index) =>
     index === 0 ? html`<a class="main" href="./${href}">${label}</a>` : html`<a href="./${href}">${label}</a>`,
   );
@@ -36,21 +37,28 @@ export function renderLanding(view: LandingView): string {
 <title>${view.name}</title>
 <link rel="icon" href="${trusted(ICON)}">
 <style>${trusted(LANDING_STYLE)}</style>
+<link rel="stylesheet" href="./console/console.css?v=${version}">
+<link rel="stylesheet" href="./console/views.css?v=${version}">
+<script type="module" src="./console/main.js?v=${version}"></script>
 </head>
 <body>
-<header>${trusted(LANDING_FIGURE)}<div>
+<div id="landing">
+<main>
+<div class="hero">${trusted(LANDING_FIGURE)}<div>
 <p class="version">version ${view.version}</p>
 <h1>${view.name}</h1>
 <p class="lead">${served(view)}, at <code>${view.baseUrl}</code>.</p>
-<nav>${links}</nav>
-</div></header>
-<main>
+<nav aria-label="Service">${links}</nav>
+</div></div>
+<div class="content">
 ${tryIt(view)}
 ${section("Agents", view.agents.length, html`<div class="cards">${view.agents.map(agentCard)}</div>`)}
 ${section("Tools", view.tools.length, html`<ul class="rows">${view.tools.map(toolRow)}</ul>`)}
 ${section("Workflows", view.workflows.length, html`<ul class="rows">${view.workflows.map(workflowRow)}</ul>`)}
+</div>
 </main>
 <footer>Served by Penstock from one manifest.</footer>
+</div>
 </body>
 </html>
 `.text;

@@ -86,6 +86,14 @@ describe("GET /workflows/:id", () => {
       ["agent", "andAgent"],
       ["sub", "andWorkflow"],
     ]);
+    assert.deepEqual(
+      detail.steps.map(({ branches }) => branches),
+      [[["t1", "t2"], ["e"]], [["a"], ["b1", "b2"]], [["c"], ["inner"]], undefined, undefined, undefined],
+    );
+    assert.deepEqual(
+      detail.steps.map(({ workflow }) => workflow),
+      [undefined, undefined, undefined, undefined, undefined, "x"],
+    );
   });
 
   test("the steps of a nested list are steps at the top, and count as such", () => {

@@ -1,0 +1,58 @@
+/** The files of the console, as browsers get them: plain modules that import one another by name. */
+import { createHash } from "node:crypto";
+import { readdir, readFile } from "node:fs/promises";
+import { notFound } from "../../errors.ts";
+import type { Page } from "../../http/route.ts";
+import { onceLoaded } from "./once.ts";
+
+const FOLDER = new URL("./console/", import.meta.url);
+const TYPES: Record<string, string> = {
+  js: "text/javascript; charset=utf-8",
+  css: "text/css; charset=utf-8",
+};
+
+export interface ConsoleFiles {
+  /** Changes with every change of a file. */
+  version(): Promise<string>;
+  /** Throws `not_found` for a name that is none of them. */
+  asset(name: string): Promise<Page>;
+}
+
+interface Loaded {
+  version: string;
+  pages: ReadonlyMap<string, Page>;
+}
+
+/** They are read at first use, then kept. */
+export function createConsoleFiles(): ConsoleFiles {
+  const files = onceLoaded(load);
+  return {
+    version: async () => (await files()).version,
+    async asset(name) {
+      const page = (await files()).pages.get(name);
+      if (page === undefined) throw notFound(`the console has no asset called "${name.slice(0, 100)}"`);
+      return page;
+    },
+  };
+}
+
+const typeOf = (name: string): string | undefined => TYPES[name.slice(name.lastIndexOf(".") + 1)];
+
+async function load(): Promise<Loaded> {
+  const names = (await readdir(FOLDER)).filter((name) => typeOf(name) !== undefined).sort();
+  const texts = await Promise.all(names.map((name) => readFile(new URL(name, FOLDER), "utf8")));
+  const version = digest(texts.join("\0")).slice(0, 12);
+  const pages = names.map((name, index): [string, Page] => [name, pageOf(name, texts[index]!, version)]);
+  return { version, pages: new Map(pages) };
+}
+
+/** The address of a file carries the version, in imports too, so that a copy may be kept for good. */
+function pageOf(name: string, text: string, version: string): Page {
+  const body = Buffer.from(
+    name.endsWith(".js") ? text.replace(/(\bfrom "\.\/[\w-]+\.js)"/g, `$1?v=${version}"`) : text,
+  );
+  const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];
+  return { body, type: typeOf(name), headers: [...cache, "x-content-type-options", "nosniff"] };
+}
+
+const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");

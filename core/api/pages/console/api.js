@@ -1,0 +1,132 @@
+/** Calls to the service that the page came from, wherever a proxy has put it. */
+import { readEvents } from "./event-stream.js";
+
+/** @import { Credentials } from "./credentials.js" */
+
+/** @typedef {{ body?: unknown, signal?: AbortSignal, headers?: Record<string, string> }} Options */
+
+/** What the service says when it does not do what it was asked. */
+export class Refusal extends Error {
+  /**
+   * @param {number} status
+   * @param {string} message
+   * @param {Headers} headers
+   */
+  constructor(status, message, headers) {
+    super(message);
+    this.status = status;
+    this.headers = headers;
+  }
+}
+
+/** The address of the service: these files lie one segment below it. */
+export const serviceRoot = () => new URL("../", import.meta.url);
+
+/** @param {string | undefined} text */
+export const segment = (text) => encodeURIComponent(text ?? "");
+
+export class Api {
+  #root = serviceRoot();
+  #credentials;
+
+  /** @param {Credentials} credentials */
+  constructor(credentials) {
+    this.#credentials = credentials;
+  }
+
+  /**
+   * `data` of the reply.
+   *
+   * @template T
+   * @param {string} path relative: `agents/x`
+   * @param {Options} [options]
+   * @returns {Promise<T>}
+   * @throws {Refusal}
+   */
+  async get(path, options) {
+    const { data } = await /** @type {Promise<{ data: T }>} */ (this.whole(path, options));
+    return data;
+  }
+
+  /**
+   * The reply as it is: some have more than `data`.
+   *
+   * @template T
+   * @param {string} path
+   * @param {Options} [options]
+   * @returns {Promise<T>}
+   */
+  async whole(path, options) {
+    return (await this.#send("GET", path, options)).json();
+  }
+
+  /**
+   * @template T
+   * @param {string} path
+   * @param {unknown} body
+   * @param {Options} [options]
+   * @returns {Promise<T>}
+   */
+  async post(path, body, options) {
+    return (await (await this.#send("POST", path, { ...options, body })).json()).data;
+  }
+
+  /**
+   * Events of a stream as they come. To leave the loop, or to abort the signal, ends the stream.
+   *
+   * @template T
+   * @param {"GET" | "POST"} method
+   * @param {string} path
+   * @param {Options} [options]
+   * @returns {AsyncGenerator<{ id: string, data: T }>}
+   */
+  async *events(method, path, options) {
+    const response = await this.#send(method, path, options);
+    if (response.body !== null) yield* readEvents(response.body);
+  }
+
+  /**
+   * @param {string} path `ws/logs`
+   * @param {Record<string, string>} query
+   */
+  socket(path, query) {
+    const address = new URL(path, this.#root);
+    address.protocol = address.protocol.replace("http", "ws");
+    for (const [name, value] of Object.entries(query)) address.searchParams.set(name, value);
+    this.#credentials.addTo(address);
+    return new WebSocket(address);
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {Options} [options]
+   */
+  async #send(method, path, { body, signal, headers = {} } = {}) {
+    const response = await fetch(new URL(path, this.#root), {
+      method,
+      headers: {
+        ...(body !== undefined && { "content-type": "application/json" }),
+        ...this.#credentials.headers(),
+        ...headers,
+      },
+      body: body === undefined ? null : JSON.stringify(body),
+      signal: signal ?? null,
+      cache: "no-store",
+    });
+    if (response.ok) return response;
+    throw new Refusal(response.status, await errorOf(response), response.headers);
+  }
+}
+
+/** @param {Response} response */
+async function errorOf(response) {
+  const text = await response.text();
+  try {
+    const { error } = JSON.parse(text);
+    if (typeof error === "string") return error;
+  } catch {
+    // A proxy's own page.
+  }
+  return `${response.status} ${response.statusText}`.trim();
+}

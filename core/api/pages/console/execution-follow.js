@@ -1,0 +1,49 @@
+/** Reads the events of an execution, and goes on after it was resumed. */
+import { segment } from "./api.js";
+
+/** @import { WorkflowStreamEvent } from "../../../../generated/types.ts" */
+/** @import { Place } from "./router.js" */
+
+/** Time between two looks for a resumed execution's next event, in milliseconds. */
+const PAUSE = 150;
+
+/**
+ * @param {Place} place
+ * @param {(event: WorkflowStreamEvent) => void} take
+ */
+export function createFollower({ api, params, signal }, take) {
+  const path = `workflows/${segment(params.id)}/executions/${segment(params.executionId)}/stream`;
+  let last = "0";
+
+  /** Reads until the execution rests. */
+  async function read() {
+    const headers = { "last-event-id": last };
+    /** @type {AsyncGenerator<{ id: string, data: WorkflowStreamEvent }>} */
+    const events = api.events("GET", path, { signal, headers });
+    for await (const { id, data } of events) {
+      if (id !== "") last = id;
+      take(data);
+    }
+  }
+
+  /**
+   * Reads while a command that makes the execution go on has not been answered: it rests again by then.
+   *
+   * @param {Promise<unknown>} answered
+   */
+  async function readUntil(answered) {
+    let pending = true;
+    const settled = answered
+      .catch(() => {})
+      .then(() => {
+        pending = false;
+      });
+    while (pending && !signal.aborted) {
+      await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, PAUSE))]);
+      await read();
+    }
+    return answered;
+  }
+
+  return { read, readUntil };
+}

@@ -1,0 +1,17 @@
+/** The record of one execution: the list gives them, and has those of one moment alone. */
+
+/** @import { ExecutionState, WorkflowExecution } from "../../../../generated/types.ts" */
+/** @import { Api } from "./api.js" */
+
+/**
+ * @param {Api} api
+ * @param {ExecutionState} state
+ * @param {AbortSignal} signal
+ * @returns {Promise<WorkflowExecution | undefined>}
+ */
+export async function recordOf(api, { workflowId, executionId, startAt }, signal) {
+  const query = new URLSearchParams({ workflowId, from: startAt, to: startAt });
+  /** @type {WorkflowExecution[]} */
+  const records = await api.get(`workflows/executions?${query}`, { signal });
+  return records.find(({ id }) => id === executionId);
+}

@@ -1,0 +1,153 @@
+/** One execution: its graph as it goes, why it waits, what came of it, and ways to cancel, resume and replay it. */
+import { segment } from "./api.js";
+import { element, replace } from "./elements.js";
+import { factsOf, outcomeOf } from "./execution-facts.js";
+import { createFollower } from "./execution-follow.js";
+import { recordOf } from "./execution-record.js";
+import { timeText } from "./formats.js";
+import { buildGraph } from "./graph.js";
+import { badge, jsonBlock, jsonDetails, load, problem, section } from "./parts.js";
+import { Progress } from "./progress.js";
+import { replayForm } from "./replay-form.js";
+import { suspensionPanel } from "./suspension.js";
+import { loadTree } from "./workflow-tree.js";
+
+/** @import { ExecutionState, WorkflowStreamEvent } from "../../../../generated/types.ts" */
+/** @import { Place } from "./router.js" */
+/** @import { WorkflowTree } from "./workflow-tree.js" */
+
+/** @param {Place} place */
+export function executionView(place) {
+  const { api, params, signal, body, title } = place;
+  const path = `workflows/${segment(params.id)}/executions/${segment(params.executionId)}`;
+  /** @type {Promise<ExecutionState>} */
+  const state = api.get(`${path}/state`, { signal });
+  const asked = Promise.all([state, loadTree(api, params.id ?? "", signal)]);
+  return load(place, body, asked, ([known, tree]) => {
+    title(`Execution of ${tree.detail.name}`);
+    return show(place, path, known, tree);
+  });
+}
+
+/** @param {Place} place @param {string} path @param {ExecutionState} known @param {WorkflowTree} tree */
+function show(place, path, known, tree) {
+  const { api, signal, announce } = place;
+  const graph = buildGraph(tree);
+  const head = element("div");
+  const waiting = element("div");
+  const outcome = element("div");
+  const actions = element("div", { class: "actions" });
+  const failure = element("div");
+  const again = element("div");
+  const events = element("ol", { class: "events" });
+  const progress = new Progress(graph.mark);
+  const follower = createFollower(place, take);
+  let status = "";
+
+  /** @param {ExecutionState} state */
+  function showState(state) {
+    if (status !== "" && status !== state.status) announce(`The execution is ${state.status}`);
+    status = state.status;
+    replace(head, factsOf(place, state));
+    replace(waiting, state.status === "suspended" && suspensionPanel(state, tree, resume));
+    replace(outcome, outcomeOf(state, result));
+    replace(
+      actions,
+      status === "running" && button("Suspend", () => command("suspend", {})),
+      (status === "running" || status === "suspended") && button("Cancel", () => command("cancel", {})),
+    );
+    replace(again, status !== "running" && section("Replay", replayForm(place, path, tree)));
+  }
+
+  /** @type {unknown} */
+  let result;
+  /** @param {WorkflowStreamEvent} event */
+  function take(event) {
+    if (event.type === "error") throw new Error(event.error);
+    progress.take(event);
+    if (event.type === "workflow-result") result = event.result;
+    if (event.type === "workflow-start") replace(waiting);
+    events.append(eventItem(event));
+  }
+
+  async function refresh() {
+    /** @type {ExecutionState} */
+    const state = await api.get(`${path}/state`, { signal });
+    showState(state);
+  }
+
+  async function follow() {
+    try {
+      await follower.read();
+    } catch (error) {
+      // The console's key alone reads no streams: what was written down is shown then.
+      const record = await recordOf(api, known, signal);
+      for (const { id, from, status: step } of record?.events ?? [])
+        if (id.startsWith("step:")) progress.set(from, step);
+      result = record?.output;
+      replace(failure, problem(error));
+    }
+    await refresh();
+  }
+
+  /** @param {string} verb @param {object} body */
+  async function command(verb, body) {
+    replace(failure);
+    try {
+      await api.post(`${path}/${verb}`, body, { signal });
+      await refresh();
+    } catch (error) {
+      if (!signal.aborted) replace(failure, problem(error));
+    }
+  }
+
+  /** @param {unknown} resumeData */
+  async function resume(resumeData) {
+    const body = resumeData === undefined ? {} : { resumeData };
+    const answered = api.post(`${path}/resume`, body, { signal });
+    replace(failure);
+    try {
+      await follower.readUntil(answered);
+    } catch (error) {
+      if (!signal.aborted) replace(failure, problem(error));
+    }
+    if (!signal.aborted) await refresh();
+  }
+
+  showState(known);
+  follow().catch((error) => {
+    if (!signal.aborted) replace(failure, problem(error));
+  });
+  return [
+    head,
+    actions,
+    failure,
+    waiting,
+    outcome,
+    section("Steps", graph.body),
+    section("Input", jsonBlock(known.input)),
+    again,
+    section("Events", element("details", { class: "fold" }, element("summary", {}, "What happened, in order"), events)),
+  ];
+}
+
+/** @param {string} label @param {() => void} action */
+const button = (label, action) => element("button", { type: "button", class: "plain", onclick: action }, label);
+
+/** @param {WorkflowStreamEvent} event */
+function eventItem(event) {
+  if (event.type === "error") return element("li", {}, problem(event.error));
+  const from = "from" in event ? event.from : "";
+  const status = "status" in event ? event.status : "";
+  const value = "output" in event ? event.output : undefined;
+  return element(
+    "li",
+    {},
+    element("time", { datetime: event.timestamp }, timeText(event.timestamp)),
+    ` ${event.type} `,
+    element("code", {}, from ?? ""),
+    " ",
+    status !== "" && badge(status),
+    jsonDetails("Output", value),
+  );
+}

@@ -1,0 +1,148 @@
+/** What several views are made of. */
+import { element, replace } from "./elements.js";
+import { jsonText } from "./formats.js";
+
+/** @import { Child } from "./elements.js" */
+/** @import { Place } from "./router.js" */
+
+/** A sign and a class for each status: colour alone tells nobody anything. */
+const SIGNS = new Map([
+  ["running", "▸"],
+  ["working", "▸"],
+  ["success", "✓"],
+  ["completed", "✓"],
+  ["ok", "✓"],
+  ["suspended", "‖"],
+  ["error", "✕"],
+  ["cancelled", "⊘"],
+  ["skipped", "↷"],
+]);
+
+/** @param {string} status */
+export const signOf = (status) => SIGNS.get(status) ?? "○";
+
+/** @param {string} status */
+export const statusClass = (status) => (SIGNS.has(status) ? `is-${status}` : "is-idle");
+
+/** @param {string} status */
+export function badge(status) {
+  return element(
+    "span",
+    { class: `badge ${statusClass(status)}` },
+    element("span", { "aria-hidden": "true" }, signOf(status)),
+    ` ${status}`,
+  );
+}
+
+/**
+ * What went wrong, in the words of the service.
+ *
+ * @param {unknown} error
+ */
+export function problem(error) {
+  const text = error instanceof Error ? error.message : String(error);
+  const status = error instanceof Error && "status" in error ? Number(error.status) : 0;
+  return element(
+    "div",
+    { class: "problem", role: "alert" },
+    element("p", {}, text === "Failed to fetch" ? "The service does not answer." : text),
+    status === 401 &&
+      element("p", {}, "Keys and tokens are asked for under ", element("strong", {}, "Credentials"), " at the top."),
+  );
+}
+
+/** @param {unknown} value */
+export function jsonBlock(value) {
+  const block = element("pre", { class: "json", tabindex: 0 }, jsonText(value));
+  return block;
+}
+
+/**
+ * @param {string} title
+ * @param {unknown} value nothing is shown of undefined
+ * @param {boolean} [open]
+ */
+export function jsonDetails(title, value, open = false) {
+  if (value === undefined) return null;
+  return element("details", { class: "fold", open }, element("summary", {}, title), jsonBlock(value));
+}
+
+/**
+ * @param {string} title
+ * @param {...Child} children
+ */
+export function section(title, ...children) {
+  const id = `section-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
+  return element("section", { class: "panel", "aria-labelledby": id }, element("h2", { id }, title), ...children);
+}
+
+/**
+ * A control with its label above it.
+ *
+ * @param {string} label
+ * @param {HTMLElement} control needs an `id`
+ * @param {string} [hint]
+ */
+export function field(label, control, hint) {
+  const note = hint === undefined ? null : element("p", { class: "hint", id: `${control.id}-hint` }, hint);
+  if (note !== null) control.setAttribute("aria-describedby", note.id);
+  return element("div", { class: "field" }, element("label", { for: control.id }, label), control, note);
+}
+
+/**
+ * @param {readonly [term: string, value: Child][]} rows those without a value are left out
+ */
+export function facts(rows) {
+  const list = element("dl", { class: "facts" });
+  for (const [term, value] of rows) {
+    if (value === null || value === undefined || value === false || value === "") continue;
+    list.append(element("div", {}, element("dt", {}, term), element("dd", {}, value)));
+  }
+  return list;
+}
+
+/**
+ * A table in a frame that scrolls where the screen is narrow.
+ *
+ * @param {string} caption for screen readers
+ * @param {readonly string[]} heads
+ * @param {readonly (readonly Child[])[]} rows the first cell of each is its heading
+ */
+export function table(caption, heads, rows) {
+  const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text)));
+  const body = rows.map(([first, ...others]) =>
+    element("tr", {}, element("th", { scope: "row" }, first), ...others.map((cell) => element("td", {}, cell))),
+  );
+  return element(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    element(
+      "table",
+      {},
+      element("caption", { class: "unseen" }, caption),
+      element("thead", {}, head),
+      element("tbody", {}, ...body),
+    ),
+  );
+}
+
+/**
+ * Says that it loads, then shows what comes; a refusal is told in its place.
+ *
+ * @template T
+ * @param {Pick<Place, "signal">} place
+ * @param {HTMLElement} target
+ * @param {Promise<T>} asked
+ * @param {(value: T) => Child | readonly Child[]} show
+ */
+export async function load({ signal }, target, asked, show) {
+  replace(target, element("p", { class: "quiet" }, "Loading…"));
+  try {
+    const value = await asked;
+    if (signal.aborted) return;
+    const shown = show(value);
+    replace(target, .../** @type {Child[]} */ (Array.isArray(shown) ? shown : [shown]));
+  } catch (error) {
+    if (!signal.aborted) replace(target, problem(error));
+  }
+}

@@ -1,0 +1,48 @@
+/** Runs a past execution again from one of its steps. */
+import { segment } from "./api.js";
+import { element, replace } from "./elements.js";
+import { field, problem } from "./parts.js";
+import { jsonField } from "./value-form.js";
+import { flatten } from "./workflow-tree.js";
+
+/** @import { ExecutionResult } from "../../../../generated/types.ts" */
+/** @import { Place } from "./router.js" */
+/** @import { WorkflowTree } from "./workflow-tree.js" */
+
+/** @param {Place} place @param {string} path of the execution @param {WorkflowTree} tree */
+export function replayForm({ api, params, signal }, path, tree) {
+  const options = flatten(tree.steps).map((step) =>
+    element("option", { value: step.path }, `${step.name} (${step.path})`),
+  );
+  const from = element("select", { id: "replay-step" }, ...options);
+  const input = jsonField("replay-input", "Its input (JSON)", undefined, "Empty: what it was given the first time.");
+  const submit = element("button", { type: "submit" }, "Replay");
+  const failure = element("div");
+
+  /** @param {Event} event */
+  async function send(event) {
+    event.preventDefault();
+    replace(failure);
+    submit.disabled = true;
+    try {
+      const body = { stepId: from.value, inputData: input.read() };
+      /** @type {ExecutionResult} */
+      const { executionId } = await api.post(`${path}/replay`, body, { signal });
+      location.hash = `#/workflows/${segment(params.id)}/executions/${segment(executionId)}`;
+    } catch (error) {
+      if (!signal.aborted) replace(failure, problem(error));
+    } finally {
+      submit.disabled = false;
+    }
+  }
+
+  return element(
+    "form",
+    { onsubmit: send },
+    element("p", { class: "quiet" }, "A new execution begins at that step; what came before it is taken over."),
+    field("From step", from),
+    input.body,
+    element("div", { class: "actions" }, submit),
+    failure,
+  );
+}

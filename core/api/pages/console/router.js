@@ -1,0 +1,119 @@
+/** Which view is shown: what stands behind the `#` of the address, `#/workflows/refund?status=running`. */
+import { element, replace } from "./elements.js";
+import { problem } from "./parts.js";
+
+/** @import { Api } from "./api.js" */
+
+/**
+ * @typedef {object} Place where a view is shown, and for how long
+ * @property {Api} api
+ * @property {Record<string, string>} params
+ * @property {URLSearchParams} query
+ * @property {AbortSignal} signal aborts when the view is left
+ * @property {HTMLElement} body
+ * @property {(text: string) => void} title
+ * @property {(text: string) => void} announce says it to screen readers
+ */
+/** @typedef {(place: Place) => void | Promise<void>} View */
+/** @typedef {{ path: string, title: string, view: View }} Route */
+
+/**
+ * @param {string} path with its parameters filled in by `segment`
+ * @param {Record<string, string>} [query] empty values are left out
+ */
+export function linkTo(path, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== "");
+  return `#/${path}${given.length === 0 ? "" : `?${new URLSearchParams(given)}`}`;
+}
+
+/** @param {string} hash */
+function partsOf(hash) {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  return { path, query: new URLSearchParams(query) };
+}
+
+/**
+ * @param {string} pattern
+ * @param {string} path
+ * @returns {Record<string, string> | null}
+ */
+function matched(pattern, path) {
+  const wanted = pattern.split("/");
+  const given = path.split("/");
+  if (wanted.length !== given.length) return null;
+  /** @type {Record<string, string>} */
+  const params = {};
+  for (const [index, word] of wanted.entries()) {
+    const value = given[index] ?? "";
+    if (!word.startsWith(":")) {
+      if (word !== value) return null;
+      continue;
+    }
+    try {
+      params[word.slice(1)] = decodeURIComponent(value);
+    } catch {
+      return null;
+    }
+  }
+  return params;
+}
+
+/**
+ * Shows a view whenever the address changes. The focus goes to the heading of a new view, and stays where it was when only
+ * the query of one has changed.
+ *
+ * @param {readonly Route[]} routes the path "" is the page that the server wrote
+ * @param {{ main: HTMLElement, landing: HTMLElement, api: Api, announce(text: string): void, shown(path: string): void }} page
+ * @returns {() => void} shows the present view anew
+ */
+export function startRouter(routes, page) {
+  const { main, landing, api, announce } = page;
+  const name = document.title;
+  let leaving = new AbortController();
+  /** @type {string | null} */
+  let before = null;
+
+  /** @param {boolean} [again] */
+  function show(again = false) {
+    const { path, query } = partsOf(location.hash);
+    const stays = again || before === path;
+    const focused = stays ? (document.activeElement?.id ?? "") : "";
+    leaving.abort();
+    leaving = new AbortController();
+    const { signal } = leaving;
+    landing.hidden = path !== "";
+    main.hidden = path === "";
+    page.shown(path);
+    const heading = element("h1", { tabindex: -1 });
+    const body = element("div", { class: "view" });
+    /** @param {string} text */
+    const title = (text) => {
+      heading.textContent = text;
+      document.title = path === "" ? name : `${text} · ${name}`;
+    };
+    replace(main, heading, body);
+    const place = { api, query, signal, body, title, announce };
+    const moveFocus = () => {
+      if (!stays && before !== null) (path === "" ? landing : heading).focus();
+      else if (focused !== "") document.getElementById(focused)?.focus();
+      before = path;
+    };
+    for (const route of routes) {
+      const params = matched(route.path, path);
+      if (params === null) continue;
+      title(route.title);
+      // A view that fails says so in its place; one that was left has nothing to say.
+      Promise.resolve(route.view({ ...place, params })).catch((error) => {
+        if (!signal.aborted) body.append(problem(error));
+      });
+      return moveFocus();
+    }
+    title("Nothing here");
+    body.append(element("p", {}, "No view has this address. ", element("a", { href: "#/" }, "To the overview")));
+    moveFocus();
+  }
+
+  addEventListener("hashchange", () => show());
+  show();
+  return () => show(true);
+}

@@ -1,0 +1,76 @@
+/** The steps of a workflow as a tree with the steps of the workflows that it runs, each by its path in an execution. */
+import { segment } from "./api.js";
+
+/** @import { WorkflowDetail, WorkflowStep } from "../../../../generated/types.ts" */
+/** @import { Api } from "./api.js" */
+
+/**
+ * @typedef {object} Step
+ * @property {string} path as events name it: behind that of the step that runs its workflow, `money/order`
+ * @property {string} name
+ * @property {string} type
+ * @property {{ label: string, steps: Step[] }[]} branches
+ * @property {unknown} resumeSchema its own or its workflow's; null when there is none
+ */
+/** @typedef {{ detail: WorkflowDetail, steps: Step[] }} WorkflowTree */
+
+/** Workflows within workflows beyond this are shown as one step. */
+const DEEPEST = 4;
+
+/**
+ * @param {Api} api
+ * @param {string} id
+ * @param {AbortSignal} signal
+ * @returns {Promise<WorkflowTree>}
+ */
+export async function loadTree(api, id, signal) {
+  /** @type {Map<string, Promise<WorkflowDetail>>} */
+  const asked = new Map();
+  /** @param {string} workflow */
+  const detailOf = (workflow) => {
+    const known = asked.get(workflow) ?? api.get(`workflows/${segment(workflow)}`, { signal });
+    asked.set(workflow, known);
+    return known;
+  };
+
+  /** @param {string} workflow @param {string} prefix @param {number} depth @returns {Promise<Step[]>} */
+  async function stepsOf(workflow, prefix, depth) {
+    const detail = await detailOf(workflow);
+    /** @param {WorkflowStep} step @returns {Promise<Step>} */
+    const treeOf = async (step) => {
+      const path = `${prefix}${step.id}`;
+      const resumeSchema = step.resumeSchema ?? detail.resumeSchema;
+      return { path, name: step.name, type: step.type, branches: await branchesOf(step, path), resumeSchema };
+    };
+    /** @param {WorkflowStep} step @param {string} path */
+    const branchesOf = async (step, path) => {
+      if (step.workflow !== undefined && depth < DEEPEST)
+        return [{ label: step.workflow, steps: await stepsOf(step.workflow, `${path}/`, depth + 1) }];
+      const held = new Map((step.steps ?? []).map((inner) => [inner.id, inner]));
+      return Promise.all(
+        (step.branches ?? []).map(async (ids, index) => ({
+          label: step.type === "andWhen" ? (index === 0 ? "then" : "else") : "",
+          steps: await Promise.all(
+            ids
+              .map((inner) => held.get(inner))
+              .filter((inner) => inner !== undefined)
+              .map(treeOf),
+          ),
+        })),
+      );
+    };
+    return Promise.all(detail.steps.map(treeOf));
+  }
+
+  const steps = await stepsOf(id, "", 0);
+  return { detail: await detailOf(id), steps };
+}
+
+/**
+ * All steps, each before those that it holds.
+ *
+ * @param {readonly Step[]} steps
+ * @returns {Step[]}
+ */
+export const flatten = (steps) =>
+  steps.flatMap((step) => [step, ...step.branches.flatMap((branch) => flatten(branch.steps))]);
