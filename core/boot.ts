@@ -6,6 +6,7 @@ import { basename, dirname, parse, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { compileAgents } from "./agents/compile.ts";
+import { namedModels } from "./agents/model-names.ts";
 import { createModels, type Models } from "./agents/models.ts";
 import { customRoutes } from "./api/custom.ts";
 import { ROUTES } from "./api/index.ts";
@@ -23,6 +24,8 @@ import { checkReferences } from "./manifest/references.ts";
 import { createMemories } from "./memory/memories.ts";
 import type { Memory } from "./memory/memory.ts";
 import { type OpenedSemantics, openSemantics } from "./memory/semantic/open.ts";
+import { Meters } from "./observability/metrics/meters.ts";
+import { MetricsPage } from "./observability/metrics/page.ts";
 import type { PluginKind } from "./plugin.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
 import { PLUGIN_KINDS } from "./registry/kinds.ts";
@@ -31,6 +34,7 @@ import { type PluginProblem, shortPath } from "./registry/problem.ts";
 import type { Registry } from "./registry/registry.ts";
 import { createService, type Service, type ServiceParts } from "./service.ts";
 import { createNamespaces } from "./storage/keyv-namespace.ts";
+import { MeasuredStore } from "./storage/measured-store.ts";
 import { createMemoryStore } from "./storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
@@ -93,6 +97,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const idle = async (patience: number) => compiled?.idle(patience);
   const close = once(async () => {
     await compiled?.end();
+    await compiled?.parts.metrics.close();
     await host.close();
     await compiled?.parts.store.close();
   });
@@ -131,13 +136,15 @@ interface Compiled {
 async function compile(manifest: Manifest, making: Making, options: BootOptions): Promise<Compiled> {
   const { loaded, registry, host, logger, issues } = making;
   const { folder, variableOf } = loaded;
-  const { tools, problems: inTools } = compileTools(manifest, registry, host);
-  const { models, problems: inModels } = await createModels(manifest, registry, host, { folder, variableOf });
+  const meters = metersOf(manifest);
+  const { tools, problems: inTools } = compileTools(manifest, registry, host, meters.tools);
+  const modelsOptions = { folder, variableOf, meters: meters.models };
+  const { models, problems: inModels } = await createModels(manifest, registry, host, modelsOptions);
   const { routes: custom, problems: inRoutes } = customRoutes(manifest, registry, ROUTES);
   for (const { path, message } of [...inTools, ...inModels, ...inRoutes]) issues.push(loaded.issueAt(path, message));
   const { verifier, problems: inAuth } = await openVerifier(manifest, { registry, host, variableOf });
   for (const { path, message, severity } of inAuth) issues.push(loaded.issueAt(path, message, severity));
-  const store = await storeOf(manifest, making, options);
+  const store = new MeasuredStore(await storeOf(manifest, making, options), meters);
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);
   const parts = { tools, models, memories, store, logger };
   const { agents, problems: inAgents, histories } = compileAgents(manifest, parts);
@@ -150,6 +157,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
     configs: createSchemaCompiler({ defaults: true }),
     env: options.env,
     folder,
+    meters: meters.workflows,
   };
   const workflows = await openWorkflows(manifest, loaded, linked);
   for (const { path, message } of workflows.problems) issues.push(loaded.issueAt(path, message));
@@ -162,7 +170,18 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
     issues.push(loaded.issueAt(path, message, severity));
   const access = compileAccess(manifest.auth, routes, provided);
   return {
-    parts: { manifest, agents, tools, workflows: workflows.engine, routes, access, store, memories },
+    parts: {
+      manifest,
+      agents,
+      tools,
+      workflows: workflows.engine,
+      routes,
+      access,
+      store,
+      memories,
+      meters,
+      metrics: new MetricsPage(meters),
+    },
     models,
     verifier,
     async begin() {
@@ -176,6 +195,15 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       await histories.close();
     },
   };
+}
+
+function metersOf(manifest: Manifest): Meters {
+  const models = namedModels(manifest).names.filter(({ kind }) => kind === "language");
+  return new Meters({
+    models: models.map(({ name }) => name),
+    tools: Object.keys(manifest.tools),
+    workflows: Object.keys(manifest.workflows),
+  });
 }
 
 interface OpenedMemories {

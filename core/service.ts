@@ -10,6 +10,8 @@ import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { type MemoryChoice, memoryChoice } from "./memory/choose.ts";
 import type { Memory } from "./memory/memory.ts";
+import type { Meters } from "./observability/metrics/meters.ts";
+import type { MetricsPage } from "./observability/metrics/page.ts";
 import type { Store } from "./storage/store.ts";
 import { describeTool } from "./tools/describe.ts";
 import type { Tool } from "./tools/tool.ts";
@@ -38,6 +40,9 @@ export interface Service {
   readonly cards: Cards;
   /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
   documentation(): Promise<Documentation>;
+  /** Everything that is counted while the service runs, and the page that shows it. */
+  readonly meters: Meters;
+  readonly metrics: MetricsPage;
   /** Where the service listens, e.g. `http://127.0.0.1:3141`; empty until it does. */
   address: string;
   /** True from the signal to stop on. */
@@ -46,7 +51,7 @@ export interface Service {
 
 export type ServiceParts = Pick<
   Service,
-  "manifest" | "agents" | "tools" | "workflows" | "routes" | "access" | "store" | "memories"
+  "manifest" | "agents" | "tools" | "workflows" | "routes" | "access" | "store" | "memories" | "meters" | "metrics"
 >;
 
 /** The row that a card points to. */

@@ -11,6 +11,7 @@ import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
 import { maskText } from "./manifest/environment.ts";
 import { createLogger } from "./observability/logger.ts";
+import type { Meters } from "./observability/metrics/meters.ts";
 import type { Service } from "./service.ts";
 import { chooseTransport } from "./transport/choose.ts";
 
@@ -65,6 +66,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   logger.level = logs.level;
   const host = options.host ?? server.host;
   const inFlight = new InFlight();
+  countRequests(service.meters, inFlight);
   const dispatch = compileDispatch(service, logger, inFlight, booted, env);
   const close = async () => {
     inFlight.close();
@@ -115,6 +117,21 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   };
 }
 
+function countRequests(meters: Meters, inFlight: InFlight): void {
+  meters.add({
+    name: "http_requests_in_flight",
+    help: "Requests that wait for something, streams among them.",
+    type: "gauge",
+    read: () => inFlight.size,
+  });
+  meters.add({
+    name: "http_streams_open",
+    help: "Requests that are being answered with a stream.",
+    type: "gauge",
+    read: () => inFlight.streams,
+  });
+}
+
 function compileDispatch(
   service: Service,
   logger: Logger,
@@ -138,5 +155,6 @@ function compileDispatch(
     authorize: (route) => doors.of(service.access.of(route)),
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
+    meters: service.meters,
   });
 }

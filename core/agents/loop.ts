@@ -47,6 +47,7 @@ async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, out
     outcome.text = step.text;
     outcome.finishReason = step.finishReason;
     addUsage(outcome.usage, step.usage);
+    stream.meter?.used(step.usage);
   }
   const answers = step.calls.length === 0 ? [] : await runToolCalls(plan, step.calls, sink, outcome);
   const wait = sink.part({ type: "finish-step", usage: step.usage, finishReason: step.finishReason });

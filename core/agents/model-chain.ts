@@ -1,6 +1,8 @@
 /** A list of models that stand in for each other: retries and fallback, before the first visible byte only. */
 import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import type { ModelMeter } from "../observability/metrics/named.ts";
+import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { classifyFailure, providerFailed } from "./model-failure.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
 import { pause, untilAborted } from "./pause.ts";
@@ -11,7 +13,10 @@ export type { PartBatch } from "./part-source.ts";
  * The parts of one answer. What goes wrong is thrown as ServiceError `provider_failed`, with the provider's own error as
  * its cause, for the log alone. An abort is thrown as the signal's reason.
  */
-export type ModelStream = PartSource;
+export interface ModelStream extends PartSource {
+  /** Counts of the model that answers. */
+  readonly meter: ModelMeter | undefined;
+}
 
 export interface ModelChain {
   /** `provider/model` of the first entry. */
@@ -32,6 +37,8 @@ export interface ChainedModel {
   readonly model: LanguageModelV3;
   /** Tries after the first. */
   readonly retries: number;
+  /** What its calls are counted by. */
+  readonly meter?: ModelMeter;
 }
 
 export interface ChainSettings {
@@ -76,6 +83,9 @@ class ChainedAnswer implements ModelStream {
   /** Unseen parts, kept until the first that is seen: another try would bring them again. */
   #held: LanguageModelV3StreamPart[] | null = null;
   #cancelled = false;
+  /** When the try that goes on began, and whether one does. */
+  #began = 0;
+  #calling = false;
 
   constructor(
     models: readonly ChainedModel[],
@@ -93,6 +103,8 @@ class ChainedAnswer implements ModelStream {
     for (;;) {
       try {
         const { model } = this.#models[this.#position]!;
+        this.#began = performance.now();
+        this.#calling = true;
         if (!this.#batched.has(model)) await this.#call(model);
         else this.#read(model, (await model.doStream(this.#options)) as BatchedStreamResult);
         return this;
@@ -120,7 +132,22 @@ class ChainedAnswer implements ModelStream {
     }
   }
 
+  get meter(): ModelMeter | undefined {
+    return this.#models[this.#position]!.meter;
+  }
+
+  /** How a try ended: once for each. */
+  #count(outcome: ModelOutcome): void {
+    if (!this.#calling) return;
+    this.#calling = false;
+    const { meter } = this;
+    if (meter === undefined) return;
+    meter.calls.count(outcome);
+    if (outcome === "ok") meter.durations.observe(performance.now() - this.#began);
+  }
+
   cancel(): void {
+    this.#count("aborted");
     this.#cancelled = true;
     this.#source?.cancel();
     this.#source = null;
@@ -175,6 +202,7 @@ class ChainedAnswer implements ModelStream {
   }
 
   #ended(): PartBatch | null {
+    this.#count("ok");
     this.#source = null;
     const held = this.#held;
     this.#held = null;
@@ -187,8 +215,11 @@ class ChainedAnswer implements ModelStream {
     this.#source = null;
     this.#held = null;
     if (this.#visible) {
-      if (this.#options.abortSignal?.aborted) throw this.#options.abortSignal.reason;
-      throw providerFailed(classifyFailure(thrown).reason, thrown);
+      const { abortSignal } = this.#options;
+      const { reason } = classifyFailure(thrown);
+      this.#count(abortSignal?.aborted ? "aborted" : reason);
+      if (abortSignal?.aborted) throw abortSignal.reason;
+      throw providerFailed(reason, thrown);
     }
     await this.#recover(thrown);
     await this.open();
@@ -198,9 +229,10 @@ class ChainedAnswer implements ModelStream {
   /** Returns when there is another try to make: after a pause with the same model, or at once with the next one. */
   async #recover(thrown: unknown): Promise<void> {
     const signal = this.#options.abortSignal;
+    const failure = classifyFailure(thrown);
+    this.#count(signal?.aborted ? "aborted" : failure.reason);
     if (signal?.aborted) throw signal.reason;
     const { id, retries } = this.#models[this.#position]!;
-    const failure = classifyFailure(thrown);
     const { logger } = this.#settings;
     const wait = failure.retryAfter ?? this.#backoff();
     if (failure.retry && this.#retries < retries && wait <= LONGEST_RETRY_AFTER) {

@@ -4,6 +4,7 @@ import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../errors.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import { ModelMeter, Named } from "../observability/metrics/named.ts";
 import type { Host, ModelProvider } from "../plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./model-chain.ts";
@@ -30,6 +31,8 @@ export interface ModelsOptions {
   folder?: string;
   /** The environment variable that a value of the manifest refers to, for messages about keys. */
   variableOf?(path: readonly (string | number)[]): string | undefined;
+  /** By `provider/model`. */
+  meters?: Named<ModelMeter>;
 }
 
 /** Tries after the first where a provider does not say. */
@@ -69,7 +72,7 @@ export async function createModels(
     }
   }
 
-  const models = new ModelTable(providers, host);
+  const models = new ModelTable(providers, host, options.meters ?? new Named(() => new ModelMeter()));
   const faulty = new Set<string>();
   for (const { name, kind, path } of names) {
     const { provider } = splitName(name);
@@ -86,17 +89,20 @@ export async function createModels(
 class ModelTable implements Models {
   readonly #providers: ReadonlyMap<string, ModelProvider>;
   readonly #host: Host;
+  readonly #meters: Named<ModelMeter>;
 
-  constructor(providers: ReadonlyMap<string, ModelProvider>, host: Host) {
+  constructor(providers: ReadonlyMap<string, ModelProvider>, host: Host, meters: Named<ModelMeter>) {
     this.#providers = providers;
     this.#host = host;
+    this.#meters = meters;
   }
 
   chain(names: readonly string[]): ModelChain {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
       const provider = this.#provider(name);
-      return { id: name, model: this.#model(name), retries: provider.retries ?? RETRIES };
+      const retries = provider.retries ?? RETRIES;
+      return { id: name, model: this.#model(name), retries, meter: this.#meters.of(name) };
     });
     return createModelChain(chained, { logger: this.#host.logger });
   }

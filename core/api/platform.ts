@@ -1,4 +1,4 @@
-/** Probes. */
+/** Probes, and what is counted. */
 import { defineRoute, type Page } from "../http/route.ts";
 import type { Service } from "../service.ts";
 
@@ -24,6 +24,16 @@ export const PLATFORM_ROUTES = [
     summary: "Whether the service takes requests",
     output: { bare: "Readiness", type: JSON_TYPE },
     handle: (_input, { service }) => (service.stopping ? STOPPING : readiness(service)),
+  }),
+  defineRoute<Service>({
+    operation: "platform.metrics",
+    method: "GET",
+    path: "/metrics",
+    group: "observability",
+    summary: "What is counted, for Prometheus",
+    description: "Counters, gauges and histograms in the text format of Prometheus, version 0.0.4.",
+    output: { page: "text/plain; version=0.0.4; charset=utf-8" },
+    handle: async (_input, { service }): Promise<Page> => ({ body: await service.metrics.text(), headers: FRESH }),
   }),
 ];
 

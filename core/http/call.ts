@@ -2,6 +2,7 @@
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import { messageOf, ServiceError, unavailable } from "../errors.ts";
+import { type RequestMeter, UNTIMED } from "../observability/metrics/request-meter.ts";
 import { failureText, refusal } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
@@ -32,7 +33,9 @@ export class Call<S> implements Context<S>, Pending {
   readonly #shared: Shared<S>;
   readonly #cors: HeaderList;
   readonly #path: string;
-  readonly #started: number;
+  readonly #meter: RequestMeter;
+  /** 0 while nobody needs to know. */
+  #started: number;
   user: User | null = null;
   caller: Caller = NOBODY;
   headers: Record<string, string> = NO_HEADERS;
@@ -48,16 +51,17 @@ export class Call<S> implements Context<S>, Pending {
   #tracked = false;
   #finished = false;
 
-  constructor(shared: Shared<S>, exchange: Exchange, operation: string, cors: HeaderList) {
+  constructor(shared: Shared<S>, exchange: Exchange, meter: RequestMeter, cors: HeaderList) {
     this.#shared = shared;
     this.exchange = exchange;
-    this.operation = operation;
+    this.operation = meter.operation;
+    this.#meter = meter;
     this.service = shared.service;
     this.requestId = exchange.requestId;
     this.#cors = cors;
     // Read now: the head is gone when the line is written.
     this.#path = shared.logs ? exchange.path : "";
-    this.#started = shared.logs ? performance.now() : 0;
+    this.#started = meter.begin() || shared.logs ? performance.now() : 0;
   }
 
   get signal(): AbortSignal {
@@ -83,6 +87,7 @@ export class Call<S> implements Context<S>, Pending {
   track(): void {
     if (this.#tracked || this.#finished) return;
     this.#tracked = true;
+    if (this.#started === 0) this.#started = performance.now();
     this.#since = this.#shared.inFlight.now;
     this.#shared.inFlight.add(this);
     this.exchange.onAbort(() => this.#left());
@@ -127,17 +132,22 @@ export class Call<S> implements Context<S>, Pending {
   /** Runs a producer of events; the reply ends with it. */
   stream(headers: HeaderList, form: StreamForm, produce: EventProducer): void {
     const writer = new EventWriter(this.exchange, headers, form, this.#shared.limits.streamBuffer);
-    this.#writer = writer;
+    this.#use(writer);
     this.#follow(writer, produce(writer));
   }
 
   /** The same for the text of a protocol with formats of its own, whose head goes out now. */
   streamText(headers: HeaderList, reply: TextStream): void {
     const writer = new TextWriter(this.exchange, headers, reply, this.#shared.limits.streamBuffer);
-    this.#writer = writer;
+    this.#use(writer);
     this.#status = reply.status;
     writer.open();
     this.#follow(writer, reply.stream(writer));
+  }
+
+  #use(writer: StreamWriter): void {
+    this.#writer = writer;
+    if (!this.#finished) this.#shared.inFlight.streams++;
   }
 
   #follow(writer: StreamWriter, produced: Promise<void>): void {
@@ -192,10 +202,14 @@ export class Call<S> implements Context<S>, Pending {
   #finish(status: number): void {
     if (this.#finished) return;
     this.#finished = true;
-    if (this.#tracked) this.#shared.inFlight.remove(this);
+    const { inFlight } = this.#shared;
+    if (this.#tracked) inFlight.remove(this);
+    if (this.#writer !== null) inFlight.streams--;
+    const took = this.#started === 0 ? UNTIMED : performance.now() - this.#started;
+    this.#meter.finished(status, took, this.#tracked);
     if (!this.#shared.logs) return;
     const { requestId, operation } = this;
-    const milliseconds = Math.round((performance.now() - this.#started) * 1000) / 1000;
+    const milliseconds = Math.round(took * 1000) / 1000;
     this.#shared.logger.debug(
       { requestId, method: this.exchange.method, path: this.#path, operation, status, milliseconds },
       "request",

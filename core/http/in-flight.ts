@@ -20,6 +20,8 @@ export class InFlight {
   #size = 0;
   #timer: NodeJS.Timeout;
   #waiting: (() => void)[] = [];
+  /** How many of them are being answered with a stream. */
+  streams = 0;
   /** The time of the last tick: good to a quarter of a second, and free. */
   now = 0;
 

@@ -3,6 +3,8 @@
  * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
  */
 import { invalid, messageOf, notFound, ServiceError } from "../errors.ts";
+import type { Meters } from "../observability/metrics/meters.ts";
+import { UNTIMED } from "../observability/metrics/request-meter.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requireValid } from "./decode.ts";
@@ -33,6 +35,8 @@ export interface PipelineSettings<S> extends Shared<S> {
   authorizeUnknown: Authorize<Call<S>> | null;
   /** Bytes. */
   bodyLimit: number;
+  /** What requests are counted by. */
+  meters: Meters;
 }
 
 interface Compiled {
@@ -67,6 +71,7 @@ function otherMethod<S>(
   if (exchange.method === "OPTIONS") {
     const wanted = exchange.header("access-control-request-method");
     const route = methods.get(wanted) ?? methods.values().next().value!;
+    settings.meters.ofPreflight.finished(204, UNTIMED, false);
     return route.preflight(exchange, allow);
   }
   const message = `${exchange.method.slice(0, 20)} is not allowed here; allowed: ${allow}`;
@@ -81,7 +86,7 @@ function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, err
     return;
   }
   const cors = defaultCors.constant ?? defaultCors.headers(exchange.header("origin"));
-  const call = new Call(settings, exchange, "unknown", cors);
+  const call = new Call(settings, exchange, settings.meters.ofUnmatched(exchange.method), cors);
   try {
     const allowed = authorize(call, exchange, []);
     if (allowed instanceof Promise) {
@@ -101,6 +106,7 @@ function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: Ser
   const { constant } = settings.defaultCors;
   const cors = constant ?? settings.defaultCors.headers(exchange.header("origin"));
   exchange.reply(status, [...headers, ...cors], body);
+  settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);
 }
 
 const shown = (path: string) => (path.length > 100 ? `${path.slice(0, 100)}...` : path);
@@ -118,8 +124,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const authorize = settings.authorize(route);
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
-  const { operation, bodyOptional = false, readsHeaders = false } = route;
+  const { bodyOptional = false, readsHeaders = false } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
+  const meter = settings.meters.ofRoute(route);
 
   function handle(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
     try {
@@ -193,7 +200,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     },
     run(exchange, values) {
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
-      const call = new Call(settings, exchange, operation, corsHeaders);
+      const call = new Call(settings, exchange, meter, corsHeaders);
       try {
         if (readsHeaders) call.headers = exchange.headers();
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));

@@ -5,6 +5,7 @@ import { messageOf } from "../errors.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../json-schema.ts";
 import type { Path } from "../manifest/issues.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
+import { Named, ToolMeter } from "../observability/metrics/named.ts";
 import type { Host, ToolPlugin } from "../plugin.ts";
 import { configure } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
@@ -29,11 +30,17 @@ const DEFAULT_TIMEOUT = 60_000;
 const ANY_INPUT: JsonSchema = { type: "object" };
 
 /** A tool whose plugin does not exist is left out without a word: `checkReferences` reports it. */
-export function compileTools(manifest: Pick<Manifest, "tools">, registry: Registry, host: Host): CompiledTools {
+export function compileTools(
+  manifest: Pick<Manifest, "tools">,
+  registry: Registry,
+  host: Host,
+  meters: Named<ToolMeter> = new Named(() => new ToolMeter()),
+): CompiledTools {
   const shared: Shared = {
     inputs: createSchemaCompiler(),
     configs: createSchemaCompiler({ defaults: true }),
     client: createHttpClient(host),
+    meters,
   };
   const tools = new Map<string, Tool>();
   const problems: ToolProblem[] = [];
@@ -52,6 +59,7 @@ interface Shared {
   inputs: SchemaCompiler;
   configs: SchemaCompiler;
   client: HttpClient;
+  meters: Named<ToolMeter>;
 }
 
 type Report = (path: Path, message: string) => void;
@@ -78,6 +86,7 @@ function pluginTool(
     approval: settings.approval ?? plugin.approval ?? false,
     timeout: timeoutOf(settings) ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT : parseDuration(plugin.timeout)),
     config,
+    meter: shared.meters.of(name),
     validate,
     run: (input, call) => plugin.execute(input, call),
   };
@@ -103,6 +112,7 @@ function httpTool(
     approval: settings.approval ?? false,
     timeout: timeoutOf(settings) ?? DEFAULT_TIMEOUT,
     config: {},
+    meter: shared.meters.of(name),
     validate,
     run: compiled.run,
   };

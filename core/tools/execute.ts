@@ -13,9 +13,16 @@ import { ToolCall } from "./tool-call.ts";
  * `tool_failed` with the tool's own message or its time limit; and the reason of `origin.call.signal` once it aborts.
  */
 export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
-  if (tool.approval) throw approvalMissing(tool);
+  const { meter } = tool;
+  if (tool.approval) {
+    meter?.calls.count("not approved");
+    throw approvalMissing(tool);
+  }
   const problem = tool.validate(input);
-  if (problem !== null) throw invalid(problem);
+  if (problem !== null) {
+    meter?.calls.count("invalid input");
+    throw invalid(problem);
+  }
 
   const call = new ToolCall(tool, origin);
   let result: unknown;
@@ -28,11 +35,18 @@ export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unk
     throw failure(tool, call, thrown);
   }
   if (later) {
-    return call.wait(result as PromiseLike<unknown>).then(nothingAsNull, (thrown) => {
-      throw failure(tool, call, thrown);
-    });
+    return call.wait(result as PromiseLike<unknown>).then(
+      (value) => {
+        meter?.calls.count("ok");
+        return nothingAsNull(value);
+      },
+      (thrown) => {
+        throw failure(tool, call, thrown);
+      },
+    );
   }
   call.end();
+  meter?.calls.count("ok");
   return nothingAsNull(result);
 }
 
@@ -60,7 +74,9 @@ function isPromise(value: unknown): boolean {
 
 /** Of a call that was stopped the reason counts, whatever the tool made of it. */
 function failure(tool: Tool, call: ToolCall, thrown: unknown): unknown {
-  if (call.stopped !== null) return call.stopped.reason;
+  const { stopped } = call;
+  tool.meter?.calls.count(stopped === null ? "failed" : stopped.timedOut ? "timed out" : "aborted");
+  if (stopped !== null) return stopped.reason;
   const said = thrown instanceof Error || typeof thrown === "string" ? messageOf(thrown) : "";
   return new ServiceError("tool_failed", said || `tool ${JSON.stringify(tool.name)} failed`, { cause: thrown });
 }

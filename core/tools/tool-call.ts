@@ -5,6 +5,12 @@ import { ServiceError } from "../errors.ts";
 import type { User } from "../http/route.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
 
+/** Why a call was stopped from outside, and whether that was its own time limit. */
+interface Stopped {
+  readonly reason: unknown;
+  readonly timedOut: boolean;
+}
+
 /** The longest delay that a timer takes; a longer one would fire at once. */
 const LONGEST = 2 ** 31 - 1;
 
@@ -28,7 +34,7 @@ export class ToolCall implements ConfiguredCall {
   #left: (() => void) | null = null;
   #reject: ((reason: unknown) => void) | null = null;
   #over = false;
-  #stopped: { reason: unknown } | null = null;
+  #stopped: Stopped | null = null;
 
   constructor(tool: Tool, origin: ToolOrigin) {
     this.#tool = tool;
@@ -57,7 +63,7 @@ export class ToolCall implements ConfiguredCall {
   }
 
   /** Why the call was stopped from outside, or null. */
-  get stopped(): { reason: unknown } | null {
+  get stopped(): Stopped | null {
     return this.#stopped;
   }
 
@@ -77,7 +83,7 @@ export class ToolCall implements ConfiguredCall {
   wait(result: PromiseLike<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#reject = reject;
-      this.#timer = setTimeout(() => this.#stop(this.#timedOut()), Math.min(this.#tool.timeout, LONGEST));
+      this.#timer = setTimeout(() => this.#stop(this.#timedOut(), true), Math.min(this.#tool.timeout, LONGEST));
       this.#watch();
       result.then(
         (value) => {
@@ -103,9 +109,9 @@ export class ToolCall implements ConfiguredCall {
     signal.addEventListener("abort", this.#left);
   }
 
-  #stop(reason: unknown): void {
+  #stop(reason: unknown, timedOut = false): void {
     if (this.#over) return;
-    this.#stopped = { reason };
+    this.#stopped = { reason, timedOut };
     this.end();
     // Before the tool hears of it, so that its own complaint about the abort is not taken for the outcome.
     this.#reject?.(reason);

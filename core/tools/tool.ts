@@ -1,6 +1,7 @@
 /** A tool as agents and `POST /tools/:name/execute` use it, whether a plugin or a REST call stands behind it. */
 import type { Logger } from "pino";
 import type { User } from "../http/route.ts";
+import type { ToolMeter } from "../observability/metrics/named.ts";
 
 export type JsonSchema = Record<string, unknown>;
 
@@ -35,6 +36,8 @@ export interface Tool {
   readonly timeout: number;
   /** `with` of the manifest; handed to `run` as `call.config`. */
   readonly config: unknown;
+  /** What its calls are counted by. */
+  readonly meter?: ToolMeter;
   /** Every problem of an input joined by `; ` (`input.city must be string`), or null when it fits. */
   validate(input: unknown): string | null;
   /** Runs the tool without checks. Use `executeTool`, which checks approval, input, time limit and signal. */

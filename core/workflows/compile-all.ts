@@ -31,7 +31,11 @@ export function compileWorkflows(
   for (const id of Object.keys(manifest.workflows)) {
     const pinned = pin(id, manifest, loaded);
     const compiled = compileDefinition(pinned.pinned, parts);
-    if ("definition" in compiled) workflows.set(id, { ...pinned, definition: compiled.definition });
+    if ("definition" in compiled) {
+      const { definition } = compiled;
+      workflows.set(id, { ...pinned, definition });
+      definition.meter?.steps.declare(definition.outline.keys());
+    }
     // A workflow that others call is compiled with each of them.
     else for (const problem of compiled.problems) problems.set(JSON.stringify(problem), problem);
   }

@@ -52,6 +52,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: Parts): Compi
     resumeCheck: compileCheck(linking, workflow.resume, [...at, "resume"]),
     timeout: (workflow.timeout as number | undefined) ?? null,
     recovery: workflow.recovery,
+    meter: parts.meters?.of(workflowId),
   };
   const { problems, missing } = linking;
   return problems.length > 0 || missing.size > 0 ? { problems, missing: [...missing] } : { definition };

@@ -1,6 +1,7 @@
 /** A workflow as the interpreter runs it: a tree of steps whose names are resolved, expressions and schemas compiled. */
 import type { Logger } from "pino";
 import type { Caller, User } from "../http/route.ts";
+import type { WorkflowMeter } from "../observability/metrics/named.ts";
 import type { Source, StepPath } from "./journal.ts";
 
 /** What expressions see, and step plugins as copies of their own. */
@@ -146,6 +147,8 @@ export interface Definition {
   /** Milliseconds that an execution may run, its suspensions not counted; or null. */
   readonly timeout: number | null;
   readonly recovery: "resume" | "fail";
+  /** What its executions are counted by. */
+  readonly meter?: WorkflowMeter | undefined;
 }
 
 /** Names of a step's own in its workflow's `steps`: the last part of its path. */

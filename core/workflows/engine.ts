@@ -8,17 +8,19 @@ import type { Sequence } from "../storage/sequence.ts";
 import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { Access } from "./access.ts";
+import { countEntry, countExit } from "./counted.ts";
 import type { Definition } from "./definition.ts";
 import type { Definitions } from "./definitions.ts";
 import type { DescribedWorkflow } from "./describe.ts";
 import { drive } from "./drive.ts";
-import { type Caller, Execution, type Recorded, type Surroundings } from "./execution.ts";
+import { type Caller, Execution, type Recorded } from "./execution.ts";
 import { begin, type Fold } from "./fold.ts";
 import { createExecutionIds } from "./ids.ts";
 import type { Start } from "./journal.ts";
 import { Elsewhere } from "./list-open.ts";
 import { isAway } from "./patience.ts";
 import { noWorkflow } from "./refusals.ts";
+import type { Surroundings } from "./surroundings.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
 export interface EngineParts {
@@ -106,6 +108,7 @@ export class Engine implements Workflows {
     const { id, workflowId } = execution.fold.start;
     this.live.set(id, execution);
     this.#count(workflowId, 1);
+    countEntry(execution);
     execution.settled = this.#follow(execution, work);
     // Who waits for it hears of it; who has left need not.
     execution.settled.catch(() => {});
@@ -123,6 +126,7 @@ export class Engine implements Workflows {
     } finally {
       if (this.live.get(id) === execution) this.live.delete(id);
       this.#count(workflowId, -1);
+      countExit(execution);
       execution.gone = !execution.rested;
       execution.wake();
     }

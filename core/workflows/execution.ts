@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import { CommitConflict, type ServiceError } from "../errors.ts";
 import { executionKey, executionNameKey, journalKey, openExecutionKey } from "../storage/keys.ts";
 import type { Commit, Row, Store } from "../storage/store.ts";
+import { countStep } from "./counted.ts";
 import type { Definition } from "./definition.ts";
 import { apply, type Fold, foldOf } from "./fold.ts";
 import { numberIn } from "./ids.ts";
@@ -16,6 +17,7 @@ import { entriesOnDisk, type Loaded } from "./load.ts";
 import { commitPatiently, notYet } from "./patience.ts";
 import { recordText } from "./record.ts";
 import { entriesText, openText, reopenedText, restText } from "./rows.ts";
+import type { Surroundings } from "./surroundings.ts";
 
 /** Entries kept in memory for readers; those who are further behind read the store. */
 const LOG = 1024;
@@ -24,16 +26,6 @@ const LOG = 1024;
 export interface Caller {
   readonly requestId: string;
   readonly logger: Logger;
-}
-
-export interface Surroundings {
-  readonly store: Store;
-  /** This process, as open rows name it. */
-  readonly process: string;
-  /** Whether other processes use the store: then each commit expects that the execution still is ours. */
-  readonly shared: boolean;
-  /** Whether the store ends with the process: nobody could go on from a journal in it, so that there is none. */
-  readonly volatile: boolean;
 }
 
 /** What is on disk of an execution that goes on. */
@@ -133,8 +125,9 @@ export class Execution {
   /** @param text the entry as JSON, where it is at hand */
   append(entry: Entry, text: string = JSON.stringify(entry)): void {
     apply(this.fold, entry);
-    this.#pending.push(text);
+    countStep(this.definition.meter, entry);
     this.#log.push(entry);
+    this.#pending.push(text);
   }
 
   /** Resolves when all that was appended is on disk. Rejects when that cannot be any more: the execution is not ours. */

@@ -7,6 +7,7 @@ import { type CompileResult, compileTemplate, SCOPES } from "../manifest/express
 import { textOf } from "../manifest/expression-values.ts";
 import type { Path } from "../manifest/issues.ts";
 import type { WorkflowManifest } from "../manifest/manifest.ts";
+import type { Named, WorkflowMeter } from "../observability/metrics/named.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { Check, Evaluate, StepScope, WorkStep } from "./definition.ts";
@@ -22,6 +23,8 @@ export interface Parts {
   readonly env: Environment;
   /** The folder of the manifest: paths of files in it start there. */
   readonly folder: string;
+  /** By the id of the workflow. */
+  readonly meters?: Named<WorkflowMeter>;
 }
 
 export interface WorkflowProblem {

@@ -2,7 +2,6 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { TestContext } from "node:test";
 import { type Running, start } from "../../core/start.ts";
 
 export interface TestService extends Running {
@@ -17,9 +16,9 @@ export interface TestOptions {
   env?: Record<string, string | undefined>;
 }
 
-/** Starts a service and stops it when the test ends. `server.port` is 0 and the log level debug unless the manifest says otherwise. */
+/** Starts a service and stops it when the test ends, or the file (`{ after }` of node:test). `server.port` is 0 and the log level debug unless the manifest says otherwise. */
 export async function startService(
-  test: Pick<TestContext, "after">,
+  test: { after(end: () => Promise<void>): void },
   manifest: object | string,
   options: TestOptions = {},
 ): Promise<TestService> {

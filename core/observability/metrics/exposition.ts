@@ -1,0 +1,34 @@
+/** The families as text in the format of Prometheus, by prom-client. */
+import { type Metric, Registry } from "prom-client";
+import { familiesOf } from "./families.ts";
+import type { Family } from "./family.ts";
+import type { Meters } from "./meters.ts";
+import { processFamilies, watchEventLoop } from "./process-families.ts";
+
+export interface Exposition {
+  text(): Promise<string>;
+  /** Stops watching the event loop. */
+  close(): void;
+}
+
+export function createExposition(meters: Meters): Exposition {
+  const delay = watchEventLoop();
+  const registry = new Registry();
+  for (const family of [...familiesOf(meters), ...processFamilies(delay)]) registry.registerMetric(metricOf(family));
+  return {
+    text: () => registry.metrics(),
+    close: () => delay.disable(),
+  };
+}
+
+/** What the registry asks of a metric: its values when they are wanted. It has no type of its own there. */
+function metricOf({ name, help, type, samples }: Family): Metric {
+  const get = async () => ({
+    name,
+    help,
+    type,
+    aggregator: "sum",
+    values: samples().map(({ labels, value, suffix = "" }) => ({ labels, value, metricName: name + suffix })),
+  });
+  return { name, help, type, get } as unknown as Metric;
+}

@@ -1,0 +1,123 @@
+/** From what was counted to the families of `/metrics`. The names are part of the interface: README, "Metrics". */
+import { type Family, histogramSamples, type Sample, tallySamples } from "./family.ts";
+import type { Meters } from "./meters.ts";
+import type { RequestMeter } from "./request-meter.ts";
+
+/** Those that are there from 0 on; the others from the first on. */
+const USUAL = new Set(["2xx", "4xx", "5xx"]);
+
+export function familiesOf(meters: Meters): Family[] {
+  return [...requests(meters), ...models(meters), ...work(meters), ...store(meters), ...readings(meters)];
+}
+
+const labelsOf = ({ operation, route, method }: RequestMeter) => ({ operation, route, method });
+
+function requests(meters: Meters): Family[] {
+  return [
+    {
+      name: "penstock_http_requests_total",
+      help: "Requests that were answered, by operation and class of status; aborted: the client left before.",
+      type: "counter",
+      samples: () =>
+        [...meters.routes, ...meters.others].flatMap((meter) =>
+          tallySamples(labelsOf(meter), meter.statuses, "status").filter(
+            ({ labels, value }) => value > 0 || (USUAL.has(labels.status!) && meters.routes.includes(meter)),
+          ),
+        ),
+    },
+    {
+      name: "penstock_http_request_duration_seconds",
+      help: "From the head of a request to the end of its answer, by operation, as far as it was asked for.",
+      type: "histogram",
+      samples: () =>
+        meters.routes
+          .filter(({ durations }) => durations.count > 0)
+          .flatMap((meter) => histogramSamples(labelsOf(meter), meter.durations)),
+    },
+  ];
+}
+
+function models({ models }: Meters): Family[] {
+  return [
+    {
+      name: "penstock_model_calls_total",
+      help: "Calls of models by outcome, every try of its own.",
+      type: "counter",
+      samples: () => models.entries.flatMap(([model, { calls }]) => tallySamples({ model }, calls)),
+    },
+    {
+      name: "penstock_model_call_duration_seconds",
+      help: "From the call of a model to the end of its answer, of calls that ended well.",
+      type: "histogram",
+      samples: () => models.entries.flatMap(([model, { durations }]) => histogramSamples({ model }, durations)),
+    },
+    {
+      name: "penstock_model_tokens_total",
+      help: "Tokens that models say they read and wrote.",
+      type: "counter",
+      samples: () =>
+        models.entries.flatMap(([model, { inputTokens, outputTokens }]): Sample[] => [
+          { labels: { model, direction: "input" }, value: inputTokens },
+          { labels: { model, direction: "output" }, value: outputTokens },
+        ]),
+    },
+  ];
+}
+
+function work({ tools, workflows }: Meters): Family[] {
+  return [
+    {
+      name: "penstock_tool_calls_total",
+      help: "Calls of tools by outcome.",
+      type: "counter",
+      samples: () => tools.entries.flatMap(([tool, { calls }]) => tallySamples({ tool }, calls)),
+    },
+    {
+      name: "penstock_workflow_executions_total",
+      help: "Executions of workflows that came to rest in this process, by how.",
+      type: "counter",
+      samples: () =>
+        workflows.entries.flatMap(([workflow, { executions }]) => tallySamples({ workflow }, executions, "status")),
+    },
+    {
+      name: "penstock_workflow_executions_running",
+      help: "Executions of workflows that run in this process.",
+      type: "gauge",
+      samples: () => workflows.entries.map(([workflow, { running }]) => ({ labels: { workflow }, value: running })),
+    },
+    {
+      name: "penstock_workflow_steps_total",
+      help: "Steps of workflows by outcome; a step is named by its path.",
+      type: "counter",
+      samples: () =>
+        workflows.entries.flatMap(([workflow, { steps }]) =>
+          steps.entries.flatMap(([step, tally]) => tallySamples({ workflow, step }, tally)),
+        ),
+    },
+  ];
+}
+
+function store({ commits, commitDurations }: Meters): Family[] {
+  return [
+    {
+      name: "penstock_store_commits_total",
+      help: "Commits by outcome; a conflict is one that another writer was faster with.",
+      type: "counter",
+      samples: () => tallySamples({}, commits),
+    },
+    {
+      name: "penstock_store_commit_duration_seconds",
+      help: "From a commit to its being on disk, of commits that went well.",
+      type: "histogram",
+      samples: () => histogramSamples({}, commitDurations),
+    },
+  ];
+}
+
+const readings = (meters: Meters): Family[] =>
+  meters.readings.map(({ name, help, type, read }) => ({
+    name: `penstock_${name}`,
+    help,
+    type,
+    samples: () => [{ labels: {}, value: read() }],
+  }));

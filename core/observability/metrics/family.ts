@@ -1,0 +1,40 @@
+/** Metrics as Prometheus sees them: families of samples with labels. */
+import { BOUNDS, type Durations } from "./durations.ts";
+import type { Tally } from "./tally.ts";
+
+export type Labels = Readonly<Record<string, string>>;
+
+export interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+  /** What follows the name of the family. */
+  readonly suffix?: "_bucket" | "_sum" | "_count";
+}
+
+export interface Family {
+  readonly name: string;
+  readonly help: string;
+  readonly type: "counter" | "gauge" | "histogram";
+  /** Read anew with every scrape. */
+  samples(): readonly Sample[];
+}
+
+const ENDLESS = "+Inf";
+
+export function histogramSamples(labels: Labels, durations: Durations): Sample[] {
+  const { cumulative } = durations;
+  const buckets = cumulative.map((value, place): Sample => {
+    const bound = BOUNDS[place];
+    return { labels: { ...labels, le: bound === undefined ? ENDLESS : String(bound) }, value, suffix: "_bucket" };
+  });
+  const count = cumulative.at(-1)!;
+  return [...buckets, { labels, value: durations.sum, suffix: "_sum" }, { labels, value: count, suffix: "_count" }];
+}
+
+/** One sample for each outcome, also for those that have not come about: a series that is there from 0 on has a rate. */
+export function tallySamples<K extends string>(labels: Labels, tally: Tally<K>, label = "outcome"): Sample[] {
+  return tally.outcomes.map((outcome) => ({
+    labels: { ...labels, [label]: outcome.replaceAll(" ", "_") },
+    value: tally.of(outcome),
+  }));
+}

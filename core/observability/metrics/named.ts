@@ -1,0 +1,61 @@
+/** What is counted of one model, one tool, one workflow; and the closed lists of those. */
+import { Durations } from "./durations.ts";
+import { EXECUTION_OUTCOMES, MODEL_OUTCOMES, STEP_OUTCOMES, type StepOutcome, TOOL_OUTCOMES } from "./outcomes.ts";
+import { Tally } from "./tally.ts";
+
+/** What stands for everything that has no name of its own in the manifest. */
+export const OTHER = "other";
+
+export class ModelMeter {
+  readonly calls = new Tally(MODEL_OUTCOMES);
+  /** From the call to the end of the answer, of those that ended well. */
+  readonly durations = new Durations();
+  inputTokens = 0;
+  outputTokens = 0;
+
+  used({ promptTokens, completionTokens }: { promptTokens: number; completionTokens: number }): void {
+    this.inputTokens += promptTokens;
+    this.outputTokens += completionTokens;
+  }
+}
+
+export class ToolMeter {
+  readonly calls = new Tally(TOOL_OUTCOMES);
+}
+
+export class WorkflowMeter {
+  readonly executions = new Tally(EXECUTION_OUTCOMES);
+  /** How many run in this process. */
+  running = 0;
+  /** By path. */
+  readonly steps: Named<Tally<StepOutcome>> = new Named(() => new Tally(STEP_OUTCOMES));
+}
+
+/** Meters by names that are known at boot; all other names share one, so that no request makes a new series. */
+export class Named<M> {
+  readonly #known = new Map<string, M>();
+  readonly #create: () => M;
+  #other: M | null = null;
+
+  constructor(create: () => M, names: Iterable<string> = []) {
+    this.#create = create;
+    this.declare(names);
+  }
+
+  declare(names: Iterable<string>): void {
+    for (const name of names) if (!this.#known.has(name)) this.#known.set(name, this.#create());
+  }
+
+  of(name: string): M {
+    const known = this.#known.get(name);
+    if (known !== undefined) return known;
+    this.#other ??= this.#create();
+    return this.#other;
+  }
+
+  /** Those that are known, in the order in which they were declared, and `other` once something was counted there. */
+  get entries(): [name: string, meter: M][] {
+    const known = [...this.#known];
+    return this.#other === null ? known : [...known, [OTHER, this.#other]];
+  }
+}

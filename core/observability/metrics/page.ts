@@ -1,0 +1,21 @@
+/** `/metrics`. What writes it is loaded with the first request for it, and so is what watches the event loop. */
+import type { Exposition } from "./exposition.ts";
+import type { Meters } from "./meters.ts";
+
+export class MetricsPage {
+  readonly #meters: Meters;
+  #exposition: Promise<Exposition> | null = null;
+
+  constructor(meters: Meters) {
+    this.#meters = meters;
+  }
+
+  async text(): Promise<string> {
+    this.#exposition ??= import("./exposition.ts").then(({ createExposition }) => createExposition(this.#meters));
+    return (await this.#exposition).text();
+  }
+
+  async close(): Promise<void> {
+    (await this.#exposition)?.close();
+  }
+}

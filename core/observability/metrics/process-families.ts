@@ -1,0 +1,71 @@
+/** The process itself, under the names that Prometheus and its dashboards know. */
+import { type IntervalHistogram, monitorEventLoopDelay, performance } from "node:perf_hooks";
+import { VERSION } from "../../version.ts";
+import type { Family } from "./family.ts";
+
+/** Milliseconds between two samples of the delay: the timer costs some microseconds each time. */
+const RESOLUTION = 20;
+const QUANTILES = [0.5, 0.9, 0.99];
+const NANOSECONDS = 1e9;
+
+const family = (name: string, type: "counter" | "gauge", help: string, read: () => number): Family => ({
+  name,
+  help,
+  type,
+  samples: () => [{ labels: {}, value: read() }],
+});
+
+/** @param delay what has watched the event loop since the last scrape; read, and begun anew */
+export function processFamilies(delay: IntervalHistogram): Family[] {
+  const labels = { version: VERSION, node: process.version };
+  return [
+    {
+      name: "penstock_build_info",
+      help: "Versions of Penstock and Node.js; always 1.",
+      type: "gauge",
+      samples: () => [{ labels, value: 1 }],
+    },
+    family("process_resident_memory_bytes", "gauge", "Resident memory.", () => process.memoryUsage.rss()),
+    family("process_cpu_user_seconds_total", "counter", "Processor time in user mode.", () => cpu("user")),
+    family("process_cpu_system_seconds_total", "counter", "Processor time in kernel mode.", () => cpu("system")),
+    family("process_start_time_seconds", "gauge", "Start of the process, since 1970.", () => startTime()),
+    family("process_uptime_seconds", "gauge", "Since the start of the process.", () => process.uptime()),
+    family("nodejs_heap_size_total_bytes", "gauge", "Heap of JavaScript, used or not.", () => memory("heapTotal")),
+    family("nodejs_heap_size_used_bytes", "gauge", "Heap of JavaScript in use.", () => memory("heapUsed")),
+    family("nodejs_external_memory_bytes", "gauge", "Memory of objects outside the heap.", () => memory("external")),
+    family("nodejs_eventloop_active_seconds_total", "counter", "The event loop was at work.", () => loop("active")),
+    family("nodejs_eventloop_idle_seconds_total", "counter", "The event loop waited for events.", () => loop("idle")),
+    delayFamily(delay),
+  ];
+}
+
+const cpu = (kind: "user" | "system") => process.cpuUsage()[kind] / 1e6;
+const memory = (kind: "heapTotal" | "heapUsed" | "external") => process.memoryUsage()[kind];
+const loop = (kind: "active" | "idle") => performance.eventLoopUtilization()[kind] / 1000;
+const startTime = () => Math.round(performance.timeOrigin) / 1000;
+
+/** It watches from the first scrape on: who never asks has no timer. */
+export function watchEventLoop(): IntervalHistogram {
+  const delay = monitorEventLoopDelay({ resolution: RESOLUTION });
+  delay.enable();
+  return delay;
+}
+
+/** The histogram holds the times between two samples, each the resolution longer than the delay. */
+function delayFamily(delay: IntervalHistogram): Family {
+  const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / NANOSECONDS - RESOLUTION / 1000);
+  return {
+    name: "nodejs_eventloop_delay_seconds",
+    help: "How late the event loop was between the last scrape and this one, by quantile.",
+    type: "gauge",
+    samples() {
+      const samples = QUANTILES.map((quantile) => ({
+        labels: { quantile: String(quantile) },
+        value: seconds(delay.percentile(quantile * 100)),
+      }));
+      const longest = { labels: { quantile: "1" }, value: delay.count === 0 ? 0 : seconds(delay.max) };
+      delay.reset();
+      return [...samples, longest];
+    },
+  };
+}

@@ -1,0 +1,53 @@
+/** A store whose commits are counted. Who commits waits for nothing more than before. */
+import { CommitConflict } from "../errors.ts";
+import type { Meters } from "../observability/metrics/meters.ts";
+import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
+
+export class MeasuredStore implements Store {
+  readonly kind: string;
+  readonly #store: Store;
+  readonly #meters: Pick<Meters, "commits" | "commitDurations">;
+
+  constructor(store: Store, meters: Pick<Meters, "commits" | "commitDurations">) {
+    this.kind = store.kind;
+    this.#store = store;
+    this.#meters = meters;
+  }
+
+  commit(commit: Commit): Promise<number> {
+    const started = performance.now();
+    const committed = this.#store.commit(commit);
+    committed.then(
+      () => {
+        this.#meters.commits.count("ok");
+        this.#meters.commitDurations.observe(performance.now() - started);
+      },
+      (error) => this.#meters.commits.count(error instanceof CommitConflict ? "conflict" : "error"),
+    );
+    return committed;
+  }
+
+  get(key: string): Promise<Row | undefined> {
+    return this.#store.get(key);
+  }
+
+  getMany(keys: readonly string[]): Promise<(Row | undefined)[]> {
+    return this.#store.getMany(keys);
+  }
+
+  scan(range: Range): Promise<Row[]> {
+    return this.#store.scan(range);
+  }
+
+  tail(tail: Tail): Promise<Joined | null> {
+    return this.#store.tail(tail);
+  }
+
+  problem(): Promise<string | null> {
+    return this.#store.problem();
+  }
+
+  close(): Promise<void> {
+    return this.#store.close();
+  }
+}
