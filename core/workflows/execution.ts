@@ -5,7 +5,7 @@
 import type { Logger } from "pino";
 import { CommitConflict, type ServiceError } from "../errors.ts";
 import { executionKey, executionNameKey, journalKey, openExecutionKey } from "../storage/keys.ts";
-import type { Commit, Row, Store } from "../storage/store.ts";
+import type { Commit, Row } from "../storage/store.ts";
 import { countStep } from "./counted.ts";
 import type { Definition } from "./definition.ts";
 import { apply, type Fold, foldOf } from "./fold.ts";

@@ -7,6 +7,7 @@ import { compileCors } from "../../../core/http/cors.ts";
 import { InFlight } from "../../../core/http/in-flight.ts";
 import { compilePipeline } from "../../../core/http/pipeline.ts";
 import type { Context, RawReply, Route, TextSink } from "../../../core/http/route.ts";
+import { Meters } from "../../../core/observability/metrics/meters.ts";
 import { type InjectOptions, inject } from "../../../core/transport/inject.ts";
 import { createNodeTransport } from "../../../core/transport/node.ts";
 import { createUwsTransport } from "../../../core/transport/uws.ts";
@@ -54,6 +55,7 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     authorize: () => null,
     authorizeUnknown: null,
     bodyLimit: 1000,
+    meters: new Meters({ models: [], tools: [], workflows: [] }),
   });
   const post = (options: Partial<InjectOptions> = {}) => inject(dispatch, { path: "/rpc", body: {}, ...options });
   return { dispatch, inFlight, post };

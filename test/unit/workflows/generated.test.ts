@@ -10,13 +10,14 @@ import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import type { Definition } from "../../../core/workflows/definition.ts";
 import { drive } from "../../../core/workflows/drive.ts";
-import { Execution, type Surroundings } from "../../../core/workflows/execution.ts";
+import { Execution } from "../../../core/workflows/execution.ts";
 import { apply, begin, type Fold, foldOf } from "../../../core/workflows/fold.ts";
 import { type Entry, EVENTS_OF, type ExecutionStatus, type Start } from "../../../core/workflows/journal.ts";
 import { loadExecution, readExecution } from "../../../core/workflows/load.ts";
 import { planReplay } from "../../../core/workflows/replay.ts";
 import { planResume } from "../../../core/workflows/resume.ts";
 import { openText } from "../../../core/workflows/rows.ts";
+import type { Surroundings } from "../../../core/workflows/surroundings.ts";
 import { silent } from "../../support/agents.ts";
 import { definitionOf, type Expected, evaluate, type Node, workflow } from "../../support/generated-workflows.ts";
 
