@@ -24,6 +24,8 @@ import { checkReferences } from "./manifest/references.ts";
 import { createMemories } from "./memory/memories.ts";
 import type { Memory } from "./memory/memory.ts";
 import { type OpenedSemantics, openSemantics } from "./memory/semantic/open.ts";
+import { LogRing } from "./observability/log-ring.ts";
+import type { LogText } from "./observability/log-text.ts";
 import { Meters } from "./observability/metrics/meters.ts";
 import { MetricsPage } from "./observability/metrics/page.ts";
 import type { PluginKind } from "./plugin.ts";
@@ -50,6 +52,10 @@ export interface BootOptions {
   plugins: readonly string[];
   env: Readonly<Record<string, string | undefined>>;
   logger: Logger;
+  /** Told what the lines of `logger` must not show, as soon as that is known. */
+  text?: LogText;
+  /** What keeps the lines of `logger`; default: nothing does. */
+  ring?: LogRing;
   /** Open the manifest's store, once nothing else is wrong. Default: no, so that commands which only look leave no file. */
   store?: boolean;
   /** False: leave the indexes of semantic search alone, whatever state they are in. */
@@ -81,6 +87,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const namespaces = createNamespaces();
   const host = createHost({ logger, env, keyv: namespaces.keyv });
   const loaded = await loadManifest(options.config, env);
+  options.text?.hide(loaded.secrets);
   const { sound, folder } = loaded;
   const folders = [...(sound?.plugins ?? []).map((path) => resolve(folder, path)), ...options.plugins];
   const { registry, problems } = await loadPlugins(folders, { builtIn: BUILT_IN });
@@ -181,6 +188,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       memories,
       meters,
       metrics: new MetricsPage(meters),
+      logs: options.ring ?? new LogRing(0),
     },
     models,
     verifier,

@@ -10,6 +10,7 @@ import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { type MemoryChoice, memoryChoice } from "./memory/choose.ts";
 import type { Memory } from "./memory/memory.ts";
+import type { LogRing } from "./observability/log-ring.ts";
 import type { Meters } from "./observability/metrics/meters.ts";
 import type { MetricsPage } from "./observability/metrics/page.ts";
 import type { Store } from "./storage/store.ts";
@@ -30,6 +31,8 @@ export interface Service {
   /** The memory that a request means. */
   readonly chooseMemory: MemoryChoice;
   readonly workflows: Workflows;
+  /** The newest lines of the log. */
+  readonly logs: LogRing;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
   /** `data` of `GET /tools`: nothing in it changes while the service runs. */
@@ -51,7 +54,17 @@ export interface Service {
 
 export type ServiceParts = Pick<
   Service,
-  "manifest" | "agents" | "tools" | "workflows" | "routes" | "access" | "store" | "memories" | "meters" | "metrics"
+  | "manifest"
+  | "agents"
+  | "tools"
+  | "workflows"
+  | "routes"
+  | "access"
+  | "store"
+  | "memories"
+  | "logs"
+  | "meters"
+  | "metrics"
 >;
 
 /** The row that a card points to. */

@@ -9,7 +9,8 @@ import type { Dispatch, Listening } from "./http/exchange.ts";
 import { InFlight } from "./http/in-flight.ts";
 import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
-import { maskText } from "./manifest/environment.ts";
+import { LogRing } from "./observability/log-ring.ts";
+import { LogText } from "./observability/log-text.ts";
 import { createLogger } from "./observability/logger.ts";
 import type { Meters } from "./observability/metrics/meters.ts";
 import type { Service } from "./service.ts";
@@ -17,6 +18,8 @@ import { chooseTransport } from "./transport/choose.ts";
 
 /** Largest head of a request, in bytes. */
 const HEAD_LIMIT = 16 * 1024;
+/** Lines of the log that are kept until the manifest says how many. */
+const BOOT_LINES = 1000;
 
 export interface StartOptions {
   config: string;
@@ -52,18 +55,20 @@ export class BootError extends Error {
 /** Boots and listens. Throws `BootError` with every problem of the manifest, or an Error when the port is taken. */
 export async function start(options: StartOptions): Promise<Running & { booted: Booted }> {
   const env = options.env ?? process.env;
-  const secrets: string[] = [];
-  const logger = createLogger("info", options.log, (text) => maskText(text, secrets));
-  const booted = await boot({ config: options.config, plugins: options.plugins ?? [], env, logger, store: true });
+  const text = new LogText();
+  text.hide([env[CONSOLE_KEY] ?? "", env.SERVICE_SECRET_KEY ?? ""]);
+  const ring = new LogRing(BOOT_LINES);
+  const logger = createLogger("info", { destination: options.log, text, ring });
+  const { config, plugins = [] } = options;
+  const booted = await boot({ config, plugins, env, logger, text, ring, store: true });
   if (booted.service === null) {
     await booted.close();
     throw new BootError(booted);
   }
-  secrets.push(...booted.loaded.secrets);
-  if (env[CONSOLE_KEY]) secrets.push(env[CONSOLE_KEY]);
   const { service } = booted;
   const { server, logs } = service.manifest;
   logger.level = logs.level;
+  ring.resize(logs.buffer);
   const host = options.host ?? server.host;
   const inFlight = new InFlight();
   countRequests(service.meters, inFlight);

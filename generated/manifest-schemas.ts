@@ -638,7 +638,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": "info"
       },
       "buffer": {
-        "description": "How many entries are kept for the logs endpoint.",
+        "description": "How many lines are kept for the logs endpoints; at most 16 Mi characters together.",
         "type": "integer",
         "minimum": 0,
         "maximum": 1000000,

@@ -1901,6 +1901,370 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "LogEntry": {
+    "type": "object",
+    "description": "One line of the log, with what was bound to it.",
+    "properties": {
+      "timestamp": {
+        "type": "string",
+        "description": "When it was written (ISO 8601)."
+      },
+      "level": {
+        "type": "string",
+        "description": "How grave it is.",
+        "enum": [
+          "trace",
+          "debug",
+          "info",
+          "warn",
+          "error",
+          "fatal"
+        ]
+      },
+      "msg": {
+        "type": "string",
+        "description": "What it says."
+      },
+      "requestId": {
+        "description": "The request that it was written for."
+      },
+      "agentId": {
+        "description": "The agent that ran."
+      },
+      "conversationId": {
+        "description": "The conversation of the run."
+      },
+      "workflowId": {
+        "description": "The workflow that ran."
+      },
+      "executionId": {
+        "description": "The execution that ran."
+      },
+      "userId": {
+        "description": "The user that it ran for."
+      },
+      "traceId": {
+        "description": "The trace of the run."
+      },
+      "spanId": {
+        "description": "The span of the run."
+      },
+      "err": {
+        "description": "The error that it is about: `type`, `message`, `stack`."
+      },
+      "cut": {
+        "const": true,
+        "description": "Long values were cut."
+      }
+    },
+    "required": [
+      "timestamp",
+      "level",
+      "msg"
+    ],
+    "additionalProperties": true,
+    "examples": [
+      {
+        "timestamp": "2026-11-20T09:30:00.000Z",
+        "level": "warn",
+        "requestId": "9b1f6c3a-52d4-4e0e-9a55-6f1d2a9e7c10",
+        "agentId": "support",
+        "msg": "model rate limited, falling back"
+      }
+    ]
+  },
+  "LogRecord": {
+    "type": "object",
+    "description": "One line of the log in OpenTelemetry's form.",
+    "properties": {
+      "timestamp": {
+        "type": "string",
+        "description": "When it was written (ISO 8601)."
+      },
+      "severityNumber": {
+        "type": "integer",
+        "description": "1 trace, 5 debug, 9 info, 13 warn, 17 error, 21 fatal.",
+        "minimum": 1,
+        "maximum": 24
+      },
+      "severityText": {
+        "type": "string",
+        "description": "The same as a word.",
+        "enum": [
+          "TRACE",
+          "DEBUG",
+          "INFO",
+          "WARN",
+          "ERROR",
+          "FATAL"
+        ]
+      },
+      "body": {
+        "type": "string",
+        "description": "What it says."
+      },
+      "traceId": {
+        "type": "string",
+        "description": "The trace that it belongs to."
+      },
+      "spanId": {
+        "type": "string",
+        "description": "The span that it belongs to."
+      },
+      "attributes": {
+        "type": "object",
+        "description": "What was bound to it; `entity.type` and `entity.id` say which agent or workflow it is about, `exception.*` which error.",
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "timestamp",
+      "severityNumber",
+      "severityText",
+      "body",
+      "attributes"
+    ],
+    "examples": [
+      {
+        "timestamp": "2026-11-20T09:30:00.000Z",
+        "severityNumber": 13,
+        "severityText": "WARN",
+        "body": "model rate limited, falling back",
+        "traceId": "0af7651916cd43dd8448eb211c80319c",
+        "spanId": "b7ad6b7169203331",
+        "attributes": {
+          "entity.type": "agent",
+          "entity.id": "support",
+          "agentId": "support"
+        }
+      }
+    ]
+  },
+  "LogRecords": {
+    "type": "object",
+    "description": "Log records, newest first.",
+    "properties": {
+      "logs": {
+        "type": "array",
+        "description": "The newest that match.",
+        "items": {
+          "$ref": "#/components/schemas/LogRecord"
+        }
+      },
+      "count": {
+        "type": "integer",
+        "description": "How many there are in `logs`.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "logs",
+      "count"
+    ],
+    "examples": [
+      {
+        "logs": [
+          {
+            "timestamp": "2026-11-20T09:30:00.000Z",
+            "severityNumber": 13,
+            "severityText": "WARN",
+            "body": "model rate limited, falling back",
+            "traceId": "0af7651916cd43dd8448eb211c80319c",
+            "spanId": "b7ad6b7169203331",
+            "attributes": {
+              "entity.type": "agent",
+              "entity.id": "support",
+              "agentId": "support"
+            }
+          }
+        ],
+        "count": 1
+      }
+    ]
+  },
+  "LogRecordsQuery": {
+    "type": "object",
+    "description": "Which log records. Filters combine with and.",
+    "properties": {
+      "traceId": {
+        "type": "string",
+        "description": "Only lines of this trace.",
+        "pattern": "^[0-9a-f]{32}$"
+      },
+      "spanId": {
+        "type": "string",
+        "description": "Only lines of this span.",
+        "pattern": "^[0-9a-f]{16}$"
+      },
+      "entityId": {
+        "type": "string",
+        "description": "Only records of runs of this agent or this workflow.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "severityText": {
+        "type": "string",
+        "description": "Only records of this severity and graver ones.",
+        "enum": [
+          "TRACE",
+          "DEBUG",
+          "INFO",
+          "WARN",
+          "ERROR",
+          "FATAL",
+          "trace",
+          "debug",
+          "info",
+          "warn",
+          "error",
+          "fatal"
+        ]
+      },
+      "severityNumber": {
+        "type": "integer",
+        "description": "Only records of this severity and graver ones: 1 trace, 5 debug, 9 info, 13 warn, 17 error, 21 fatal.",
+        "minimum": 1,
+        "maximum": 24
+      },
+      "startTime": {
+        "type": "string",
+        "description": "Only records of this moment or later (ISO 8601)."
+      },
+      "endTime": {
+        "type": "string",
+        "description": "Only records of this moment or earlier (ISO 8601)."
+      },
+      "search": {
+        "type": "string",
+        "description": "Letters of the message or of a value that is bound to it, in any case.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Lines in the reply, at most 1000. Default 100.",
+        "minimum": 1,
+        "maximum": 1000
+      }
+    }
+  },
+  "LogsQuery": {
+    "type": "object",
+    "description": "Which lines of the log. Filters combine with and.",
+    "properties": {
+      "limit": {
+        "type": "integer",
+        "description": "Lines in the reply, at most 1000. Default 100.",
+        "minimum": 1,
+        "maximum": 1000
+      },
+      "level": {
+        "type": "string",
+        "description": "Only lines of this level and graver ones.",
+        "enum": [
+          "trace",
+          "debug",
+          "info",
+          "warn",
+          "error",
+          "fatal"
+        ]
+      },
+      "agentId": {
+        "type": "string",
+        "description": "Only lines of runs of this agent.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "Only lines of runs in this conversation.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "workflowId": {
+        "type": "string",
+        "description": "Only lines of executions of this workflow.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "executionId": {
+        "type": "string",
+        "description": "Only lines of this execution.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "since": {
+        "type": "string",
+        "description": "Only lines written at this moment or later (ISO 8601)."
+      },
+      "until": {
+        "type": "string",
+        "description": "Only lines written at this moment or earlier (ISO 8601)."
+      }
+    }
+  },
+  "LogsReply": {
+    "type": "object",
+    "description": "Lines of the log, newest first.",
+    "properties": {
+      "success": {
+        "const": true,
+        "description": "Always true."
+      },
+      "data": {
+        "type": "array",
+        "description": "The newest that match.",
+        "items": {
+          "$ref": "#/components/schemas/LogEntry"
+        }
+      },
+      "total": {
+        "type": "integer",
+        "description": "How many match of those that are kept.",
+        "minimum": 0
+      },
+      "query": {
+        "type": "object",
+        "description": "What was asked for, with the defaults.",
+        "properties": {
+          "limit": {
+            "type": "integer",
+            "description": "Lines in the reply at most."
+          }
+        },
+        "required": [
+          "limit"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "success",
+      "data",
+      "total",
+      "query"
+    ],
+    "examples": [
+      {
+        "success": true,
+        "data": [
+          {
+            "timestamp": "2026-11-20T09:30:00.000Z",
+            "level": "warn",
+            "requestId": "9b1f6c3a-52d4-4e0e-9a55-6f1d2a9e7c10",
+            "agentId": "support",
+            "msg": "model rate limited, falling back"
+          }
+        ],
+        "total": 1,
+        "query": {
+          "limit": 100,
+          "level": "warn"
+        }
+      }
+    ]
+  },
   "MemoryEnvelope": {
     "type": "object",
     "description": "Whose conversation this is, and how its memory behaves.",
@@ -3521,6 +3885,18 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "append",
           "interleave"
         ]
+      }
+    }
+  },
+  "SpanLogsQuery": {
+    "type": "object",
+    "description": "How many log records.",
+    "properties": {
+      "limit": {
+        "type": "integer",
+        "description": "Lines in the reply, at most 1000. Default 100.",
+        "minimum": 1,
+        "maximum": 1000
       }
     }
   },

@@ -459,7 +459,7 @@ export interface LogsManifest {
    */
   level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
   /**
-   * How many entries are kept for the logs endpoint.
+   * How many lines are kept for the logs endpoints; at most 16 Mi characters together.
    */
   buffer: number;
 }
@@ -1429,6 +1429,252 @@ export interface HistoryPage {
    * Most entries on a page.
    */
   limit: number;
+}
+
+/**
+ * Which lines of the log. Filters combine with and.
+ */
+export interface LogsQuery {
+  /**
+   * Lines in the reply, at most 1000. Default 100.
+   */
+  limit?: number;
+  /**
+   * Only lines of this level and graver ones.
+   */
+  level?: "trace" | "debug" | "info" | "warn" | "error" | "fatal";
+  /**
+   * Only lines of runs of this agent.
+   */
+  agentId?: string;
+  /**
+   * Only lines of runs in this conversation.
+   */
+  conversationId?: string;
+  /**
+   * Only lines of executions of this workflow.
+   */
+  workflowId?: string;
+  /**
+   * Only lines of this execution.
+   */
+  executionId?: string;
+  /**
+   * Only lines written at this moment or later (ISO 8601).
+   */
+  since?: string;
+  /**
+   * Only lines written at this moment or earlier (ISO 8601).
+   */
+  until?: string;
+}
+
+/**
+ * Which log records. Filters combine with and.
+ */
+export interface LogRecordsQuery {
+  /**
+   * Only lines of this trace.
+   */
+  traceId?: string;
+  /**
+   * Only lines of this span.
+   */
+  spanId?: string;
+  /**
+   * Only records of runs of this agent or this workflow.
+   */
+  entityId?: string;
+  /**
+   * Only records of this severity and graver ones.
+   */
+  severityText?:
+    "TRACE" | "DEBUG" | "INFO" | "WARN" | "ERROR" | "FATAL" | "trace" | "debug" | "info" | "warn" | "error" | "fatal";
+  /**
+   * Only records of this severity and graver ones: 1 trace, 5 debug, 9 info, 13 warn, 17 error, 21 fatal.
+   */
+  severityNumber?: number;
+  /**
+   * Only records of this moment or later (ISO 8601).
+   */
+  startTime?: string;
+  /**
+   * Only records of this moment or earlier (ISO 8601).
+   */
+  endTime?: string;
+  /**
+   * Letters of the message or of a value that is bound to it, in any case.
+   */
+  search?: string;
+  /**
+   * Lines in the reply, at most 1000. Default 100.
+   */
+  limit?: number;
+}
+
+/**
+ * How many log records.
+ */
+export interface SpanLogsQuery {
+  /**
+   * Lines in the reply, at most 1000. Default 100.
+   */
+  limit?: number;
+}
+
+/**
+ * One line of the log, with what was bound to it.
+ */
+export interface LogEntry {
+  /**
+   * When it was written (ISO 8601).
+   */
+  timestamp: string;
+  /**
+   * How grave it is.
+   */
+  level: "trace" | "debug" | "info" | "warn" | "error" | "fatal";
+  /**
+   * What it says.
+   */
+  msg: string;
+  /**
+   * The request that it was written for.
+   */
+  requestId?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The agent that ran.
+   */
+  agentId?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The conversation of the run.
+   */
+  conversationId?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The workflow that ran.
+   */
+  workflowId?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The execution that ran.
+   */
+  executionId?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The user that it ran for.
+   */
+  userId?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The trace of the run.
+   */
+  traceId?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The span of the run.
+   */
+  spanId?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The error that it is about: `type`, `message`, `stack`.
+   */
+  err?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Long values were cut.
+   */
+  cut?: true;
+  [k: string]: unknown;
+}
+
+/**
+ * Lines of the log, newest first.
+ */
+export interface LogsReply {
+  /**
+   * Always true.
+   */
+  success: true;
+  /**
+   * The newest that match.
+   */
+  data: LogEntry[];
+  /**
+   * How many match of those that are kept.
+   */
+  total: number;
+  /**
+   * What was asked for, with the defaults.
+   */
+  query: {
+    /**
+     * Lines in the reply at most.
+     */
+    limit: number;
+    [k: string]: unknown;
+  };
+}
+
+/**
+ * One line of the log in OpenTelemetry's form.
+ */
+export interface LogRecord {
+  /**
+   * When it was written (ISO 8601).
+   */
+  timestamp: string;
+  /**
+   * 1 trace, 5 debug, 9 info, 13 warn, 17 error, 21 fatal.
+   */
+  severityNumber: number;
+  /**
+   * The same as a word.
+   */
+  severityText: "TRACE" | "DEBUG" | "INFO" | "WARN" | "ERROR" | "FATAL";
+  /**
+   * What it says.
+   */
+  body: string;
+  /**
+   * The trace that it belongs to.
+   */
+  traceId?: string;
+  /**
+   * The span that it belongs to.
+   */
+  spanId?: string;
+  /**
+   * What was bound to it; `entity.type` and `entity.id` say which agent or workflow it is about, `exception.*` which error.
+   */
+  attributes: {
+    [k: string]: unknown;
+  };
+}
+
+/**
+ * Log records, newest first.
+ */
+export interface LogRecords {
+  /**
+   * The newest that match.
+   */
+  logs: LogRecord[];
+  /**
+   * How many there are in `logs`.
+   */
+  count: number;
 }
 
 /**
@@ -4098,6 +4344,13 @@ export interface Schemas {
   HistoryQuery: HistoryQuery;
   HistoryEntry: HistoryEntry;
   HistoryPage: HistoryPage;
+  LogsQuery: LogsQuery;
+  LogRecordsQuery: LogRecordsQuery;
+  SpanLogsQuery: SpanLogsQuery;
+  LogEntry: LogEntry;
+  LogsReply: LogsReply;
+  LogRecord: LogRecord;
+  LogRecords: LogRecords;
   Conversation: Conversation;
   ConversationReply: ConversationReply;
   ConversationList: ConversationList;

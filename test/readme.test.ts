@@ -110,6 +110,16 @@ test("README: the workflow with every kind of step, written into service.yaml, d
   assert.equal(state.suspension.stepId, "ask");
 });
 
+test("README: the log is asked for as it says, and every row of it is named", async (t) => {
+  const service = await startService(t, FLAGSHIP);
+  service.logger.warn("seen");
+  const { data } = await shell(block("sh", "/api/logs"), service.url);
+  assert.equal(data[0].msg, "seen");
+  const section = README.slice(README.indexOf("## Logs"), README.indexOf("## Plugins"));
+  for (const path of ["/api/logs", "/observability/logs", "/observability/traces/:traceId/logs", "/spans/:spanId/logs"])
+    assert.ok(section.includes(path), path);
+});
+
 test("README: the access section: who may call what, with the token that is made there", async (t) => {
   const env = {
     NODE_ENV: "production",

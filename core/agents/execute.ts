@@ -12,6 +12,7 @@ import { type Settings, settle } from "./options.ts";
 import { type OutputSpec, outputOption } from "./output.ts";
 import { type PartSink, SILENT } from "./parts.ts";
 import { newOutcome, type RunOutcome, type RunPlan } from "./run.ts";
+import { RunCaller } from "./run-caller.ts";
 import { NO_TOOLS } from "./tool-set.ts";
 
 export interface RunRequest {
@@ -48,11 +49,12 @@ export function prepare(core: AgentCore, request: RunRequest, call: RunCall): Pr
   const instructions = core.instructions(scope);
   const id = core.newRunId();
   const chain = core.chain(scope);
+  const caller = new RunCaller(call, core.id, settings.memory);
   const prompt = promptOf(instructions, request.input, request.field);
   const turn =
     core.memory === null
       ? null
-      : turnOf(core.memory, request, { runId: id, settings: settings.memory, principal }, call);
+      : turnOf(core.memory, request, { runId: id, settings: settings.memory, principal }, caller);
   const remembers = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? core.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
@@ -62,7 +64,7 @@ export function prepare(core: AgentCore, request: RunRequest, call: RunCall): Pr
     tools: remembers ? core.memory!.tools(tools) : tools,
     settings,
     output,
-    call,
+    call: caller,
     depth: request.depth ?? 0,
     turn,
     instructed: instructions !== "",

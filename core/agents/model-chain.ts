@@ -18,6 +18,11 @@ export interface ModelStream extends PartSource {
   readonly meter: ModelMeter | undefined;
 }
 
+/** What a model is asked, and where the log has it that it failed: default, the chain's own. */
+export interface ModelCallOptions extends LanguageModelV3CallOptions {
+  readonly logger?: ChainSettings["logger"];
+}
+
 export interface ModelChain {
   /** `provider/model` of the first entry. */
   readonly id: string;
@@ -27,7 +32,7 @@ export interface ModelChain {
    *
    * @throws ServiceError `provider_failed` when no model of the chain answers, the signal's reason once it aborts.
    */
-  stream(options: LanguageModelV3CallOptions): Promise<ModelStream>;
+  stream(options: ModelCallOptions): Promise<ModelStream>;
 }
 
 /** One entry of a chain. */
@@ -72,7 +77,7 @@ export function createModelChain(models: readonly ChainedModel[], settings: Chai
 class ChainedAnswer implements ModelStream {
   readonly #models: readonly ChainedModel[];
   readonly #settings: ChainSettings;
-  readonly #options: LanguageModelV3CallOptions;
+  readonly #options: ModelCallOptions;
   readonly #batched: WeakSet<LanguageModelV3>;
   /** Which model of the chain, and how often it was tried again. */
   #position = 0;
@@ -90,7 +95,7 @@ class ChainedAnswer implements ModelStream {
   constructor(
     models: readonly ChainedModel[],
     settings: ChainSettings,
-    options: LanguageModelV3CallOptions,
+    options: ModelCallOptions,
     batched: WeakSet<LanguageModelV3>,
   ) {
     this.#models = models;
@@ -233,7 +238,7 @@ class ChainedAnswer implements ModelStream {
     this.#count(signal?.aborted ? "aborted" : failure.reason);
     if (signal?.aborted) throw signal.reason;
     const { id, retries } = this.#models[this.#position]!;
-    const { logger } = this.#settings;
+    const { logger = this.#settings.logger } = this.#options;
     const wait = failure.retryAfter ?? this.#backoff();
     if (failure.retry && this.#retries < retries && wait <= LONGEST_RETRY_AFTER) {
       this.#retries++;

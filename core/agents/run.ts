@@ -1,8 +1,9 @@
 /** What a run is made of: the plan that is settled before the first model call, and what has come of it so far. */
 import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
+import type { Logger } from "pino";
 import type { RunCall } from "./agent.ts";
-import type { ModelChain } from "./model-chain.ts";
+import type { ModelCallOptions, ModelChain } from "./model-chain.ts";
 import type { Settings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
@@ -66,7 +67,7 @@ export function createRunIds(): () => string {
  * The options of the model calls of a run. The signal is read from the request when the model asks for it: a model that
  * answers at once never does, and making one costs more than the rest of the loop.
  */
-export class CallOptions implements LanguageModelV3CallOptions {
+export class CallOptions implements ModelCallOptions {
   prompt: LanguageModelV3Message[];
   readonly maxOutputTokens: number;
   readonly temperature: number;
@@ -100,6 +101,10 @@ export class CallOptions implements LanguageModelV3CallOptions {
 
   get abortSignal(): AbortSignal {
     return this.#call.signal;
+  }
+
+  get logger(): Logger {
+    return this.#call.logger;
   }
 }
 

@@ -5,6 +5,7 @@ import { A2A_ROUTES } from "./a2a.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { DOCS_ROUTES } from "./docs.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
+import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
@@ -16,5 +17,6 @@ export const ROUTES: readonly Route<Service>[] = [
   ...TOOL_ROUTES,
   ...MEMORY_ROUTES,
   ...A2A_ROUTES,
+  ...OBSERVABILITY_LOG_ROUTES,
   ...PLATFORM_ROUTES,
 ];

@@ -3,6 +3,7 @@ import { boot } from "../boot.ts";
 import { createEmbeddings } from "../memory/semantic/open.ts";
 import { type Reindexed, reindex } from "../memory/semantic/reindex.ts";
 import { storedMessages } from "../memory/semantic/stored-messages.ts";
+import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import { printIssues } from "./inspect.ts";
@@ -13,8 +14,9 @@ const EVERY = 1_000;
 
 /** Of every memory that has `semantic`. Exit code 1 when the manifest does not boot, or names no such memory. */
 export async function reindexAll({ config, plugins }: Invocation): Promise<number> {
-  const logger = createLogger("warn", process.stderr);
-  const booted = await boot({ config, plugins, env: process.env, logger, store: true, semantic: false });
+  const text = new LogText();
+  const logger = createLogger("warn", { destination: process.stderr, text });
+  const booted = await boot({ config, plugins, env: process.env, logger, text, store: true, semantic: false });
   try {
     const { service, models, registry, host } = booted;
     if (service === null || models === null) {

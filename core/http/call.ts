@@ -10,6 +10,7 @@ import type { InFlight, Pending } from "./in-flight.ts";
 import { type Caller, type Context, type EventProducer, NOBODY, type TextStream, type User } from "./route.ts";
 import type { StreamWriter } from "./stream-writer.ts";
 import { TextWriter } from "./text-writer.ts";
+import { userIdOf } from "./user.ts";
 
 /** What the calls of a service share. */
 export interface Shared<S> {
@@ -75,7 +76,10 @@ export class Call<S> implements Context<S>, Pending {
   }
 
   get logger(): Logger {
-    this.#logger ??= this.#shared.logger.child({ requestId: this.requestId });
+    if (this.#logger === null) {
+      const { requestId, user } = this;
+      this.#logger = this.#shared.logger.child({ requestId, userId: userIdOf(user) ?? undefined });
+    }
     return this.#logger;
   }
 
@@ -208,10 +212,11 @@ export class Call<S> implements Context<S>, Pending {
     const took = this.#started === 0 ? UNTIMED : performance.now() - this.#started;
     this.#meter.finished(status, took, this.#tracked);
     if (!this.#shared.logs) return;
-    const { requestId, operation } = this;
+    const { requestId, operation, user } = this;
+    const userId = userIdOf(user) ?? undefined;
     const milliseconds = Math.round(took * 1000) / 1000;
     this.#shared.logger.debug(
-      { requestId, method: this.exchange.method, path: this.#path, operation, status, milliseconds },
+      { requestId, userId, method: this.exchange.method, path: this.#path, operation, status, milliseconds },
       "request",
     );
   }

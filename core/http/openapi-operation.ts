@@ -11,6 +11,8 @@ const OTHER_REPLIES: Record<string, [status: number, description: string]> = {
 
 const PATH_PARAMETERS: Record<string, string> = {
   "agents/id": "Id of the agent.",
+  "observability/spanId": "Id of the span: 16 hexadecimal digits.",
+  "observability/traceId": "Id of the trace: 32 hexadecimal digits.",
   "api/conversationId": "Id of the conversation.",
   "tools/name": "Name of the tool.",
   "ui/asset": "File name of the asset.",
@@ -114,13 +116,21 @@ function describeReply(route: Route<never>, schemas: Schemas): object {
     const schema = output.bare === null ? { type: "object" } : { $ref: COMPONENT + output.bare };
     return { description: "Success.", content: { [mediaType(output.type)]: { schema } } };
   }
+  if ("envelope" in output) {
+    const example = exampleOf(output.envelope, schemas);
+    return jsonReply({ $ref: COMPONENT + output.envelope }, example);
+  }
   const data = embed(route.schemas?.response) ?? { $ref: COMPONENT + output.json };
   const sample = route.schemas?.response === undefined ? exampleOf(output.json, schemas) : undefined;
   const example = sample === undefined ? undefined : { success: true, data: sample };
+  return jsonReply(enveloped(data), example);
+}
+
+function jsonReply(schema: JsonSchema, example: unknown): object {
   return {
     description: "Success.",
     headers: { "x-request-id": { $ref: "#/components/headers/RequestId" } },
-    content: { "application/json": { schema: enveloped(data), ...(example && { example }) } },
+    content: { "application/json": { schema, ...(example !== undefined && { example }) } },
   };
 }
 

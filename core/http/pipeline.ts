@@ -234,6 +234,10 @@ function compileOutput(output: Output, constant: HeaderList | null): Encode {
     const headers = combine(["content-type", JSON_TYPE], constant);
     return (call, value, cors) => call.reply(status, headers(cors), envelope(value));
   }
+  if ("envelope" in output) {
+    const headers = combine(["content-type", JSON_TYPE], constant);
+    return (call, value, cors) => call.reply(200, headers(cors), JSON.stringify(value));
+  }
   if ("bare" in output) {
     const headers = combine(["content-type", output.type], constant);
     return (call, value, cors) => {

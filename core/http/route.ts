@@ -90,6 +90,8 @@ export class Serialized {
 export type Output =
   /** A value in the envelope. */
   | { json: SchemaId; status?: 201 }
+  /** A value that is the envelope itself: `success`, `data` and keys beside them. */
+  | { envelope: SchemaId }
   /** A value that is the whole body (probes, `/doc`). */
   | { bare: SchemaId | null; type: string }
   /**

@@ -1,6 +1,7 @@
 /** Which memory a request means, and on whose behalf it comes. */
 import { invalid, notFound, ServiceError } from "../errors.ts";
-import type { Caller, Context, User } from "../http/route.ts";
+import type { Caller, Context } from "../http/route.ts";
+import { userIdOf } from "../http/user.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { EVERYTHING, type Memory, type Principal } from "./memory.ts";
 import { actingUser as boundUser } from "./ownership.ts";
@@ -66,12 +67,6 @@ const resourceOf = (name: string, agents: readonly string[]) => (agents.length =
 function unclear(agents: readonly string[]): string {
   if (agents.length === 0) return "no agent has a memory: declare one under memory in the manifest";
   return `agentId is required: no memory is called "${GLOBAL}", and the agents ${agents.slice(0, 20).join(", ")} have one`;
-}
-
-/** The id of the user that a provider returned. */
-export function userIdOf(user: User | null): string | null {
-  const id = user?.id ?? user?.sub;
-  return typeof id === "string" && id !== "" ? id : typeof id === "number" ? String(id) : null;
 }
 
 /** Whom a request comes from, as far as stored objects are concerned. */

@@ -28,6 +28,7 @@ export class ToolCall implements ConfiguredCall {
   readonly idempotencyKey: string | undefined;
   readonly #origin: ToolOrigin;
   readonly #tool: Tool;
+  #logger: Logger | null = null;
   #controller: AbortController | null = null;
   #timer: NodeJS.Timeout | null = null;
   /** Listens to the client while the call runs. */
@@ -49,7 +50,8 @@ export class ToolCall implements ConfiguredCall {
   }
 
   get logger(): Logger {
-    return this.#origin.call.logger;
+    this.#logger ??= this.#origin.call.logger.child({ tool: this.#tool.name });
+    return this.#logger;
   }
 
   /** Aborts when the client leaves and at the time limit, for as long as the call runs. */

@@ -5,6 +5,7 @@ import { CommitConflict, messageOf } from "../errors.ts";
 import type { Execution } from "./execution.ts";
 import { frameOf, runSteps } from "./interpreter.ts";
 import type { Entry, StepPath } from "./journal.ts";
+import { loggerOf } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
 import { Unrecordable } from "./patience.ts";
 
@@ -27,7 +28,7 @@ export async function drive(execution: Execution): Promise<void> {
     if (error instanceof CommitConflict || !execution.recorded || lifetime.stopped?.kind === "closing") throw error;
     // A fault of ours: the execution must not hang for it. Other branches end too, and record nothing more.
     lifetime.stop({ kind: "lost", reason: "internal error", patience: 0 });
-    execution.caller.logger.error({ err: error, executionId: fold.start.id }, messageOf(error));
+    loggerOf(execution).error({ err: error }, messageOf(error));
     // What it came to included, when that is what cannot be recorded.
     if (error instanceof Unrecordable || fold.status !== "running") await execution.retreat();
     const message = error instanceof Unrecordable ? error.message : "internal error";

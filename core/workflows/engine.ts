@@ -1,4 +1,5 @@
 /** The workflows of a service: what runs here, what is declared, and what is on record. */
+
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
 import { CommitConflict, messageOf } from "../errors.ts";
@@ -18,6 +19,7 @@ import { begin, type Fold } from "./fold.ts";
 import { createExecutionIds } from "./ids.ts";
 import type { Start } from "./journal.ts";
 import { Elsewhere } from "./list-open.ts";
+import { loggerOf } from "./logger.ts";
 import { isAway } from "./patience.ts";
 import { noWorkflow } from "./refusals.ts";
 import type { Surroundings } from "./surroundings.ts";
@@ -157,12 +159,12 @@ export class Engine implements Workflows {
   }
 
   #lost(execution: Execution, error: unknown): void {
-    const { id, number } = execution.fold.start;
+    const { number } = execution.fold.start;
     if (error instanceof CommitConflict) {
-      this.logger.warn({ executionId: id }, "another process has taken this execution over: it is given up here");
+      loggerOf(execution).warn("another process has taken this execution over: it is given up here");
     } else if (execution.lifetime.stopped?.kind !== "closing") {
       if (!isAway(error)) this.givenUp.add(number);
-      this.logger.error({ err: error, executionId: id }, `an execution is given up here: ${messageOf(error)}`);
+      loggerOf(execution).error({ err: error }, `an execution is given up here: ${messageOf(error)}`);
     }
   }
 

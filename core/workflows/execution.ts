@@ -14,6 +14,7 @@ import { indexKeys } from "./index-rows.ts";
 import type { Entry } from "./journal.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { entriesOnDisk, type Loaded } from "./load.ts";
+import { loggerOf } from "./logger.ts";
 import { commitPatiently, notYet } from "./patience.ts";
 import { recordText } from "./record.ts";
 import { entriesText, openText, reopenedText, restText } from "./rows.ts";
@@ -283,7 +284,7 @@ export class Execution {
     const { id } = this.fold.start;
     if (isFirst) {
       const message = `an execution cannot be recorded, and waits: ${error.message}`;
-      this.caller.logger.error({ err: error, executionId: id }, message);
+      loggerOf(this).error({ err: error }, message);
     }
     for (const reject of this.#trouble.splice(0)) reject(notYet(id, error));
   }

@@ -13,6 +13,7 @@ import { REPLAY_INPUT, type StepFold } from "./fold.ts";
 import { runHolder, tryHolder } from "./holders.ts";
 import type { Source, StepPath } from "./journal.ts";
 import type { Lifetime } from "./lifetime.ts";
+import { loggerOf } from "./logger.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
 import { runWork } from "./work.ts";
 
@@ -102,7 +103,7 @@ const isTap = (step: Step): boolean => step.kind === "work" && step.tap;
 /** A tap that failed changes nothing; the log has it. */
 export function miss(execution: Execution, step: Step, given: Given, message: string): Outcome {
   fail(execution, step, message);
-  execution.caller.logger.warn({ executionId: execution.fold.start.id, stepId: step.path }, `andTap: ${message}`);
+  loggerOf(execution).warn({ stepId: step.path }, `andTap: ${message}`);
   return done(given.data, given.source);
 }
 

@@ -1,9 +1,11 @@
 /** One try of a step's work: what it may read and do, for as long as it lasts. */
 import type { Logger } from "pino";
 import type { Caller } from "../http/route.ts";
+import { boundLogger } from "../observability/bound-logger.ts";
 import type { StepCall, StepScope, WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
+import { loggerOf } from "./logger.ts";
 
 export class WorkCall implements StepCall {
   readonly scope: StepScope;
@@ -13,6 +15,7 @@ export class WorkCall implements StepCall {
   readonly #step: WorkStep;
   readonly #lifetime: Lifetime;
   #change: Record<string, unknown> | undefined;
+  #logger: Logger | null = null;
   #over = false;
 
   constructor(execution: Execution, step: WorkStep, scope: StepScope, attempt: number, lifetime: Lifetime) {
@@ -50,7 +53,8 @@ export class WorkCall implements StepCall {
   }
 
   get logger(): Logger {
-    return this.#execution.caller.logger;
+    this.#logger ??= boundLogger(loggerOf(this.#execution), { stepId: this.#step.path });
+    return this.#logger;
   }
 
   get signal(): AbortSignal {

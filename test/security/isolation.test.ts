@@ -15,9 +15,11 @@ import { manifestWith, startService, type TestService } from "../support/service
 import { SECRET, token } from "../support/tokens.ts";
 
 const MEMORY = { default: { workingMemory: {}, semantic: { embedding: "local/hash" } } };
+/** Fails, and is logged. */
+const NOTE = { id: "note", andTap: { tool: "sum", input: {} } };
 const WORKFLOWS = {
   flow: { steps: [{ id: "one", andThen: { set: { n: 1 } } }] },
-  asking: { steps: [{ id: "ask", andThen: { suspend: { reason: "Approval needed" } } }] },
+  asking: { steps: [NOTE, { id: "ask", andThen: { suspend: { reason: "Approval needed" } } }] },
   writing: { steps: [{ id: "write", andAgent: { agent: "assistant", prompt: "Write." } }] },
 };
 /** The routes of the console are moved to users: they show the caller's own then. */

@@ -144,6 +144,21 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "a2a.knownCard": FREE,
   "platform.health": FREE,
   "platform.readiness": FREE,
+  "logs.list": {
+    kind: "list",
+    request: () => ({ path: "/api/logs?level=warn&limit=1000" }),
+    ids: (entries) => entries.map(({ executionId }: Loose) => executionId),
+    owned: (of) => [of.waiting],
+  },
+  "observability.logs": {
+    kind: "list",
+    request: () => ({ path: "/observability/logs?severityText=WARN&limit=1000" }),
+    ids: ({ logs }) => logs.map(({ attributes }: Loose) => attributes.executionId),
+    owned: (of) => [of.waiting],
+  },
+  // Traces are their users', and who does not see a trace does not learn of its lines.
+  "observability.traceLogs": FREE,
+  "observability.spanLogs": FREE,
 };
 
 type Path = (string | number)[];

@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { ROUTES } from "../../core/api/index.ts";
 import { NOBODY } from "../../core/http/route.ts";
 import { createRouter } from "../../core/http/router.ts";
+import type { Running } from "../../core/start.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";
 import type { Loose } from "../support/served-upstream.ts";
@@ -34,9 +35,14 @@ interface Plain {
   status?: number;
   /** What must be there first: a conversation of ada. */
   needs?: string;
+  /** A line of the log in a known trace and span. */
+  logs?: true;
   /** The same: an execution of a workflow that is completed, waits or runs. */
   execution?: [workflow: keyof typeof WORKFLOWS, id: string];
 }
+
+/** A trace and a span that a line of the log is about. */
+const LOGGED = { traceId: "0af7651916cd43dd8448eb211c80319c", spanId: "b7ad6b7169203331" };
 
 const conversation = (id: string) => `/api/memory/conversations/${id}`;
 const execution = (workflow: keyof typeof WORKFLOWS, id: string, rest: string): Plain => ({
@@ -103,6 +109,10 @@ const REQUESTS: Record<string, Plain> = {
   "platform.health": { path: "/healthz" },
   "platform.readiness": { path: "/readyz" },
   "platform.metrics": { path: "/metrics" },
+  "logs.list": { path: "/api/logs?level=error" },
+  "observability.logs": { path: "/observability/logs?severityText=ERROR" },
+  "observability.traceLogs": { path: `/observability/traces/${LOGGED.traceId}/logs`, logs: true },
+  "observability.spanLogs": { path: `/observability/spans/${LOGGED.spanId}/logs`, logs: true },
 };
 
 const GROUPS = ["execution", "management", "docs", "discovery", "observability", "updates", "probe", "custom"];
@@ -110,9 +120,10 @@ const UNUSED_METHOD = "PUT";
 /** What says something else each time it is asked. */
 const CHANGING = /\/(?:history|metrics)$/;
 
-type Served = { dispatch: Parameters<typeof inject>[0] };
+type Served = Pick<Running, "dispatch" | "logger">;
 
-async function prepare({ dispatch }: Served, { needs, execution }: Plain): Promise<void> {
+async function prepare({ dispatch, logger }: Served, { needs, execution, logs }: Plain): Promise<void> {
+  if (logs === true) logger.warn(LOGGED, "this");
   if (needs !== undefined) {
     const body = { userId: "ada", conversationId: needs };
     await inject(dispatch, { method: "POST", path: "/api/memory/conversations", body });
@@ -145,6 +156,7 @@ describe("every row of the routes table", () => {
       "GET /agents/:id",
       "GET /agents/:id/card",
       "GET /agents/:id/history",
+      "GET /api/logs",
       "GET /api/memory/conversations",
       "GET /api/memory/conversations/:conversationId",
       "GET /api/memory/conversations/:conversationId/messages",
@@ -154,6 +166,9 @@ describe("every row of the routes table", () => {
       "GET /doc",
       "GET /healthz",
       "GET /metrics",
+      "GET /observability/logs",
+      "GET /observability/spans/:spanId/logs",
+      "GET /observability/traces/:traceId/logs",
       "GET /readyz",
       "GET /tools",
       "GET /ui",
@@ -201,7 +216,7 @@ describe("every row of the routes table", () => {
     test(`${method} ${path} has a known group, a summary, an output and known schemas`, () => {
       assert.ok(GROUPS.includes(group), group);
       assert.match(summary, /^[A-Z].*[^.]$/, "a summary is a line without a full stop");
-      const [kind] = ["json", "bare", "events", "page", "raw"].filter((each) => each in output);
+      const [kind] = ["json", "bare", "events", "page", "raw", "envelope"].filter((each) => each in output);
       assert.ok(kind !== undefined);
       const named = kind === "page" || kind === "raw" ? undefined : (Object.values(output)[0] as string | null);
       const schemas = [query, body, named].filter((schema) => typeof schema === "string");
@@ -252,6 +267,9 @@ describe("every row of the routes table", () => {
       } else if ("bare" in output) {
         assert.equal(type, output.type);
         if (output.bare !== null) assert.ok((validators[output.bare] as Loose)(reply.json()));
+      } else if ("envelope" in output) {
+        const validate = validators[output.envelope] as Loose;
+        assert.ok(validate(reply.json()), JSON.stringify(validate.errors));
       } else if ("raw" in output) {
         assert.ok(output.raw.includes(type), type);
       } else assert.ok(reply.body.length > 0);

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NOBODY, type User } from "../../../core/http/route.ts";
-import { actingUser, principalOf, type Requester, requiredUser, userIdOf } from "../../../core/memory/choose.ts";
+import { userIdOf } from "../../../core/http/user.ts";
+import { actingUser, principalOf, type Requester, requiredUser } from "../../../core/memory/choose.ts";
 import { EVERYTHING } from "../../../core/memory/memory.ts";
 
 const NOBODY_AT_ALL: Requester = { user: null, caller: NOBODY };

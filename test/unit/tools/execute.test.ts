@@ -62,12 +62,12 @@ test("a tool that answers at once gives its value at once, and makes no signal, 
   assert.equal(timers(), before);
 });
 
-test("call can be spread and destructured, and its logger is the request's", () => {
+test("call can be spread and destructured, and its logger is the request's, with the tool's name", () => {
   const keys = executeTool(
     tool((_input, call) => {
       const { signal, logger, config } = call;
       assert.ok(signal instanceof AbortSignal);
-      assert.equal(logger, silent);
+      assert.deepEqual(logger.bindings(), { tool: "probe" });
       assert.deepEqual(config, {});
       return Object.keys({ ...call });
     }),

@@ -1,0 +1,43 @@
+/** On whose behalf an agent runs, as all that the run calls sees it: lines of the log say which run they belong to. */
+import type { Logger } from "pino";
+import type { Caller, User } from "../http/route.ts";
+import { boundLogger } from "../observability/bound-logger.ts";
+import type { RunCall } from "./agent.ts";
+
+/** Names of the run that its lines carry. */
+interface RunNames {
+  readonly conversationId?: string | undefined;
+  readonly userId?: string | undefined;
+}
+
+export class RunCaller implements RunCall {
+  readonly user: User | null;
+  readonly caller: Caller;
+  readonly requestId: string;
+  readonly #call: RunCall;
+  readonly #agentId: string;
+  readonly #names: RunNames;
+  #logger: Logger | null = null;
+
+  /** @param call of the request or the step; that of the agent above, of which the run is no part, for a sub-agent */
+  constructor(call: RunCall, agentId: string, names: RunNames) {
+    this.#call = call instanceof RunCaller ? call.#call : call;
+    this.user = call.user;
+    this.caller = call.caller;
+    this.requestId = call.requestId;
+    this.#agentId = agentId;
+    this.#names = names;
+  }
+
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  get logger(): Logger {
+    if (this.#logger === null) {
+      const { conversationId, userId } = this.#names;
+      this.#logger = boundLogger(this.#call.logger, { agentId: this.#agentId, conversationId, userId });
+    }
+    return this.#logger;
+  }
+}

@@ -1,0 +1,113 @@
+/** Lines of the log: contract, "Observability, logs, updates, discovery". */
+import { notFound } from "../errors.ts";
+import { instantOf } from "../http/instant.ts";
+import { type Context, defineRoute } from "../http/route.ts";
+import { principalOf } from "../memory/choose.ts";
+import { LEVELS, type Level, type LogEntry, recordOf } from "../observability/log-line.ts";
+import { findLines, type LogFilter } from "../observability/log-query.ts";
+import type { Service } from "../service.ts";
+
+const LIMIT = 100;
+const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId"] as const;
+
+export const OBSERVABILITY_LOG_ROUTES = [
+  defineRoute<Service, "LogsQuery">({
+    operation: "logs.list",
+    method: "GET",
+    path: "/api/logs",
+    group: "observability",
+    summary: "Query the log, newest first",
+    description: "Of the lines that are kept in memory: `logs.buffer` says how many.",
+    query: "LogsQuery",
+    output: { envelope: "LogsReply" },
+    handle({ query }, call) {
+      const { limit = LIMIT, level, since, until } = query;
+      const filter = {
+        least: level === undefined ? 0 : LEVELS.indexOf(level),
+        since: momentOf("since", since),
+        until: momentOf("until", until),
+        bound: BINDINGS.flatMap((name) => (query[name] === undefined ? [] : [[name, query[name]] as const])),
+      };
+      const { entries, total } = find(call, filter, limit);
+      return { success: true, data: entries, total, query: { ...asked(query), limit } };
+    },
+  }),
+  defineRoute<Service, "LogRecordsQuery">({
+    operation: "observability.logs",
+    method: "GET",
+    path: "/observability/logs",
+    group: "observability",
+    summary: "Query log records, newest first",
+    query: "LogRecordsQuery",
+    output: { json: "LogRecords" },
+    handle({ query }, call) {
+      const { traceId, spanId, entityId, search, limit = LIMIT } = query;
+      const filter = {
+        least: leastOf(query),
+        since: momentOf("startTime", query.startTime),
+        until: momentOf("endTime", query.endTime),
+        bound: [...boundTo("traceId", traceId), ...boundTo("spanId", spanId)],
+        entityId,
+        search,
+      };
+      return records(find(call, filter, limit).entries);
+    },
+  }),
+  defineRoute<Service, "SpanLogsQuery">({
+    operation: "observability.traceLogs",
+    method: "GET",
+    path: "/observability/traces/:traceId/logs",
+    group: "observability",
+    summary: "Log records of a trace, newest first",
+    query: "SpanLogsQuery",
+    output: { json: "LogRecords" },
+    handle: ({ params, query }, call) => recordsOf("trace", params.traceId!, query.limit, call),
+  }),
+  defineRoute<Service, "SpanLogsQuery">({
+    operation: "observability.spanLogs",
+    method: "GET",
+    path: "/observability/spans/:spanId/logs",
+    group: "observability",
+    summary: "Log records of a span, newest first",
+    query: "SpanLogsQuery",
+    output: { json: "LogRecords" },
+    handle: ({ params, query }, call) => recordsOf("span", params.spanId!, query.limit, call),
+  }),
+];
+
+/**
+ * What the caller may see: the console everything; a user, where stored objects belong to users, the lines of his own requests
+ * and runs alone, which leaves out those that the service writes of itself.
+ */
+function find(call: Context<Service>, filter: LogFilter, limit: number) {
+  const { logs, isolated } = call.service;
+  const { userId, isolated: own } = principalOf(call, isolated);
+  return findLines(logs, own ? { ...filter, owner: userId } : filter, limit);
+}
+
+/** @throws ServiceError `not_found` when nothing is known of it */
+function recordsOf(kind: "trace" | "span", id: string, limit: number | undefined, call: Context<Service>) {
+  const { entries } = find(call, { bound: boundTo(`${kind}Id`, id) }, limit ?? LIMIT);
+  if (entries.length === 0) throw notFound(`${kind} ${JSON.stringify(id.slice(0, 64))} has no lines in the log`);
+  return records(entries);
+}
+
+const records = (entries: readonly LogEntry[]) => ({ logs: entries.map(recordOf), count: entries.length });
+
+const boundTo = (name: string, value: string | undefined) => (value === undefined ? [] : [[name, value] as const]);
+
+/** As times of lines are written, so that they compare as texts. */
+const momentOf = (field: string, text: string | undefined): string | undefined =>
+  text === undefined ? undefined : new Date(instantOf(field, text)).toISOString();
+
+/** The graver one of the two. */
+function leastOf({ severityText, severityNumber = 1 }: { severityText?: string; severityNumber?: number }): number {
+  const named = severityText === undefined ? 0 : LEVELS.indexOf(severityText.toLowerCase() as Level);
+  return Math.max(named, Math.ceil((severityNumber - 1) / 4));
+}
+
+/** What this version knows of a query. */
+function asked(query: object): Record<string, unknown> {
+  const names = new Set<string>(["level", ...BINDINGS, "since", "until"]);
+  return Object.fromEntries(Object.entries(query).filter(([name]) => names.has(name)));
+}

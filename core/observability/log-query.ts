@@ -1,0 +1,75 @@
+/** Which lines of the log somebody wants to see. */
+import { entryOf, type LogEntry, rankOf, timeOf } from "./log-line.ts";
+import type { LogRing } from "./log-ring.ts";
+
+export interface LogFilter {
+  /** 0 trace to 5 fatal: this one and graver ones. */
+  readonly least?: number | undefined;
+  /** ISO 8601 with milliseconds, UTC, inclusive. */
+  readonly since?: string | undefined;
+  readonly until?: string | undefined;
+  /** What must be bound to the line. */
+  readonly bound?: readonly (readonly [name: string, value: string])[];
+  /** The agent or the workflow that it is about. */
+  readonly entityId?: string | undefined;
+  /** The user that it must be written for; null: nobody, in a run that belongs to nobody. */
+  readonly owner?: string | null | undefined;
+  /** Letters, in any case, of the message or of a value that is bound to it. */
+  readonly search?: string | undefined;
+}
+
+/** The entry of a line that fits; null when it does not. */
+export function matchLine(line: string, filter: LogFilter): LogEntry | null {
+  return mayMatch(line, filter) ? matchEntry(entryOf(line), filter) : null;
+}
+
+/** The newest entries that fit, and how many do. */
+export function findLines(ring: LogRing, filter: LogFilter, limit: number): { entries: LogEntry[]; total: number } {
+  const entries: LogEntry[] = [];
+  const { bound = [], entityId, owner, search } = filter;
+  // Level and time are told without a look into the line.
+  const told = bound.length === 0 && entityId === undefined && owner === undefined && search === undefined;
+  let total = 0;
+  for (const line of ring.newest()) {
+    if (!mayMatch(line, filter)) continue;
+    if (told && entries.length >= limit) {
+      total++;
+      continue;
+    }
+    const entry = matchEntry(entryOf(line), filter);
+    if (entry === null) continue;
+    total++;
+    if (entries.length < limit) entries.push(entry);
+  }
+  return { entries, total };
+}
+
+/** False for most that do not match, without parsing them. */
+function mayMatch(line: string, { least = 0, since, until, bound = [], entityId, search }: LogFilter): boolean {
+  if (rankOf(line) < least) return false;
+  if (since !== undefined && timeOf(line) < since) return false;
+  if (until !== undefined && timeOf(line) > until) return false;
+  if (!bound.every(([name, value]) => line.includes(`${JSON.stringify(name)}:${JSON.stringify(value)}`))) return false;
+  if (entityId !== undefined && !line.includes(`Id":${JSON.stringify(entityId)}`)) return false;
+  return search === undefined || line.toLowerCase().includes(JSON.stringify(search.toLowerCase()).slice(1, -1));
+}
+
+function matchEntry(entry: LogEntry, { bound = [], entityId, owner, search }: LogFilter): LogEntry | null {
+  if (!bound.every(([name, value]) => entry[name] === value)) return null;
+  if (entityId !== undefined && entry.agentId !== entityId && entry.workflowId !== entityId) return null;
+  if (owner !== undefined && !isOf(entry, owner)) return null;
+  if (search === undefined) return entry;
+  const { timestamp: _timestamp, level: _level, ...said } = entry;
+  return says(said, search.toLowerCase()) ? entry : null;
+}
+
+/** Lines that the service writes of itself are nobody's. */
+function isOf({ userId, agentId, executionId }: LogEntry, owner: string | null): boolean {
+  if (owner !== null) return userId === owner;
+  return userId === undefined && (agentId !== undefined || executionId !== undefined);
+}
+
+function says(value: unknown, letters: string): boolean {
+  if (typeof value === "string") return value.toLowerCase().includes(letters);
+  return typeof value === "object" && value !== null && Object.values(value).some((item) => says(item, letters));
+}

@@ -1,0 +1,60 @@
+/** The newest lines of the log, as pino wrote them: kept for the endpoints that show them, and parsed when one asks. */
+import { shorten } from "./log-line.ts";
+
+/** Characters of all lines together. */
+const MOST_CHARACTERS = 16 * 1024 * 1024;
+/** Characters of one line: of a longer one the long values are cut. */
+const LONGEST_LINE = 16 * 1024;
+/** What a string costs beside its characters, about. */
+const OVERHEAD = 32;
+
+export class LogRing {
+  #capacity: number;
+  /** Oldest first, from `#first` on. */
+  #lines: string[] = [];
+  #first = 0;
+  #characters = 0;
+  /** Told of every line that is kept; null while nobody listens. */
+  listener: ((line: string) => void) | null = null;
+
+  /** @param capacity how many lines are kept; 0: none */
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  resize(capacity: number): void {
+    this.#capacity = capacity;
+    this.#evict();
+  }
+
+  get count(): number {
+    return this.#lines.length - this.#first;
+  }
+
+  push(written: string): void {
+    const line = written.length > LONGEST_LINE ? shorten(written, LONGEST_LINE) : written;
+    if (this.#capacity > 0) {
+      this.#lines.push(line);
+      this.#characters += line.length + OVERHEAD;
+      this.#evict();
+    }
+    this.listener?.(line);
+  }
+
+  /** Newest first. */
+  *newest(): Generator<string> {
+    for (let index = this.#lines.length - 1; index >= this.#first; index--) yield this.#lines[index]!;
+  }
+
+  #evict(): void {
+    while (this.count > this.#capacity || this.#characters > MOST_CHARACTERS) {
+      this.#characters -= this.#lines[this.#first]!.length + OVERHEAD;
+      this.#lines[this.#first++] = "";
+    }
+    // Not with every line: moving the rest costs as much as the rest is long.
+    if (this.#first > 1024 && this.#first > this.#lines.length / 2) {
+      this.#lines.splice(0, this.#first);
+      this.#first = 0;
+    }
+  }
+}

@@ -1,0 +1,89 @@
+/** What no line of the log may hold: credentials, by the names and forms that they have, and values of the manifest's own. */
+import { headed, headOf } from "./log-line.ts";
+
+/** Keys whose values are hidden, at any depth, in any case. */
+const KEYS =
+  "(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?api[-_]?key|x-console-access-key|(?:client[-_]?)?secret|secret[-_]?key|private[-_]?key|(?:access|refresh|id|session)?[-_]?token|password|passwd";
+const SECRET_KEY = new RegExp(`^(?:${KEYS})$`, "i");
+
+/** Credentials inside texts: in URLs, in headers that a message repeats, and JSON Web Tokens. */
+const IN_URL = /([?&](?:key|token|api_key)=)[^&\s"']+/gi;
+const BEARER = /(\bBearer\s+)[\w.~+/=-]+/gi;
+const WEB_TOKEN = /\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*/g;
+
+const SUSPICIOUS = `"(?:${KEYS})":|[?&](?:key|token|api_key)=|\\bBearer\\s|\\beyJ[\\w-]{5}`;
+
+/** Names of things are what a line is found by: a value from the environment that is one too is no secret there. */
+const NAMES = new Set([
+  "requestId",
+  "operation",
+  "method",
+  "agentId",
+  "workflowId",
+  "executionId",
+  "conversationId",
+  "userId",
+  "stepId",
+  "tool",
+  "traceId",
+  "spanId",
+]);
+
+const MASK = "***";
+/** Shorter ones are hidden only where they are a whole value: they are in half of all words. */
+const SHORT = 4;
+const DEEPEST = 32;
+
+/** A line is a text of JSON; its beginning, level and time, is what the log itself wrote. */
+export class LogText {
+  #secrets: readonly string[] = [];
+  #suspicious = new RegExp(SUSPICIOUS, "i");
+
+  /** @param secrets texts that are hidden from now on, such as what the manifest took from the environment */
+  hide(secrets: readonly string[]): void {
+    // The longest first: one may be a part of another.
+    this.#secrets = [...new Set([...this.#secrets, ...secrets])].filter(Boolean).sort((a, b) => b.length - a.length);
+    // As a line has them.
+    const forms = this.#secrets.map((secret) =>
+      secret.length < SHORT ? JSON.stringify(secret) : JSON.stringify(secret).slice(1, -1),
+    );
+    this.#suspicious = new RegExp([SUSPICIOUS, ...forms.map(literal)].join("|"), "i");
+  }
+
+  /** A line of the log, itself where it has nothing to hide: most lines cost one look. */
+  clean(line: string): string {
+    if (!this.#suspicious.test(line)) return line;
+    const head = headOf(line);
+    try {
+      const { level: _level, time: _time, ...rest } = JSON.parse(line);
+      return `${headed(head, this.#cleaned(rest, 0))}\n`;
+    } catch {
+      return `${headed(head, { msg: "a line that could not be made safe to show" })}\n`;
+    }
+  }
+
+  #cleaned(value: unknown, depth: number): unknown {
+    if (typeof value === "string") return this.#text(value);
+    if (typeof value !== "object" || value === null) return value;
+    if (depth > DEEPEST) return MASK;
+    if (Array.isArray(value)) return value.map((item) => this.#cleaned(item, depth + 1));
+    const copy: Record<string, unknown> = Object.create(null);
+    for (const [key, item] of Object.entries(value)) {
+      if (SECRET_KEY.test(key)) copy[key] = MASK;
+      else copy[key] = depth === 0 && NAMES.has(key) ? item : this.#cleaned(item, depth + 1);
+    }
+    return copy;
+  }
+
+  #text(text: string): string {
+    let clean = text.replace(IN_URL, `$1${MASK}`).replace(BEARER, `$1${MASK}`).replace(WEB_TOKEN, MASK);
+    for (const secret of this.#secrets) {
+      if (secret.length >= SHORT) clean = clean.replaceAll(secret, MASK);
+      else if (clean === secret) clean = MASK;
+      else clean = clean.replaceAll(`"${secret}"`, `"${MASK}"`);
+    }
+    return clean;
+  }
+}
+
+const literal = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");

@@ -1,0 +1,78 @@
+/** What no line of the log may hold. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { LogRing } from "../../../core/observability/log-ring.ts";
+import { LogText } from "../../../core/observability/log-text.ts";
+import { createLogger } from "../../../core/observability/logger.ts";
+
+function linesOf(secrets: readonly string[], write: (logger: ReturnType<typeof createLogger>) => void): string[] {
+  const text = new LogText();
+  text.hide(secrets);
+  const lines: string[] = [];
+  write(createLogger("trace", { destination: { write: (line: string) => void lines.push(line) }, text }));
+  return lines;
+}
+
+test("a line without a secret is the very line that pino made", () => {
+  const text = new LogText();
+  text.hide(["hidden"]);
+  const line = '{"level":"info","time":"2026-11-20T09:30:00.000Z","totalTokens":5,"msg":"fine"}\n';
+  assert.equal(text.clean(line), line);
+});
+
+test("whatever a secret is made of, no line that holds it somewhere shows it, and every line stays JSON", () => {
+  const secret = fc.string({ minLength: 4, maxLength: 30, unit: "binary" }).filter((text) => text.trim().length > 3);
+  const place = fc.constantFrom("msg", "value", "list", "deep", "error", "child");
+  fc.assert(
+    fc.property(secret, place, fc.string(), (hidden, where, around) => {
+      const said = `${around}${hidden}${around}`;
+      // What it is replaced by, and what is around it, may happen to hold it.
+      fc.pre(!"***".includes(hidden) && !`${around}***${around}`.includes(hidden));
+      const [line] = linesOf([hidden], (logger) => {
+        if (where === "msg") logger.info(said);
+        if (where === "value") logger.info({ note: said }, "x");
+        if (where === "list") logger.info({ note: [said] }, "x");
+        if (where === "deep") logger.info({ note: { of: { it: said } } }, "x");
+        if (where === "error") logger.info({ err: new Error("x", { cause: new Error(said) }) }, "x");
+        if (where === "child") logger.child({ note: said }).info("x");
+      });
+      const { level: _level, time: _time, ...rest } = JSON.parse(line!);
+      const values: string[] = [];
+      JSON.stringify(rest, (_key, value) => (typeof value === "string" ? values.push(value) && value : value));
+      assert.ok(
+        values.every((value) => !value.includes(hidden)),
+        line,
+      );
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("short secrets are hidden where they are a whole value; names of things stay", () => {
+  const [line] = linesOf(["ab", "support"], (logger) =>
+    logger.info({ agentId: "support", pin: "ab", word: "about support" }, 'it is "ab"'),
+  );
+  const { level: _level, time: _time, ...rest } = JSON.parse(line!);
+  assert.deepEqual(rest, { agentId: "support", pin: "***", word: "about ***", msg: 'it is "***"' });
+});
+
+test("errors of model clients leave their prompts behind, under err and under error", () => {
+  const failure = Object.assign(new Error("refused"), { requestBodyValues: { prompt: "the plan" }, statusCode: 400 });
+  for (const key of ["err", "error"]) {
+    const [line] = linesOf([], (logger) => logger.warn({ [key]: failure }, "failed"));
+    assert.ok(!line!.includes("the plan"));
+    assert.equal(JSON.parse(line!)[key].statusCode, 400);
+  }
+});
+
+test("hostile lines take no time: a megabyte of near misses", () => {
+  const text = new LogText();
+  text.hide(["aaaaaaaaab"]);
+  const ring = new LogRing(10);
+  const logger = createLogger("info", { destination: { write: () => {} }, text, ring });
+  const began = performance.now();
+  for (const unit of ["a", "eyJ", "Bearer ", "?key=", '"token":']) logger.info(unit.repeat(1_000_000 / unit.length));
+  assert.ok(performance.now() - began < 5_000);
+  assert.equal(ring.count, 5);
+});
