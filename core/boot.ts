@@ -21,6 +21,7 @@ import { hasErrors, type Issue, sortIssues } from "./manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { checkReferences } from "./manifest/references.ts";
+import { createMcpServers } from "./mcp/servers.ts";
 import { createMemories } from "./memory/memories.ts";
 import type { Memory } from "./memory/memory.ts";
 import { type OpenedSemantics, openSemantics } from "./memory/semantic/open.ts";
@@ -176,12 +177,14 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   for (const { path, message, severity } of accessProblems(manifest.auth, around))
     issues.push(loaded.issueAt(path, message, severity));
   const access = compileAccess(manifest.auth, routes, provided);
+  const mcpServers = createMcpServers<Service>(manifest, tools);
   return {
     parts: {
       manifest,
       agents,
       tools,
       workflows: workflows.engine,
+      mcpServers,
       routes,
       access,
       store,

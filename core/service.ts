@@ -8,6 +8,7 @@ import { baseUrl } from "./http/base-url.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
+import type { McpServer } from "./mcp/servers.ts";
 import { type MemoryChoice, memoryChoice } from "./memory/choose.ts";
 import type { Memory } from "./memory/memory.ts";
 import type { LogRing } from "./observability/log-ring.ts";
@@ -33,6 +34,8 @@ export interface Service {
   readonly workflows: Workflows;
   /** The newest lines of the log. */
   readonly logs: LogRing;
+  /** By their id. */
+  readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
   /** `data` of `GET /tools`: nothing in it changes while the service runs. */
@@ -58,6 +61,7 @@ export type ServiceParts = Pick<
   | "agents"
   | "tools"
   | "workflows"
+  | "mcpServers"
   | "routes"
   | "access"
   | "store"

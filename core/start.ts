@@ -161,5 +161,6 @@ function compileDispatch(
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
     meters: service.meters,
+    publicUrl: server.publicUrl,
   });
 }

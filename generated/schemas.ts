@@ -1865,6 +1865,29 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "InvokeMcpToolRequest": {
+    "type": "object",
+    "description": "Body of a call of an MCP tool.",
+    "properties": {
+      "arguments": {
+        "type": "object",
+        "description": "Arguments of the tool, checked against its `inputSchema`. Left out: none.",
+        "additionalProperties": true
+      },
+      "context": {
+        "type": "object",
+        "description": "Forwarded to the tool, the agent or the workflow, unless its arguments have a `context` of their own.",
+        "additionalProperties": true
+      }
+    },
+    "examples": [
+      {
+        "arguments": {
+          "prompt": "Where is my order 1042?"
+        }
+      }
+    ]
+  },
   "JsonSchemaObject": {
     "type": "object",
     "description": "A JSON Schema (2020-12).",
@@ -2263,6 +2286,288 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "level": "warn"
         }
       }
+    ]
+  },
+  "McpAgentRequest": {
+    "type": "object",
+    "description": "Arguments of the tool `agent_ID`.",
+    "properties": {
+      "prompt": {
+        "type": "string",
+        "description": "What the agent is asked."
+      },
+      "context": {
+        "type": "object",
+        "description": "What the agent may adapt itself to.",
+        "additionalProperties": true
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "The conversation to continue or to begin.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    },
+    "required": [
+      "prompt"
+    ]
+  },
+  "McpCallResult": {
+    "type": "object",
+    "description": "What a tool of an MCP server gave.",
+    "properties": {
+      "content": {
+        "type": "array",
+        "description": "For models and people.",
+        "items": {
+          "$ref": "#/components/schemas/McpContent"
+        }
+      },
+      "structuredContent": {
+        "type": "object",
+        "description": "For programs; left out where the tool gave something else than an object.",
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "content"
+    ],
+    "examples": [
+      {
+        "content": [
+          {
+            "type": "text",
+            "text": "{\"sum\":5}"
+          }
+        ],
+        "structuredContent": {
+          "sum": 5
+        }
+      }
+    ]
+  },
+  "McpContent": {
+    "type": "object",
+    "description": "One piece of what a tool gives, as MCP has it.",
+    "properties": {
+      "type": {
+        "const": "text",
+        "description": "Always text."
+      },
+      "text": {
+        "type": "string",
+        "description": "The text: JSON, unless it is one."
+      }
+    },
+    "required": [
+      "type",
+      "text"
+    ]
+  },
+  "McpResumeRequest": {
+    "type": "object",
+    "description": "Arguments of the tool `workflow_ID_resume`.",
+    "properties": {
+      "executionId": {
+        "type": "string",
+        "description": "The suspended execution, as the tool that began it named it.",
+        "pattern": "^[A-Za-z0-9_.:-]{1,128}$"
+      },
+      "resumeData": {
+        "description": "What the waiting step is given."
+      },
+      "stepId": {
+        "type": "string",
+        "description": "The step to go on from. Left out: the one that waits.",
+        "minLength": 1,
+        "maxLength": 4096
+      }
+    },
+    "required": [
+      "executionId"
+    ]
+  },
+  "McpServer": {
+    "type": "object",
+    "description": "An MCP server of the manifest. It speaks at `/mcp/{id}/mcp`.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Its key in the manifest."
+      },
+      "name": {
+        "type": "string",
+        "description": "Name for people."
+      },
+      "version": {
+        "type": "string",
+        "description": "Version of what it exposes."
+      },
+      "description": {
+        "type": "string",
+        "description": "What it is for."
+      },
+      "capabilities": {
+        "type": "object",
+        "description": "Capabilities as MCP names them.",
+        "properties": {
+          "tools": {
+            "type": "object",
+            "description": "It has tools.",
+            "additionalProperties": true
+          }
+        },
+        "required": [
+          "tools"
+        ]
+      },
+      "tools": {
+        "type": "integer",
+        "description": "How many tools it exposes.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "id",
+      "name",
+      "version",
+      "description",
+      "capabilities",
+      "tools"
+    ],
+    "examples": [
+      {
+        "id": "main",
+        "name": "Support desk",
+        "version": "1.0.0",
+        "description": "Orders and refunds",
+        "capabilities": {
+          "tools": {}
+        },
+        "tools": 3
+      }
+    ]
+  },
+  "McpServerList": {
+    "type": "object",
+    "description": "Every MCP server.",
+    "properties": {
+      "servers": {
+        "type": "array",
+        "description": "In the order of the manifest.",
+        "items": {
+          "$ref": "#/components/schemas/McpServer"
+        }
+      }
+    },
+    "required": [
+      "servers"
+    ]
+  },
+  "McpTool": {
+    "type": "object",
+    "description": "A tool of an MCP server.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "Name by which it is called."
+      },
+      "type": {
+        "type": "string",
+        "description": "What stands behind it.",
+        "enum": [
+          "tool",
+          "agent",
+          "workflow"
+        ]
+      },
+      "definition": {
+        "$ref": "#/components/schemas/McpToolDefinition"
+      }
+    },
+    "required": [
+      "name",
+      "type",
+      "definition"
+    ],
+    "examples": [
+      {
+        "name": "agent_support",
+        "type": "agent",
+        "definition": {
+          "name": "agent_support",
+          "description": "Answers customers",
+          "inputSchema": {
+            "type": "object",
+            "properties": {
+              "prompt": {
+                "type": "string"
+              }
+            },
+            "required": [
+              "prompt"
+            ]
+          }
+        }
+      }
+    ]
+  },
+  "McpToolDefinition": {
+    "type": "object",
+    "description": "A tool as MCP clients see it.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "Name by which it is called."
+      },
+      "description": {
+        "type": "string",
+        "description": "What it does."
+      },
+      "inputSchema": {
+        "$ref": "#/components/schemas/JsonSchemaObject",
+        "description": "JSON Schema of its arguments."
+      }
+    },
+    "required": [
+      "name",
+      "description",
+      "inputSchema"
+    ]
+  },
+  "McpToolList": {
+    "type": "object",
+    "description": "An MCP server and its tools.",
+    "properties": {
+      "server": {
+        "$ref": "#/components/schemas/McpServer"
+      },
+      "tools": {
+        "type": "array",
+        "description": "In the order in which MCP lists them.",
+        "items": {
+          "$ref": "#/components/schemas/McpTool"
+        }
+      }
+    },
+    "required": [
+      "server",
+      "tools"
+    ]
+  },
+  "McpWorkflowRequest": {
+    "type": "object",
+    "description": "Arguments of the tool `workflow_ID`.",
+    "properties": {
+      "input": {
+        "description": "Input of the workflow."
+      },
+      "options": {
+        "$ref": "#/components/schemas/ExecuteOptions"
+      }
+    },
+    "required": [
+      "input"
     ]
   },
   "MemoryEnvelope": {

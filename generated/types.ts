@@ -1678,6 +1678,194 @@ export interface LogRecords {
 }
 
 /**
+ * An MCP server of the manifest. It speaks at `/mcp/{id}/mcp`.
+ */
+export interface McpServer {
+  /**
+   * Its key in the manifest.
+   */
+  id: string;
+  /**
+   * Name for people.
+   */
+  name: string;
+  /**
+   * Version of what it exposes.
+   */
+  version: string;
+  /**
+   * What it is for.
+   */
+  description: string;
+  /**
+   * Capabilities as MCP names them.
+   */
+  capabilities: {
+    /**
+     * It has tools.
+     */
+    tools: {
+      [k: string]: unknown;
+    };
+  };
+  /**
+   * How many tools it exposes.
+   */
+  tools: number;
+}
+
+/**
+ * Every MCP server.
+ */
+export interface McpServerList {
+  /**
+   * In the order of the manifest.
+   */
+  servers: McpServer[];
+}
+
+/**
+ * A tool as MCP clients see it.
+ */
+export interface McpToolDefinition {
+  /**
+   * Name by which it is called.
+   */
+  name: string;
+  /**
+   * What it does.
+   */
+  description: string;
+  /**
+   * JSON Schema of its arguments.
+   */
+  inputSchema: JsonSchemaObject;
+}
+
+/**
+ * A tool of an MCP server.
+ */
+export interface McpTool {
+  /**
+   * Name by which it is called.
+   */
+  name: string;
+  /**
+   * What stands behind it.
+   */
+  type: "tool" | "agent" | "workflow";
+  definition: McpToolDefinition;
+}
+
+/**
+ * An MCP server and its tools.
+ */
+export interface McpToolList {
+  server: McpServer;
+  /**
+   * In the order in which MCP lists them.
+   */
+  tools: McpTool[];
+}
+
+/**
+ * Body of a call of an MCP tool.
+ */
+export interface InvokeMcpToolRequest {
+  /**
+   * Arguments of the tool, checked against its `inputSchema`. Left out: none.
+   */
+  arguments?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Forwarded to the tool, the agent or the workflow, unless its arguments have a `context` of their own.
+   */
+  context?: {
+    [k: string]: unknown;
+  };
+}
+
+/**
+ * Arguments of the tool `agent_ID`.
+ */
+export interface McpAgentRequest {
+  /**
+   * What the agent is asked.
+   */
+  prompt: string;
+  /**
+   * What the agent may adapt itself to.
+   */
+  context?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The conversation to continue or to begin.
+   */
+  conversationId?: string;
+}
+
+/**
+ * Arguments of the tool `workflow_ID`.
+ */
+export interface McpWorkflowRequest {
+  /**
+   * Input of the workflow.
+   */
+  input: unknown;
+  options?: ExecuteOptions;
+}
+
+/**
+ * Arguments of the tool `workflow_ID_resume`.
+ */
+export interface McpResumeRequest {
+  /**
+   * The suspended execution, as the tool that began it named it.
+   */
+  executionId: string;
+  /**
+   * What the waiting step is given.
+   */
+  resumeData?: unknown;
+  /**
+   * The step to go on from. Left out: the one that waits.
+   */
+  stepId?: string;
+}
+
+/**
+ * One piece of what a tool gives, as MCP has it.
+ */
+export interface McpContent {
+  /**
+   * Always text.
+   */
+  type: "text";
+  /**
+   * The text: JSON, unless it is one.
+   */
+  text: string;
+}
+
+/**
+ * What a tool of an MCP server gave.
+ */
+export interface McpCallResult {
+  /**
+   * For models and people.
+   */
+  content: McpContent[];
+  /**
+   * For programs; left out where the tool gave something else than an object.
+   */
+  structuredContent?: {
+    [k: string]: unknown;
+  };
+}
+
+/**
  * A conversation: a thread of messages of one user.
  */
 export interface Conversation {
@@ -4351,6 +4539,17 @@ export interface Schemas {
   LogsReply: LogsReply;
   LogRecord: LogRecord;
   LogRecords: LogRecords;
+  McpServer: McpServer;
+  McpServerList: McpServerList;
+  McpToolDefinition: McpToolDefinition;
+  McpTool: McpTool;
+  McpToolList: McpToolList;
+  InvokeMcpToolRequest: InvokeMcpToolRequest;
+  McpAgentRequest: McpAgentRequest;
+  McpWorkflowRequest: McpWorkflowRequest;
+  McpResumeRequest: McpResumeRequest;
+  McpContent: McpContent;
+  McpCallResult: McpCallResult;
   Conversation: Conversation;
   ConversationReply: ConversationReply;
   ConversationList: ConversationList;

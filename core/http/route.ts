@@ -183,6 +183,8 @@ export interface Route<
   failures?: readonly ("not_found" | "conflict")[];
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
+  /** Refuse pages of foreign origins (403) whose programs would get through without CORS. */
+  checksOrigin?: boolean;
   /** Copy all headers for the handler (custom routes); the others do without that cost. */
   readsHeaders?: boolean;
   output: Output;

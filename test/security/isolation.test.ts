@@ -37,6 +37,7 @@ const serve = (test: Pick<TestContext, "after">, store: string, auth: object = {
         memory: MEMORY,
         providers: { demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] } },
         workflows: WORKFLOWS,
+        mcp: { servers: { main: { agents: ["assistant"], workflows: ["asking"] } } },
       },
     ),
     { env: { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" } },
@@ -50,8 +51,8 @@ const developer: Headers = { "x-service-dev": "true" };
 const console_: Headers = { "x-console-access-key": "the-key-of-the-console" };
 
 const methodOf = (operation: string) => ROUTES.find((row) => row.operation === operation)!.method;
-const send = (service: TestService, operation: string, headers: Headers, { path, body }: OwningRequest) =>
-  inject(service.dispatch, { method: methodOf(operation), path, headers, body });
+const send = (service: TestService, operation: string, headers: Headers, request: OwningRequest) =>
+  inject(service.dispatch, { method: methodOf(operation), ...request, headers: { ...headers, ...request.headers } });
 const dataOf = (reply: InjectedReply): Loose => {
   assert.ok(reply.status < 300, reply.text());
   return (reply.json() as Loose).data;
