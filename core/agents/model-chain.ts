@@ -3,6 +3,7 @@ import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3Stream
 import type { Logger } from "pino";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
+import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { classifyFailure, providerFailed } from "./model-failure.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
 import { pause, untilAborted } from "./pause.ts";
@@ -88,7 +89,7 @@ class ChainedAnswer implements ModelStream {
   /** Unseen parts, kept until the first that is seen: another try would bring them again. */
   #held: LanguageModelV3StreamPart[] | null = null;
   #cancelled = false;
-  /** When the try that goes on began, and whether one does. */
+  /** When the try that goes on began (0: nobody asked), and whether one does. */
   #began = 0;
   #calling = false;
 
@@ -107,9 +108,11 @@ class ChainedAnswer implements ModelStream {
   async open(): Promise<ModelStream> {
     for (;;) {
       try {
-        const { model } = this.#models[this.#position]!;
-        this.#began = performance.now();
+        const { model, meter } = this.#models[this.#position]!;
         this.#calling = true;
+        // One that answers in batches may have its answer at hand.
+        const timed = !this.#batched.has(model) || meter?.durations.begin() === true;
+        this.#began = timed ? performance.now() : 0;
         if (!this.#batched.has(model)) await this.#call(model);
         else this.#read(model, (await model.doStream(this.#options)) as BatchedStreamResult);
         return this;
@@ -148,7 +151,8 @@ class ChainedAnswer implements ModelStream {
     const { meter } = this;
     if (meter === undefined) return;
     meter.calls.count(outcome);
-    if (outcome === "ok") meter.durations.observe(performance.now() - this.#began);
+    if (outcome !== "ok") return;
+    meter.durations.ended(this.#began === 0 ? UNTIMED : performance.now() - this.#began, false);
   }
 
   cancel(): void {

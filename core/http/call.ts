@@ -2,7 +2,8 @@
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import { messageOf, ServiceError, unavailable } from "../errors.ts";
-import { type RequestMeter, UNTIMED } from "../observability/metrics/request-meter.ts";
+import type { RequestMeter } from "../observability/metrics/request-meter.ts";
+import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { failureText, refusal } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
@@ -62,7 +63,7 @@ export class Call<S> implements Context<S>, Pending {
     this.#cors = cors;
     // Read now: the head is gone when the line is written.
     this.#path = shared.logs ? exchange.path : "";
-    this.#started = meter.begin() || shared.logs ? performance.now() : 0;
+    this.#started = meter.durations.begin() || shared.logs ? performance.now() : 0;
   }
 
   get signal(): AbortSignal {

@@ -4,7 +4,7 @@
  */
 import { invalid, messageOf, notFound, ServiceError } from "../errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
-import { UNTIMED } from "../observability/metrics/request-meter.ts";
+import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requireValid } from "./decode.ts";
