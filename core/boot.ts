@@ -42,6 +42,7 @@ import { createMemoryStore } from "./storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
 import { compileTools } from "./tools/compile.ts";
+import { openTraces } from "./traces/open.ts";
 import { openWorkflows } from "./workflows/open.ts";
 
 /** The plugins that Penstock ships: beside `core/` in the source, beside the bundle in `dist/`. */
@@ -153,6 +154,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const { verifier, problems: inAuth } = await openVerifier(manifest, { registry, host, variableOf });
   for (const { path, message, severity } of inAuth) issues.push(loaded.issueAt(path, message, severity));
   const store = new MeasuredStore(await storeOf(manifest, making, options), meters);
+  const traces = openTraces(manifest, store, logger);
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);
   const parts = { tools, models, memories, store, logger };
   const { agents, problems: inAgents, histories } = compileAgents(manifest, parts);
@@ -185,6 +187,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       tools,
       workflows: workflows.engine,
       mcpServers,
+      traces,
       routes,
       access,
       store,
@@ -198,12 +201,14 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
     async begin() {
       await histories.start();
       start();
+      traces.start();
       await workflows.start();
     },
     idle: (patience) => workflows.idle(patience),
     async end() {
       await workflows.close();
       await histories.close();
+      await traces.close();
     },
   };
 }

@@ -17,6 +17,7 @@ import type { MetricsPage } from "./observability/metrics/page.ts";
 import type { Store } from "./storage/store.ts";
 import { describeTool } from "./tools/describe.ts";
 import type { Tool } from "./tools/tool.ts";
+import type { Traces } from "./traces/traces.ts";
 import type { Workflows } from "./workflows/workflows.ts";
 
 export interface Service {
@@ -36,6 +37,8 @@ export interface Service {
   readonly logs: LogRing;
   /** By their id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
+  /** What runs did. */
+  readonly traces: Traces;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
   /** `data` of `GET /tools`: nothing in it changes while the service runs. */
@@ -69,6 +72,7 @@ export type ServiceParts = Pick<
   | "logs"
   | "meters"
   | "metrics"
+  | "traces"
 >;
 
 /** The row that a card points to. */

@@ -2477,6 +2477,281 @@ export interface ModelMessagePart {
 }
 
 /**
+ * Which traces. Filters combine with and.
+ */
+export interface TracesQuery {
+  /**
+   * Only traces in which this agent, workflow or tool worked.
+   */
+  entityId?: string;
+  /**
+   * Only traces in which such a one worked; a tool counts where it was executed by itself.
+   */
+  entityType?: "agent" | "workflow" | "tool";
+  /**
+   * Only traces with this status.
+   */
+  status?: TraceStatus;
+  /**
+   * Only traces that began at this moment or later (ISO 8601).
+   */
+  from?: string;
+  /**
+   * Only traces that began at this moment or earlier (ISO 8601).
+   */
+  to?: string;
+  /**
+   * Traces on the page, at most 200. Default 50.
+   */
+  limit?: number;
+  /**
+   * How many to pass over, at most 1000000. Default 0.
+   */
+  offset?: number;
+}
+
+/**
+ * How the first span of the trace stands; `error` where it failed or was cancelled.
+ */
+export type TraceStatus = "running" | "completed" | "error";
+
+/**
+ * Values by name, as OpenTelemetry has them; `entity.*` say whose work the span is.
+ */
+export interface SpanAttributes {
+  [k: string]: unknown;
+}
+
+/**
+ * How it ended.
+ */
+export interface SpanStatus {
+  /**
+   * 0 unset, 1 ok, 2 error.
+   */
+  code: 0 | 1 | 2;
+  /**
+   * What went wrong.
+   */
+  message?: string;
+}
+
+/**
+ * Something that happened within a span.
+ */
+export interface SpanEventRecord {
+  /**
+   * What happened.
+   */
+  name: string;
+  /**
+   * When.
+   */
+  timestamp: string;
+  attributes: SpanAttributes;
+}
+
+/**
+ * A span of another trace that this one goes on from.
+ */
+export interface SpanLink {
+  /**
+   * Its trace.
+   */
+  traceId: string;
+  /**
+   * The span.
+   */
+  spanId: string;
+}
+
+/**
+ * The service.
+ */
+export interface SpanResource {
+  /**
+   * `name` of the manifest.
+   */
+  "service.name": string;
+  /**
+   * `version` of the manifest.
+   */
+  "service.version": string;
+}
+
+/**
+ * What recorded it.
+ */
+export interface InstrumentationScope {
+  /**
+   * Always `penstock`.
+   */
+  name: string;
+  /**
+   * Its version.
+   */
+  version: string;
+}
+
+/**
+ * A span: something that was done, from its beginning to its end.
+ */
+export interface SpanRecord {
+  /**
+   * Its trace, as W3C Trace Context has it.
+   */
+  traceId: string;
+  /**
+   * Id of the span.
+   */
+  spanId: string;
+  /**
+   * The span that it is part of; null at the top.
+   */
+  parentSpanId: string | null;
+  /**
+   * What is done.
+   */
+  name: string;
+  /**
+   * OpenTelemetry's: 0 internal, 1 server, 2 client.
+   */
+  kind: 0 | 1 | 2;
+  /**
+   * When it began.
+   */
+  startTime: string;
+  /**
+   * When it ended; absent while it goes on.
+   */
+  endTime?: string;
+  /**
+   * Milliseconds, to the microsecond; absent while it goes on.
+   */
+  duration?: number;
+  attributes: SpanAttributes;
+  status: SpanStatus;
+  /**
+   * What happened meanwhile, in order.
+   */
+  events: SpanEventRecord[];
+  /**
+   * Spans that it goes on from.
+   */
+  links: SpanLink[];
+  resource: SpanResource;
+  instrumentationScope: InstrumentationScope;
+}
+
+/**
+ * A span with those below it.
+ */
+export type SpanNode = SpanRecord & {
+  /**
+   * How many are above it.
+   */
+  depth: number;
+  /**
+   * Those below it, in the order they began.
+   */
+  children: SpanNode[];
+};
+
+/**
+ * A trace: what one run did.
+ */
+export interface TraceSummary {
+  /**
+   * Id of the trace.
+   */
+  traceId: string;
+  rootSpan: SpanRecord;
+  /**
+   * Its spans, so far.
+   */
+  spanCount: number;
+  /**
+   * When it began.
+   */
+  startTime: string;
+  /**
+   * When it ended; absent while it goes on.
+   */
+  endTime?: string;
+  status: TraceStatus;
+}
+
+/**
+ * A page of traces: those that run first, the newest one first, then those that have ended, the last one first.
+ */
+export interface TraceList {
+  /**
+   * The page.
+   */
+  traces: TraceSummary[];
+  /**
+   * How many are on the page.
+   */
+  count: number;
+}
+
+/**
+ * A trace with its spans: at most 10,000.
+ */
+export interface TraceDetail {
+  /**
+   * Id of the trace.
+   */
+  traceId: string;
+  /**
+   * All of them, in the order they began.
+   */
+  spans: SpanRecord[];
+  /**
+   * The same, below each other. A span whose parent is not among them is at the top.
+   */
+  tree: SpanNode[];
+  /**
+   * How many they are.
+   */
+  spanCount: number;
+}
+
+/**
+ * What is recorded, and how much of it there is.
+ */
+export interface ObservabilityStatus {
+  /**
+   * Whether runs are traced.
+   */
+  enabled: boolean;
+  /**
+   * Where traces are kept: `memory`, `sqlite`, `postgres`, or the name of a plugin.
+   */
+  storage: string;
+  /**
+   * Traces that are kept, without those that run.
+   */
+  traceCount: number;
+  /**
+   * Spans that are kept.
+   */
+  spanCount: number;
+  /**
+   * Log records that are kept.
+   */
+  logCount: number;
+  /**
+   * Whether `/ws/observability` is served.
+   */
+  websocket: boolean;
+  /**
+   * The same for people.
+   */
+  message: string;
+}
+
+/**
  * Search of earlier messages by meaning.
  */
 export interface SemanticMemoryOptions {
@@ -4582,6 +4857,20 @@ export interface Schemas {
   UIMessagePart: UIMessagePart;
   ModelMessage: ModelMessage;
   ModelMessagePart: ModelMessagePart;
+  TracesQuery: TracesQuery;
+  TraceStatus: TraceStatus;
+  SpanAttributes: SpanAttributes;
+  SpanStatus: SpanStatus;
+  SpanEventRecord: SpanEventRecord;
+  SpanLink: SpanLink;
+  SpanResource: SpanResource;
+  InstrumentationScope: InstrumentationScope;
+  SpanRecord: SpanRecord;
+  SpanNode: SpanNode;
+  TraceSummary: TraceSummary;
+  TraceList: TraceList;
+  TraceDetail: TraceDetail;
+  ObservabilityStatus: ObservabilityStatus;
   SemanticMemoryOptions: SemanticMemoryOptions;
   ConversationPersistenceOptions: ConversationPersistenceOptions;
   MemoryRuntimeOptions: MemoryRuntimeOptions;

@@ -10,6 +10,8 @@ export interface Objects {
   waiting: string;
   completed: string;
   message: string;
+  trace: string;
+  span: string;
 }
 
 export interface OwningRequest {
@@ -169,6 +171,15 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   },
   "mcp.listen": FREE,
   "mcp.endSession": FREE,
+  "observability.status": FREE,
+  "observability.listTraces": {
+    kind: "list",
+    request: () => ({ path: "/observability/traces?limit=200" }),
+    ids: ({ traces }) => traces.map(({ traceId }: Loose) => traceId),
+    owned: (of) => [of.trace],
+  },
+  "observability.getTrace": { kind: "object", request: (of) => ({ path: `/observability/traces/${of.trace}` }) },
+  "observability.getSpan": { kind: "object", request: (of) => ({ path: `/observability/spans/${of.span}` }) },
   "platform.health": FREE,
   "platform.readiness": FREE,
   "logs.list": {

@@ -9,6 +9,7 @@ import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
+import { recordOne, spanIdAt, traceIdAt } from "../support/spans.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const MEMORY = { default: { workingMemory: {}, semantic: { embedding: "local/hash" } } };
@@ -46,10 +47,15 @@ interface Plain {
   logs?: true;
   /** The same: an execution of a workflow that is completed, waits or runs. */
   execution?: [workflow: keyof typeof WORKFLOWS, id: string];
+  /** The same: a trace of long ago, and its span. */
+  traced?: true;
 }
 
 /** A trace and a span that a line of the log is about. */
 const LOGGED = { traceId: "0af7651916cd43dd8448eb211c80319c", spanId: "b7ad6b7169203331" };
+const TRACED = Date.parse("2026-01-01T00:00:00Z");
+const TRACE = traceIdAt(TRACED);
+const SPAN = spanIdAt(TRACED);
 
 const conversation = (id: string) => `/api/memory/conversations/${id}`;
 const execution = (workflow: keyof typeof WORKFLOWS, id: string, rest: string): Plain => ({
@@ -124,6 +130,10 @@ const REQUESTS: Record<string, Plain> = {
   },
   "mcp.listen": { path: "/mcp/main/mcp", status: 405 },
   "mcp.endSession": { path: "/mcp/main/mcp", status: 405 },
+  "observability.status": { path: "/observability/status" },
+  "observability.listTraces": { path: `/observability/traces?to=${new Date(TRACED).toISOString()}`, traced: true },
+  "observability.getTrace": { path: `/observability/traces/${TRACE}`, traced: true },
+  "observability.getSpan": { path: `/observability/spans/${SPAN}`, traced: true },
   "platform.health": { path: "/healthz" },
   "platform.readiness": { path: "/readyz" },
   "platform.metrics": { path: "/metrics" },
@@ -138,10 +148,16 @@ const UNUSED_METHOD = "PUT";
 /** What says something else each time it is asked. */
 const CHANGING = /\/(?:history|metrics)$/;
 
-type Served = Pick<Running, "dispatch" | "logger">;
+type Served = Pick<Running, "dispatch" | "logger" | "service">;
 
-async function prepare({ dispatch, logger }: Served, { needs, execution, logs }: Plain): Promise<void> {
+async function prepare(
+  { dispatch, logger, service }: Served,
+  { needs, execution, logs, traced }: Plain,
+): Promise<void> {
   if (logs === true) logger.warn(LOGGED, "this");
+  if (traced && (await inject(dispatch, { path: `/observability/traces/${TRACE}` })).status === 404) {
+    recordOne(service.traces.sink, { id: TRACE, spanId: SPAN, start: TRACED });
+  }
   if (needs !== undefined) {
     const body = { userId: "ada", conversationId: needs };
     await inject(dispatch, { method: "POST", path: "/api/memory/conversations", body });
@@ -190,7 +206,11 @@ describe("every row of the routes table", () => {
       "GET /mcp/servers/:serverId/tools",
       "GET /metrics",
       "GET /observability/logs",
+      "GET /observability/spans/:spanId",
       "GET /observability/spans/:spanId/logs",
+      "GET /observability/status",
+      "GET /observability/traces",
+      "GET /observability/traces/:traceId",
       "GET /observability/traces/:traceId/logs",
       "GET /readyz",
       "GET /tools",
