@@ -146,7 +146,7 @@ const REQUESTS: Record<string, Plain> = {
 const GROUPS = ["execution", "management", "docs", "discovery", "observability", "updates", "probe", "custom"];
 const UNUSED_METHOD = "PUT";
 /** What says something else each time it is asked. */
-const CHANGING = /\/(?:history|metrics)$/;
+const CHANGING = /\/(?:history|metrics|status)$/;
 
 type Served = Pick<Running, "dispatch" | "logger" | "service">;
 
