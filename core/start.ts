@@ -151,6 +151,7 @@ function compileDispatch(
     service,
     logger,
     inFlight,
+    tracer: booted.tracer,
     limits: server.limits,
     logs: logger.isLevelEnabled("debug"),
     requestId: createRequestIds(),
@@ -161,6 +162,5 @@ function compileDispatch(
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
     meters: service.meters,
-    publicUrl: server.publicUrl,
   });
 }

@@ -17,8 +17,6 @@ export interface Cors {
   readonly constant: HeaderList | null;
   /** Headers of a reply to a request from `origin` (empty when it has none). */
   headers(origin: string): HeaderList;
-  /** Whether pages of `origin` may read replies. */
-  allows(origin: string): boolean;
   /** Headers of the answer to a preflight. */
   preflight(origin: string, requestedHeaders: string, allow: string): HeaderList;
 }
@@ -27,7 +25,7 @@ const EXPOSED = ["x-request-id", "x-error-code", "retry-after", "x-vercel-ai-ui-
 const HEADER_NAMES = /^[A-Za-z0-9_\-, ]{1,2048}$/;
 
 /** No headers at all: `cors: false`. */
-export const NO_CORS: Cors = { constant: [], headers: () => [], allows: () => false, preflight: () => [] };
+export const NO_CORS: Cors = { constant: [], headers: () => [], preflight: () => [] };
 
 export function compileCors(settings: CorsSettings): Cors {
   const credentials = settings.credentials ?? false;
@@ -53,8 +51,7 @@ export function compileCors(settings: CorsSettings): Cors {
     if (settings.maxAge !== undefined) list.push("access-control-max-age", String(settings.maxAge));
     return list;
   };
-  const allows = (origin: string) => constant !== null || allowed(origin) !== undefined;
-  return { constant, headers, allows, preflight };
+  return { constant, headers, preflight };
 }
 
 function matcher(origin: CorsSettings["origin"]): (origin: string) => string | undefined {

@@ -18,7 +18,6 @@ export type {
   LogsManifest,
   Manifest,
   McpManifest,
-  McpServerManifest,
   MemoryManifest,
   ObservabilityManifest,
   ProviderManifest,
