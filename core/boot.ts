@@ -21,6 +21,7 @@ import { hasErrors, type Issue, sortIssues } from "./manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { checkReferences } from "./manifest/references.ts";
+import { createMcpServers } from "./mcp/servers.ts";
 import { createMemories } from "./memory/memories.ts";
 import type { Memory } from "./memory/memory.ts";
 import { type OpenedSemantics, openSemantics } from "./memory/semantic/open.ts";
@@ -28,8 +29,6 @@ import { LogRing } from "./observability/log-ring.ts";
 import type { LogText } from "./observability/log-text.ts";
 import { Meters } from "./observability/metrics/meters.ts";
 import { MetricsPage } from "./observability/metrics/page.ts";
-import type { SpanSink } from "./observability/sink.ts";
-import { createTracer, type Tracer } from "./observability/tracer.ts";
 import type { PluginKind } from "./plugin.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
 import { PLUGIN_KINDS } from "./registry/kinds.ts";
@@ -43,6 +42,7 @@ import { createMemoryStore } from "./storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
 import { compileTools } from "./tools/compile.ts";
+import { openTraces } from "./traces/open.ts";
 import { openWorkflows } from "./workflows/open.ts";
 
 /** The plugins that Penstock ships: beside `core/` in the source, beside the bundle in `dist/`. */
@@ -76,8 +76,6 @@ export interface Booted {
   models: Models | null;
   /** What checks the tokens of users; null where no provider is named, and without authentication. */
   verifier: Verifier | null;
-  /** Null where nothing is traced. */
-  tracer: Tracer | null;
   /** What the service does before it listens. */
   begin(): Promise<void>;
   /** Waits for work that no request waits for, at most some milliseconds. */
@@ -112,8 +110,8 @@ export async function boot(options: BootOptions): Promise<Booted> {
     await host.close();
     await compiled?.parts.store.close();
   });
-  const { models = null, verifier = null, tracer = null } = compiled ?? {};
-  return { loaded, registry, service, issues: sortIssues(issues), host, models, verifier, tracer, begin, idle, close };
+  const { models = null, verifier = null } = compiled ?? {};
+  return { loaded, registry, service, issues: sortIssues(issues), host, models, verifier, begin, idle, close };
 }
 
 function once(work: () => Promise<void>): () => Promise<void> {
@@ -137,7 +135,6 @@ interface Compiled {
   parts: ServiceParts;
   models: Models;
   verifier: Verifier | null;
-  tracer: Tracer | null;
   /** Takes up what an earlier process left. */
   begin(): Promise<void>;
   idle(patience: number): Promise<void>;
@@ -157,8 +154,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const { verifier, problems: inAuth } = await openVerifier(manifest, { registry, host, variableOf });
   for (const { path, message, severity } of inAuth) issues.push(loaded.issueAt(path, message, severity));
   const store = new MeasuredStore(await storeOf(manifest, making, options), meters);
-  const sinks: SpanSink[] = [];
-  const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, sinks);
+  const traces = openTraces(manifest, store, logger);
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);
   const parts = { tools, models, memories, store, logger };
   const { agents, problems: inAgents, histories } = compileAgents(manifest, parts);
@@ -183,12 +179,15 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   for (const { path, message, severity } of accessProblems(manifest.auth, around))
     issues.push(loaded.issueAt(path, message, severity));
   const access = compileAccess(manifest.auth, routes, provided);
+  const mcpServers = createMcpServers<Service>(manifest, tools);
   return {
     parts: {
       manifest,
       agents,
       tools,
       workflows: workflows.engine,
+      mcpServers,
+      traces,
       routes,
       access,
       store,
@@ -199,16 +198,17 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
     },
     models,
     verifier,
-    tracer,
     async begin() {
       await histories.start();
       start();
+      traces.start();
       await workflows.start();
     },
     idle: (patience) => workflows.idle(patience),
     async end() {
       await workflows.close();
       await histories.close();
+      await traces.close();
     },
   };
 }

@@ -8,6 +8,7 @@ import { baseUrl } from "./http/base-url.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { Manifest } from "./manifest/manifest.ts";
+import type { McpServer } from "./mcp/servers.ts";
 import { type MemoryChoice, memoryChoice } from "./memory/choose.ts";
 import type { Memory } from "./memory/memory.ts";
 import type { LogRing } from "./observability/log-ring.ts";
@@ -16,6 +17,7 @@ import type { MetricsPage } from "./observability/metrics/page.ts";
 import type { Store } from "./storage/store.ts";
 import { describeTool } from "./tools/describe.ts";
 import type { Tool } from "./tools/tool.ts";
+import type { Traces } from "./traces/traces.ts";
 import type { Workflows } from "./workflows/workflows.ts";
 
 export interface Service {
@@ -33,6 +35,10 @@ export interface Service {
   readonly workflows: Workflows;
   /** The newest lines of the log. */
   readonly logs: LogRing;
+  /** By their id. */
+  readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
+  /** What runs did. */
+  readonly traces: Traces;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
   /** `data` of `GET /tools`: nothing in it changes while the service runs. */
@@ -58,6 +64,7 @@ export type ServiceParts = Pick<
   | "agents"
   | "tools"
   | "workflows"
+  | "mcpServers"
   | "routes"
   | "access"
   | "store"
@@ -65,6 +72,7 @@ export type ServiceParts = Pick<
   | "logs"
   | "meters"
   | "metrics"
+  | "traces"
 >;
 
 /** The row that a card points to. */

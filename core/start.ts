@@ -151,7 +151,6 @@ function compileDispatch(
     service,
     logger,
     inFlight,
-    tracer: booted.tracer,
     limits: server.limits,
     logs: logger.isLevelEnabled("debug"),
     requestId: createRequestIds(),
@@ -162,5 +161,6 @@ function compileDispatch(
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
     meters: service.meters,
+    publicUrl: server.publicUrl,
   });
 }

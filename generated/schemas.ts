@@ -1865,6 +1865,47 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "InstrumentationScope": {
+    "type": "object",
+    "description": "What recorded it.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "Always `penstock`."
+      },
+      "version": {
+        "type": "string",
+        "description": "Its version."
+      }
+    },
+    "required": [
+      "name",
+      "version"
+    ]
+  },
+  "InvokeMcpToolRequest": {
+    "type": "object",
+    "description": "Body of a call of an MCP tool.",
+    "properties": {
+      "arguments": {
+        "type": "object",
+        "description": "Arguments of the tool, checked against its `inputSchema`. Left out: none.",
+        "additionalProperties": true
+      },
+      "context": {
+        "type": "object",
+        "description": "Forwarded to the tool, the agent or the workflow, unless its arguments have a `context` of their own.",
+        "additionalProperties": true
+      }
+    },
+    "examples": [
+      {
+        "arguments": {
+          "prompt": "Where is my order 1042?"
+        }
+      }
+    ]
+  },
   "JsonSchemaObject": {
     "type": "object",
     "description": "A JSON Schema (2020-12).",
@@ -2263,6 +2304,288 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "level": "warn"
         }
       }
+    ]
+  },
+  "McpAgentRequest": {
+    "type": "object",
+    "description": "Arguments of the tool `agent_ID`.",
+    "properties": {
+      "prompt": {
+        "type": "string",
+        "description": "What the agent is asked."
+      },
+      "context": {
+        "type": "object",
+        "description": "What the agent may adapt itself to.",
+        "additionalProperties": true
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "The conversation to continue or to begin.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    },
+    "required": [
+      "prompt"
+    ]
+  },
+  "McpCallResult": {
+    "type": "object",
+    "description": "What a tool of an MCP server gave.",
+    "properties": {
+      "content": {
+        "type": "array",
+        "description": "For models and people.",
+        "items": {
+          "$ref": "#/components/schemas/McpContent"
+        }
+      },
+      "structuredContent": {
+        "type": "object",
+        "description": "For programs; left out where the tool gave something else than an object.",
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "content"
+    ],
+    "examples": [
+      {
+        "content": [
+          {
+            "type": "text",
+            "text": "{\"sum\":5}"
+          }
+        ],
+        "structuredContent": {
+          "sum": 5
+        }
+      }
+    ]
+  },
+  "McpContent": {
+    "type": "object",
+    "description": "One piece of what a tool gives, as MCP has it.",
+    "properties": {
+      "type": {
+        "const": "text",
+        "description": "Always text."
+      },
+      "text": {
+        "type": "string",
+        "description": "The text: JSON, unless it is one."
+      }
+    },
+    "required": [
+      "type",
+      "text"
+    ]
+  },
+  "McpResumeRequest": {
+    "type": "object",
+    "description": "Arguments of the tool `workflow_ID_resume`.",
+    "properties": {
+      "executionId": {
+        "type": "string",
+        "description": "The suspended execution, as the tool that began it named it.",
+        "pattern": "^[A-Za-z0-9_.:-]{1,128}$"
+      },
+      "resumeData": {
+        "description": "What the waiting step is given."
+      },
+      "stepId": {
+        "type": "string",
+        "description": "The step to go on from. Left out: the one that waits.",
+        "minLength": 1,
+        "maxLength": 4096
+      }
+    },
+    "required": [
+      "executionId"
+    ]
+  },
+  "McpServer": {
+    "type": "object",
+    "description": "An MCP server of the manifest. It speaks at `/mcp/{id}/mcp`.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Its key in the manifest."
+      },
+      "name": {
+        "type": "string",
+        "description": "Name for people."
+      },
+      "version": {
+        "type": "string",
+        "description": "Version of what it exposes."
+      },
+      "description": {
+        "type": "string",
+        "description": "What it is for."
+      },
+      "capabilities": {
+        "type": "object",
+        "description": "Capabilities as MCP names them.",
+        "properties": {
+          "tools": {
+            "type": "object",
+            "description": "It has tools.",
+            "additionalProperties": true
+          }
+        },
+        "required": [
+          "tools"
+        ]
+      },
+      "tools": {
+        "type": "integer",
+        "description": "How many tools it exposes.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "id",
+      "name",
+      "version",
+      "description",
+      "capabilities",
+      "tools"
+    ],
+    "examples": [
+      {
+        "id": "main",
+        "name": "Support desk",
+        "version": "1.0.0",
+        "description": "Orders and refunds",
+        "capabilities": {
+          "tools": {}
+        },
+        "tools": 3
+      }
+    ]
+  },
+  "McpServerList": {
+    "type": "object",
+    "description": "Every MCP server.",
+    "properties": {
+      "servers": {
+        "type": "array",
+        "description": "In the order of the manifest.",
+        "items": {
+          "$ref": "#/components/schemas/McpServer"
+        }
+      }
+    },
+    "required": [
+      "servers"
+    ]
+  },
+  "McpTool": {
+    "type": "object",
+    "description": "A tool of an MCP server.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "Name by which it is called."
+      },
+      "type": {
+        "type": "string",
+        "description": "What stands behind it.",
+        "enum": [
+          "tool",
+          "agent",
+          "workflow"
+        ]
+      },
+      "definition": {
+        "$ref": "#/components/schemas/McpToolDefinition"
+      }
+    },
+    "required": [
+      "name",
+      "type",
+      "definition"
+    ],
+    "examples": [
+      {
+        "name": "agent_support",
+        "type": "agent",
+        "definition": {
+          "name": "agent_support",
+          "description": "Answers customers",
+          "inputSchema": {
+            "type": "object",
+            "properties": {
+              "prompt": {
+                "type": "string"
+              }
+            },
+            "required": [
+              "prompt"
+            ]
+          }
+        }
+      }
+    ]
+  },
+  "McpToolDefinition": {
+    "type": "object",
+    "description": "A tool as MCP clients see it.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "Name by which it is called."
+      },
+      "description": {
+        "type": "string",
+        "description": "What it does."
+      },
+      "inputSchema": {
+        "$ref": "#/components/schemas/JsonSchemaObject",
+        "description": "JSON Schema of its arguments."
+      }
+    },
+    "required": [
+      "name",
+      "description",
+      "inputSchema"
+    ]
+  },
+  "McpToolList": {
+    "type": "object",
+    "description": "An MCP server and its tools.",
+    "properties": {
+      "server": {
+        "$ref": "#/components/schemas/McpServer"
+      },
+      "tools": {
+        "type": "array",
+        "description": "In the order in which MCP lists them.",
+        "items": {
+          "$ref": "#/components/schemas/McpTool"
+        }
+      }
+    },
+    "required": [
+      "server",
+      "tools"
+    ]
+  },
+  "McpWorkflowRequest": {
+    "type": "object",
+    "description": "Arguments of the tool `workflow_ID`.",
+    "properties": {
+      "input": {
+        "description": "Input of the workflow."
+      },
+      "options": {
+        "$ref": "#/components/schemas/ExecuteOptions"
+      }
+    },
+    "required": [
+      "input"
     ]
   },
   "MemoryEnvelope": {
@@ -2740,6 +3063,49 @@ export const schemas: Record<string, Record<string, unknown>> = {
         },
         "finishReason": "stop"
       }
+    ]
+  },
+  "ObservabilityStatus": {
+    "type": "object",
+    "description": "What is recorded, and how much of it there is.",
+    "properties": {
+      "enabled": {
+        "type": "boolean",
+        "description": "Whether runs are traced."
+      },
+      "storage": {
+        "type": "string",
+        "description": "Where traces are kept: `memory`, `sqlite`, `postgres`, or the name of a plugin."
+      },
+      "traceCount": {
+        "type": "integer",
+        "description": "Traces that are kept, without those that run."
+      },
+      "spanCount": {
+        "type": "integer",
+        "description": "Spans that are kept."
+      },
+      "logCount": {
+        "type": "integer",
+        "description": "Log records that are kept."
+      },
+      "websocket": {
+        "type": "boolean",
+        "description": "Whether `/ws/observability` is served."
+      },
+      "message": {
+        "type": "string",
+        "description": "The same for people."
+      }
+    },
+    "required": [
+      "enabled",
+      "storage",
+      "traceCount",
+      "spanCount",
+      "logCount",
+      "websocket",
+      "message"
     ]
   },
   "OutputOptions": {
@@ -3888,6 +4254,54 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "SpanAttributes": {
+    "type": "object",
+    "description": "Values by name, as OpenTelemetry has them; `entity.*` say whose work the span is.",
+    "additionalProperties": true
+  },
+  "SpanEventRecord": {
+    "type": "object",
+    "description": "Something that happened within a span.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "What happened."
+      },
+      "timestamp": {
+        "type": "string",
+        "description": "When.",
+        "format": "date-time"
+      },
+      "attributes": {
+        "$ref": "#/components/schemas/SpanAttributes"
+      }
+    },
+    "required": [
+      "name",
+      "timestamp",
+      "attributes"
+    ]
+  },
+  "SpanLink": {
+    "type": "object",
+    "description": "A span of another trace that this one goes on from.",
+    "properties": {
+      "traceId": {
+        "type": "string",
+        "description": "Its trace.",
+        "pattern": "^[0-9a-f]{32}$"
+      },
+      "spanId": {
+        "type": "string",
+        "description": "The span.",
+        "pattern": "^[0-9a-f]{16}$"
+      }
+    },
+    "required": [
+      "traceId",
+      "spanId"
+    ]
+  },
   "SpanLogsQuery": {
     "type": "object",
     "description": "How many log records.",
@@ -3899,6 +4313,194 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000
       }
     }
+  },
+  "SpanNode": {
+    "allOf": [
+      {
+        "$ref": "#/components/schemas/SpanRecord"
+      }
+    ],
+    "type": "object",
+    "description": "A span with those below it.",
+    "properties": {
+      "depth": {
+        "type": "integer",
+        "description": "How many are above it.",
+        "minimum": 0
+      },
+      "children": {
+        "type": "array",
+        "description": "Those below it, in the order they began.",
+        "items": {
+          "$ref": "#/components/schemas/SpanNode"
+        }
+      }
+    },
+    "required": [
+      "depth",
+      "children"
+    ]
+  },
+  "SpanRecord": {
+    "type": "object",
+    "description": "A span: something that was done, from its beginning to its end.",
+    "properties": {
+      "traceId": {
+        "type": "string",
+        "description": "Its trace, as W3C Trace Context has it.",
+        "pattern": "^[0-9a-f]{32}$"
+      },
+      "spanId": {
+        "type": "string",
+        "description": "Id of the span.",
+        "pattern": "^[0-9a-f]{16}$"
+      },
+      "parentSpanId": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "The span that it is part of; null at the top.",
+        "pattern": "^[0-9a-f]{16}$"
+      },
+      "name": {
+        "type": "string",
+        "description": "What is done."
+      },
+      "kind": {
+        "type": "integer",
+        "description": "OpenTelemetry's: 0 internal, 1 server, 2 client.",
+        "enum": [
+          0,
+          1,
+          2
+        ]
+      },
+      "startTime": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      },
+      "endTime": {
+        "type": "string",
+        "description": "When it ended; absent while it goes on.",
+        "format": "date-time"
+      },
+      "duration": {
+        "type": "number",
+        "description": "Milliseconds, to the microsecond; absent while it goes on."
+      },
+      "attributes": {
+        "$ref": "#/components/schemas/SpanAttributes"
+      },
+      "status": {
+        "$ref": "#/components/schemas/SpanStatus"
+      },
+      "events": {
+        "type": "array",
+        "description": "What happened meanwhile, in order.",
+        "items": {
+          "$ref": "#/components/schemas/SpanEventRecord"
+        }
+      },
+      "links": {
+        "type": "array",
+        "description": "Spans that it goes on from.",
+        "items": {
+          "$ref": "#/components/schemas/SpanLink"
+        }
+      },
+      "resource": {
+        "$ref": "#/components/schemas/SpanResource"
+      },
+      "instrumentationScope": {
+        "$ref": "#/components/schemas/InstrumentationScope"
+      }
+    },
+    "required": [
+      "traceId",
+      "spanId",
+      "parentSpanId",
+      "name",
+      "kind",
+      "startTime",
+      "attributes",
+      "status",
+      "events",
+      "links",
+      "resource",
+      "instrumentationScope"
+    ],
+    "examples": [
+      {
+        "traceId": "019a9f1c2b3d00000000000000000001",
+        "spanId": "9a9f1c2b3d000001",
+        "parentSpanId": null,
+        "name": "invoke_agent Assistant",
+        "kind": 0,
+        "startTime": "2026-11-20T09:30:00.123Z",
+        "endTime": "2026-11-20T09:30:00.135Z",
+        "duration": 12.4,
+        "attributes": {
+          "entity.id": "assistant",
+          "entity.type": "agent",
+          "entity.name": "Assistant"
+        },
+        "status": {
+          "code": 1
+        },
+        "events": [],
+        "links": [],
+        "resource": {
+          "service.name": "Penstock demo",
+          "service.version": "1.0.0"
+        },
+        "instrumentationScope": {
+          "name": "penstock",
+          "version": "1.0.0"
+        }
+      }
+    ]
+  },
+  "SpanResource": {
+    "type": "object",
+    "description": "The service.",
+    "properties": {
+      "service.name": {
+        "type": "string",
+        "description": "`name` of the manifest."
+      },
+      "service.version": {
+        "type": "string",
+        "description": "`version` of the manifest."
+      }
+    },
+    "required": [
+      "service.name",
+      "service.version"
+    ]
+  },
+  "SpanStatus": {
+    "type": "object",
+    "description": "How it ended.",
+    "properties": {
+      "code": {
+        "type": "integer",
+        "description": "0 unset, 1 ok, 2 error.",
+        "enum": [
+          0,
+          1,
+          2
+        ]
+      },
+      "message": {
+        "type": "string",
+        "description": "What went wrong."
+      }
+    },
+    "required": [
+      "code"
+    ]
   },
   "SubAgent": {
     "type": "object",
@@ -4240,6 +4842,157 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "input",
       "output"
     ]
+  },
+  "TraceDetail": {
+    "type": "object",
+    "description": "A trace with its spans: at most 10,000.",
+    "properties": {
+      "traceId": {
+        "type": "string",
+        "description": "Id of the trace.",
+        "pattern": "^[0-9a-f]{32}$"
+      },
+      "spans": {
+        "type": "array",
+        "description": "All of them, in the order they began.",
+        "items": {
+          "$ref": "#/components/schemas/SpanRecord"
+        }
+      },
+      "tree": {
+        "type": "array",
+        "description": "The same, below each other. A span whose parent is not among them is at the top.",
+        "items": {
+          "$ref": "#/components/schemas/SpanNode"
+        }
+      },
+      "spanCount": {
+        "type": "integer",
+        "description": "How many they are.",
+        "minimum": 1
+      }
+    },
+    "required": [
+      "traceId",
+      "spans",
+      "tree",
+      "spanCount"
+    ]
+  },
+  "TraceList": {
+    "type": "object",
+    "description": "A page of traces: those that run first, the newest one first, then those that have ended, the last one first.",
+    "properties": {
+      "traces": {
+        "type": "array",
+        "description": "The page.",
+        "items": {
+          "$ref": "#/components/schemas/TraceSummary"
+        }
+      },
+      "count": {
+        "type": "integer",
+        "description": "How many are on the page.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "traces",
+      "count"
+    ]
+  },
+  "TraceStatus": {
+    "type": "string",
+    "description": "How the first span of the trace stands; `error` where it failed or was cancelled.",
+    "enum": [
+      "running",
+      "completed",
+      "error"
+    ]
+  },
+  "TraceSummary": {
+    "type": "object",
+    "description": "A trace: what one run did.",
+    "properties": {
+      "traceId": {
+        "type": "string",
+        "description": "Id of the trace.",
+        "pattern": "^[0-9a-f]{32}$"
+      },
+      "rootSpan": {
+        "$ref": "#/components/schemas/SpanRecord"
+      },
+      "spanCount": {
+        "type": "integer",
+        "description": "Its spans, so far.",
+        "minimum": 1
+      },
+      "startTime": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      },
+      "endTime": {
+        "type": "string",
+        "description": "When it ended; absent while it goes on.",
+        "format": "date-time"
+      },
+      "status": {
+        "$ref": "#/components/schemas/TraceStatus"
+      }
+    },
+    "required": [
+      "traceId",
+      "rootSpan",
+      "spanCount",
+      "startTime",
+      "status"
+    ]
+  },
+  "TracesQuery": {
+    "type": "object",
+    "description": "Which traces. Filters combine with and.",
+    "properties": {
+      "entityId": {
+        "type": "string",
+        "description": "Only traces in which this agent, workflow or tool worked.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "entityType": {
+        "type": "string",
+        "description": "Only traces in which such a one worked; a tool counts where it was executed by itself.",
+        "enum": [
+          "agent",
+          "workflow",
+          "tool"
+        ]
+      },
+      "status": {
+        "$ref": "#/components/schemas/TraceStatus",
+        "description": "Only traces with this status."
+      },
+      "from": {
+        "type": "string",
+        "description": "Only traces that began at this moment or later (ISO 8601)."
+      },
+      "to": {
+        "type": "string",
+        "description": "Only traces that began at this moment or earlier (ISO 8601)."
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Traces on the page, at most 200. Default 50.",
+        "minimum": 1,
+        "maximum": 200
+      },
+      "offset": {
+        "type": "integer",
+        "description": "How many to pass over, at most 1000000. Default 0.",
+        "minimum": 0,
+        "maximum": 1000000
+      }
+    }
   },
   "UIMessage": {
     "type": "object",

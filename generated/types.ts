@@ -1678,6 +1678,194 @@ export interface LogRecords {
 }
 
 /**
+ * An MCP server of the manifest. It speaks at `/mcp/{id}/mcp`.
+ */
+export interface McpServer {
+  /**
+   * Its key in the manifest.
+   */
+  id: string;
+  /**
+   * Name for people.
+   */
+  name: string;
+  /**
+   * Version of what it exposes.
+   */
+  version: string;
+  /**
+   * What it is for.
+   */
+  description: string;
+  /**
+   * Capabilities as MCP names them.
+   */
+  capabilities: {
+    /**
+     * It has tools.
+     */
+    tools: {
+      [k: string]: unknown;
+    };
+  };
+  /**
+   * How many tools it exposes.
+   */
+  tools: number;
+}
+
+/**
+ * Every MCP server.
+ */
+export interface McpServerList {
+  /**
+   * In the order of the manifest.
+   */
+  servers: McpServer[];
+}
+
+/**
+ * A tool as MCP clients see it.
+ */
+export interface McpToolDefinition {
+  /**
+   * Name by which it is called.
+   */
+  name: string;
+  /**
+   * What it does.
+   */
+  description: string;
+  /**
+   * JSON Schema of its arguments.
+   */
+  inputSchema: JsonSchemaObject;
+}
+
+/**
+ * A tool of an MCP server.
+ */
+export interface McpTool {
+  /**
+   * Name by which it is called.
+   */
+  name: string;
+  /**
+   * What stands behind it.
+   */
+  type: "tool" | "agent" | "workflow";
+  definition: McpToolDefinition;
+}
+
+/**
+ * An MCP server and its tools.
+ */
+export interface McpToolList {
+  server: McpServer;
+  /**
+   * In the order in which MCP lists them.
+   */
+  tools: McpTool[];
+}
+
+/**
+ * Body of a call of an MCP tool.
+ */
+export interface InvokeMcpToolRequest {
+  /**
+   * Arguments of the tool, checked against its `inputSchema`. Left out: none.
+   */
+  arguments?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Forwarded to the tool, the agent or the workflow, unless its arguments have a `context` of their own.
+   */
+  context?: {
+    [k: string]: unknown;
+  };
+}
+
+/**
+ * Arguments of the tool `agent_ID`.
+ */
+export interface McpAgentRequest {
+  /**
+   * What the agent is asked.
+   */
+  prompt: string;
+  /**
+   * What the agent may adapt itself to.
+   */
+  context?: {
+    [k: string]: unknown;
+  };
+  /**
+   * The conversation to continue or to begin.
+   */
+  conversationId?: string;
+}
+
+/**
+ * Arguments of the tool `workflow_ID`.
+ */
+export interface McpWorkflowRequest {
+  /**
+   * Input of the workflow.
+   */
+  input: unknown;
+  options?: ExecuteOptions;
+}
+
+/**
+ * Arguments of the tool `workflow_ID_resume`.
+ */
+export interface McpResumeRequest {
+  /**
+   * The suspended execution, as the tool that began it named it.
+   */
+  executionId: string;
+  /**
+   * What the waiting step is given.
+   */
+  resumeData?: unknown;
+  /**
+   * The step to go on from. Left out: the one that waits.
+   */
+  stepId?: string;
+}
+
+/**
+ * One piece of what a tool gives, as MCP has it.
+ */
+export interface McpContent {
+  /**
+   * Always text.
+   */
+  type: "text";
+  /**
+   * The text: JSON, unless it is one.
+   */
+  text: string;
+}
+
+/**
+ * What a tool of an MCP server gave.
+ */
+export interface McpCallResult {
+  /**
+   * For models and people.
+   */
+  content: McpContent[];
+  /**
+   * For programs; left out where the tool gave something else than an object.
+   */
+  structuredContent?: {
+    [k: string]: unknown;
+  };
+}
+
+/**
  * A conversation: a thread of messages of one user.
  */
 export interface Conversation {
@@ -2286,6 +2474,281 @@ export interface ModelMessagePart {
    * The text of a text or reasoning part.
    */
   text?: string;
+}
+
+/**
+ * Which traces. Filters combine with and.
+ */
+export interface TracesQuery {
+  /**
+   * Only traces in which this agent, workflow or tool worked.
+   */
+  entityId?: string;
+  /**
+   * Only traces in which such a one worked; a tool counts where it was executed by itself.
+   */
+  entityType?: "agent" | "workflow" | "tool";
+  /**
+   * Only traces with this status.
+   */
+  status?: TraceStatus;
+  /**
+   * Only traces that began at this moment or later (ISO 8601).
+   */
+  from?: string;
+  /**
+   * Only traces that began at this moment or earlier (ISO 8601).
+   */
+  to?: string;
+  /**
+   * Traces on the page, at most 200. Default 50.
+   */
+  limit?: number;
+  /**
+   * How many to pass over, at most 1000000. Default 0.
+   */
+  offset?: number;
+}
+
+/**
+ * How the first span of the trace stands; `error` where it failed or was cancelled.
+ */
+export type TraceStatus = "running" | "completed" | "error";
+
+/**
+ * Values by name, as OpenTelemetry has them; `entity.*` say whose work the span is.
+ */
+export interface SpanAttributes {
+  [k: string]: unknown;
+}
+
+/**
+ * How it ended.
+ */
+export interface SpanStatus {
+  /**
+   * 0 unset, 1 ok, 2 error.
+   */
+  code: 0 | 1 | 2;
+  /**
+   * What went wrong.
+   */
+  message?: string;
+}
+
+/**
+ * Something that happened within a span.
+ */
+export interface SpanEventRecord {
+  /**
+   * What happened.
+   */
+  name: string;
+  /**
+   * When.
+   */
+  timestamp: string;
+  attributes: SpanAttributes;
+}
+
+/**
+ * A span of another trace that this one goes on from.
+ */
+export interface SpanLink {
+  /**
+   * Its trace.
+   */
+  traceId: string;
+  /**
+   * The span.
+   */
+  spanId: string;
+}
+
+/**
+ * The service.
+ */
+export interface SpanResource {
+  /**
+   * `name` of the manifest.
+   */
+  "service.name": string;
+  /**
+   * `version` of the manifest.
+   */
+  "service.version": string;
+}
+
+/**
+ * What recorded it.
+ */
+export interface InstrumentationScope {
+  /**
+   * Always `penstock`.
+   */
+  name: string;
+  /**
+   * Its version.
+   */
+  version: string;
+}
+
+/**
+ * A span: something that was done, from its beginning to its end.
+ */
+export interface SpanRecord {
+  /**
+   * Its trace, as W3C Trace Context has it.
+   */
+  traceId: string;
+  /**
+   * Id of the span.
+   */
+  spanId: string;
+  /**
+   * The span that it is part of; null at the top.
+   */
+  parentSpanId: string | null;
+  /**
+   * What is done.
+   */
+  name: string;
+  /**
+   * OpenTelemetry's: 0 internal, 1 server, 2 client.
+   */
+  kind: 0 | 1 | 2;
+  /**
+   * When it began.
+   */
+  startTime: string;
+  /**
+   * When it ended; absent while it goes on.
+   */
+  endTime?: string;
+  /**
+   * Milliseconds, to the microsecond; absent while it goes on.
+   */
+  duration?: number;
+  attributes: SpanAttributes;
+  status: SpanStatus;
+  /**
+   * What happened meanwhile, in order.
+   */
+  events: SpanEventRecord[];
+  /**
+   * Spans that it goes on from.
+   */
+  links: SpanLink[];
+  resource: SpanResource;
+  instrumentationScope: InstrumentationScope;
+}
+
+/**
+ * A span with those below it.
+ */
+export type SpanNode = SpanRecord & {
+  /**
+   * How many are above it.
+   */
+  depth: number;
+  /**
+   * Those below it, in the order they began.
+   */
+  children: SpanNode[];
+};
+
+/**
+ * A trace: what one run did.
+ */
+export interface TraceSummary {
+  /**
+   * Id of the trace.
+   */
+  traceId: string;
+  rootSpan: SpanRecord;
+  /**
+   * Its spans, so far.
+   */
+  spanCount: number;
+  /**
+   * When it began.
+   */
+  startTime: string;
+  /**
+   * When it ended; absent while it goes on.
+   */
+  endTime?: string;
+  status: TraceStatus;
+}
+
+/**
+ * A page of traces: those that run first, the newest one first, then those that have ended, the last one first.
+ */
+export interface TraceList {
+  /**
+   * The page.
+   */
+  traces: TraceSummary[];
+  /**
+   * How many are on the page.
+   */
+  count: number;
+}
+
+/**
+ * A trace with its spans: at most 10,000.
+ */
+export interface TraceDetail {
+  /**
+   * Id of the trace.
+   */
+  traceId: string;
+  /**
+   * All of them, in the order they began.
+   */
+  spans: SpanRecord[];
+  /**
+   * The same, below each other. A span whose parent is not among them is at the top.
+   */
+  tree: SpanNode[];
+  /**
+   * How many they are.
+   */
+  spanCount: number;
+}
+
+/**
+ * What is recorded, and how much of it there is.
+ */
+export interface ObservabilityStatus {
+  /**
+   * Whether runs are traced.
+   */
+  enabled: boolean;
+  /**
+   * Where traces are kept: `memory`, `sqlite`, `postgres`, or the name of a plugin.
+   */
+  storage: string;
+  /**
+   * Traces that are kept, without those that run.
+   */
+  traceCount: number;
+  /**
+   * Spans that are kept.
+   */
+  spanCount: number;
+  /**
+   * Log records that are kept.
+   */
+  logCount: number;
+  /**
+   * Whether `/ws/observability` is served.
+   */
+  websocket: boolean;
+  /**
+   * The same for people.
+   */
+  message: string;
 }
 
 /**
@@ -4351,6 +4814,17 @@ export interface Schemas {
   LogsReply: LogsReply;
   LogRecord: LogRecord;
   LogRecords: LogRecords;
+  McpServer: McpServer;
+  McpServerList: McpServerList;
+  McpToolDefinition: McpToolDefinition;
+  McpTool: McpTool;
+  McpToolList: McpToolList;
+  InvokeMcpToolRequest: InvokeMcpToolRequest;
+  McpAgentRequest: McpAgentRequest;
+  McpWorkflowRequest: McpWorkflowRequest;
+  McpResumeRequest: McpResumeRequest;
+  McpContent: McpContent;
+  McpCallResult: McpCallResult;
   Conversation: Conversation;
   ConversationReply: ConversationReply;
   ConversationList: ConversationList;
@@ -4383,6 +4857,20 @@ export interface Schemas {
   UIMessagePart: UIMessagePart;
   ModelMessage: ModelMessage;
   ModelMessagePart: ModelMessagePart;
+  TracesQuery: TracesQuery;
+  TraceStatus: TraceStatus;
+  SpanAttributes: SpanAttributes;
+  SpanStatus: SpanStatus;
+  SpanEventRecord: SpanEventRecord;
+  SpanLink: SpanLink;
+  SpanResource: SpanResource;
+  InstrumentationScope: InstrumentationScope;
+  SpanRecord: SpanRecord;
+  SpanNode: SpanNode;
+  TraceSummary: TraceSummary;
+  TraceList: TraceList;
+  TraceDetail: TraceDetail;
+  ObservabilityStatus: ObservabilityStatus;
   SemanticMemoryOptions: SemanticMemoryOptions;
   ConversationPersistenceOptions: ConversationPersistenceOptions;
   MemoryRuntimeOptions: MemoryRuntimeOptions;

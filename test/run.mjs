@@ -1,8 +1,9 @@
 // Runs every test file, or those whose path contains one of the arguments: `npm test`, `node test/run.mjs contract`.
 // `--node VERSION` runs them on another Node.js, fetched from the npm registry and kept in node_modules/.cache.
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 
 const { values, positionals: wanted } = parseArgs({ allowPositionals: true, options: { node: { type: "string" } } });
@@ -28,6 +29,33 @@ if (files.length === 0) {
   console.error(`no test file matches ${wanted.join(" ")}`);
   process.exit(1);
 }
+
+/**
+ * Folders whose files may share a process. Starting one and loading the source costs more than most of these files take;
+ * what ends, blocks or measures its process has one of its own.
+ */
+const SHARING = ["test/unit/"];
+/** Files a process: few enough that the processes end at about the same time. */
+const TOGETHER = 8;
+const bundles = "node_modules/.cache/tests";
+
+/** The paths to run: files by themselves, and modules that import several of those that may share. */
+function processes() {
+  const shared = files.filter((file) => SHARING.some((folder) => file.startsWith(folder)));
+  const alone = files.filter((file) => !shared.includes(file));
+  rmSync(bundles, { recursive: true, force: true });
+  mkdirSync(bundles, { recursive: true });
+  const count = Math.ceil(shared.length / TOGETHER);
+  const names = Array.from({ length: count }, (_, index) => {
+    const name = `${bundles}/${process.pid}-${index}.test.mjs`;
+    // Dealt out like cards: files of one folder are much alike, and so are then the bundles.
+    const mine = shared.filter((_file, position) => position % count === index);
+    writeFileSync(name, mine.map((file) => `import ${JSON.stringify(pathToFileURL(resolve(file)).href)};\n`).join(""));
+    return name;
+  });
+  return [...alone, ...names];
+}
+
 const binary = values.node === undefined ? process.execPath : fetchNode(values.node);
 console.log(
   `${files.length} test files on Node.js ${execFileSync(binary, ["--version"], { encoding: "utf8" }).trim()}`,
@@ -35,5 +63,5 @@ console.log(
 const options = ["--import", "tsx", "--test", "--test-concurrency=2", "--test-timeout=120000", "--test-reporter=spec"];
 const path = `${resolve(binary, "..")}:${process.env.PATH}`;
 const env = { ...process.env, NODE_ENV: "test", PATH: path };
-const child = spawn(binary, [...options, ...files], { stdio: "inherit", env });
+const child = spawn(binary, [...options, ...processes()], { stdio: "inherit", env });
 child.on("exit", (code, signal) => process.exit(signal === null ? code : 1));

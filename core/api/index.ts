@@ -4,7 +4,9 @@ import type { Service } from "../service.ts";
 import { A2A_ROUTES } from "./a2a.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { DOCS_ROUTES } from "./docs.ts";
+import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
+import { OBSERVABILITY_ROUTES } from "./observability.ts";
 import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { TOOL_ROUTES } from "./tools.ts";
@@ -18,5 +20,7 @@ export const ROUTES: readonly Route<Service>[] = [
   ...MEMORY_ROUTES,
   ...A2A_ROUTES,
   ...OBSERVABILITY_LOG_ROUTES,
+  ...MCP_ROUTES,
+  ...OBSERVABILITY_ROUTES,
   ...PLATFORM_ROUTES,
 ];

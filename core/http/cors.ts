@@ -17,6 +17,8 @@ export interface Cors {
   readonly constant: HeaderList | null;
   /** Headers of a reply to a request from `origin` (empty when it has none). */
   headers(origin: string): HeaderList;
+  /** Whether pages of `origin` may read replies. */
+  allows(origin: string): boolean;
   /** Headers of the answer to a preflight. */
   preflight(origin: string, requestedHeaders: string, allow: string): HeaderList;
 }
@@ -25,7 +27,7 @@ const EXPOSED = ["x-request-id", "x-error-code", "retry-after", "x-vercel-ai-ui-
 const HEADER_NAMES = /^[A-Za-z0-9_\-, ]{1,2048}$/;
 
 /** No headers at all: `cors: false`. */
-export const NO_CORS: Cors = { constant: [], headers: () => [], preflight: () => [] };
+export const NO_CORS: Cors = { constant: [], headers: () => [], allows: () => false, preflight: () => [] };
 
 export function compileCors(settings: CorsSettings): Cors {
   const credentials = settings.credentials ?? false;
@@ -51,7 +53,8 @@ export function compileCors(settings: CorsSettings): Cors {
     if (settings.maxAge !== undefined) list.push("access-control-max-age", String(settings.maxAge));
     return list;
   };
-  return { constant, headers, preflight };
+  const allows = (origin: string) => constant !== null || allowed(origin) !== undefined;
+  return { constant, headers, allows, preflight };
 }
 
 function matcher(origin: CorsSettings["origin"]): (origin: string) => string | undefined {

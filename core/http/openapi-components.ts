@@ -82,6 +82,7 @@ const TAGS: Record<string, [string, string]> = {
   observability: ["Observability", "Traces, spans and what was logged in them."],
   logs: ["Logs", "The newest lines of the log."],
   updates: ["Updates", "Newer versions of the packages that the service is made of."],
+  mcp: ["MCP", "Tools, agents and workflows for clients of the Model Context Protocol."],
   custom: ["Custom routes", "Routes that plugins add."],
   platform: ["Probes", "For orchestrators and load balancers."],
   docs: ["Documentation", "This document, the explorer and the landing page."],

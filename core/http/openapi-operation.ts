@@ -14,6 +14,8 @@ const PATH_PARAMETERS: Record<string, string> = {
   "observability/spanId": "Id of the span: 16 hexadecimal digits.",
   "observability/traceId": "Id of the trace: 32 hexadecimal digits.",
   "api/conversationId": "Id of the conversation.",
+  "mcp/serverId": "Id of the MCP server.",
+  "mcp/toolName": "Name of the tool, as the server lists it.",
   "tools/name": "Name of the tool.",
   "ui/asset": "File name of the asset.",
   "workflows/id": "Id of the workflow.",

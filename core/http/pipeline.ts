@@ -4,13 +4,14 @@
  */
 import { invalid, messageOf, notFound, ServiceError } from "../errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
-import { UNTIMED } from "../observability/metrics/request-meter.ts";
+import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requireValid } from "./decode.ts";
 import { envelope, JSON_TYPE, refusal } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
+import { isOriginAllowed } from "./origin.ts";
 import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
 
@@ -37,6 +38,8 @@ export interface PipelineSettings<S> extends Shared<S> {
   bodyLimit: number;
   /** What requests are counted by. */
   meters: Meters;
+  /** Where clients reach the service, as the manifest says. */
+  publicUrl: string | undefined;
 }
 
 interface Compiled {
@@ -124,8 +127,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const authorize = settings.authorize(route);
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
-  const { bodyOptional = false, readsHeaders = false } = route;
-  const readsTrace = Boolean(settings.tracer) && route.group === "execution";
+  const { bodyOptional = false, readsHeaders = false, checksOrigin = false } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
 
@@ -203,8 +205,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders);
       try {
+        if (checksOrigin) requireOrigin(exchange, cors, settings.publicUrl);
         if (readsHeaders) call.headers = exchange.headers();
-        if (readsTrace) call.traceparent = exchange.header("traceparent");
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
         if (authorize === null) return handle(call, values, exchange.query, undefined, corsHeaders);
         const { query } = exchange;
@@ -220,6 +222,12 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       }
     },
   };
+}
+
+function requireOrigin(exchange: Exchange, cors: Cors, publicUrl: string | undefined): void {
+  const origin = exchange.header("origin");
+  if (isOriginAllowed(origin, exchange.header("host"), cors, publicUrl)) return;
+  throw new ServiceError("forbidden", `pages of ${shown(origin)} may not use this: server.cors does not allow them`);
 }
 
 function decodeBody(bytes: Uint8Array): unknown {

@@ -1,7 +1,6 @@
 /** One row of the routes table, and what a handler sees. Generic in the service, so that `http` knows no domain. */
 import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
-import type { SpanOrigin } from "../observability/span.ts";
 import type { Check } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
 
@@ -42,8 +41,6 @@ export interface Context<S> {
   readonly logger: Logger;
   /** The request's headers; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
-  /** What spans of the work begin from; absent where nothing is traced. */
-  readonly trace?: SpanOrigin | undefined;
   /** Set by a handler: headers of the answer, should the request be cut short by its time limit or the end of the service. */
   cutHeaders?: Record<string, string> | undefined;
 }
@@ -186,6 +183,8 @@ export interface Route<
   failures?: readonly ("not_found" | "conflict")[];
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
+  /** Refuse pages of foreign origins (403) whose programs would get through without CORS. */
+  checksOrigin?: boolean;
   /** Copy all headers for the handler (custom routes); the others do without that cost. */
   readsHeaders?: boolean;
   output: Output;

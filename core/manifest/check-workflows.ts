@@ -155,21 +155,3 @@ function branchProblem(named: StepPlace, place: StepPlace): string | null {
   }
   return null;
 }
-
-/** What MCP servers expose exists. */
-export function checkMcp(check: Check): void {
-  const mcp = isMap(check.document.mcp) ? check.document.mcp : {};
-  for (const [id, server] of entriesOf(mcp.servers)) {
-    if (!isMap(server)) continue;
-    const path = ["mcp", "servers", id];
-    for (const [index, name] of listOf(server.tools).entries()) checkToolName(check, [...path, "tools", index], name);
-    for (const [key, what] of [
-      ["agents", "agent"],
-      ["workflows", "workflow"],
-    ] as const) {
-      for (const [index, name] of listOf(server[key]).entries()) {
-        checkName(check, [...path, key, index], what, name, keysOf(check.document[key]));
-      }
-    }
-  }
-}

@@ -18,6 +18,7 @@ export type {
   LogsManifest,
   Manifest,
   McpManifest,
+  McpServerManifest,
   MemoryManifest,
   ObservabilityManifest,
   ProviderManifest,

@@ -12,7 +12,6 @@ export function addNotices(check: Check): void {
     warn(["server", "host"], `the service is open to everybody who reaches ${server.host}: auth.mode is none`);
   }
   const mcp = isMap(document.mcp) ? document.mcp : {};
-  if (keysOf(mcp.servers).length > 0) warn(["mcp", "servers"], "this version does not serve MCP yet");
   if (keysOf(mcp.clients).length > 0) warn(["mcp", "clients"], "this version takes no tools over MCP yet");
   for (const [index, route] of listOf(document.routes).entries()) {
     const name = isMap(route) ? route.use : undefined;

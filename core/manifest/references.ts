@@ -2,9 +2,10 @@
 import { createSchemaCompiler } from "../json-schema.ts";
 import { type Check, isMap, type KnownPlugins } from "./check.ts";
 import { checkAgents } from "./check-agents.ts";
+import { checkMcp } from "./check-mcp.ts";
 import { checkRoutes, checkServer, checkStore } from "./check-server.ts";
 import { checkMemories, checkProviders, checkTools } from "./check-tools.ts";
-import { checkMcp, checkWorkflows } from "./check-workflows.ts";
+import { checkWorkflows } from "./check-workflows.ts";
 import type { Issue } from "./issues.ts";
 import type { LoadedManifest } from "./load.ts";
 import { addNotices } from "./notices.ts";

@@ -33,6 +33,11 @@
  *   xd/HASH                         -> a definition that executions are pinned to
  *   xp/PROCESS                      -> a process on a shared store: when it was last known to live
  *   xc/#                            -> what another process is asked to do with an execution that it runs
+ *   th/SEGMENT                      -> head of a piece of what was traced (traces/segment.ts); SEGMENT is `#sealedAt/PROCESS`
+ *   td/SEGMENT                      -> its spans
+ *   tl/#second/SEGMENT              holds something that began in that second, long before it was sealed
+ *   tf/TRACE/SEGMENT                holds spans of a trace whose id came from a caller, so that it tells no time
+ *   n/t/WHAT                        counters: traces, spans, and characters of them
  *   kv/NAMESPACE/KEY                -> what a plugin keeps: the key as it wrote it, the value, when it ends
  *   kx/#expires/NAMESPACE/KEY       -> key of a row that ends
  *
@@ -137,3 +142,20 @@ export const workflowIndex = (workflow: string) => `xw/${text(workflow)}/`;
 export const workflowIndexOf = (key: string) => key.slice(0, key.indexOf("/", WORKFLOW_INDEXES.length) + 1);
 /** Where the index rows of a workflow end. */
 export const afterWorkflow = (workflowIndex: string) => `${workflowIndex}~`;
+
+export const SEGMENTS = "th/";
+export const segmentKey = (segment: string) => `th/${segment}`;
+export const segmentOf = (segmentKey: string) => segmentKey.slice(SEGMENTS.length);
+/** Segments that were sealed before `time`, in milliseconds since 1970, come before this. */
+export const segmentsFrom = (time: number) => `th/${number(time)}`;
+export const segmentDataKey = (segment: string) => `td/${segment}`;
+export const SECONDS = "tl/";
+export const secondKey = (second: number, segment: string) => `tl/${number(second)}/${segment}`;
+/** Rows of a second and of those after it come after this. */
+export const secondsFrom = (second: number) => `tl/${number(second)}`;
+export const segmentOfSecond = (secondKey: string) => secondKey.slice("tl/#########/".length);
+/** Prefix of the segments of a trace whose id came from a caller. */
+export const foreignRows = (traceId: string) => `tf/${traceId}/`;
+export const foreignKey = (traceId: string, segment: string) => `tf/${traceId}/${segment}`;
+export const segmentOfForeign = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
+export const TRACE_COUNTERS = { traces: "n/t/traces", spans: "n/t/spans", size: "n/t/size" } as const;

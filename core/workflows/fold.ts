@@ -190,6 +190,8 @@ const APPLY: Appliers = {
   resume(fold, [, path, at, data]) {
     fold.suspension = null;
     fold.resume = data ?? null;
+    // Whoever resumes it wants it to go on now.
+    for (const step of fold.steps.values()) step.triedAt = 0;
     if (path === "") return;
     const known = fold.steps.get(path);
     const waited = known?.status === "waiting";

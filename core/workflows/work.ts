@@ -18,7 +18,7 @@ const LONGEST_DELAY = 3_600_000;
 const retryDelay = ({ delay, backoff }: Retry, attempt: number): number =>
   backoff === "fixed" ? delay : Math.min(delay * 2 ** (attempt - 1), LONGEST_DELAY);
 
-/** Milliseconds that are left of the pause before the next try; a restart or a suspension meanwhile does not cut it short. */
+/** Milliseconds that are left of the pause before the next try; a restart does not cut it short, a resume does. */
 export function pauseLeft({ retry }: Step, known: StepFold | undefined): number {
   if (known === undefined || known.tries === 0) return 0;
   const pause = retryDelay(retry, known.tries);

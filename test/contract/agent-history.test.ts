@@ -24,8 +24,9 @@ describe("GET /agents/:id/history", () => {
       page.entries.map((entry: { output: string }) => entry.output),
       ["second", "first"],
     );
-    const { id, startTime, endTime, ...entry } = page.entries[0];
+    const { id, traceId, startTime, endTime, ...entry } = page.entries[0];
     assert.match(id, /^[\w-]{8,}$/);
+    assert.match(traceId, /^[0-9a-f]{32}$/);
     assert.equal(new Date(startTime).toISOString(), startTime);
     assert.ok(new Date(endTime).getTime() >= new Date(startTime).getTime());
     assert.deepEqual(entry, {

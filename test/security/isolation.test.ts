@@ -12,6 +12,7 @@ import { type InjectedReply, inject } from "../../core/transport/inject.ts";
 import { aliasesOf, naming, type Objects, OWNING_ROWS, type OwningRequest } from "../support/owning-routes.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
+import { record } from "../support/spans.ts";
 import { SECRET, token } from "../support/tokens.ts";
 
 const MEMORY = { default: { workingMemory: {}, semantic: { embedding: "local/hash" } } };
@@ -37,6 +38,7 @@ const serve = (test: Pick<TestContext, "after">, store: string, auth: object = {
         memory: MEMORY,
         providers: { demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] } },
         workflows: WORKFLOWS,
+        mcp: { servers: { main: { agents: ["assistant"], workflows: ["asking"] } } },
       },
     ),
     { env: { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" } },
@@ -50,19 +52,25 @@ const developer: Headers = { "x-service-dev": "true" };
 const console_: Headers = { "x-console-access-key": "the-key-of-the-console" };
 
 const methodOf = (operation: string) => ROUTES.find((row) => row.operation === operation)!.method;
-const send = (service: TestService, operation: string, headers: Headers, { path, body }: OwningRequest) =>
-  inject(service.dispatch, { method: methodOf(operation), path, headers, body });
+const send = (service: TestService, operation: string, headers: Headers, request: OwningRequest) =>
+  inject(service.dispatch, { method: methodOf(operation), ...request, headers: { ...headers, ...request.headers } });
 const dataOf = (reply: InjectedReply): Loose => {
   assert.ok(reply.status < 300, reply.text());
   return (reply.json() as Loose).data;
 };
+
+/** Of the token. */
+const userOf = ({ authorization }: Headers): string | undefined =>
+  authorization && JSON.parse(Buffer.from(authorization.split(".")[1]!, "base64url").toString()).sub;
 
 let count = 0;
 
 /** Everything that a user may have. */
 async function objectsOf(service: TestService, headers: Headers, user: object = {}): Promise<Objects> {
   const number = count++;
-  const of = { conversation: `c-${number}`, waiting: `w-${number}`, completed: `f-${number}`, message: `m-${number}` };
+  const { id: trace, root } = record(service.service.traces.sink, { userId: userOf(headers) });
+  const ids = { waiting: `w-${number}`, completed: `f-${number}`, message: `m-${number}` };
+  const of = { conversation: `c-${number}`, ...ids, trace, span: root.spanId };
   const make = async (path: string, body: object) =>
     dataOf(await inject(service.dispatch, { method: "POST", path, headers, body }));
   const { conversation: conversationId } = of;
@@ -78,13 +86,15 @@ async function objectsOf(service: TestService, headers: Headers, user: object = 
 
 /** All that can be seen of them. */
 async function lookAt(service: TestService, headers: Headers, of: Objects): Promise<string[]> {
-  const { conversation, waiting, completed } = of;
+  const { conversation, waiting, completed, trace, span } = of;
   const paths = [
     `/api/memory/conversations/${conversation}`,
     `/api/memory/conversations/${conversation}/messages`,
     `/api/memory/conversations/${conversation}/working-memory`,
     `/workflows/asking/executions/${waiting}/state`,
     `/workflows/flow/executions/${completed}/state`,
+    `/observability/traces/${trace}`,
+    `/observability/spans/${span}`,
   ];
   return Promise.all(
     paths.map(async (path) => {
@@ -278,8 +288,9 @@ for (const kind of ["memory", "sqlite"]) {
   });
 }
 
-const GONE = { conversation: "c-gone", waiting: "x-gone", completed: "x-gone" };
-const idIn = (reply: InjectedReply, of: Objects) => (reply.text().includes(of.waiting) ? of.waiting : of.completed);
+const GONE = { conversation: "c-gone", waiting: "x-gone", completed: "x-gone", trace: "x-gone", span: "x-gone" };
+const idIn = (reply: InjectedReply, { waiting, completed, trace, span }: Objects) =>
+  [waiting, trace, span].find((id) => reply.text().includes(id)) ?? completed;
 
 test("nobody, on public routes, has what belongs to nobody; the console sees everything: one store, three services", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "penstock-isolation-"));

@@ -10,11 +10,14 @@ export interface Objects {
   waiting: string;
   completed: string;
   message: string;
+  trace: string;
+  span: string;
 }
 
 export interface OwningRequest {
   path: string;
   body?: Loose;
+  headers?: Record<string, string>;
 }
 
 /**
@@ -142,6 +145,41 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "a2a.card": FREE,
   "a2a.firstCard": FREE,
   "a2a.knownCard": FREE,
+  "mcp.listServers": FREE,
+  "mcp.getServer": FREE,
+  "mcp.listTools": FREE,
+  "mcp.invokeTool": {
+    kind: "object",
+    request: (of) => ({
+      path: "/mcp/servers/main/tools/workflow_asking_resume",
+      body: { arguments: { executionId: of.waiting } },
+    }),
+  },
+  "mcp.post": {
+    kind: "maker",
+    request: (of) => ({
+      path: "/mcp/main/mcp",
+      headers: { accept: "application/json, text/event-stream" },
+      body: {
+        jsonrpc: "2.0",
+        id: 1,
+        method: "tools/call",
+        params: { name: "agent_assistant", arguments: { prompt: "x", conversationId: of.conversation } },
+      },
+    }),
+    foreign: "fine",
+  },
+  "mcp.listen": FREE,
+  "mcp.endSession": FREE,
+  "observability.status": FREE,
+  "observability.listTraces": {
+    kind: "list",
+    request: () => ({ path: "/observability/traces?limit=200" }),
+    ids: ({ traces }) => traces.map(({ traceId }: Loose) => traceId),
+    owned: (of) => [of.trace],
+  },
+  "observability.getTrace": { kind: "object", request: (of) => ({ path: `/observability/traces/${of.trace}` }) },
+  "observability.getSpan": { kind: "object", request: (of) => ({ path: `/observability/spans/${of.span}` }) },
   "platform.health": FREE,
   "platform.readiness": FREE,
   "logs.list": {

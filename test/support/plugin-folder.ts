@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 export const BUILT_IN = fileURLToPath(new URL("../../plugins", import.meta.url));
 
 /** Writes `files` (contents by relative path) to a new folder, which goes when the test ends. */
-export function pluginFolder(test: TestContext, files: Record<string, string>): string {
+export function pluginFolder(test: Pick<TestContext, "after">, files: Record<string, string>): string {
   const root = realpathSync(mkdtempSync(join(tmpdir(), "penstock-plugins-")));
   test.after(() => rmSync(root, { recursive: true, force: true }));
   for (const [path, contents] of Object.entries(files)) {

@@ -9,6 +9,7 @@ import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
+import { recordOne, spanIdAt, traceIdAt } from "../support/spans.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const MEMORY = { default: { workingMemory: {}, semantic: { embedding: "local/hash" } } };
@@ -22,7 +23,13 @@ const WORKFLOWS = {
 };
 const WITH_MEMORY = manifestWith(
   { tools: ["sum"], memory: "default" },
-  { tools: { sum: { use: "add" } }, memory: MEMORY, providers: PROVIDERS, workflows: WORKFLOWS },
+  {
+    tools: { sum: { use: "add" } },
+    memory: MEMORY,
+    providers: PROVIDERS,
+    workflows: WORKFLOWS,
+    mcp: { servers: { main: { tools: ["sum"] } } },
+  },
 );
 const MANIFEST = { ...WITH_MEMORY, agents: { ...(WITH_MEMORY.agents as object), slow: SLOW } };
 const SCHEMA = { type: "object", properties: { n: { type: "number" } } };
@@ -31,6 +38,7 @@ interface Plain {
   /** Path with its parameters filled in. */
   path: string;
   body?: unknown;
+  headers?: Record<string, string>;
   /** Default 200. */
   status?: number;
   /** What must be there first: a conversation of ada. */
@@ -39,10 +47,15 @@ interface Plain {
   logs?: true;
   /** The same: an execution of a workflow that is completed, waits or runs. */
   execution?: [workflow: keyof typeof WORKFLOWS, id: string];
+  /** The same: a trace of long ago, and its span. */
+  traced?: true;
 }
 
 /** A trace and a span that a line of the log is about. */
 const LOGGED = { traceId: "0af7651916cd43dd8448eb211c80319c", spanId: "b7ad6b7169203331" };
+const TRACED = Date.parse("2026-01-01T00:00:00Z");
+const TRACE = traceIdAt(TRACED);
+const SPAN = spanIdAt(TRACED);
 
 const conversation = (id: string) => `/api/memory/conversations/${id}`;
 const execution = (workflow: keyof typeof WORKFLOWS, id: string, rest: string): Plain => ({
@@ -106,6 +119,21 @@ const REQUESTS: Record<string, Plain> = {
   "a2a.card": { path: "/agents/assistant/card" },
   "a2a.firstCard": { path: "/.well-known/agent-card.json" },
   "a2a.knownCard": { path: "/.well-known/assistant/agent-card.json" },
+  "mcp.listServers": { path: "/mcp/servers" },
+  "mcp.getServer": { path: "/mcp/servers/main" },
+  "mcp.listTools": { path: "/mcp/servers/main/tools" },
+  "mcp.invokeTool": { path: "/mcp/servers/main/tools/sum", body: { arguments: { a: 1, b: 2 } } },
+  "mcp.post": {
+    path: "/mcp/main/mcp",
+    body: { jsonrpc: "2.0", id: 1, method: "tools/list" },
+    headers: { accept: "application/json, text/event-stream" },
+  },
+  "mcp.listen": { path: "/mcp/main/mcp", status: 405 },
+  "mcp.endSession": { path: "/mcp/main/mcp", status: 405 },
+  "observability.status": { path: "/observability/status" },
+  "observability.listTraces": { path: `/observability/traces?to=${new Date(TRACED).toISOString()}`, traced: true },
+  "observability.getTrace": { path: `/observability/traces/${TRACE}`, traced: true },
+  "observability.getSpan": { path: `/observability/spans/${SPAN}`, traced: true },
   "platform.health": { path: "/healthz" },
   "platform.readiness": { path: "/readyz" },
   "platform.metrics": { path: "/metrics" },
@@ -118,12 +146,18 @@ const REQUESTS: Record<string, Plain> = {
 const GROUPS = ["execution", "management", "docs", "discovery", "observability", "updates", "probe", "custom"];
 const UNUSED_METHOD = "PUT";
 /** What says something else each time it is asked. */
-const CHANGING = /\/(?:history|metrics)$/;
+const CHANGING = /\/(?:history|metrics|status)$/;
 
-type Served = Pick<Running, "dispatch" | "logger">;
+type Served = Pick<Running, "dispatch" | "logger" | "service">;
 
-async function prepare({ dispatch, logger }: Served, { needs, execution, logs }: Plain): Promise<void> {
+async function prepare(
+  { dispatch, logger, service }: Served,
+  { needs, execution, logs, traced }: Plain,
+): Promise<void> {
   if (logs === true) logger.warn(LOGGED, "this");
+  if (traced && (await inject(dispatch, { path: `/observability/traces/${TRACE}` })).status === 404) {
+    recordOne(service.traces.sink, { id: TRACE, spanId: SPAN, start: TRACED });
+  }
   if (needs !== undefined) {
     const body = { userId: "ada", conversationId: needs };
     await inject(dispatch, { method: "POST", path: "/api/memory/conversations", body });
@@ -149,6 +183,7 @@ describe("every row of the routes table", () => {
     const rows = ROUTES.map(({ method, path }) => `${method} ${path}`);
     assert.deepEqual(rows.toSorted(), [
       "DELETE /api/memory/conversations/:conversationId",
+      "DELETE /mcp/:serverId/mcp",
       "GET /",
       "GET /.well-known/:id/agent-card.json",
       "GET /.well-known/agent-card.json",
@@ -165,9 +200,17 @@ describe("every row of the routes table", () => {
       "GET /console/:asset",
       "GET /doc",
       "GET /healthz",
+      "GET /mcp/:serverId/mcp",
+      "GET /mcp/servers",
+      "GET /mcp/servers/:serverId",
+      "GET /mcp/servers/:serverId/tools",
       "GET /metrics",
       "GET /observability/logs",
+      "GET /observability/spans/:spanId",
       "GET /observability/spans/:spanId/logs",
+      "GET /observability/status",
+      "GET /observability/traces",
+      "GET /observability/traces/:traceId",
       "GET /observability/traces/:traceId/logs",
       "GET /readyz",
       "GET /tools",
@@ -189,6 +232,8 @@ describe("every row of the routes table", () => {
       "POST /api/memory/conversations/:conversationId/working-memory",
       "POST /api/memory/messages/delete",
       "POST /api/memory/save-messages",
+      "POST /mcp/:serverId/mcp",
+      "POST /mcp/servers/:serverId/tools/:toolName",
       "POST /tools/:name/execute",
       "POST /workflows/:id/execute",
       "POST /workflows/:id/executions/:executionId/cancel",
@@ -249,7 +294,8 @@ describe("every row of the routes table", () => {
       assert.ok(request !== undefined, `add a plain request for ${operation}`);
       const service = await startService(t, MANIFEST);
       await prepare(service, request);
-      const reply = await inject(service.dispatch, { method, path: request.path, body: request.body });
+      const { path: target, body: sent, headers } = request;
+      const reply = await inject(service.dispatch, { method, path: target, body: sent, headers });
       assert.equal(reply.status, request.status ?? 200, reply.text().slice(0, 200));
       const type = reply.headers["content-type"]!;
       if ("json" in output) {
@@ -281,10 +327,13 @@ for (const transport of TRANSPORTS) {
   test(`every row answers over ${transport} with the bytes that it answers in the process, and refuses other methods`, async (t) => {
     const service = await startService(t, { ...MANIFEST, server: { transport } });
     for (const { method, operation, path: pattern } of ROUTES) {
-      const { path, body, status = 200 } = REQUESTS[operation]!;
+      const { path, body, headers, status = 200 } = REQUESTS[operation]!;
       await prepare(service, REQUESTS[operation]!);
       const init = { method, body: body === undefined ? undefined : JSON.stringify(body) };
-      const reply = await fetch(service.url + path, { ...init, headers: { "content-type": "application/json" } });
+      const reply = await fetch(service.url + path, {
+        ...init,
+        headers: { "content-type": "application/json", ...headers },
+      });
       const bytes = Buffer.from(await reply.arrayBuffer());
       assert.equal(reply.status, status, `${method} ${path}`);
       if (method === "GET" && !CHANGING.test(pattern)) {

@@ -1,6 +1,6 @@
 /** What is counted of one model, one tool, one workflow; and the closed lists of those. */
-import { Durations } from "./durations.ts";
 import { EXECUTION_OUTCOMES, MODEL_OUTCOMES, STEP_OUTCOMES, type StepOutcome, TOOL_OUTCOMES } from "./outcomes.ts";
+import { SampledDurations } from "./sampled-durations.ts";
 import { Tally } from "./tally.ts";
 
 /** What stands for everything that has no name of its own in the manifest. */
@@ -9,7 +9,7 @@ export const OTHER = "other";
 export class ModelMeter {
   readonly calls = new Tally(MODEL_OUTCOMES);
   /** From the call to the end of the answer, of those that ended well. */
-  readonly durations = new Durations();
+  readonly durations = new SampledDurations();
   inputTokens = 0;
   outputTokens = 0;
 

@@ -56,6 +56,7 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     authorizeUnknown: null,
     bodyLimit: 1000,
     meters: new Meters({ models: [], tools: [], workflows: [] }),
+    publicUrl: undefined,
   });
   const post = (options: Partial<InjectOptions> = {}) => inject(dispatch, { path: "/rpc", body: {}, ...options });
   return { dispatch, inFlight, post };

@@ -1,0 +1,112 @@
+/** The Model Context Protocol: what the service exposes to MCP clients (contract, "discovery"), and the endpoints they speak to. */
+import type { InvokeMcpToolRequest, McpCallResult } from "../../generated/types.ts";
+import { notFound } from "../errors.ts";
+import { type Context, defineRoute, type Method, type Route } from "../http/route.ts";
+import type { Exposed } from "../mcp/exposed.ts";
+import { parseError } from "../mcp/rpc.ts";
+import type { McpServer } from "../mcp/servers.ts";
+import type { Service } from "../service.ts";
+import { perform } from "./perform.ts";
+
+const STATELESS = "Always 405: the server keeps no sessions, and has nothing to tell that nobody asked for.";
+const MESSAGE = { description: "A JSON-RPC message.", type: "object", additionalProperties: true };
+
+export const MCP_ROUTES: readonly Route<Service>[] = [
+  defineRoute<Service>({
+    operation: "mcp.listServers",
+    method: "GET",
+    path: "/mcp/servers",
+    group: "discovery",
+    summary: "List MCP servers",
+    output: { json: "McpServerList" },
+    handle: (_input, { service }) => ({ servers: [...service.mcpServers.values()].map(({ record }) => record) }),
+  }),
+  defineRoute<Service>({
+    operation: "mcp.getServer",
+    method: "GET",
+    path: "/mcp/servers/:serverId",
+    group: "discovery",
+    summary: "Inspect an MCP server",
+    output: { json: "McpServer" },
+    handle: ({ params }, { service }) => serverOf(service, params.serverId!).record,
+  }),
+  defineRoute<Service>({
+    operation: "mcp.listTools",
+    method: "GET",
+    path: "/mcp/servers/:serverId/tools",
+    group: "discovery",
+    summary: "List the tools of an MCP server",
+    output: { json: "McpToolList" },
+    handle({ params }, { service }) {
+      const { record, tools } = serverOf(service, params.serverId!);
+      const listed = [...tools.values()].map((tool) => ({
+        name: tool.name,
+        type: tool.type,
+        definition: tool.definition(),
+      }));
+      return { server: record, tools: listed };
+    },
+  }),
+  defineRoute<Service, undefined, "InvokeMcpToolRequest">({
+    operation: "mcp.invokeTool",
+    method: "POST",
+    path: "/mcp/servers/:serverId/tools/:toolName",
+    group: "execution",
+    summary: "Call a tool of an MCP server without MCP",
+    description: "What fails is an error of the API, with its status; over MCP it is a result with `isError`.",
+    body: "InvokeMcpToolRequest",
+    bodyOptional: true,
+    failures: ["conflict"],
+    output: { json: "McpCallResult" },
+    handle: ({ params, body }, call) => invoke(call, params.serverId!, params.toolName!, body),
+  }),
+  endpoint("POST", "mcp.post", "Send a message to an MCP server", "Streamable HTTP, without sessions."),
+  endpoint("GET", "mcp.listen", "Ask an MCP server for a stream of its own", STATELESS),
+  endpoint("DELETE", "mcp.endSession", "End a session with an MCP server", STATELESS),
+];
+
+/** Its errors are those of JSON-RPC, once the request was let in. */
+function endpoint(method: Method, operation: string, summary: string, description: string): Route<Service> {
+  return {
+    operation,
+    method,
+    path: "/mcp/:serverId/mcp",
+    group: "execution",
+    summary,
+    description,
+    ...(method === "POST" && { checks: { body: () => true }, schemas: { body: MESSAGE } }),
+    readsHeaders: true,
+    checksOrigin: true,
+    output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
+    async handle({ params, body }, call) {
+      const { heartbeat } = call.service.manifest.server.limits;
+      const server = await serverOf(call.service, params.serverId!).endpoint(run, heartbeat);
+      return server.handle(method, body, call);
+    },
+  };
+}
+
+function serverOf(service: Service, id: string): McpServer<Service> {
+  const server = service.mcpServers.get(id);
+  if (server === undefined) throw notFound(`MCP server ${JSON.stringify(id.slice(0, 128))} does not exist`);
+  return server;
+}
+
+async function invoke(call: Context<Service>, serverId: string, name: string, body: InvokeMcpToolRequest) {
+  const server = serverOf(call.service, serverId);
+  const tool = server.tools.get(name);
+  if (tool === undefined)
+    throw notFound(`MCP server ${JSON.stringify(serverId)} has no tool ${JSON.stringify(name.slice(0, 128))}`);
+  return run(call, tool, body.arguments ?? {}, body.context);
+}
+
+/** What runs it is a row of the table, for who called: with the same checks and the same rights. */
+async function run(
+  call: Context<Service>,
+  tool: Exposed,
+  given: Record<string, unknown>,
+  context?: Record<string, unknown>,
+): Promise<McpCallResult> {
+  const { operation, params, body } = tool.plan(given, context);
+  return tool.present(await perform(call, operation, { params, body }));
+}

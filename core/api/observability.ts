@@ -1,0 +1,63 @@
+/** Contract, "Observability": traces and spans. */
+
+import { instantOf } from "../http/instant.ts";
+import { type Context, defineRoute } from "../http/route.ts";
+import { principalOf } from "../memory/choose.ts";
+import type { Service } from "../service.ts";
+import type { TraceAccess } from "../traces/traces.ts";
+
+const LIMIT = 50;
+
+/** The traces as the caller sees them. */
+const open = (call: Context<Service>): TraceAccess => call.service.traces.for(principalOf(call, call.service.isolated));
+
+export const OBSERVABILITY_ROUTES = [
+  defineRoute<Service>({
+    operation: "observability.status",
+    method: "GET",
+    path: "/observability/status",
+    group: "observability",
+    summary: "What is recorded, and how much of it there is",
+    output: { json: "ObservabilityStatus" },
+    async handle(_input, { service }) {
+      const enabled = service.manifest.observability.sample > 0;
+      return { enabled, ...(await service.traces.status()), logCount: service.logs.count, websocket: false };
+    },
+  }),
+  defineRoute<Service, "TracesQuery">({
+    operation: "observability.listTraces",
+    method: "GET",
+    path: "/observability/traces",
+    group: "observability",
+    summary: "List traces, newest first",
+    query: "TracesQuery",
+    output: { json: "TraceList" },
+    async handle({ query }, call) {
+      const { from, to, limit = LIMIT, offset = 0, ...filters } = query;
+      const times = {
+        ...(from !== undefined && { from: instantOf("from", from) }),
+        ...(to !== undefined && { to: instantOf("to", to) }),
+      };
+      const traces = await open(call).list({ ...filters, ...times, limit, offset });
+      return { traces, count: traces.length };
+    },
+  }),
+  defineRoute<Service>({
+    operation: "observability.getTrace",
+    method: "GET",
+    path: "/observability/traces/:traceId",
+    group: "observability",
+    summary: "A trace with its spans",
+    output: { json: "TraceDetail" },
+    handle: ({ params }, call) => open(call).get(params.traceId!),
+  }),
+  defineRoute<Service>({
+    operation: "observability.getSpan",
+    method: "GET",
+    path: "/observability/spans/:spanId",
+    group: "observability",
+    summary: "A span",
+    output: { json: "SpanRecord" },
+    handle: ({ params }, call) => open(call).span(params.spanId!),
+  }),
+];

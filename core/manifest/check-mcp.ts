@@ -1,0 +1,56 @@
+/** What MCP servers expose exists, under names of its own; tools of MCP clients have names that nothing else has. */
+import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, keysOf, listOf } from "./check.ts";
+import { checkToolName } from "./check-agents.ts";
+import type { Path } from "./issues.ts";
+import { agentToolName, clientOf, exposedName, resumeToolName, workflowToolName } from "./mcp-names.ts";
+
+export function checkMcp(check: Check): void {
+  const mcp = isMap(check.document.mcp) ? check.document.mcp : {};
+  for (const [id, server] of entriesOf(mcp.servers)) {
+    const path = ["mcp", "servers", id];
+    if (id === "servers") check.report(path, "a server cannot have this id: /mcp/servers/ is a route of its own");
+    if (isMap(server)) checkServer(check, path, server);
+  }
+  checkClients(check, keysOf(mcp.clients));
+}
+
+/** Lists of a server, and the names that an item of each takes. */
+const LISTS: readonly [key: string, names: (id: string) => readonly string[]][] = [
+  ["tools", (id) => [exposedName(id)]],
+  ["agents", (id) => [agentToolName(id)]],
+  ["workflows", (id) => [workflowToolName(id), resumeToolName(id)]],
+];
+
+function checkServer(check: Check, path: Path, server: Json): void {
+  const taken = new Map<string, string>();
+  for (const [key, namesOf] of LISTS) {
+    const items = listOf(server[key]);
+    checkRepeats(check, [...path, key], items);
+    for (const [index, id] of items.entries()) {
+      const here = [...path, key, index];
+      if (key === "tools") checkToolName(check, here, id);
+      else checkName(check, here, key.slice(0, -1), id, keysOf(check.document[key]));
+      if (typeof id !== "string" || items.indexOf(id) < index) continue;
+      for (const name of namesOf(id)) {
+        const other = taken.get(name);
+        if (other !== undefined) check.report(here, `MCP clients would see this as "${name}", as they see ${other}`);
+        taken.set(name, `${key} ${id}`);
+      }
+    }
+  }
+}
+
+function checkClients(check: Check, clients: readonly string[]): void {
+  for (const client of clients) {
+    const other = clientOf(client, clients);
+    if (other === undefined) continue;
+    const message = `names of its tools would begin with "${other}_", as those of the client "${other}" do`;
+    check.report(["mcp", "clients", client], message);
+  }
+  for (const tool of keysOf(check.document.tools)) {
+    const client = clientOf(tool, clients);
+    if (client === undefined) continue;
+    const message = `names that begin with "${client}_" are those of tools of the MCP client "${client}"`;
+    check.report(["tools", tool], message);
+  }
+}

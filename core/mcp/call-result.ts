@@ -1,0 +1,27 @@
+/** What a tool gave, as MCP has it: text for models, and the object itself for programs. */
+import type { ExecutionResult, McpCallResult, TextResult, ToolExecutionResult } from "../../generated/types.ts";
+
+/** A text stays a text, anything else is JSON. */
+export function toolResult({ result }: ToolExecutionResult): McpCallResult {
+  const text = typeof result === "string" ? result : JSON.stringify(result);
+  return withStructure([text], result);
+}
+
+export const agentResult = (result: TextResult): McpCallResult => withStructure([result.text], result);
+
+/** Of an execution that waits it is also said how it goes on. */
+export function executionResult(result: ExecutionResult, resumeTool: string): McpCallResult {
+  const texts = [JSON.stringify(result)];
+  const { executionId, status, suspension } = result;
+  if (status === "suspended") {
+    const call = JSON.stringify({ executionId, resumeData: "..." });
+    texts.push(`The workflow waits: ${suspension?.reason ?? ""}\nTo go on, call ${resumeTool} with ${call}.`);
+  }
+  return withStructure(texts, result);
+}
+
+function withStructure(texts: readonly string[], value: unknown): McpCallResult {
+  const content = texts.map((text) => ({ type: "text" as const, text }));
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return isObject ? { content, structuredContent: value as Record<string, unknown> } : { content };
+}

@@ -1,0 +1,93 @@
+/**
+ * Cancelling a call of a tool by a message of its own, as revisions of the protocol before 2026-07-28 do (their clients keep the
+ * connection of a call that they have given up). Which call is meant shows in the id of the session: a name that the client gets
+ * with its first reply and nothing else, so that any process may know it or not.
+ */
+import { randomUUID } from "node:crypto";
+import { setMaxListeners } from "node:events";
+import type { Context } from "../http/route.ts";
+
+export const SESSION_HEADER = "mcp-session-id";
+
+export class Cancellations<S> {
+  /** Calls that run and that belong to a session. */
+  readonly #running = new Map<string, AbortController>();
+
+  /** Runs `work` with a call whose signal also aborts when its client says so. */
+  async run<T>(call: Context<S>, id: string | number, work: (call: Context<S>) => Promise<T>): Promise<T> {
+    const key = keyOf(call, id);
+    if (key === null) return work(call);
+    const controller = new AbortController();
+    this.#running.set(key, controller);
+    try {
+      return await work(new CancellableCall(call, controller.signal));
+    } finally {
+      if (this.#running.get(key) === controller) this.#running.delete(key);
+    }
+  }
+
+  /** Looks for messages that cancel. */
+  hear(call: Context<S>, body: unknown): void {
+    for (const message of [body].flat() as { method?: unknown; params?: { requestId?: unknown } }[]) {
+      if (message?.method !== "notifications/cancelled") continue;
+      const id = message.params?.requestId;
+      if (typeof id !== "string" && typeof id !== "number") continue;
+      const key = keyOf(call, id);
+      if (key !== null) this.#running.get(key)?.abort(new Error("the client has cancelled the call"));
+    }
+  }
+}
+
+/** Headers that go with the reply to a client's first message. */
+export const sessionHeaders = (body: unknown): readonly string[] =>
+  (body as { method?: unknown } | undefined)?.method === "initialize" ? [SESSION_HEADER, randomUUID()] : [];
+
+/** Null without a session. A session of somebody else is another one. */
+function keyOf({ headers, user }: Pick<Context<unknown>, "headers" | "user">, id: string | number): string | null {
+  const session = headers[SESSION_HEADER];
+  return session === undefined ? null : JSON.stringify([user?.id ?? user?.sub, session, id]);
+}
+
+class CancellableCall<S> implements Context<S> {
+  readonly #call: Context<S>;
+  readonly signal: AbortSignal;
+
+  constructor(call: Context<S>, cancelled: AbortSignal) {
+    this.#call = call;
+    this.signal = AbortSignal.any([call.signal, cancelled]);
+    // As that of the call: tools that run side by side listen each.
+    setMaxListeners(0, this.signal);
+  }
+
+  get service() {
+    return this.#call.service;
+  }
+
+  get user() {
+    return this.#call.user;
+  }
+
+  get caller() {
+    return this.#call.caller;
+  }
+
+  get requestId() {
+    return this.#call.requestId;
+  }
+
+  get logger() {
+    return this.#call.logger;
+  }
+
+  get headers() {
+    return this.#call.headers;
+  }
+
+  get cutHeaders() {
+    return this.#call.cutHeaders;
+  }
+
+  set cutHeaders(headers: Record<string, string> | undefined) {
+    this.#call.cutHeaders = headers;
+  }
+}

@@ -1,0 +1,93 @@
+/** One MCP server over streamable HTTP: stateless, the current revision of the protocol and those before it. */
+import {
+  type CallToolResult,
+  createMcpHandler,
+  ProtocolError,
+  ProtocolErrorCode,
+  Server,
+} from "@modelcontextprotocol/server";
+import type { McpCallResult } from "../../generated/types.ts";
+import { messageOf, ServiceError } from "../errors.ts";
+import { failureText } from "../http/encode.ts";
+import type { Context, RawReply } from "../http/route.ts";
+import { Cancellations, sessionHeaders } from "./cancellation.ts";
+import type { Exposed } from "./exposed.ts";
+import { INTERNAL, rpcError, rpcId } from "./rpc.ts";
+import type { McpServer } from "./servers.ts";
+import { replyOf, requestOf } from "./web.ts";
+
+/** Runs a tool of a server on behalf of who calls. Throws ServiceError as the API does. */
+export type RunTool<S> = (call: Context<S>, tool: Exposed, given: Record<string, unknown>) => Promise<McpCallResult>;
+
+export interface Endpoint<S> {
+  /**
+   * Answers one HTTP request.
+   *
+   * @param body parsed JSON; undefined for a method without one
+   */
+  handle(method: string, body: unknown, call: Context<S>): Promise<RawReply>;
+}
+
+/** @param keepAlive milliseconds between two signs of life of a silent stream */
+export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAlive: number): Endpoint<S> {
+  const { name, version, description } = server.record;
+  /** Whose request it is that the SDK hands to a server that it has asked for. */
+  const calls = new WeakMap<Request, Context<S>>();
+
+  const cancellations = new Cancellations<S>();
+
+  const serve = (call: Context<S>): Server => {
+    const instance = new Server(
+      { name, version },
+      { capabilities: { tools: {} }, instructions: description || undefined },
+    );
+    instance.setRequestHandler("tools/list", () => ({ tools: [...server.tools.values()].map(listed) }));
+    instance.setRequestHandler("tools/call", ({ params }, { mcpReq }) => {
+      const tool = server.tools.get(params.name);
+      const given = params.arguments ?? {};
+      if (tool !== undefined) return cancellations.run(call, mcpReq.id, (known) => answer(known, tool, given, run));
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool ${JSON.stringify(params.name)}`);
+    });
+    return instance;
+  };
+
+  const handler = createMcpHandler(({ requestInfo }) => serve(calls.get(requestInfo!)!), {
+    keepAliveMs: keepAlive,
+    // Nothing is told beyond replies, so that there is nothing to wait for.
+    maxSubscriptions: 0,
+  });
+
+  return {
+    async handle(method, body, call) {
+      const request = requestOf(method, call.headers, call.signal);
+      calls.set(request, call);
+      cancellations.hear(call, body);
+      const response = await handler.fetch(request, body === undefined ? {} : { parsedBody: body });
+      const failure = (message: string) => `event: message\ndata: ${rpcError(rpcId(body), INTERNAL, message)}\n\n`;
+      const reply = await replyOf(response, failure);
+      return { ...reply, headers: [...reply.headers, ...sessionHeaders(body)] };
+    },
+  };
+}
+
+function listed(tool: Exposed) {
+  const { inputSchema, ...rest } = tool.definition();
+  return { ...rest, inputSchema: inputSchema as { type: "object" } };
+}
+
+/** What fails is told to the model, which may do better: with the words of the API, or the number to find it by in the log. */
+async function answer<S>(
+  call: Context<S>,
+  tool: Exposed,
+  given: Record<string, unknown>,
+  run: RunTool<S>,
+): Promise<CallToolResult> {
+  try {
+    return { ...(await run(call, tool, given)) };
+  } catch (error) {
+    if (!(error instanceof ServiceError)) call.logger.error({ err: error, tool: tool.name }, messageOf(error));
+    const execution = error instanceof ServiceError ? error.headers?.["x-execution-id"] : undefined;
+    const text = failureText(error, call.requestId) + (execution === undefined ? "" : ` (execution ${execution})`);
+    return { content: [{ type: "text", text }], isError: true };
+  }
+}

@@ -1,0 +1,62 @@
+/** JSON Schemas of the arguments with which MCP clients call agents and workflows, written for models to read. */
+import type { StepManifest, WorkflowManifest } from "../manifest/manifest.ts";
+import type { JsonSchema } from "../tools/tool.ts";
+import { sequenceOf, sequencesIn } from "../workflows/outline.ts";
+
+const CONVERSATION = { type: "string", minLength: 1, maxLength: 256 };
+const EXECUTION = { type: "string", pattern: "^[A-Za-z0-9_.:-]{1,128}$" };
+
+export const agentSchema = (): JsonSchema => ({
+  type: "object",
+  properties: {
+    prompt: { type: "string", description: "What the agent is asked." },
+    context: { type: "object", description: "What the agent may adapt itself to." },
+    conversationId: { ...CONVERSATION, description: "The conversation to continue or to begin." },
+  },
+  required: ["prompt"],
+});
+
+export const workflowSchema = ({ input }: WorkflowManifest): JsonSchema => ({
+  type: "object",
+  properties: {
+    input: nested(input ?? { description: "Input of the workflow." }, "#/properties/input"),
+    options: {
+      type: "object",
+      properties: {
+        executionId: { ...EXECUTION, description: "Id of the execution. Left out: the server makes one." },
+        conversationId: { ...CONVERSATION, description: "The conversation of the agents that it runs." },
+        context: { type: "object", description: "What its expressions see as `context`." },
+        workflowState: { type: "object", description: "Shared state at the beginning." },
+        metadata: { type: "object", description: "Kept with the execution." },
+      },
+    },
+  },
+  required: ["input"],
+});
+
+export const resumeSchema = (workflow: WorkflowManifest): JsonSchema => ({
+  type: "object",
+  properties: {
+    executionId: { ...EXECUTION, description: "The suspended execution, as the tool that began it named it." },
+    resumeData: nested(resumeDataOf(workflow), "#/properties/resumeData"),
+    stepId: { type: "string", description: "The step to go on from. Left out: the one that waits." },
+  },
+  required: ["executionId"],
+});
+
+/** A step that waits may want something else than the workflow says, and that of a sub-workflow does not ask it at all. */
+function resumeDataOf({ resume, steps }: WorkflowManifest): object {
+  const special = (step: StepManifest): boolean =>
+    step.resumeSchema !== undefined || step.andWorkflow !== undefined || sequencesIn(step).flat().some(special);
+  const anything = { description: "What the waiting step is given." };
+  return resume === undefined || sequenceOf(steps).some(special) ? anything : resume;
+}
+
+/** A schema inside another: what it says of itself with `#` must lead to where it stands now. */
+function nested(schema: object, place: string): object {
+  return JSON.parse(JSON.stringify(schema), (key, value) =>
+    (key === "$ref" || key === "$dynamicRef") && typeof value === "string" && /^#(?:\/|$)/.test(value)
+      ? place + value.slice(1)
+      : value,
+  );
+}

@@ -1,0 +1,57 @@
+/** The MCP servers of the manifest: what each exposes, and its endpoint, which is loaded with the first message to it. */
+import type { McpServer as McpServerRecord } from "../../generated/types.ts";
+import type { Manifest, McpServerManifest } from "../manifest/manifest.ts";
+import type { Tool } from "../tools/tool.ts";
+import type { Endpoint, RunTool } from "./endpoint.ts";
+import { type Exposed, exposeAgent, exposeTool, exposeWorkflow } from "./exposed.ts";
+
+/** @typeParam S what handlers of the API see as the service */
+export class McpServer<S> {
+  readonly id: string;
+  /** By the names that clients use, in the order in which they are listed. */
+  readonly tools: ReadonlyMap<string, Exposed>;
+  readonly #manifest: McpServerManifest;
+  #endpoint: Promise<Endpoint<S>> | null = null;
+
+  constructor(id: string, manifest: McpServerManifest, tools: readonly Exposed[]) {
+    this.id = id;
+    this.#manifest = manifest;
+    this.tools = new Map(tools.map((tool) => [tool.name, tool]));
+  }
+
+  /** As the API shows it. */
+  get record(): McpServerRecord {
+    const { name, version, description } = this.#manifest;
+    return { id: this.id, name, version, description, capabilities: { tools: {} }, tools: this.tools.size };
+  }
+
+  /**
+   * The same each time, whatever a later call says.
+   *
+   * @param run how its tools are run
+   * @param keepAlive milliseconds between two signs of life of a silent stream
+   */
+  endpoint(run: RunTool<S>, keepAlive: number): Promise<Endpoint<S>> {
+    this.#endpoint ??= import("./endpoint.ts").then(({ createEndpoint }) => createEndpoint(this, run, keepAlive));
+    return this.#endpoint;
+  }
+}
+
+/** What a server names and does not exist is left out without a word: the references of the manifest are checked elsewhere. */
+export function createMcpServers<S>(
+  { mcp, agents, workflows }: Pick<Manifest, "mcp" | "agents" | "workflows">,
+  tools: ReadonlyMap<string, Tool>,
+): Map<string, McpServer<S>> {
+  const servers = Object.entries(mcp.servers).map(([id, server]) => {
+    const exposed = [
+      ...server.tools.flatMap((name) => tools.get(name) ?? []).map(exposeTool),
+      ...known(server.agents, agents).map(([id, agent]) => exposeAgent(id, agent)),
+      ...known(server.workflows, workflows).flatMap(([id, workflow]) => exposeWorkflow(id, workflow)),
+    ];
+    return [id, new McpServer<S>(id, server, exposed)] as const;
+  });
+  return new Map(servers);
+}
+
+const known = <T>(ids: readonly string[], all: Readonly<Record<string, T>>): [string, T][] =>
+  ids.flatMap((id) => (Object.hasOwn(all, id) ? [[id, all[id]!]] : []));

@@ -1,0 +1,66 @@
+/** Which traces a list is of: what a head can rule out, and what a trace itself tells. */
+import type { Principal } from "../memory/memory.ts";
+import type { Entity } from "../observability/sink.ts";
+import type { SegmentHead } from "./segment.ts";
+import type { TraceQuery, TraceStatus } from "./traces.ts";
+
+type Wanted = Omit<TraceQuery, "limit" | "offset">;
+
+export interface TraceFilter extends Wanted {
+  /** Only this user's traces; an empty text: only those that are nobody's. Undefined: everybody's. */
+  readonly owner: string | undefined;
+}
+
+/** What is compared of a trace. */
+export interface Told {
+  readonly status: TraceStatus;
+  readonly userId: string | null;
+  /** Milliseconds since 1970. */
+  readonly start: number;
+  entities(): Iterable<Entity>;
+}
+
+export function filterOf(query: Wanted, principal: Principal): TraceFilter {
+  return { ...query, owner: principal.isolated ? (principal.userId ?? "") : undefined };
+}
+
+/** Whether a caller may see what belongs to a user. */
+export const sees = (owner: string | undefined, userId: string | null): boolean =>
+  owner === undefined || owner === (userId ?? "");
+
+export function matches(filter: TraceFilter, trace: Told): boolean {
+  const { status, from, to, owner, entityId, entityType } = filter;
+  if (status !== undefined && status !== trace.status) return false;
+  if (!sees(owner, trace.userId)) return false;
+  if (from !== undefined && trace.start < from) return false;
+  // Clients compare with what they were shown, which is whole milliseconds.
+  if (to !== undefined && Math.floor(trace.start) > to) return false;
+  if (entityId === undefined && entityType === undefined) return true;
+  for (const { id, type } of trace.entities()) if (isWanted(filter, type, id)) return true;
+  return false;
+}
+
+const isWanted = ({ entityId, entityType }: TraceFilter, type: string, id: string): boolean =>
+  (entityId === undefined || entityId === id) && (entityType === undefined || entityType === type);
+
+/** `none`: nothing in the segment matches. `all`: every trace that ends in it does. */
+export function matchesHead(filter: TraceFilter, head: SegmentHead, sealed: number): "none" | "some" | "all" {
+  const { status, from, to, owner, entityId, entityType } = filter;
+  if (head.traces === 0 || status === "running") return "none";
+  if (to !== undefined && head.from > to) return "none";
+  if (status === "completed" && !head.completed) return "none";
+  if (status === "error" && !head.failed) return "none";
+  if (owner !== undefined && head.users !== null && !head.users.includes(owner)) return "none";
+  const named = entityId !== undefined || entityType !== undefined;
+  if (named && head.entities !== null && !head.entities.some((entity) => isWanted(filter, ...partsOf(entity)))) {
+    return "none";
+  }
+  const open = status === undefined && owner === undefined && !named;
+  const within = (from === undefined || head.from >= from) && (to === undefined || sealed <= to);
+  return open && within ? "all" : "some";
+}
+
+function partsOf(entity: string): [type: string, id: string] {
+  const slash = entity.indexOf("/");
+  return [entity.slice(0, slash), entity.slice(slash + 1)];
+}

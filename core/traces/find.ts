@@ -1,0 +1,150 @@
+/** A trace or a span by its id. Ids tell when it began, and segments are in the order of time: there is no index of ids. */
+import type { SpanData } from "../observability/sink.ts";
+import {
+  foreignRows,
+  SECONDS,
+  secondsFrom,
+  segmentKey,
+  segmentOfForeign,
+  segmentOfSecond,
+  segmentsFrom,
+} from "../storage/keys.ts";
+import type { Store } from "../storage/store.ts";
+import { sees } from "./filter.ts";
+import type { Line } from "./line.ts";
+import type { Recorder } from "./recorder.ts";
+import { type Origin, SegmentReader } from "./segment.ts";
+import { readHeads } from "./segment-rows.ts";
+import { readSegment } from "./segments.ts";
+import { NEAR, SLACK, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
+import type { Found } from "./wire.ts";
+
+/** Spans of one trace that are shown. */
+const MOST = 10_000;
+/** Rows of one read. */
+const PAGE = 64;
+const DAY = 86_400_000;
+
+export interface Places {
+  readonly store: Store;
+  readonly recorder: Recorder;
+  readonly origin: Origin;
+}
+
+/** @returns at most 10,000 spans in the order they began; none: there is no such trace for this caller */
+export async function findTrace(places: Places, traceId: string, owner: string | undefined): Promise<Found[]> {
+  const { recorder, origin, store } = places;
+  const found = new Map<string, Found>();
+  const pending = recorder.pending();
+  for (const trace of recorder.open) {
+    if (trace.traceId === traceId && sees(owner, trace.userId)) addAll(found, trace.spans, origin);
+  }
+  const take = (reader: SegmentReader): boolean => {
+    let whole = false;
+    for (const line of reader.linesOf(traceId)) {
+      if (sees(owner, line.userId)) addAll(found, line.spans, reader.origin);
+      whole ||= isWhole(line);
+    }
+    return whole || found.size >= MOST;
+  };
+  const known = new Set(pending.map(({ name }) => name));
+  let done = false;
+  for (const { text } of pending) done = take(new SegmentReader(text)) || done;
+  if (!done) {
+    for await (const name of candidates(store, timeOfTrace(traceId), traceId)) {
+      if (known.has(name)) continue;
+      known.add(name);
+      const reader = await readSegment(store, name);
+      if (reader !== null && take(reader)) break;
+    }
+  }
+  return [...found.values()].sort(inOrder);
+}
+
+export async function findSpan(places: Places, spanId: string, owner: string | undefined): Promise<Found | null> {
+  const { recorder, origin, store } = places;
+  const pending = recorder.pending();
+  for (const trace of recorder.open) {
+    const span = trace.spans.find((each) => each.spanId === spanId);
+    if (span !== undefined) return sees(owner, trace.userId) ? { span, origin } : null;
+  }
+  const known = new Set(pending.map(({ name }) => name));
+  for (const { text } of pending) {
+    const reader = new SegmentReader(text);
+    const line = reader.lineWith(spanId);
+    if (line !== null) return spanOf(line, spanId, reader, owner);
+  }
+  for await (const name of candidates(store, timeOfSpan(spanId, Date.now()), null)) {
+    if (known.has(name)) continue;
+    known.add(name);
+    const reader = await readSegment(store, name);
+    const line = reader?.lineWith(spanId) ?? null;
+    if (reader !== null && line !== null) return spanOf(line, spanId, reader, owner);
+  }
+  return null;
+}
+
+function spanOf(line: Line, spanId: string, reader: SegmentReader, owner: string | undefined): Found | null {
+  if (!sees(owner, line.userId)) return null;
+  const span = line.spans.find((each) => each.spanId === spanId)!;
+  return { span, origin: reader.origin };
+}
+
+/** By their beginning; of those of one microsecond, a parent goes before its child. */
+function inOrder({ span: one }: Found, { span: other }: Found): number {
+  const between = Math.round(one.start * 1000) - Math.round(other.start * 1000);
+  if (between !== 0) return between;
+  return one.spanId === other.parentSpanId ? -1 : other.spanId === one.parentSpanId ? 1 : 0;
+}
+
+/** Of a trace whose id is ours, and whose spans are all in this line. */
+const isWhole = ({ last, handed, spans }: Line): boolean => last && handed === 0 && spans[0]?.parentSpanId === null;
+
+/** The root of a long trace may have been handed over twice. */
+function addAll(found: Map<string, Found>, spans: readonly SpanData[], origin: Origin): void {
+  for (const span of spans) {
+    if (found.size >= MOST) return;
+    if (!found.has(span.spanId)) found.set(span.spanId, { span, origin });
+  }
+}
+
+/** Names of segments that may hold what began at `time`, the likely ones first; some of them twice. */
+async function* candidates(store: Store, time: number, traceId: string | null): AsyncGenerator<string, void> {
+  if (traceId !== null) yield* namesBelow(store, { prefix: foreignRows(traceId) }, segmentOfForeign);
+  if (time < SLACK || time > Date.now() + DAY) return;
+  yield* headsBetween(store, time, time + NEAR + SLACK);
+  const second = secondOf(time);
+  const bounds = { prefix: SECONDS, after: secondsFrom(second - 1), before: secondsFrom(second + 2) };
+  yield* namesBelow(store, bounds, segmentOfSecond);
+  yield* headsBetween(store, time - SLACK, time);
+}
+
+async function* headsBetween(store: Store, from: number, to: number): AsyncGenerator<string, void> {
+  let after = segmentsFrom(from);
+  for (;;) {
+    const heads = await readHeads(store, { after, before: segmentsFrom(to), limit: PAGE });
+    for (const { name } of heads) yield name;
+    if (heads.length < PAGE) return;
+    after = segmentKey(heads.at(-1)!.name);
+  }
+}
+
+interface Bounds {
+  prefix: string;
+  after?: string;
+  before?: string;
+}
+
+async function* namesBelow(
+  store: Store,
+  bounds: Bounds,
+  nameOf: (key: string) => string,
+): AsyncGenerator<string, void> {
+  let range = bounds;
+  for (;;) {
+    const rows = await store.scan({ ...range, limit: PAGE });
+    for (const { key } of rows) yield nameOf(key);
+    if (rows.length < PAGE) return;
+    range = { ...range, after: rows.at(-1)!.key };
+  }
+}

@@ -1,0 +1,140 @@
+/**
+ * The spans of one trace as one line of a segment, and back:
+ *
+ *     ["TRACE", last, handed, user | null, base, [entities], span, span, ...]
+ *     span: [template, "SPAN", parent, start, duration, status, [differences], events?, links?]
+ *
+ * `last` 1: the trace has ended with these. `handed`: spans of it that were handed over before. `base`: whole milliseconds after the
+ * base of the segment. `entities`: [type, id, name] of those whose spans went before. `parent`: -1 for none, else the place of the
+ * span in this line or its id. `start` and `duration`: microseconds, from `base`. `status`: a code, or [code, message].
+ */
+import type { Entity, SpanData, SpanEvent, TraceData } from "../observability/sink.ts";
+import type { Attributes, SpanContext, SpanStatus } from "../observability/span.ts";
+import { attributesFrom, type Template, type Templates } from "./templates.ts";
+import { jsonText } from "./text.ts";
+
+export interface Line {
+  readonly traceId: string;
+  readonly last: boolean;
+  readonly handed: number;
+  readonly userId: string | null;
+  /** Of spans that went before. */
+  readonly entities: readonly Entity[];
+  /** The first is the root of the trace when it is the last line. */
+  readonly spans: readonly SpanData[];
+}
+
+/** Whose spans were handed over before; nearly always nobody's. */
+export type Earlier = readonly Entity[] | undefined;
+
+/** @param base of the segment, in whole milliseconds */
+export function lineOf(
+  trace: TraceData,
+  spans: readonly SpanData[],
+  last: boolean,
+  earlier: Earlier,
+  base: number,
+  templates: Templates,
+): string {
+  const first = (spans[0] as SpanData).start;
+  const own = Math.floor(first);
+  const user = trace.userId === null ? "null" : jsonText(trace.userId);
+  let text = `["${trace.traceId}",${last ? 1 : 0},${trace.handed},${user},${own - base},${entitiesText(earlier)}`;
+  for (let index = 0; index < spans.length; index++) {
+    const span = spans[index] as SpanData;
+    const { template, differences } = templates.match(span);
+    const parent = parentText(spans, index);
+    const start = Math.round((span.start - own) * 1000);
+    const duration = Math.round((span.end - span.start) * 1000);
+    text += `,[${template.index},"${span.spanId}",${parent},${start},${duration},${statusText(span.status)},[${differences}]`;
+    text += span.events === null && span.links === null ? "]" : `${rest(span)}]`;
+  }
+  return `${text}]`;
+}
+
+/** A parent is nearly always the root or the span before. */
+function parentText(spans: readonly SpanData[], index: number): string {
+  const { parentSpanId } = spans[index] as SpanData;
+  if (parentSpanId === null) return "-1";
+  if (index > 0) {
+    if ((spans[0] as SpanData).spanId === parentSpanId) return "0";
+    if ((spans[index - 1] as SpanData).spanId === parentSpanId) return String(index - 1);
+  }
+  return `"${parentSpanId}"`;
+}
+
+const statusText = ({ code, message }: SpanStatus): string =>
+  message === undefined ? String(code) : `[${code},${jsonText(message)}]`;
+
+function entitiesText(entities: Earlier): string {
+  if (entities === undefined) return "[]";
+  return `[${entities.map(({ type, id, name }) => `[${jsonText(type)},${jsonText(id)},${jsonText(name)}]`).join(",")}]`;
+}
+
+function rest({ events, links }: SpanData): string {
+  const happened = (events ?? []).map(({ name, time, attributes }) => {
+    return `[${jsonText(name)},${time},${attributes === null ? "null" : jsonText(attributes)}]`;
+  });
+  const linked = (links ?? []).map(({ traceId, spanId }) => `["${traceId}","${spanId}"]`);
+  return `,[${happened.join(",")}],[${linked.join(",")}]`;
+}
+
+type WrittenSpan = [
+  template: number,
+  spanId: string,
+  parent: number | string,
+  start: number,
+  duration: number,
+  status: 0 | 1 | 2 | [0 | 1 | 2, string],
+  differences: unknown[],
+  events?: [string, number, Attributes | null][],
+  links?: [string, string][],
+];
+type WrittenLine = [
+  string,
+  number,
+  number,
+  string | null,
+  number,
+  [Entity["type"], string, string][],
+  ...WrittenSpan[],
+];
+
+/** @param text of one line; throws when it is none */
+export function readLine(text: string, base: number, templates: readonly Template[]): Line {
+  const [traceId, last, handed, userId, offset, entities, ...written] = JSON.parse(text) as WrittenLine;
+  const own = base + offset;
+  const spans = written.map((span): SpanData => {
+    const [place, spanId, parent, start, duration, status, differences, events = [], links = []] = span;
+    const template = templates[place]!;
+    const begun = own + start / 1000;
+    return {
+      traceId,
+      spanId,
+      parentSpanId: parent === -1 ? null : typeof parent === "number" ? written[parent]![1] : parent,
+      name: template.name,
+      kind: template.kind,
+      entity: template.entity,
+      start: begun,
+      end: begun + duration / 1000,
+      attributes: attributesFrom(template, differences),
+      status: typeof status === "number" ? { code: status } : { code: status[0], message: status[1] },
+      events: events.map(readEvent),
+      links: links.map(([linked, linkedSpan]): SpanContext => ({ traceId: linked, spanId: linkedSpan })),
+    };
+  });
+  return {
+    traceId,
+    last: last === 1,
+    handed,
+    userId,
+    entities: entities.map(([type, id, name]) => ({ type, id, name })),
+    spans,
+  };
+}
+
+const readEvent = ([name, time, attributes]: [string, number, Attributes | null]): SpanEvent => ({
+  name,
+  time,
+  attributes,
+});

@@ -1,0 +1,68 @@
+/** A page of traces. Heads of segments say which of them need not be read, so that a filter that matches little is no long search. */
+import type { TraceSummary } from "../../generated/types.ts";
+import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
+import { matches, matchesHead, type Told, type TraceFilter } from "./filter.ts";
+import type { Places } from "./find.ts";
+import type { Line } from "./line.ts";
+import { newestSegments, sealedAt } from "./segments.ts";
+import { endOf, traceSummary } from "./wire.ts";
+
+export async function listTraces(
+  { store, recorder, origin }: Places,
+  filter: TraceFilter,
+  limit: number,
+  offset: number,
+): Promise<TraceSummary[]> {
+  const page: TraceSummary[] = [];
+  let skip = offset;
+  // Both at one moment: what ends is in either one.
+  const pending = recorder.pending();
+  for (const trace of recorder.open) {
+    if (!matches(filter, toldOfOpen(trace)) || skip-- > 0) continue;
+    page.push(traceSummary(trace.root, { origin, spanCount: trace.handed + trace.spans.length, end: 0 }));
+    if (page.length === limit) return page;
+  }
+  skip = Math.max(0, skip);
+  if (filter.status === "running") return page;
+  for await (const segment of newestSegments(store, pending, filter.from ?? 0)) {
+    const { head, name } = segment;
+    const matching = matchesHead(filter, head, sealedAt(name));
+    if (matching === "none") continue;
+    if (matching === "all" && skip >= head.traces) {
+      skip -= head.traces;
+      continue;
+    }
+    const reader = await segment.read();
+    if (reader === null) continue;
+    for (const line of reader.lines()) {
+      if (!line.last || !matches(filter, toldOf(line)) || skip-- > 0) continue;
+      const spanCount = line.handed + line.spans.length;
+      page.push(traceSummary(rootOf(line), { origin: reader.origin, spanCount, end: endOf(line.spans) }));
+      if (page.length === limit) return page;
+    }
+    skip = Math.max(0, skip);
+  }
+  return page;
+}
+
+const rootOf = ({ spans }: Line): SpanData => spans[0]!;
+
+function toldOfOpen({ root, userId, spans }: TraceData): Told {
+  return { status: "running", userId, start: root.start, entities: () => entitiesOf(spans, [root.entity]) };
+}
+
+function toldOf(line: Line): Told {
+  const { start, status } = rootOf(line);
+  const { userId, entities, spans } = line;
+  return {
+    status: status.code === 2 ? "error" : "completed",
+    userId,
+    start,
+    entities: () => entitiesOf(spans, entities),
+  };
+}
+
+function* entitiesOf(spans: readonly SpanData[], more: readonly Entity[]): Generator<Entity> {
+  for (const { entity } of spans) yield entity;
+  yield* more;
+}

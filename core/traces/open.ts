@@ -1,0 +1,64 @@
+/** Traces as a service has them: recorder, lists, lookups and retention over one store. */
+import { randomBytes } from "node:crypto";
+import type { Logger } from "pino";
+import type { Manifest } from "../manifest/manifest.ts";
+import { TRACE_COUNTERS } from "../storage/keys.ts";
+import { isVolatile } from "../storage/sharing.ts";
+import type { Store } from "../storage/store.ts";
+import { VERSION } from "../version.ts";
+import { Access } from "./access.ts";
+import { Recorder } from "./recorder.ts";
+import { TraceRetention } from "./retention.ts";
+import type { Origin } from "./segment.ts";
+import { SpanFeed } from "./span-feed.ts";
+import type { Traces } from "./traces.ts";
+
+/** Characters of traces that are kept: where the store is the memory of the process, and elsewhere. */
+const IN_MEMORY = 16 * 1024 * 1024;
+const IN_STORE = 1024 * 1024 * 1024;
+/** Milliseconds between two looks at how many there are, where memory is what they take. */
+const LOOK = 1_000;
+
+export function openTraces(manifest: Manifest, store: Store, logger: Logger): Traces {
+  const origin: Origin = { service: manifest.name, version: manifest.version, scope: VERSION };
+  const recorder = new Recorder(store, { origin, process: randomBytes(5).toString("hex"), logger });
+  const inMemory = isVolatile(store);
+  const retention = new TraceRetention(store, {
+    retention: manifest.observability.retention,
+    size: inMemory ? IN_MEMORY : IN_STORE,
+    logger,
+    ...(inMemory && { round: LOOK }),
+  });
+  const places = { store, recorder, origin };
+  const feed = new SpanFeed(recorder);
+  return {
+    sink: feed,
+    listen: (listener) => feed.listen(listener),
+    for: (principal) => new Access(places, principal),
+    async status() {
+      await recorder.flush();
+      const [traces, spans] = await store.getMany([TRACE_COUNTERS.traces, TRACE_COUNTERS.spans]);
+      const { unwritten, lost, failing } = recorder;
+      return {
+        storage: store.kind,
+        traceCount: Number(traces?.value ?? 0) + unwritten.traces,
+        spanCount: Number(spans?.value ?? 0) + unwritten.spans,
+        message: messageOf(manifest.observability.sample, lost, failing),
+      };
+    },
+    start: () => retention.start(),
+    async close() {
+      await recorder.close();
+      await retention.close();
+    },
+  };
+}
+
+function messageOf(sample: number, lost: number, failing: boolean): string {
+  const kept = sample === 0 ? "no traces are recorded: observability.sample is 0" : `${shareOf(sample)} are recorded`;
+  const dropped = lost === 0 ? "" : `; ${lost} were not kept, for the store did not take them as fast`;
+  return `${kept}${dropped}${failing ? "; the store does not take traces at the moment" : ""}`;
+}
+
+const shareOf = (sample: number): string =>
+  sample === 1 ? "all runs" : `${Number((sample * 100).toFixed(4))} % of runs`;

@@ -1,0 +1,72 @@
+/** The rows of a segment: written in one commit, and removed in one. */
+import {
+  foreignKey,
+  SEGMENTS,
+  secondKey,
+  segmentDataKey,
+  segmentKey,
+  segmentOf,
+  TRACE_COUNTERS,
+} from "../storage/keys.ts";
+import type { Commit, Row, Store } from "../storage/store.ts";
+import type { Segment, SegmentHead } from "./segment.ts";
+
+/** A head that was read, and the revision of its row. */
+export interface KnownHead {
+  readonly name: string;
+  readonly head: SegmentHead;
+  readonly revision: number;
+}
+
+export function written(segments: readonly Segment[]): Commit {
+  const put = segments.flatMap(({ name, head, text }): [string, string][] => [
+    [segmentKey(name), JSON.stringify(head)],
+    [segmentDataKey(name), text],
+    ...placesOf(name, head).map((key): [string, string] => [key, "1"]),
+  ]);
+  return { put, add: counted(segments, 1) };
+}
+
+/** Only once, whoever else removes them at the same time. */
+export function removed(segments: readonly KnownHead[]): Commit {
+  const gone = segments.flatMap(({ name, head }) => [segmentKey(name), segmentDataKey(name), ...placesOf(name, head)]);
+  const expect = segments.map(({ name, revision }): [string, number] => [segmentKey(name), revision]);
+  return { delete: gone, add: counted(segments, -1), expect };
+}
+
+export interface HeadRange {
+  /** Whole keys, exclusive. */
+  after?: string;
+  before?: string;
+  reverse?: boolean;
+  limit: number;
+}
+
+export async function readHeads(store: Store, range: HeadRange): Promise<KnownHead[]> {
+  return (await store.scan({ prefix: SEGMENTS, ...range })).map(headOf);
+}
+
+const headOf = ({ key, value, revision }: Row): KnownHead => ({
+  name: segmentOf(key),
+  head: JSON.parse(value) as SegmentHead,
+  revision,
+});
+
+const placesOf = (name: string, { seconds, foreign }: SegmentHead): string[] => [
+  ...seconds.map((second) => secondKey(second, name)),
+  ...foreign.map((traceId) => foreignKey(traceId, name)),
+];
+
+function counted(segments: readonly { head: SegmentHead }[], sign: 1 | -1): [string, number][] {
+  const sum = { traces: 0, spans: 0, size: 0 };
+  for (const { head } of segments) {
+    sum.traces += head.traces;
+    sum.spans += head.spans;
+    sum.size += head.size;
+  }
+  return [
+    [TRACE_COUNTERS.traces, sign * sum.traces],
+    [TRACE_COUNTERS.spans, sign * sum.spans],
+    [TRACE_COUNTERS.size, sign * sum.size],
+  ];
+}

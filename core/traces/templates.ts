@@ -1,0 +1,115 @@
+/**
+ * What spans of one kind have in common is written once for a whole segment: name, entity, names of attributes, and the values
+ * that the first of them had. The others say where they differ, which is little: most runs of an agent are alike.
+ */
+
+import type { Entity, SpanData } from "../observability/sink.ts";
+import type { Attributes, AttributeValue, SpanKind } from "../observability/span.ts";
+import { jsonText, sameValue, valueText } from "./text.ts";
+
+export interface Template {
+  /** Place in the segment's list. */
+  readonly index: number;
+  readonly name: string;
+  readonly kind: SpanKind;
+  readonly entity: Entity;
+  readonly keys: readonly string[];
+  readonly values: readonly AttributeValue[];
+}
+
+/** Templates of one name that are tried, the newest first: names come with a few sets of attributes, not with hundreds. */
+const TRIED = 4;
+const NONE: Attributes = {};
+
+/** Where a span differs from its template. */
+export interface Match {
+  template: Template;
+  /** JSON: place and value of each attribute that differs, one after the other; empty when none does. */
+  differences: string;
+}
+
+export class Templates {
+  readonly all: Template[] = [];
+  readonly #byName = new Map<string, Template[]>();
+  /** Used again for every span: a match is read before the next one is asked for. */
+  readonly #match: Match = { template: undefined as unknown as Template, differences: "" };
+
+  /** The template of a span, a new one when none fits. What it returns is valid until the next call. */
+  match(span: SpanData): Match {
+    const match = this.#match;
+    const known = this.#byName.get(span.name);
+    if (known !== undefined) {
+      const oldest = Math.max(0, known.length - TRIED);
+      for (let index = known.length - 1; index >= oldest; index--) {
+        const template = known[index] as Template;
+        const differences = differencesFrom(template, span);
+        if (differences === null) continue;
+        match.template = template;
+        match.differences = differences;
+        return match;
+      }
+    }
+    const made = templateOf(span, this.all.length);
+    this.all.push(made);
+    if (known === undefined) this.#byName.set(span.name, [made]);
+    else known.push(made);
+    match.template = made;
+    match.differences = "";
+    return match;
+  }
+
+  clear(): void {
+    this.all.length = 0;
+    this.#byName.clear();
+  }
+}
+
+function templateOf({ name, kind, entity, attributes }: SpanData, index: number): Template {
+  const given = attributes ?? NONE;
+  return { index, name, kind, entity, keys: Object.keys(given), values: Object.values(given) };
+}
+
+/** Null: it does not fit. */
+function differencesFrom({ kind, entity, keys, values }: Template, span: SpanData): string | null {
+  if (span.kind !== kind || !sameEntity(span.entity, entity)) return null;
+  const attributes = span.attributes ?? NONE;
+  let text = "";
+  let index = 0;
+  for (const key in attributes) {
+    if (key !== keys[index]) return null;
+    const value = attributes[key] as AttributeValue;
+    if (value !== values[index] && !sameValue(value, values[index])) {
+      text += `${text === "" ? "" : ","}${index},${valueText(value)}`;
+    }
+    index++;
+  }
+  return index === keys.length ? text : null;
+}
+
+const sameEntity = (one: Entity, other: Entity): boolean =>
+  one === other || (one.id === other.id && one.type === other.type && one.name === other.name);
+
+/** As JSON: `[name, kind, type, id, entity's name, keys, values]`. */
+export function templateText({ name, kind, entity, keys, values }: Template): string {
+  const { type, id, name: called } = entity;
+  const head = `${jsonText(name)},${kind},${jsonText(type)},${jsonText(id)},${jsonText(called)}`;
+  return `[${head},[${keys.map(jsonText).join(",")}],[${values.map(valueText).join(",")}]]`;
+}
+
+type Written = [string, SpanKind, Entity["type"], string, string, string[], AttributeValue[]];
+
+export function readTemplate(written: unknown, index: number): Template {
+  const [name, kind, type, id, called, keys, values] = written as Written;
+  return { index, name, kind, entity: { type, id, name: called }, keys, values };
+}
+
+/** The attributes of a span from those of its template and what `Match.differences` said. */
+export function attributesFrom({ keys, values }: Template, differences: readonly unknown[]): Attributes {
+  const attributes: Attributes = {};
+  for (let index = 0; index < keys.length; index++) attributes[keys[index]!] = values[index]!;
+  for (let at = 0; at + 1 < differences.length; at += 2) {
+    const key = keys[differences[at] as number];
+    if (key !== undefined) attributes[key] = differences[at + 1] as AttributeValue;
+  }
+  return attributes;
+}

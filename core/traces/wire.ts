@@ -1,0 +1,83 @@
+/** Spans and traces as the API gives them. */
+import type { SpanNode, SpanRecord, TraceSummary } from "../../generated/types.ts";
+import type { SpanData } from "../observability/sink.ts";
+import type { Origin } from "./segment.ts";
+
+const SCOPE = "penstock";
+
+/** A span, and what wrote it: a trace may have been written by several versions of a service. */
+export interface Found {
+  readonly span: SpanData;
+  readonly origin: Origin;
+}
+
+export function spanRecord({ span, origin }: Found): SpanRecord {
+  const { traceId, spanId, parentSpanId, name, kind, start, end, status, entity } = span;
+  const over = end > 0;
+  return {
+    traceId,
+    spanId,
+    parentSpanId,
+    name,
+    kind,
+    startTime: iso(start),
+    ...(over && { endTime: iso(end), duration: durationOf(span) }),
+    attributes: {
+      "entity.id": entity.id,
+      "entity.type": entity.type,
+      "entity.name": entity.name,
+      ...span.attributes,
+    },
+    status: { code: status.code, ...(status.message !== undefined && { message: status.message }) },
+    events: (span.events ?? []).map((event) => ({
+      name: event.name,
+      timestamp: iso(event.time),
+      attributes: event.attributes ?? {},
+    })),
+    links: (span.links ?? []).map((link) => ({ traceId: link.traceId, spanId: link.spanId })),
+    resource: { "service.name": origin.service, "service.version": origin.version },
+    instrumentationScope: { name: SCOPE, version: origin.scope },
+  };
+}
+
+/** @param end milliseconds since 1970; 0: it goes on */
+export function traceSummary(
+  root: SpanData,
+  { origin, spanCount, end }: { origin: Origin; spanCount: number; end: number },
+): TraceSummary {
+  return {
+    traceId: root.traceId,
+    rootSpan: spanRecord({ span: root, origin }),
+    spanCount,
+    startTime: iso(root.start),
+    ...(end > 0 && { endTime: iso(end) }),
+    status: end === 0 ? "running" : root.status.code === 2 ? "error" : "completed",
+  };
+}
+
+/** When the last of them ended. */
+export const endOf = (spans: readonly SpanData[]): number => spans.reduce((last, { end }) => Math.max(last, end), 0);
+
+/** Whole milliseconds; what is between them is in `duration`. */
+const iso = (time: number): string => new Date(Math.floor(time)).toISOString();
+
+/** Milliseconds, to the microsecond. */
+const durationOf = ({ start, end }: SpanData): number => Math.round((end - start) * 1000) / 1000;
+
+/** Every span below its parent, in the order they began. One whose parent is not among them is at the top. */
+export function treeOf(spans: readonly SpanRecord[]): SpanNode[] {
+  const nodes = new Map<string, SpanNode>();
+  for (const span of spans) nodes.set(span.spanId, { ...span, depth: 0, children: [] });
+  const roots: SpanNode[] = [];
+  for (const node of nodes.values()) {
+    const parent = node.parentSpanId === null ? undefined : nodes.get(node.parentSpanId);
+    if (parent === undefined || parent === node) roots.push(node);
+    else parent.children.push(node);
+  }
+  // Level by level: a child may come before its parent.
+  for (let level = roots, depth = 0; level.length > 0; depth++) {
+    for (const node of level) node.depth = depth;
+    level = level.flatMap(({ children }) => children);
+  }
+  return roots;
+}
