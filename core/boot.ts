@@ -9,7 +9,9 @@ import { compileAgents } from "./agents/compile.ts";
 import { namedModels } from "./agents/model-names.ts";
 import { createModels, type Models } from "./agents/models.ts";
 import { customRoutes } from "./api/custom.ts";
+import { customSockets } from "./api/custom-sockets.ts";
 import { ROUTES } from "./api/index.ts";
+import { SOCKETS } from "./api/sockets.ts";
 import { compileAccess } from "./auth/classes.ts";
 import { accessProblems } from "./auth/notices.ts";
 import { openVerifier } from "./auth/provider.ts";
@@ -149,8 +151,12 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const { tools, problems: inTools } = compileTools(manifest, registry, host, meters.tools);
   const modelsOptions = { folder, variableOf, meters: meters.models };
   const { models, problems: inModels } = await createModels(manifest, registry, host, modelsOptions);
-  const { routes: custom, problems: inRoutes } = customRoutes(manifest, registry, ROUTES);
-  for (const { path, message } of [...inTools, ...inModels, ...inRoutes]) issues.push(loaded.issueAt(path, message));
+  const { routes: custom, problems: inRoutes } = customRoutes(manifest, registry, ROUTES, SOCKETS);
+  const routes = [...ROUTES, ...custom];
+  const { sockets: own, problems: inSockets } = customSockets(manifest, registry, SOCKETS, routes);
+  const sockets = [...SOCKETS, ...own];
+  for (const { path, message } of [...inTools, ...inModels, ...inRoutes, ...inSockets])
+    issues.push(loaded.issueAt(path, message));
   const { verifier, problems: inAuth } = await openVerifier(manifest, { registry, host, variableOf });
   for (const { path, message, severity } of inAuth) issues.push(loaded.issueAt(path, message, severity));
   const store = new MeasuredStore(await storeOf(manifest, making, options), meters);
@@ -171,14 +177,14 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   };
   const workflows = await openWorkflows(manifest, loaded, linked);
   for (const { path, message } of workflows.problems) issues.push(loaded.issueAt(path, message));
-  const routes = [...ROUTES, ...custom];
-  for (const pattern of idlePatterns(manifest.server, routes))
+  const everyPath = [...routes, ...sockets.map(({ path, group }) => ({ method: "WS" as const, path, group }))];
+  for (const pattern of idlePatterns(manifest.server, everyPath))
     issues.push(loaded.issueAt(["server", "corsRoutes", pattern], "no route of this version matches", "warning"));
   const provided = verifier?.publicRoutes ?? [];
-  const around = { routes, provided, env: options.env, isWritten: loaded.isWritten };
+  const around = { routes: everyPath, provided, env: options.env, isWritten: loaded.isWritten };
   for (const { path, message, severity } of accessProblems(manifest.auth, around))
     issues.push(loaded.issueAt(path, message, severity));
-  const access = compileAccess(manifest.auth, routes, provided);
+  const access = compileAccess(manifest.auth, everyPath, provided);
   const mcpServers = createMcpServers<Service>(manifest, tools);
   return {
     parts: {
@@ -189,6 +195,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       mcpServers,
       traces,
       routes,
+      sockets,
       access,
       store,
       memories,

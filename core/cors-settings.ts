@@ -11,7 +11,7 @@ import type { Registry } from "./registry/registry.ts";
 export interface ServiceCors {
   readonly default: Cors;
   /** `server.corsRoutes` goes before what a route plugin says, and that before `server.cors`. */
-  of(route: Pick<Route<never>, "method" | "path" | "cors">): Cors;
+  of(route: { readonly method: string; readonly path: string; readonly cors?: Route<never>["cors"] }): Cors;
 }
 
 /** @throws Error for settings of a route plugin that are none */

@@ -3,6 +3,7 @@ import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import type Keyv from "keyv";
 import type { Logger } from "pino";
 import type { RouteCall } from "./api/route-services.ts";
+import type { SocketPeer } from "./api/socket-peer.ts";
 import type { User } from "./http/route.ts";
 import type { Store } from "./storage/store.ts";
 import type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
@@ -28,6 +29,7 @@ export {
 } from "./access-lists.ts";
 export type { BatchedStreamResult, PartBatch, PartSource } from "./agents/part-source.ts";
 export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "./api/route-services.ts";
+export type { SocketPeer } from "./api/socket-peer.ts";
 export { DURATION_PATTERN, parseDuration } from "./duration.ts";
 export { CommitConflict, ServiceError } from "./errors.ts";
 export type { User } from "./http/route.ts";
@@ -241,19 +243,19 @@ export interface OriginPlugin {
   origin(origin: string): string | undefined;
 }
 
-export interface SocketPeer {
-  readonly user: User | null;
-  send(data: unknown): void;
-  close(code?: number, reason?: string): void;
-}
-
+/** What throws, or rejects, closes its socket (1011) and is logged. */
 export interface SocketPlugin {
   kind: "socket";
   name?: string;
+  /** `/rooms/:id`. A last segment `**` stands for the path itself and everything below it. */
   path: string;
-  open?(peer: SocketPeer): void;
-  message?(peer: SocketPeer, data: unknown): void;
-  close?(peer: SocketPeer): void;
+  /** For the documentation. */
+  summary?: string;
+  open?(peer: SocketPeer): unknown;
+  /** @param data parsed JSON; a text that is no JSON as it is */
+  message?(peer: SocketPeer, data: Loose): unknown;
+  /** It is over, whatever ended it. */
+  close?(peer: SocketPeer): unknown;
 }
 
 /** Every kind of plugin by the name in `kind`. The folder is the plural: `plugins/tools/`. */

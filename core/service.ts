@@ -7,6 +7,7 @@ import { documentSecurity } from "./auth/document.ts";
 import { baseUrl } from "./http/base-url.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
+import type { SocketRoute } from "./http/socket.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import type { McpServer } from "./mcp/servers.ts";
 import { type MemoryChoice, memoryChoice } from "./memory/choose.ts";
@@ -25,6 +26,7 @@ export interface Service {
   readonly agents: ReadonlyMap<string, Agent>;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly routes: readonly Route<Service>[];
+  readonly sockets: readonly SocketRoute<Service>[];
   /** Which credentials a route needs. */
   readonly access: Access;
   readonly store: Store;
@@ -66,6 +68,7 @@ export type ServiceParts = Pick<
   | "workflows"
   | "mcpServers"
   | "routes"
+  | "sockets"
   | "access"
   | "store"
   | "memories"

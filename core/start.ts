@@ -3,12 +3,15 @@ import type { DestinationStream, Logger } from "pino";
 import { validators } from "../generated/validators.js";
 import { compileDoors } from "./auth/authorize.ts";
 import { CONSOLE_KEY, compileCredentials } from "./auth/credentials.ts";
+import { HANDSHAKE } from "./auth/entry.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
-import type { Dispatch, Listening } from "./http/exchange.ts";
+import type { Dispatch, Listening, SocketOptions } from "./http/exchange.ts";
 import { InFlight } from "./http/in-flight.ts";
+import { OpenSockets } from "./http/open-sockets.ts";
 import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
+import { compileSockets } from "./http/socket-pipeline.ts";
 import { LogRing } from "./observability/log-ring.ts";
 import { LogText } from "./observability/log-text.ts";
 import { createLogger } from "./observability/logger.ts";
@@ -18,6 +21,8 @@ import { chooseTransport } from "./transport/choose.ts";
 
 /** Largest head of a request, in bytes. */
 const HEAD_LIMIT = 16 * 1024;
+/** Milliseconds for the peers of open sockets to answer that the service stops. */
+const FAREWELL = 1_000;
 /** Lines of the log that are kept until the manifest says how many. */
 const BOOT_LINES = 1000;
 
@@ -36,6 +41,8 @@ export interface Running {
   readonly port: number;
   readonly service: Service;
   readonly dispatch: Dispatch;
+  /** The same for handshakes of WebSockets. */
+  readonly upgrade: SocketOptions["dispatch"];
   readonly logger: Logger;
   readonly transport: string;
   /** Refuses new work, waits for running work up to `limits.drain`, then cuts it. */
@@ -71,8 +78,9 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   ring.resize(logs.buffer);
   const host = options.host ?? server.host;
   const inFlight = new InFlight();
-  countRequests(service.meters, inFlight);
-  const dispatch = compileDispatch(service, logger, inFlight, booted, env);
+  const open = new OpenSockets();
+  countRequests(service.meters, inFlight, open);
+  const { dispatch, upgrade } = compileDispatch(service, { logger, inFlight, open, booted, env });
   const close = async () => {
     inFlight.close();
     await booted.close();
@@ -83,12 +91,13 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     await booted.begin();
     const chosen = await chooseTransport(server.transport, host, logger);
     transport = chosen.name;
-    const { connections } = server.limits;
+    const { connections, socketMessage } = server.limits;
     listening = await chosen.listen(dispatch, {
       host,
       port: options.port ?? server.port,
       connections,
       headLimit: HEAD_LIMIT,
+      sockets: { dispatch: upgrade, message: socketMessage },
     });
   } catch (error) {
     await close();
@@ -106,6 +115,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     port: listening.port,
     service,
     dispatch,
+    upgrade,
     logger,
     transport,
     stop() {
@@ -114,6 +124,8 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
         listening.stop();
         const { drain } = server.limits;
         await Promise.all([inFlight.drain(drain), booted.idle(drain)]);
+        // Open sockets are no work that is waited for: they are told last.
+        await open.close(FAREWELL);
         await cut();
       })();
       return stopped;
@@ -122,7 +134,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   };
 }
 
-function countRequests(meters: Meters, inFlight: InFlight): void {
+function countRequests(meters: Meters, inFlight: InFlight, open: OpenSockets): void {
   meters.add({
     name: "http_requests_in_flight",
     help: "Requests that wait for something, streams among them.",
@@ -135,32 +147,56 @@ function countRequests(meters: Meters, inFlight: InFlight): void {
     type: "gauge",
     read: () => inFlight.streams,
   });
+  meters.add({
+    name: "sockets_open",
+    help: "WebSockets that are open.",
+    type: "gauge",
+    read: () => open.size,
+  });
+}
+
+interface Surroundings {
+  logger: Logger;
+  inFlight: InFlight;
+  open: OpenSockets;
+  booted: Booted;
+  env: Readonly<Record<string, string | undefined>>;
 }
 
 function compileDispatch(
   service: Service,
-  logger: Logger,
-  inFlight: InFlight,
-  booted: Booted,
-  env: Readonly<Record<string, string | undefined>>,
-): Dispatch {
+  { logger, inFlight, open, booted, env }: Surroundings,
+): { dispatch: Dispatch; upgrade: SocketOptions["dispatch"] } {
   const { server } = service.manifest;
   const cors = compileServiceCors(server, booted.registry, logger);
-  const doors = compileDoors(service.access, compileCredentials(env), booted.verifier);
-  return compilePipeline(service.routes, {
+  const credentials = compileCredentials(env);
+  const doors = compileDoors(service.access, credentials, booted.verifier);
+  const socketDoors = compileDoors(service.access, credentials, booted.verifier, HANDSHAKE);
+  const shared = {
     service,
     logger,
     inFlight,
     limits: server.limits,
     logs: logger.isLevelEnabled("debug"),
     requestId: createRequestIds(),
-    check: (schema) => validators[schema],
     cors: cors.of,
     defaultCors: cors.default,
+    meters: service.meters,
+    publicUrl: server.publicUrl,
+  };
+  const sockets = compileSockets(service.sockets, {
+    ...shared,
+    open,
+    authorize: (path) => socketDoors.of(service.access.of(path)),
+    authorizeUnknown: socketDoors.unknown,
+  });
+  const dispatch = compilePipeline(service.routes, {
+    ...shared,
+    check: (schema) => validators[schema],
     authorize: (route) => doors.of(service.access.of(route)),
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
-    meters: service.meters,
-    publicUrl: server.publicUrl,
+    isSocket: sockets.has,
   });
+  return { dispatch, upgrade: sockets.dispatch };
 }

@@ -19,13 +19,14 @@ export interface RouteProblem {
 }
 
 /**
- * The rows that the manifest's `routes` name. None may have the method and the shape of path of another, or hide one of `taken`,
- * which come first.
+ * The rows that the manifest's `routes` name. None may have the method and the shape of path of another, the shape of one of
+ * `sockets`, or hide one of `taken`, which come first.
  */
 export function customRoutes(
   manifest: Pick<Manifest, "routes">,
   registry: Registry,
   taken: readonly Route<Service>[],
+  sockets: readonly { readonly path: string }[] = [],
 ): { routes: Route<Service>[]; problems: RouteProblem[] } {
   const compiler = createSchemaCompiler();
   const shapes = new Set(taken.map(shapeOf));
@@ -39,6 +40,8 @@ export function customRoutes(
       const row = customRoute(use, plugin, compiler);
       const hidden = taken.find((route) => hides(row, route));
       if (shapes.has(shapeOf(row))) report(`${row.method} ${row.path} is taken by another route`);
+      else if (sockets.some(({ path }) => shapeOf({ method: row.method, path }) === shapeOf(row)))
+        report(`${row.path} is taken by a socket`);
       else if (hidden !== undefined)
         report(
           `${row.method} ${row.path} would hide ${hidden.method} ${hidden.path}: choose a path that it does not match`,
@@ -83,4 +86,4 @@ function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler
 }
 
 /** What a route does to its user must not change for whom the rest of it is done. A token that is remembered has a frozen one. */
-const ownUser = (user: User | null): User | null => (Object.isFrozen(user) ? user : { ...user });
+export const ownUser = (user: User | null): User | null => (Object.isFrozen(user) ? user : { ...user });

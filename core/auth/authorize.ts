@@ -3,9 +3,10 @@ import { messageOf, ServiceError } from "../errors.ts";
 import type { Authorize } from "../http/pipeline.ts";
 import type { Caller, Context, User } from "../http/route.ts";
 import { type Access, classOf, type RouteAccess } from "./classes.ts";
-import { bearerOf, type Credentials, type Head, tokenRequest } from "./credentials.ts";
+import type { Credentials, Head } from "./credentials.ts";
+import { type Entry, REQUEST } from "./entry.ts";
 import type { Identity, Verifier } from "./provider-port.ts";
-import { badKey, badToken, type Closed, missing } from "./refusals.ts";
+import { badKey, badToken, type Closed, type Door, missing } from "./refusals.ts";
 
 const USER: Caller = Object.freeze({ kind: "user" });
 const CONSOLE: Caller = Object.freeze({ kind: "console" });
@@ -24,8 +25,20 @@ export interface Doors {
   readonly unknown: Authorize<Entrant> | null;
 }
 
-export function compileDoors(access: Access, credentials: Credentials, verifier: Verifier | null): Doors {
-  const enter = (closed: Closed, call: Entrant, head: Head) => letIn(closed, call, head, credentials, verifier);
+/** @param entry where credentials are looked for: in those of a request, or of a handshake */
+export function compileDoors(
+  access: Access,
+  credentials: Credentials,
+  verifier: Verifier | null,
+  entry: Entry = REQUEST,
+): Doors {
+  const { development } = credentials;
+  const doors: Record<Closed, Door> = {
+    user: { access: "user", entry, development },
+    console: { access: "console", entry, development },
+    operator: { access: "operator", entry, development },
+  };
+  const enter = (closed: Closed, call: Entrant, head: Head) => letIn(doors[closed], call, head, credentials, verifier);
   return {
     of(route) {
       const { exceptions, otherwise } = route;
@@ -41,7 +54,7 @@ export function compileDoors(access: Access, credentials: Credentials, verifier:
       access.mode === "none"
         ? null
         : (call, head) => {
-            const found = access.ofUnknown(head.method, head.path);
+            const found = access.ofUnknown(entry.method(head), head.path);
             return found === "public" ? undefined : enter(found, call, head);
           },
   };
@@ -49,42 +62,42 @@ export function compileDoors(access: Access, credentials: Credentials, verifier:
 
 /** @throws ServiceError `unauthorized` */
 function letIn(
-  closed: Closed,
+  door: Door,
   call: Entrant,
   head: Head,
   credentials: Credentials,
   verifier: Verifier | null,
 ): void | Promise<void> {
-  const { development } = credentials;
-  if (credentials.isDevelopment(head)) {
+  const { access, entry } = door;
+  if (entry.isDevelopment(head, credentials)) {
     call.caller = DEVELOPMENT;
     return;
   }
-  if (closed !== "user" && credentials.isConsole(head)) {
+  if (access !== "user" && credentials.isConsole(head)) {
     call.caller = CONSOLE;
     return;
   }
-  if (closed === "console") throw sentKey(head) ? badKey(closed, development) : missing(closed, development);
-  const token = bearerOf(head);
-  if (token === null) throw missing(closed, development);
-  if (verifier === null) throw badToken(closed, development);
-  const answer = verifier.verify(token, () => tokenRequest(head));
-  if (!(answer instanceof Promise)) return enterAs(answer, closed, call, development);
+  if (access === "console") throw sentKey(head) ? badKey(door) : missing(door);
+  const token = entry.token(head);
+  if (token === null) throw missing(door);
+  if (verifier === null) throw badToken(door);
+  const answer = verifier.verify(token, () => entry.request(head));
+  if (!(answer instanceof Promise)) return enterAs(answer, call, door);
   return answer.then(
-    (identity) => enterAs(identity, closed, call, development),
+    (identity) => enterAs(identity, call, door),
     (error) => {
       // Where the token cannot be judged now, it may be good.
       if (error instanceof ServiceError) throw error;
       call.logger.warn({ err: error }, `a token could not be checked: ${messageOf(error)}`);
-      throw badToken(closed, development);
+      throw badToken(door);
     },
   );
 }
 
 const sentKey = (head: Head) => head.header("x-console-access-key") !== "" || /(?:^|&)key=/.test(head.query);
 
-function enterAs(identity: Identity | null, closed: Closed, call: Entrant, development: boolean): void {
-  if (identity === null) throw badToken(closed, development);
+function enterAs(identity: Identity | null, call: Entrant, door: Door): void {
+  if (identity === null) throw badToken(door);
   call.user = identity.user;
   call.caller = USER;
 }

@@ -65,7 +65,10 @@ const LEGACY_UNPROTECTED = [
 const PUBLIC: RouteAccess = Object.freeze({ exceptions: Object.freeze([]), otherwise: "public" });
 const OPEN: Omit<Access, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
 
-/** @param provided patterns that the provider makes public */
+/**
+ * @param routes sockets among them, with the method `WS`
+ * @param provided patterns that the provider makes public
+ */
 export function compileAccess(
   auth: AuthManifest,
   routes: readonly AccessRoute[],
@@ -121,6 +124,8 @@ export const expand = (written: readonly string[], defaults: readonly string[]):
 
 function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {
   const exceptions: Exception[] = [];
+  // A request and a handshake are never found for each other.
+  const rivals = routes.filter(({ method }) => (method === "WS") === (route.method === "WS"));
   const settled = (otherwise: AccessClass): RouteAccess => {
     while (exceptions.at(-1)?.access === otherwise) exceptions.pop();
     return { exceptions, otherwise };
@@ -129,7 +134,7 @@ function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute
     for (const pattern of patterns) {
       const fold = foldPattern(pattern, route);
       if (fold === "always") return settled(access);
-      if (fold === "never" || isAnothers(pattern, route, routes)) continue;
+      if (fold === "never" || isAnothers(pattern, route, rivals)) continue;
       exceptions.push({ pattern: pattern.text, wanted: fold, access });
     }
   }

@@ -1,6 +1,7 @@
 /** What is wrong with access as the manifest has it, and what its author should know: said at boot. */
 import { DEFAULT_LEGACY_PUBLIC_ROUTES } from "../access-lists.ts";
-import { parsePattern, patternProblem } from "../http/pattern.ts";
+import { type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "../http/pattern.ts";
+import { hasOpenEnd, unfold } from "../http/socket-router.ts";
 import type { Issue, Path } from "../manifest/issues.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
 import { CONSOLE_KEY, isDevelopment } from "./credentials.ts";
@@ -43,7 +44,9 @@ function modeNotices({ mode, provider }: AuthManifest, { env }: AccessSurroundin
   if (mode === "authNext" && (env[CONSOLE_KEY] ?? "") === "")
     notices.push(`${CONSOLE_KEY} is not set: nobody reaches the routes of the console with a key`);
   if (isDevelopment(env))
-    notices.push("NODE_ENV is not production: the header x-service-dev: true opens every route, without isolation");
+    notices.push(
+      "NODE_ENV is not production: the header x-service-dev: true opens every route, and ?dev=true every WebSocket, without isolation",
+    );
   return notices.map((message) => ({ path: ["auth", "mode"], message, severity: "warning" }));
 }
 
@@ -83,9 +86,7 @@ function patternProblems(auth: AuthManifest, around: AccessSurroundings): Access
   return problems;
 }
 
-/** Sockets are no rows of the table. */
-const isIdle = (text: string, { routes }: AccessSurroundings): boolean =>
-  !text.startsWith("WS ") && matched(text, routes).length === 0;
+const isIdle = (text: string, { routes }: AccessSurroundings): boolean => matched(text, routes).length === 0;
 
 function isPublicAnyway(text: string, { routes }: AccessSurroundings): boolean {
   const rows = matched(text, routes);
@@ -97,4 +98,14 @@ type Row = AccessSurroundings["routes"][number];
 const matched = (text: string, routes: readonly Row[]): Row[] => routes.filter((row) => matchedBy(row, [text]));
 
 const matchedBy = (row: Row, patterns: readonly string[]): boolean =>
-  patterns.some((text) => foldPattern(parsePattern(text), row) !== "never");
+  patterns.some((text) => {
+    const pattern = parsePattern(text);
+    return foldPattern(pattern, asLongAs(row, pattern)) !== "never";
+  });
+
+/** A socket with an open end stands for paths of any length: the one that a pattern may mean. */
+function asLongAs({ method, path }: Row, { segments, least }: ParsedPattern): Row {
+  if (method !== "WS" || !hasOpenEnd(path)) return { method, path };
+  const base = segmentsOf(unfold(path, 0)).length;
+  return { method, path: unfold(path, Math.max(0, segments.length + least - base)) };
+}

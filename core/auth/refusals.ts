@@ -2,18 +2,17 @@
 import { ServiceError } from "../errors.ts";
 import type { AccessClass } from "./classes.ts";
 import { CONSOLE_KEY } from "./credentials.ts";
+import type { Entry } from "./entry.ts";
 
 export type Closed = Exclude<AccessClass, "public">;
 
-const SEND_TOKEN = "send a user's token in the header Authorization: Bearer TOKEN";
-const SEND_KEY = `send the console's key (${CONSOLE_KEY}) in the header x-console-access-key, or as ?key=KEY`;
-const SEND_DEVELOPMENT = "; outside production the header x-service-dev: true is enough";
-
-const HOW: Record<Closed, string> = {
-  user: SEND_TOKEN,
-  console: SEND_KEY,
-  operator: `${SEND_TOKEN}, or ${SEND_KEY}`,
-};
+/** What somebody is let in by, or refused at. */
+export interface Door {
+  readonly access: Closed;
+  readonly entry: Entry;
+  /** Whether the bypass of development may be mentioned. */
+  readonly development: boolean;
+}
 
 const MISSING: Record<Closed, string> = {
   user: "authentication required",
@@ -25,21 +24,24 @@ const BEARER = 'Bearer realm="penstock"';
 const CONSOLE = 'ConsoleKey realm="penstock"';
 const CHALLENGES: Record<Closed, string> = { user: BEARER, console: CONSOLE, operator: `${BEARER}, ${CONSOLE}` };
 
-/** @param development whether the bypass of development may be mentioned */
-export function missing(access: Closed, development: boolean): ServiceError {
-  return refused(MISSING[access], access, development, CHALLENGES[access]);
+export function missing(door: Door): ServiceError {
+  return unauthorized(MISSING[door.access], door, CHALLENGES[door.access]);
 }
 
-export function badToken(access: Closed, development: boolean): ServiceError {
-  const challenge = CHALLENGES[access].replace(BEARER, `${BEARER}, error="invalid_token"`);
-  return refused("the token is not valid, or not any more", access, development, challenge);
+export function badToken(door: Door): ServiceError {
+  const challenge = CHALLENGES[door.access].replace(BEARER, `${BEARER}, error="invalid_token"`);
+  return unauthorized("the token is not valid, or not any more", door, challenge);
 }
 
-export function badKey(access: Closed, development: boolean): ServiceError {
-  return refused("the console's key is not the right one", access, development, CHALLENGES[access]);
+export function badKey(door: Door): ServiceError {
+  return unauthorized("the console's key is not the right one", door, CHALLENGES[door.access]);
 }
 
-function refused(what: string, access: Closed, development: boolean, challenge: string): ServiceError {
-  const message = `${what}: ${HOW[access]}${development ? SEND_DEVELOPMENT : ""}`;
+function unauthorized(what: string, { access, entry, development }: Door, challenge: string): ServiceError {
+  const { hints } = entry;
+  const token = `send a user's token ${hints.token}`;
+  const key = `send the console's key (${CONSOLE_KEY}) ${hints.key}`;
+  const how = access === "user" ? token : access === "console" ? key : `${token}, or ${key}`;
+  const message = `${what}: ${how}${development ? `; outside production ${hints.development}` : ""}`;
   return new ServiceError("unauthorized", message, { headers: { "www-authenticate": challenge } });
 }

@@ -54,14 +54,15 @@ export function explain(invocation: Invocation): Promise<number> {
   });
 }
 
-/** Every route with its access class, by path. */
+/** Every route and socket with its access class, by path. */
 export function routes(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ issues, service }) => {
     if (service === null) {
       printIssues(issues);
       return 1;
     }
-    const rows = [...service.routes].sort((a, b) =>
+    const sockets = service.sockets.map(({ path, group }) => ({ method: "WS", path, group }));
+    const rows = [...service.routes, ...sockets].sort((a, b) =>
       a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1,
     );
     for (const row of rows) {

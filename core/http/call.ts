@@ -134,6 +134,11 @@ export class Call<S> implements Context<S>, Pending {
     this.reply(status, this.#cors.length === 0 ? headers : [...headers, ...this.#cors], body);
   }
 
+  /** The exchange becomes a WebSocket: the request is over. */
+  upgraded(): void {
+    this.#finish(101);
+  }
+
   /** Runs a producer of events; the reply ends with it. */
   stream(headers: HeaderList, form: StreamForm, produce: EventProducer): void {
     const writer = new EventWriter(this.exchange, headers, form, this.#shared.limits.streamBuffer);

@@ -64,13 +64,58 @@ export interface Exchange {
 
 export type Dispatch = (exchange: Exchange) => void;
 
+/** One open WebSocket. All of it is synchronous; after the end everything does nothing. */
+export interface OpenSocket {
+  /** Bytes that the peer has not taken yet. */
+  readonly buffered: number;
+  /** Sends one text message; bytes are its UTF-8. It is taken whatever `buffered` is: the caller keeps within bounds. */
+  send(text: string | Uint8Array): void;
+  /** Runs `work`; what it sends leaves in one write where the transport can do that. */
+  cork(work: () => void): void;
+  /** Ends it with a close frame. The code is one that may be sent, the reason at most 123 bytes long. */
+  close(code: number, reason: string): void;
+  /** Cuts the connection without a close frame. */
+  destroy(): void;
+}
+
+/** What a transport tells of one open WebSocket. None of it throws. */
+export interface SocketEvents {
+  /** A whole text message. Binary ones never come: they close the socket (1003), and so do those that are too large (1009). */
+  message(text: string): void;
+  /** The peer has taken some of what waited for it. */
+  drained(): void;
+  /** It is over, whatever ended it; called once. 1006: without a close frame. */
+  ended(code: number): void;
+}
+
+/**
+ * A well-formed request for a WebSocket (RFC 6455, 4.2.1). It is refused as any request is answered: by `reply`. What is
+ * not well formed is an ordinary request.
+ */
+export interface Upgrade extends Exchange {
+  /**
+   * Answers 101, with the first subprotocol that the client offers, if any. `open` is called once the socket is open, maybe
+   * later; never when the peer has left. The exchange is over.
+   */
+  accept(open: (socket: OpenSocket) => SocketEvents): void;
+}
+
+export interface SocketOptions {
+  /** Called like `Dispatch`. */
+  dispatch(upgrade: Upgrade): void;
+  /** Largest message taken, in bytes. */
+  message: number;
+}
+
 export interface ListenOptions {
   host: string;
   port: number;
-  /** Connections at once; more are refused. */
+  /** Connections at once, WebSockets among them; more are refused. */
   connections: number;
   /** Largest head (request line and headers) in bytes. */
   headLimit: number;
+  /** Left out: requests for a WebSocket are ordinary ones. */
+  sockets?: SocketOptions;
 }
 
 export interface Listening {

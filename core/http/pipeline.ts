@@ -2,7 +2,7 @@
  * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
  * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
  */
-import { invalid, messageOf, notFound, ServiceError } from "../errors.ts";
+import { invalid, messageOf, ServiceError } from "../errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";
@@ -14,6 +14,7 @@ import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts"
 import { isOriginAllowed } from "./origin.ts";
 import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
+import { shown, unanswered } from "./unanswered.ts";
 
 /**
  * Throws `unauthorized`, or sets `user` and `caller` of the call. Reads the head before the first await only.
@@ -40,6 +41,8 @@ export interface PipelineSettings<S> extends Shared<S> {
   meters: Meters;
   /** Where clients reach the service, as the manifest says. */
   publicUrl: string | undefined;
+  /** Whether a WebSocket answers at a path that no route has. */
+  isSocket(path: string): boolean;
 }
 
 interface Compiled {
@@ -54,7 +57,7 @@ export function compilePipeline<S>(routes: readonly Route<S>[], settings: Pipeli
   return (exchange) => {
     exchange.requestId = settings.requestId(exchange.header("x-request-id"));
     const match = router.find(exchange.path);
-    if (match === null) return refuseUnknown(exchange, settings, notFound(`no route for ${shown(exchange.path)}`));
+    if (match === null) return refuseUnknown(exchange, settings, unanswered(exchange, settings.isSocket));
     const { endpoint, values } = match;
     const route = endpoint.methods.get(exchange.method);
     if (route !== undefined) return route.run(exchange, values);
@@ -111,8 +114,6 @@ function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: Ser
   exchange.reply(status, [...headers, ...cors], body);
   settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);
 }
-
-const shown = (path: string) => (path.length > 100 ? `${path.slice(0, 100)}...` : path);
 
 const BODY_PROBLEMS: Record<BodyProblem, (limit: number) => ServiceError> = {
   too_large: (limit) => new ServiceError("too_large", `body is larger than ${limit} bytes`),

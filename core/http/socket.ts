@@ -1,6 +1,6 @@
 /** One row of the sockets table, and what its handlers see: leaf types, no behaviour. Generic in the service, as routes are. */
 import type { Logger } from "pino";
-import type { Caller, Group, User } from "./route.ts";
+import type { Caller, Group, Text, User } from "./route.ts";
 
 /** One open WebSocket. All of it is synchronous; after the end everything does nothing. */
 export interface Peer {
@@ -8,6 +8,8 @@ export interface Peer {
   readonly caller: Caller;
   readonly requestId: string;
   readonly logger: Logger;
+  /** Made when first asked for; aborts when the socket is over. */
+  readonly signal: AbortSignal;
   /** Path parameters, percent-decoded. */
   readonly params: Readonly<Record<string, string>>;
   /** Parsed query, without credentials; one value each. */
@@ -16,26 +18,42 @@ export interface Peer {
   /** Bytes that the peer has not taken yet. */
   readonly buffered: number;
   /**
-   * Sends one text message. False: the peer is so far behind that it was not sent. How many were not is told with
-   * `{type:"DROPPED", count}` as soon as the peer has caught up.
+   * Sends one text message; bytes are its UTF-8. False: the peer is so far behind that it was not sent. How many were not
+   * is told with `{type:"DROPPED", count}` as soon as the peer has caught up.
    */
-  send(text: string): boolean;
+  send(text: Text): boolean;
+  /** Counts messages that somebody else has not sent, to be told with those that `send` has not. */
+  drop(count: number): void;
+  /** Runs `work`; what it sends leaves in one write where the transport can do that. */
+  cork(work: () => void): void;
+  /**
+   * @param code 1000 (default), another that may be sent (RFC 6455, 7.4), or one of 3000 to 4999
+   * @param reason cut off after 123 bytes
+   */
   close(code?: number, reason?: string): void;
 }
 
-/** What happens on one open socket. A throw closes it, and is logged. */
+/** What happens on one open socket. A throw, or a promise that rejects, closes it (1011), and is logged. */
 export interface SocketHandlers {
-  message?(text: string): void;
-  close?(): void;
+  /** What opening it still waits for. Messages do not. */
+  ready?: Promise<void> | undefined;
+  /** The messages of a peer do not wait for each other: it is closed (1013) when too many promises are open. */
+  message?: ((text: string) => void | Promise<void>) | undefined;
+  /** The peer has taken some of what waited for it. */
+  drained?: (() => void) | undefined;
+  /** It is over, whatever ended it; called once. */
+  close?: (() => void | Promise<void>) | undefined;
 }
 
 export interface SocketRoute<S> {
   /** `sockets.logs`: label of logs and metrics, test title. */
   readonly operation: string;
-  /** `/ws/logs`. A last segment `**` stands for the path itself and everything below it. */
+  /** `/ws/logs`. A parameter is one segment. A last segment `**` stands for the path itself and everything below it. */
   readonly path: string;
   readonly group: Group;
   readonly summary: string;
+  /** Names of the query's parameters with what they mean, for the documentation. */
+  readonly query?: Readonly<Record<string, string>>;
   /** Called before the handshake is answered: a ServiceError refuses it (a query that does not parse is `invalid_input`, 400). */
   check?(query: Readonly<Record<string, string>>, params: Readonly<Record<string, string>>, service: S): void;
   /** Called once the socket is open. */

@@ -1,6 +1,6 @@
 /** What a manifest asks for and this version does not do: said at boot, never pretended. */
 import { isIP } from "node:net";
-import { type Check, entriesOf, isMap, keysOf, listOf } from "./check.ts";
+import { type Check, entriesOf, isMap, keysOf } from "./check.ts";
 import type { Path } from "./issues.ts";
 
 export function addNotices(check: Check): void {
@@ -13,12 +13,6 @@ export function addNotices(check: Check): void {
   }
   const mcp = isMap(document.mcp) ? document.mcp : {};
   if (keysOf(mcp.clients).length > 0) warn(["mcp", "clients"], "this version takes no tools over MCP yet");
-  for (const [index, route] of listOf(document.routes).entries()) {
-    const name = isMap(route) ? route.use : undefined;
-    if (typeof name === "string" && !check.plugins.route.includes(name) && check.plugins.socket.includes(name)) {
-      warn(["routes", index, "use"], `this version serves no sockets yet: "${name}" is not reachable`);
-    }
-  }
   for (const [name, tool] of entriesOf(document.tools)) {
     if (isMap(tool) && tool.approval === true) {
       warn(["tools", name, "approval"], "this version cannot ask for approval yet: the tool never runs");

@@ -142,6 +142,7 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
     fields: {
       ...common,
       path: required(path),
+      summary: optional(text),
       open: optional(callback),
       message: optional(callback),
       close: optional(callback),

@@ -117,7 +117,7 @@ export class NodeExchange implements Exchange {
   abort(problem: BodyProblem = "aborted"): void {
     if (this.closed) return;
     const failed = this.#bodyFailed;
-    this.#close();
+    this.release();
     failed?.(problem);
     this.#listener?.();
   }
@@ -206,7 +206,7 @@ export class NodeExchange implements Exchange {
   }
 
   #finish(body: string | Uint8Array | null): void {
-    this.#close();
+    this.release();
     if (body === null || body.length === 0) this.#response.end();
     else this.#response.end(body);
     if (this.#response.writableLength > 0) this.#watchStall();
@@ -217,7 +217,13 @@ export class NodeExchange implements Exchange {
     this.#request.socket.setTimeout(this.#connection.stallTimeout);
   }
 
-  #close(): void {
+  /** Whatever is answered, the connection ends with it. */
+  protected endsConnection(): void {
+    this.#mustClose = true;
+  }
+
+  /** The exchange is over: nothing of it touches the connection any more. */
+  protected release(): void {
     this.closed = true;
     this.#bodyFailed = null;
     this.#connection.open.delete(this);
@@ -226,7 +232,7 @@ export class NodeExchange implements Exchange {
 
   destroy(): void {
     if (this.closed) return;
-    this.#close();
+    this.release();
     this.#request.socket.destroy();
   }
 }

@@ -1,9 +1,11 @@
 /** The portable transport: node:http, for where the native addon does not load. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
 import { listenError } from "./listen-error.ts";
 import { type Connection, NodeExchange } from "./node-exchange.ts";
+import { NodeSockets } from "./node-sockets.ts";
+import { NodeUpgrade, UpgradableMessage } from "./node-upgrade.ts";
 import { refusal, refusalBody, refusalText } from "./refusal.ts";
 import { splitTarget } from "./target.ts";
 
@@ -16,6 +18,8 @@ export interface NodeOptions {
   idleTimeout?: number;
   /** Milliseconds a reader may take nothing while a reply waits for it, give or take as much again. Default 15,000. */
   stallTimeout?: number;
+  /** Milliseconds between two pings of a WebSocket: a peer that has not answered one by the next is cut. Default 30,000. */
+  pingEvery?: number;
 }
 
 /** What Node's parser says, as a status: everything else is 400. */
@@ -29,13 +33,15 @@ class NodeListening implements Listening {
   readonly port: number;
   readonly #server: Server;
   readonly #sockets: Map<Socket, Connection>;
+  readonly #webSockets: NodeSockets;
   readonly #markStopping: () => void;
   #ended: Promise<void> | null = null;
 
-  constructor(server: Server, sockets: Map<Socket, Connection>, markStopping: () => void) {
+  constructor(server: Server, sockets: Map<Socket, Connection>, webSockets: NodeSockets, markStopping: () => void) {
     this.port = (server.address() as AddressInfo).port;
     this.#server = server;
     this.#sockets = sockets;
+    this.#webSockets = webSockets;
     this.#markStopping = markStopping;
   }
 
@@ -51,7 +57,8 @@ class NodeListening implements Listening {
 
   close(): Promise<void> {
     this.stop();
-    this.#server.closeAllConnections();
+    this.#webSockets.close();
+    for (const socket of this.#sockets.keys()) socket.destroy();
     return this.#ended!;
   }
 }
@@ -68,7 +75,9 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const stallTimeout = timeouts.stallTimeout ?? 15_000;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
+  const webSockets = new NodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000);
   const server = createServer({
+    IncomingMessage: options.sockets === undefined ? IncomingMessage : UpgradableMessage,
     insecureHTTPParser: false,
     requireHostHeader: false, // isWellFramed asks for it, and ends the connection
     joinDuplicateHeaders: true,
@@ -106,11 +115,23 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   };
   server.on("request", (request, response) => receive(request, response, false));
   server.on("checkContinue", (request, response) => receive(request, response, true));
+  if (options.sockets !== undefined) {
+    const { dispatch: dispatchUpgrade } = options.sockets;
+    server.on("upgrade", (request, stream, head) => {
+      const socket = stream as Socket;
+      socket.on("error", ignore); // told by its close
+      const connection = sockets.get(socket);
+      const target = isWellFramed(request) ? splitTarget(request.url!) : null;
+      if (connection === undefined || connection.closing || connection.open.size > 0) socket.destroy();
+      else if (target === null) socket.end(refusal(400), () => socket.destroy());
+      else dispatchUpgrade(new NodeUpgrade(request, head, target, connection, webSockets));
+    });
+  }
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, sockets));
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenError(options, error.code, error)));
     server.listen(options.port, options.host, () => {
-      resolve(new NodeListening(server, sockets, () => (stopping = true)));
+      resolve(new NodeListening(server, sockets, webSockets, () => (stopping = true)));
     });
   });
 }

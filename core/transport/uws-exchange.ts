@@ -226,10 +226,9 @@ export class UwsExchange implements Exchange {
   }
 
   private settle(): void {
-    const settle = this.settleDrain;
     this.drain = null;
+    this.settleDrain?.();
     this.settleDrain = null;
-    settle?.();
   }
 
   end(): void {
@@ -277,11 +276,16 @@ export class UwsExchange implements Exchange {
   }
 
   destroy(): void {
-    if (this.closed) return;
+    this.release()?.close();
+  }
+
+  /** Ends the exchange without an answer and hands over what it was made of; null when it is over already. */
+  protected release(): NativeResponse | null {
+    if (this.closed) return null;
     this.close();
-    const response = this.response!;
+    const { response } = this;
     this.response = null;
-    response.close();
+    return response;
   }
 }
 

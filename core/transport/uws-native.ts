@@ -7,6 +7,8 @@
  * | response               | `end*`, `close`, or the abort callback             | the field is null from that moment         |
  * | body chunk             | its `onData` callback returns                      | copied before anything else sees it        |
  * | response of a filter   | the filter callback returns                        | used to refuse a connection, never kept    |
+ * | socket (WebSocket)     | `end`, `close`, or the close callback              | the field of `UwsSocket` is null from then |
+ * | bytes of a message     | their callback returns                             | made text before anything else sees them   |
  * | listen socket          | `us_listen_socket_close` or `app.close`            | closed once, by `stop`                     |
  * | app                    | the process (the addon keeps it)                   | one per listener, closed by `close`        |
  *
@@ -15,6 +17,7 @@
  * be corked. `write` that returns false has taken the chunk. The last argument of `end` closes after the reply, but what
  * was pipelined in the same segment is still dispatched, unless the response is ended later than the callback.
  */
+import type { UwsSocket } from "./uws-socket.ts";
 
 export interface NativeRequest {
   forEach(take: (name: string, value: string) => void): void;
@@ -38,11 +41,47 @@ export interface NativeResponse {
   onData(listener: (chunk: ArrayBuffer, last: boolean) => void): unknown;
   getRemoteAddressAsText(): ArrayBuffer;
   cork(work: () => void): unknown;
+  /** Calls `open` of the behaviour before it returns. The context is the one that came with the request. */
+  upgrade(data: SocketData, key: string, protocol: string, extensions: string, context: object): void;
+}
+
+/** Its properties are copied into an object of the addon's: of an instance nothing else would arrive. */
+export interface SocketData {
+  readonly socket: UwsSocket;
+}
+
+export interface NativeSocket {
+  getUserData(): SocketData;
+  getBufferedAmount(): number;
+  send(text: string | Uint8Array, isBinary: boolean): number;
+  cork(work: () => void): unknown;
+  /** Sends a close frame; calls `close` of the behaviour before it returns. */
+  end(code: number, reason: string): void;
+  /** The same without a close frame. */
+  close(): void;
+}
+
+/** Numbers are bytes and seconds. */
+export interface NativeSocketBehavior {
+  maxPayloadLength: number;
+  idleTimeout: number;
+  sendPingsAutomatically: boolean;
+  /** 0: none. */
+  maxBackpressure: number;
+  /** 0: none. */
+  compression: number;
+  upgrade(response: NativeResponse, request: NativeRequest, context: object): void;
+  open(socket: NativeSocket): void;
+  message(socket: NativeSocket, bytes: ArrayBuffer, isBinary: boolean): void;
+  drain(socket: NativeSocket): void;
+  close(socket: NativeSocket, code: number): void;
 }
 
 export type NativeListenSocket = object;
 
 export interface NativeApp {
+  /** Takes every GET with a key of 24 characters, before `any` does. */
+  ws(pattern: string, behavior: NativeSocketBehavior): unknown;
   any(pattern: string, handler: (response: NativeResponse, request: NativeRequest) => void): unknown;
   filter(visit: (response: NativeResponse, change: number) => void): unknown;
   listen(host: string, port: number, options: number, done: (socket: NativeListenSocket | false) => void): unknown;

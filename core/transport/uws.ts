@@ -5,6 +5,7 @@
  */
 import { createServer } from "node:net";
 import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
+import { isHandshake } from "./handshake.ts";
 import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
@@ -12,6 +13,8 @@ import { UwsExchange } from "./uws-exchange.ts";
 import { UwsHead } from "./uws-head.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
+import { socketBehavior, type UwsSocketHost } from "./uws-socket.ts";
+import { UwsUpgrade } from "./uws-upgrade.ts";
 
 const REFUSAL_HEADERS = ["content-type", "application/json"];
 /** Bytes of a head that may arrive in more than one piece: the addon's own default is 4 KiB. */
@@ -49,7 +52,7 @@ function firstLine(cause: unknown): string {
   return (lines.find((line) => line.startsWith("Error: ")) ?? lines[0]!).replace(/^Error: /, "");
 }
 
-class UwsServer implements UwsListener, Listening {
+class UwsServer implements UwsListener, UwsSocketHost, Listening {
   readonly head = new UwsHead();
   readonly heads = new Heads();
   reading: UwsExchange | null = null;
@@ -69,6 +72,7 @@ class UwsServer implements UwsListener, Listening {
     this.#options = options;
     this.#app = native.App();
     this.#app.filter((response, change) => this.#count(response, change));
+    if (options.sockets !== undefined) this.#app.ws("/*", socketBehavior(options.sockets.message, this));
     this.#app.any("/*", (response, request) => this.#receive(response, request));
   }
 
@@ -90,17 +94,33 @@ class UwsServer implements UwsListener, Listening {
     if (change > 0 && this.#connections > this.#options.connections) response.close();
   }
 
+  gone(): void {
+    this.#connections--;
+  }
+
   /** The hot path: no closure, and no native call that a bare server would not need, but one look at the head. */
   #receive(response: NativeResponse, request: NativeRequest): void {
     const path = request.getUrl();
     const query = request.getQuery() ?? "";
     const problem = this.head.read(request, path, query, this.#options.headLimit);
-    const exchange = new UwsExchange(this, response, request.getCaseSensitiveMethod(), path, query);
+    this.#run(this.#dispatch, new UwsExchange(this, response, request.getCaseSensitiveMethod(), path, query), problem);
+  }
+
+  upgrade(response: NativeResponse, request: NativeRequest, context: object): void {
+    const path = request.getUrl();
+    const query = request.getQuery() ?? "";
+    const problem = this.head.read(request, path, query, this.#options.headLimit);
+    if (isHandshake("GET", (name) => this.head.get(name)))
+      this.#run(this.#options.sockets!.dispatch, new UwsUpgrade(this, response, path, query, context), problem);
+    else this.#run(this.#dispatch, new UwsExchange(this, response, "GET", path, query), problem);
+  }
+
+  #run<E extends UwsExchange>(dispatch: (exchange: E) => void, exchange: E, problem: 0 | 400 | 431): void {
     this.corked = exchange;
     if (problem === 0) {
       this.reading = exchange;
       try {
-        this.#dispatch(exchange);
+        dispatch(exchange);
       } catch (error) {
         this.#fail(exchange, error);
       }

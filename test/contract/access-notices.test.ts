@@ -38,7 +38,7 @@ test("what cannot be reached, and the bypass of development, are warnings where 
   assert.deepEqual(await issuesOf(t, "  mode: authNext\n", {}), [
     "warning 4:3 auth.mode: without auth.provider no token is good: nobody reaches the routes of users with one",
     "warning 4:3 auth.mode: SERVICE_CONSOLE_ACCESS_KEY is not set: nobody reaches the routes of the console with a key",
-    "warning 4:3 auth.mode: NODE_ENV is not production: the header x-service-dev: true opens every route, without isolation",
+    "warning 4:3 auth.mode: NODE_ENV is not production: the header x-service-dev: true opens every route, and ?dev=true every WebSocket, without isolation",
   ]);
 });
 
@@ -55,10 +55,11 @@ test("legacy is deprecated, and each mode says which keys are the other's", asyn
 });
 
 test("patterns that match nothing are warnings, those that never could are errors", async (t) => {
-  const auth = `  mode: authNext\n${PROVIDER}  publicRoutes: [/hello, /helo, WS /ws/mine, "/a/**/b"]\n  consoleRoutes: [$defaults, HEAD /hello, /admin*]\n`;
+  const auth = `  mode: authNext\n${PROVIDER}  publicRoutes: [/hello, /helo, WS /wss, WS /ws, "/a/**/b"]\n  consoleRoutes: [$defaults, HEAD /hello, /admin*]\n`;
   assert.deepEqual(await issuesOf(t, auth), [
     "warning 6:26 auth.publicRoutes[1]: no route of this version matches",
-    "error 6:46 auth.publicRoutes[3]: ** may stand at the end only",
+    "warning 6:33 auth.publicRoutes[2]: no route of this version matches",
+    "error 6:50 auth.publicRoutes[4]: ** may stand at the end only",
     "error 7:30 auth.consoleRoutes[1]: HEAD goes with GET: write GET",
     "error 7:43 auth.consoleRoutes[2]: * stands for a whole segment: /reports/* and not /reports*",
   ]);

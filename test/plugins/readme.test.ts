@@ -14,6 +14,7 @@ import { openStore } from "../../core/storage/open-store.ts";
 import { vectorsSuite } from "../suites/vectors.suite.ts";
 import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
 import { manifestWith, startService } from "../support/service.ts";
+import { openSocket } from "../support/sockets.ts";
 import { origin, silent } from "../support/tools.ts";
 
 const README = readFileSync(join(BUILT_IN, "README.md"), "utf8");
@@ -163,11 +164,11 @@ test("the README's store is one that the manifest can name", async () => {
   );
 });
 
-test("the README's socket greets and echoes", () => {
-  const sent: unknown[] = [];
-  const peer = { user: { id: "ada" }, send: (data: unknown) => void sent.push(data), close: () => {} };
-  const socket = get("socket", "echo");
-  socket.open?.(peer);
-  socket.message?.(peer, { n: 1 });
-  assert.deepEqual(sent, [{ hello: { id: "ada" } }, { n: 1 }]);
+test("the README's socket greets and echoes", async (t) => {
+  const plugins = [pluginFolder(t, Object.fromEntries(EXAMPLES))];
+  const service = await startService(t, manifestWith({}, { routes: [{ use: "echo" }] }), { plugins });
+  const socket = await openSocket(`${service.url}/ws/echo-json`);
+  assert.deepEqual(await socket.next(), { hello: null });
+  socket.send({ n: 1 });
+  assert.deepEqual(await socket.next(), { n: 1 });
 });

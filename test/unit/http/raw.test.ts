@@ -57,6 +57,7 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     bodyLimit: 1000,
     meters: new Meters({ models: [], tools: [], workflows: [] }),
     publicUrl: undefined,
+    isSocket: () => false,
   });
   const post = (options: Partial<InjectOptions> = {}) => inject(dispatch, { path: "/rpc", body: {}, ...options });
   return { dispatch, inFlight, post };

@@ -1,0 +1,27 @@
+/** What a plugin of kind `socket` sees of its peers. */
+import type { Logger } from "pino";
+import type { User } from "../http/route.ts";
+import type { RouteCall } from "./route-services.ts";
+
+/** One open WebSocket. After its end everything does nothing. */
+export interface SocketPeer {
+  /** Of the token that the handshake came with; null where none was asked for. */
+  readonly user: User | null;
+  /** Path parameters, percent-decoded. */
+  readonly params: Readonly<Record<string, string>>;
+  /** The query without `key`, `token` and `dev`; of a repeated name the last value. */
+  readonly query: Readonly<Record<string, string>>;
+  readonly logger: Logger;
+  /** Aborts when the socket is over. */
+  readonly signal: AbortSignal;
+  /** Agents, tools, workflows and memories, on behalf of this peer: as in a route. */
+  readonly call: RouteCall;
+  readonly closed: boolean;
+  /**
+   * Sends a value as JSON. False: the peer is more than 256 KiB behind, and it was not sent; the peer is told how many were
+   * not, with `{"type":"DROPPED","count":n}`, once it has caught up.
+   */
+  send(data: unknown): boolean;
+  /** @param code default 1000; codes of your own are 3000 to 4999 */
+  close(code?: number, reason?: string): void;
+}

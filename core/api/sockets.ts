@@ -1,0 +1,36 @@
+/** The sockets table: what a handshake may ask for (contract, "WebSockets"). */
+import { messageOf } from "../errors.ts";
+import type { SocketRoute } from "../http/socket.ts";
+import { userIdOf } from "../http/user.ts";
+import type { Service } from "../service.ts";
+
+export const SOCKETS: readonly SocketRoute<Service>[] = [
+  {
+    operation: "sockets.echo",
+    path: "/ws",
+    group: "observability",
+    summary: "Connection test: every message comes back",
+    open(peer) {
+      const data = {
+        message: "connected",
+        timestamp: new Date().toISOString(),
+        authenticated: peer.caller.kind !== "nobody",
+        userId: userIdOf(peer.user) ?? undefined,
+      };
+      peer.send(JSON.stringify({ type: "CONNECTION_TEST", success: true, data }));
+      return {
+        message(text) {
+          peer.send(echoOf(text));
+        },
+      };
+    },
+  },
+];
+
+function echoOf(text: string): string {
+  try {
+    return JSON.stringify({ type: "ECHO", success: true, data: JSON.parse(text) });
+  } catch (error) {
+    return JSON.stringify({ type: "ERROR", success: false, error: `message is not valid JSON: ${messageOf(error)}` });
+  }
+}

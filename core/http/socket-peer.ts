@@ -1,0 +1,209 @@
+/** One open socket between its transport and its handlers: bounds on both ways, and one end. */
+import type { Logger } from "pino";
+import { messageOf } from "../errors.ts";
+import type { OpenSocket, SocketEvents } from "./exchange.ts";
+import type { Caller, Text, User } from "./route.ts";
+import type { Peer, SocketHandlers } from "./socket.ts";
+import { userIdOf } from "./user.ts";
+
+/** Bytes that may wait for a peer. A message goes out while nothing waits, however long it is. */
+export const PEER_BUFFER = 256 * 1024;
+/** Handlers of messages that a peer may keep busy at once. */
+const BUSIEST = 256;
+/** Most bytes of a reason in a close frame. */
+const LONGEST_REASON = 123;
+
+/** What is known of a peer before its socket is open. */
+export interface PeerFacts {
+  readonly operation: string;
+  readonly user: User | null;
+  readonly caller: Caller;
+  readonly requestId: string;
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: Readonly<Record<string, string>>;
+  readonly logger: Logger;
+}
+
+export class SocketPeer implements Peer, SocketEvents {
+  readonly #socket: OpenSocket;
+  readonly #facts: PeerFacts;
+  readonly #gone: (peer: SocketPeer, code: number) => void;
+  #handlers: SocketHandlers = NONE;
+  #controller: AbortController | null = null;
+  #logger: Logger | null = null;
+  #dropped = 0;
+  #busy = 0;
+  closed = false;
+
+  /** @param gone told once the connection is over, which is after `closed` when we have ended it */
+  constructor(socket: OpenSocket, facts: PeerFacts, gone: (peer: SocketPeer, code: number) => void) {
+    this.#socket = socket;
+    this.#facts = facts;
+    this.#gone = gone;
+  }
+
+  get user(): User | null {
+    return this.#facts.user;
+  }
+
+  get caller(): Caller {
+    return this.#facts.caller;
+  }
+
+  get requestId(): string {
+    return this.#facts.requestId;
+  }
+
+  get params(): Readonly<Record<string, string>> {
+    return this.#facts.params;
+  }
+
+  get query(): Readonly<Record<string, string>> {
+    return this.#facts.query;
+  }
+
+  get logger(): Logger {
+    if (this.#logger === null) {
+      const { logger, requestId, operation, user } = this.#facts;
+      this.#logger = logger.child({ requestId, operation, userId: userIdOf(user) ?? undefined });
+    }
+    return this.#logger;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      this.#controller = new AbortController();
+      if (this.closed) this.#controller.abort(new Error("the socket is closed"));
+    }
+    return this.#controller.signal;
+  }
+
+  get buffered(): number {
+    return this.closed ? 0 : this.#socket.buffered;
+  }
+
+  /** Runs the handlers of the row: once, right after the socket is open. */
+  start(open: () => SocketHandlers): void {
+    this.#guard(() => {
+      this.#handlers = open();
+      this.#handlers.ready?.catch((error) => this.#fail(error));
+    });
+    // It was closed while it was being opened: there was nobody to tell.
+    if (this.closed) this.#tellClose();
+  }
+
+  send(text: Text): boolean {
+    if (this.closed) return false;
+    const waiting = this.#socket.buffered;
+    if (waiting > 0 && waiting + text.length > PEER_BUFFER) {
+      this.#dropped++;
+      return false;
+    }
+    if (this.#dropped > 0) this.#tellDropped();
+    this.#socket.send(text);
+    return true;
+  }
+
+  drop(count: number): void {
+    if (this.closed) return;
+    this.#dropped += count;
+    if (this.#socket.buffered === 0) this.#tellDropped();
+  }
+
+  #tellDropped(): void {
+    const count = this.#dropped;
+    this.#dropped = 0;
+    this.#socket.send(`{"type":"DROPPED","count":${count}}`);
+  }
+
+  cork(work: () => void): void {
+    if (this.closed) work();
+    else this.#socket.cork(work);
+  }
+
+  close(code = 1000, reason = ""): void {
+    if (!isSendable(code)) throw new TypeError(`close: ${code} is no code to send, such as 1000 or 3000 to 4999`);
+    if (!this.closed) this.#end(code, reason);
+  }
+
+  #end(code: number, reason: string): void {
+    this.#over();
+    this.#socket.close(code, cutOff(reason));
+  }
+
+  /** Cuts the connection. */
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  message(text: string): void {
+    if (this.closed || this.#handlers.message === undefined) return;
+    if (this.#busy >= BUSIEST) {
+      this.#end(1013, "too many messages at once");
+      return;
+    }
+    this.#guard(() => {
+      const working = this.#handlers.message!(text);
+      if (working === undefined) return;
+      this.#busy++;
+      working.then(
+        () => {
+          this.#busy--;
+        },
+        (error) => this.#fail(error),
+      );
+    });
+  }
+
+  drained(): void {
+    if (this.closed) return;
+    if (this.#dropped > 0 && this.#socket.buffered === 0) this.#tellDropped();
+    if (this.#handlers.drained !== undefined) this.#guard(() => this.#handlers.drained!());
+  }
+
+  /** The transport says so. */
+  ended(code: number): void {
+    if (!this.closed) this.#over();
+    this.#gone(this, code);
+  }
+
+  #over(): void {
+    this.closed = true;
+    this.#controller?.abort(new Error("the socket is closed"));
+    this.#tellClose();
+  }
+
+  #tellClose(): void {
+    const handlers = this.#handlers;
+    this.#handlers = NONE;
+    this.#guard(() => {
+      handlers.close?.()?.catch((error) => this.#fail(error));
+    });
+  }
+
+  #guard(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.logger.error({ err: error }, `socket handler failed: ${messageOf(error)}`);
+    if (!this.closed) this.#end(1011, "internal error");
+  }
+}
+
+const NONE: SocketHandlers = Object.freeze({});
+
+/** RFC 6455, 7.4: 1004 to 1006 and 1015 are never sent. */
+const isSendable = (code: number): boolean =>
+  Number.isInteger(code) &&
+  ((code >= 1000 && code <= 1014 && !(code >= 1004 && code <= 1006)) || (code >= 3000 && code <= 4999));
+
+function cutOff(reason: string): string {
+  let text = reason.slice(0, LONGEST_REASON);
+  while (Buffer.byteLength(text) > LONGEST_REASON) text = text.slice(0, -1);
+  return text;
+}

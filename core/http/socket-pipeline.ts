@@ -1,0 +1,180 @@
+/**
+ * From a handshake to an open socket: origin, authorize, query, open. Until it is open a handshake is a request like any
+ * other, with the same clock, log line and refusals (see pipeline.ts).
+ */
+import { notFound, ServiceError, unavailable } from "../errors.ts";
+import type { Meters } from "../observability/metrics/meters.ts";
+import type { RequestMeter } from "../observability/metrics/request-meter.ts";
+import { Call, type Shared } from "./call.ts";
+import type { Cors } from "./cors.ts";
+import { decodeParameters, parseQuery } from "./decode.ts";
+import type { Upgrade } from "./exchange.ts";
+import type { OpenSockets } from "./open-sockets.ts";
+import { isOriginAllowed } from "./origin.ts";
+import type { Authorize } from "./pipeline.ts";
+import type { Group } from "./route.ts";
+import type { SocketRoute } from "./socket.ts";
+import { SocketPeer } from "./socket-peer.ts";
+import { createSocketRouter, hasOpenEnd, type SocketMatch, unfold } from "./socket-router.ts";
+
+/** Parameters of the query that let somebody in (contract, "WebSocket authentication"): handlers do not see them. */
+export const CREDENTIALS: readonly string[] = Object.freeze(["key", "token", "dev"]);
+
+/** A socket as access and CORS see it. Its path has no open end. */
+export interface SocketPath {
+  readonly method: "WS";
+  readonly path: string;
+  readonly group: Group;
+}
+
+export interface SocketSettings<S> extends Shared<S> {
+  requestId(given: string): string;
+  open: OpenSockets;
+  /** CORS of one path, and that of what no socket answers. */
+  cors(path: SocketPath): Cors;
+  defaultCors: Cors;
+  /** Where browsers find the service. */
+  publicUrl: string | undefined;
+  /** What handshakes are counted by. */
+  meters: Meters;
+  /** Null where the class of the path is public. */
+  authorize(path: SocketPath): Authorize<Call<S>> | null;
+  authorizeUnknown: Authorize<Call<S>> | null;
+}
+
+export interface Sockets {
+  dispatch(upgrade: Upgrade): void;
+  /** Whether a socket answers there. */
+  has(path: string): boolean;
+}
+
+interface Door<S> {
+  readonly cors: Cors;
+  readonly authorize: Authorize<Call<S>> | null;
+}
+
+interface Compiled<S> {
+  readonly path: string;
+  readonly route: SocketRoute<S>;
+  readonly names: readonly string[];
+  readonly meter: RequestMeter;
+  /** Null where it depends on what stands in the place of `**`. */
+  readonly door: Door<S> | null;
+}
+
+export function compileSockets<S>(routes: readonly SocketRoute<S>[], settings: SocketSettings<S>): Sockets {
+  const find = createSocketRouter(routes.map((route) => compile(route, settings)));
+  return {
+    has: (path) => find(path) !== null,
+    dispatch(upgrade) {
+      upgrade.requestId = settings.requestId(upgrade.header("x-request-id"));
+      const match = find(upgrade.path);
+      const handshake = new Handshake(settings, upgrade, match);
+      handshake.run();
+    },
+  };
+}
+
+function compile<S>(route: SocketRoute<S>, settings: SocketSettings<S>): Compiled<S> {
+  const names = [...route.path.matchAll(/\/:([^/]+)/g)].map((match) => match[1]!);
+  const door = hasOpenEnd(route.path) ? null : doorOf(route, route.path, settings);
+  const { operation, path } = route;
+  return { path, route, names, meter: settings.meters.ofRoute({ operation, path, method: "WS" }), door };
+}
+
+function doorOf<S>({ group }: SocketRoute<S>, path: string, settings: SocketSettings<S>): Door<S> {
+  const asked: SocketPath = { method: "WS", path, group };
+  return { cors: settings.cors(asked), authorize: settings.authorize(asked) };
+}
+
+class Handshake<S> {
+  readonly #settings: SocketSettings<S>;
+  readonly #upgrade: Upgrade;
+  readonly #match: SocketMatch<Compiled<S>> | null;
+
+  constructor(settings: SocketSettings<S>, upgrade: Upgrade, match: SocketMatch<Compiled<S>> | null) {
+    this.#settings = settings;
+    this.#upgrade = upgrade;
+    this.#match = match;
+  }
+
+  /** All that reads the head happens before this returns. */
+  run(): void {
+    const upgrade = this.#upgrade;
+    const { cors, authorize } = this.#door();
+    const origin = upgrade.header("origin");
+    const headers = cors.constant ?? cors.headers(origin);
+    const meter = this.#match?.route.meter ?? this.#settings.meters.ofUnmatched(upgrade.method);
+    const call = new Call(this.#settings, upgrade, meter, headers);
+    try {
+      if (!isOriginAllowed(origin, upgrade.header("host"), cors, this.#settings.publicUrl)) throw foreign(origin);
+      const values = [...(this.#match?.values ?? []), ...(this.#match?.rest ?? [])];
+      const allowed = authorize === null ? undefined : authorize(call, upgrade, values);
+      if (!(allowed instanceof Promise)) {
+        this.#open(call);
+        return;
+      }
+      call.track();
+      allowed.then(
+        () => this.#open(call),
+        (error) => call.fail(error),
+      );
+    } catch (error) {
+      call.fail(error);
+    }
+  }
+
+  #door(): Door<S> {
+    const match = this.#match;
+    if (match === null) return { cors: this.#settings.defaultCors, authorize: this.#settings.authorizeUnknown };
+    const { route, door } = match.route;
+    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings);
+  }
+
+  #open(call: Call<S>): void {
+    const upgrade = this.#upgrade;
+    try {
+      // Who is not let in does not learn what is there.
+      if (this.#match === null) throw notFound(`no socket for ${upgrade.path.slice(0, 100)}`);
+      if (this.#settings.open.closing) throw unavailable("the server is stopping");
+      if (call.finished || upgrade.closed) return;
+      const { route, names } = this.#match.route;
+      const params = decodeParameters(names, this.#match.values);
+      const query = withoutCredentials(upgrade.query);
+      route.check?.(query, params, this.#settings.service);
+      this.#accept(call, route, params, query);
+    } catch (error) {
+      call.fail(error);
+    }
+  }
+
+  #accept(
+    call: Call<S>,
+    { operation, open }: SocketRoute<S>,
+    params: Record<string, string>,
+    query: Record<string, string>,
+  ): void {
+    const { open: all, service, logger } = this.#settings;
+    const { user, caller, requestId } = call;
+    const facts = { operation, user, caller, requestId, params, query, logger };
+    call.upgraded();
+    this.#upgrade.accept((socket) => {
+      const peer = new SocketPeer(socket, facts, (gone) => all.remove(gone));
+      all.add(peer);
+      peer.start(() => open(peer, service));
+      return peer;
+    });
+  }
+}
+
+const foreign = (origin: string) =>
+  new ServiceError(
+    "forbidden",
+    `pages of ${origin.slice(0, 100)} may not open sockets here: server.cors does not allow them`,
+  );
+
+function withoutCredentials(text: string): Record<string, string> {
+  const query = parseQuery(text) as Record<string, string>;
+  for (const name of CREDENTIALS) delete query[name];
+  return query;
+}

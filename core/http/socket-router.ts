@@ -1,0 +1,48 @@
+/** Finds the socket of a path: what is exact goes first, then the longest of those that end in `**`. */
+import { segmentsOf } from "./pattern.ts";
+import { createRouter } from "./router.ts";
+
+export interface SocketMatch<R> {
+  readonly route: R;
+  /** Raw values of the parameters, in the order of the path. */
+  readonly values: readonly string[];
+  /** Raw segments in the place of `**`; null for a path without. */
+  readonly rest: readonly string[] | null;
+}
+
+const OPEN_END = /\/\*\*$/;
+/** Segments of a path at most: what a socket with an open end means there is looked up segment by segment. */
+const DEEPEST = 32;
+const WS = "WS";
+
+export const hasOpenEnd = (path: string): boolean => OPEN_END.test(path);
+
+/** `/ws/**` and 2 -> `/ws/:rest/:rest`: as access and CORS see one of the paths that it stands for. */
+export const unfold = (path: string, segments: number): string =>
+  path.replace(OPEN_END, "") + "/:rest".repeat(segments) || "/";
+
+/** Throws when two sockets have the same shape of path. */
+export function createSocketRouter<R extends { readonly path: string }>(
+  routes: readonly R[],
+): (path: string) => SocketMatch<R> | null {
+  const exact = createRouter(routes.filter(({ path }) => !hasOpenEnd(path)).map((route) => row(route, route.path)));
+  const opened = routes.filter(({ path }) => hasOpenEnd(path)).map((route) => row(route, unfold(route.path, 0)));
+  const open = createRouter(opened);
+  const longest = Math.max(0, ...opened.map(({ path }) => segmentsOf(path).length));
+
+  return (path) => {
+    const found = exact.find(path);
+    if (found !== null) return { route: found.endpoint.methods.get(WS)!.route, values: found.values, rest: null };
+    if (opened.length === 0) return null;
+    const segments = segmentsOf(path);
+    if (segments.length > DEEPEST) return null;
+    for (let length = Math.min(longest, segments.length); length >= 0; length--) {
+      const match = open.find(`/${segments.slice(0, length).join("/")}`);
+      if (match === null) continue;
+      return { route: match.endpoint.methods.get(WS)!.route, values: match.values, rest: segments.slice(length) };
+    }
+    return null;
+  };
+}
+
+const row = <R>(route: R, path: string) => ({ method: WS, path, route });

@@ -1,0 +1,17 @@
+/** What is said of a path that no route has. */
+import { notFound, ServiceError } from "../errors.ts";
+import type { Exchange } from "./exchange.ts";
+
+/** @param isSocket whether a WebSocket answers at a path: that wants a handshake */
+export function unanswered({ method, path }: Exchange, isSocket: (path: string) => boolean): ServiceError {
+  if (!isSocket(path)) return notFound(`no route for ${shown(path)}`);
+  if (method !== "GET" && method !== "HEAD")
+    return new ServiceError("method_not_allowed", `${method.slice(0, 20)} is not allowed here: this is a WebSocket`, {
+      headers: { allow: "GET" },
+    });
+  return new ServiceError("upgrade_required", "this is a WebSocket: connect with a client that speaks it", {
+    headers: { upgrade: "websocket", connection: "upgrade", "sec-websocket-version": "13" },
+  });
+}
+
+export const shown = (path: string) => (path.length > 100 ? `${path.slice(0, 100)}...` : path);

@@ -1,0 +1,151 @@
+/** The WebSockets of one node:http listener, by `ws`. */
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { WebSocket, WebSocketServer } from "ws";
+import type { OpenSocket, SocketEvents } from "../http/exchange.ts";
+
+class NodeSocket implements OpenSocket {
+  /** False: it has said nothing since the last ping. */
+  alive = true;
+  readonly #socket: WebSocket;
+  readonly #stream: Socket;
+
+  constructor(socket: WebSocket, stream: Socket) {
+    this.#socket = socket;
+    this.#stream = stream;
+  }
+
+  get buffered(): number {
+    return this.#socket.bufferedAmount;
+  }
+
+  send(text: string | Uint8Array): void {
+    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(text, { binary: false });
+  }
+
+  cork(work: () => void): void {
+    this.#stream.cork();
+    try {
+      work();
+    } finally {
+      this.#stream.uncork();
+    }
+  }
+
+  close(code: number, reason: string): void {
+    this.#socket.close(code, reason);
+  }
+
+  destroy(): void {
+    this.#socket.terminate();
+  }
+
+  /** Pings, or cuts a peer that has not answered the ping before. */
+  check(): void {
+    if (!this.alive) this.destroy();
+    this.alive = false;
+    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.ping();
+  }
+}
+
+/** A handshake that is to be answered. */
+export interface Handshake {
+  request: IncomingMessage;
+  socket: Socket;
+  /** What arrived behind the head. */
+  head: Buffer;
+  requestId: string;
+}
+
+export class NodeSockets {
+  readonly #limit: number;
+  readonly #pingEvery: number;
+  readonly #open = new Set<NodeSocket>();
+  readonly #requestIds = new WeakMap<IncomingMessage, string>();
+  #server: Promise<WebSocketServer> | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #closed = false;
+
+  /**
+   * @param limit largest message in bytes
+   * @param pingEvery milliseconds; who has not answered by the next ping is cut
+   */
+  constructor(limit: number, pingEvery: number) {
+    this.#limit = limit;
+    this.#pingEvery = pingEvery;
+  }
+
+  async accept(handshake: Handshake, open: (socket: OpenSocket) => SocketEvents): Promise<void> {
+    const { request, socket, head, requestId } = handshake;
+    this.#server ??= this.#load();
+    const server = await this.#server;
+    if (this.#closed) {
+      socket.destroy();
+      return;
+    }
+    this.#requestIds.set(request, requestId);
+    // Synchronous; a peer that has left meanwhile is dropped without a call.
+    server.handleUpgrade(request, socket, head, (accepted) => this.#keep(accepted, socket, open));
+  }
+
+  /** Loaded with the first handshake: most services have none. */
+  async #load(): Promise<WebSocketServer> {
+    const { WebSocketServer } = await import("ws");
+    const server = new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload: this.#limit,
+    });
+    server.on("headers", (headers, request) => {
+      const requestId = this.#requestIds.get(request);
+      if (requestId) headers.push(`x-request-id: ${requestId}`);
+    });
+    return server;
+  }
+
+  #keep(accepted: WebSocket, stream: Socket, open: (socket: OpenSocket) => SocketEvents): void {
+    const socket = new NodeSocket(accepted, stream);
+    this.#open.add(socket);
+    this.#timer ??= this.#watch();
+    // What is wrong with a frame ends this socket, with a code that says so; `close` tells of it.
+    accepted.on("error", ignore);
+    const events = open(socket);
+    accepted.on("message", (data: Buffer, isBinary: boolean) => {
+      socket.alive = true;
+      if (isBinary) accepted.close(1003, "text messages only");
+      else if (accepted.readyState === accepted.OPEN) events.message(data.toString("utf8"));
+    });
+    accepted.on("pong", () => {
+      socket.alive = true;
+    });
+    stream.on("drain", () => events.drained());
+    accepted.once("close", (code: number) => {
+      this.#open.delete(socket);
+      if (this.#open.size === 0) this.#rest();
+      events.ended(code);
+    });
+  }
+
+  #watch(): NodeJS.Timeout {
+    const timer = setInterval(() => {
+      for (const socket of this.#open) socket.check();
+    }, this.#pingEvery);
+    timer.unref();
+    return timer;
+  }
+
+  #rest(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  /** Cuts them all. */
+  close(): void {
+    this.#closed = true;
+    this.#rest();
+    for (const socket of [...this.#open]) socket.destroy();
+  }
+}
+
+function ignore(): void {}

@@ -1,0 +1,77 @@
+/** A request for a WebSocket over node:http. */
+import { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { OpenSocket, SocketEvents, Upgrade } from "../http/exchange.ts";
+import { isHandshake } from "./handshake.ts";
+import { type Connection, NodeExchange } from "./node-exchange.ts";
+import type { NodeSockets } from "./node-sockets.ts";
+
+const UPGRADE = Symbol("upgrade");
+
+/**
+ * node:http takes every request with an `Upgrade` header off HTTP once somebody listens for upgrades, `h2c` too, which some
+ * clients send with every request. Only handshakes are let go: all else stays the ordinary request that it may be taken for
+ * (RFC 9110, 7.8).
+ */
+export class UpgradableMessage extends IncomingMessage {
+  declare private [UPGRADE]: boolean;
+
+  get upgrade(): boolean {
+    return this[UPGRADE] && isHandshake(this.method ?? "", (name) => headerOf(this, name));
+  }
+
+  set upgrade(asked: boolean) {
+    this[UPGRADE] = asked;
+  }
+}
+
+function headerOf({ headers }: IncomingMessage, name: string): string {
+  const value = headers[name];
+  return typeof value === "string" ? value : "";
+}
+
+export class NodeUpgrade extends NodeExchange implements Upgrade {
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #socket: Socket;
+  readonly #head: Buffer;
+  readonly #sockets: NodeSockets;
+
+  constructor(
+    request: IncomingMessage,
+    head: Buffer,
+    target: { path: string; query: string },
+    connection: Connection,
+    sockets: NodeSockets,
+  ) {
+    const { socket } = request;
+    const response = new ServerResponse(request);
+    response.assignSocket(socket);
+    response.on("error", () => {}); // told by the socket's close
+    // HTTP is over on this connection whatever is answered.
+    response.once("finish", () => {
+      response.detachSocket(socket);
+      socket.destroySoon();
+    });
+    super(request, response, target, connection, false);
+    this.#request = request;
+    this.#response = response;
+    this.#socket = socket;
+    this.#head = head;
+    this.#sockets = sockets;
+    this.endsConnection();
+  }
+
+  accept(open: (socket: OpenSocket) => SocketEvents): void {
+    if (this.closed) return;
+    this.release();
+    this.#response.detachSocket(this.#socket);
+    const handshake = {
+      request: this.#request,
+      socket: this.#socket,
+      head: this.#head,
+      requestId: this.requestId,
+    };
+    this.#sockets.accept(handshake, open).catch(() => this.#socket.destroy());
+  }
+}

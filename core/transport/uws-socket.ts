@@ -1,0 +1,115 @@
+/** One open WebSocket over uWebSockets.js, and how all of a listener behave. */
+import type { OpenSocket, SocketEvents } from "../http/exchange.ts";
+import type { NativeRequest, NativeResponse, NativeSocket, NativeSocketBehavior } from "./uws-native.ts";
+
+/**
+ * Seconds of silence after which a peer is cut. The addon sends a ping 16 s earlier, after 30, and anything that arrives
+ * counts as an answer.
+ */
+const IDLE = 46;
+/**
+ * The addon cuts what is larger than its limit without a close frame, so that its limit is above ours: up to it a message
+ * that is too large is closed with 1009.
+ */
+const HEADROOM = 2;
+
+/** What a listener does for its sockets. */
+export interface UwsSocketHost {
+  /** Called for every GET with a key of the right length. */
+  upgrade(response: NativeResponse, request: NativeRequest, context: object): void;
+  /** The addon does not count a connection out that has become a socket. */
+  gone(): void;
+  /** Told what a callback of ours threw: nothing may be thrown across a native one. */
+  report(error: unknown): void;
+}
+
+export class UwsSocket implements OpenSocket {
+  readonly #open: (socket: OpenSocket) => SocketEvents;
+  /** Null before it is open, and from its end on. */
+  #native: NativeSocket | null = null;
+  #events: SocketEvents | null = null;
+
+  constructor(open: (socket: OpenSocket) => SocketEvents) {
+    this.#open = open;
+  }
+
+  opened(native: NativeSocket): void {
+    this.#native = native;
+    this.#events = this.#open(this);
+  }
+
+  message(text: string): void {
+    this.#events?.message(text);
+  }
+
+  drained(): void {
+    this.#events?.drained();
+  }
+
+  ended(code: number): void {
+    this.#native = null;
+    this.#events?.ended(code);
+  }
+
+  get buffered(): number {
+    return this.#native === null ? 0 : this.#native.getBufferedAmount();
+  }
+
+  send(text: string | Uint8Array): void {
+    this.#native?.send(text, false);
+  }
+
+  cork(work: () => void): void {
+    if (this.#native === null) {
+      work();
+      return;
+    }
+    let thrown: { error: unknown } | null = null;
+    this.#native.cork(() => {
+      try {
+        work();
+      } catch (error) {
+        thrown = { error };
+      }
+    });
+    if (thrown !== null) throw (thrown as { error: unknown }).error;
+  }
+
+  close(code: number, reason: string): void {
+    this.#native?.end(code, reason);
+  }
+
+  destroy(): void {
+    this.#native?.close();
+  }
+}
+
+/** @param limit largest message in bytes */
+export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocketBehavior {
+  const guard = (work: () => void): void => {
+    try {
+      work();
+    } catch (error) {
+      host.report(error);
+    }
+  };
+  return {
+    maxPayloadLength: Math.min(limit * HEADROOM, 2 ** 31 - 1),
+    idleTimeout: IDLE,
+    sendPingsAutomatically: true,
+    maxBackpressure: 0, // `buffered` is bounded by who sends
+    compression: 0,
+    upgrade: (response, request, context) => host.upgrade(response, request, context),
+    open: (native) => guard(() => native.getUserData().socket.opened(native)),
+    message(native, bytes, isBinary) {
+      if (isBinary) native.end(1003, "text messages only");
+      else if (bytes.byteLength > limit) native.end(1009, `a message is larger than ${limit} bytes`);
+      else guard(() => native.getUserData().socket.message(Buffer.from(bytes).toString("utf8")));
+    },
+    drain: (native) => guard(() => native.getUserData().socket.drained()),
+    close(native, code) {
+      host.gone();
+      guard(() => native.getUserData().socket.ended(code));
+    },
+  };
+}

@@ -1,0 +1,33 @@
+/** A request for a WebSocket over uWebSockets.js. */
+import type { OpenSocket, SocketEvents, Upgrade } from "../http/exchange.ts";
+import { chooseProtocol } from "./handshake.ts";
+import { UwsExchange } from "./uws-exchange.ts";
+import type { UwsListener } from "./uws-listener.ts";
+import type { NativeResponse } from "./uws-native.ts";
+import { UwsSocket } from "./uws-socket.ts";
+
+export class UwsUpgrade extends UwsExchange implements Upgrade {
+  readonly #context: object;
+  // Read now: the head is gone when the credentials have been checked.
+  readonly #key: string;
+  readonly #protocol: string;
+
+  constructor(listener: UwsListener, response: NativeResponse, path: string, query: string, context: object) {
+    super(listener, response, "GET", path, query);
+    this.#context = context;
+    this.#key = listener.head.get("sec-websocket-key");
+    this.#protocol = chooseProtocol(listener.head.get("sec-websocket-protocol"));
+  }
+
+  accept(open: (socket: OpenSocket) => SocketEvents): void {
+    const response = this.release();
+    if (response === null) return;
+    const { requestId } = this;
+    // It is open when `upgrade` returns.
+    response.cork(() => {
+      response.writeStatus("101 Switching Protocols");
+      if (requestId !== "") response.writeHeader("x-request-id", requestId);
+      response.upgrade({ socket: new UwsSocket(open) }, this.#key, this.#protocol, "", this.#context);
+    });
+  }
+}
