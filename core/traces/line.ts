@@ -27,19 +27,19 @@ export interface Line {
 /** Whose spans were handed over before; nearly always nobody's. */
 export type Earlier = readonly Entity[] | undefined;
 
+export interface Handed {
+  readonly trace: TraceData;
+  readonly spans: readonly SpanData[];
+  readonly last: boolean;
+  readonly handed: number;
+  readonly earlier: Earlier;
+}
+
 /** @param base of the segment, in whole milliseconds */
-export function lineOf(
-  trace: TraceData,
-  spans: readonly SpanData[],
-  last: boolean,
-  earlier: Earlier,
-  base: number,
-  templates: Templates,
-): string {
-  const first = (spans[0] as SpanData).start;
-  const own = Math.floor(first);
+export function lineOf({ trace, spans, last, handed, earlier }: Handed, base: number, templates: Templates): string {
+  const own = Math.floor((spans[0] as SpanData).start);
   const user = trace.userId === null ? "null" : jsonText(trace.userId);
-  let text = `["${trace.traceId}",${last ? 1 : 0},${trace.handed},${user},${own - base},${entitiesText(earlier)}`;
+  let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${user},${own - base},${entitiesText(earlier)}`;
   for (let index = 0; index < spans.length; index++) {
     const span = spans[index] as SpanData;
     const { template, differences } = templates.match(span);

@@ -66,7 +66,7 @@ export class Recorder {
       return;
     }
     if (!last || trace.handed > 0) this.#takeLong(trace, spans, last);
-    else this.#builder.add(trace, spans, true, undefined);
+    else this.#builder.add(trace, spans, true, 0, undefined);
     if (this.#builder.size >= SEGMENT) this.#seal();
     else if (this.#timer === null) this.#arm(DELAY);
   }
@@ -118,8 +118,10 @@ export class Recorder {
     const earlier = this.#earlier.get(trace);
     if (last) {
       this.#earlier.delete(trace);
-      const all = spans[0] === trace.root ? spans : [trace.root, ...spans];
-      this.#builder.add(trace, all, true, earlier === undefined ? undefined : [...earlier.values()]);
+      const whole = spans[0] === trace.root;
+      const all = whole ? spans : [trace.root, ...spans];
+      const handed = whole ? trace.handed : trace.handed - 1;
+      this.#builder.add(trace, all, true, handed, earlier === undefined ? undefined : [...earlier.values()]);
       return;
     }
     if (spans.length === 0) return;
@@ -128,11 +130,11 @@ export class Recorder {
     for (const { entity } of spans) {
       if (entities.size < ENTITIES) entities.set(`${entity.type}/${entity.id}`, entity);
     }
-    this.#builder.add(trace, spans, false, undefined);
+    this.#builder.add(trace, spans, false, trace.handed, undefined);
   }
 
   #seal(): void {
-    const segment = this.#builder.seal(performance.timeOrigin + performance.now());
+    const segment = this.#builder.seal();
     this.#waiting.push(segment);
     this.#waitingSize += segment.text.length;
     if (!this.#failing) void this.#flush();

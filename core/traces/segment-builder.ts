@@ -35,6 +35,8 @@ export class SegmentBuilder {
   #seconds = new Set<number>();
   /** When the first thing began that no second tells. */
   #nearest = Number.POSITIVE_INFINITY;
+  /** When the last of it ended. */
+  #latest = 0;
 
   constructor(origin: Origin, process: string) {
     this.#origin = origin;
@@ -55,10 +57,13 @@ export class SegmentBuilder {
     return this.#spans;
   }
 
-  /** @param spans at least one; the root is the first when they are the last */
-  add(trace: TraceData, spans: readonly SpanData[], last: boolean, earlier: Earlier): void {
+  /**
+   * @param spans at least one; the root is the first when they are the last
+   * @param handed spans of the trace that went before
+   */
+  add(trace: TraceData, spans: readonly SpanData[], last: boolean, handed: number, earlier: Earlier): void {
     if (this.#size === 0) this.#base = Math.floor((spans[0] as SpanData).start);
-    const line = lineOf(trace, spans, last, earlier, this.#base, this.#templates);
+    const line = lineOf({ trace, spans, last, handed, earlier }, this.#base, this.#templates);
     this.#write(SEPARATOR + line);
     this.#spans += spans.length;
     if (last) this.#count(trace, earlier);
@@ -72,12 +77,10 @@ export class SegmentBuilder {
     return `[${header}${this.#templates.all.map(templateText).join(",")}]}${body}]`;
   }
 
-  /**
-   * Ends it, and begins another.
-   * @param now milliseconds since 1970 by the clock of the spans
-   */
-  seal(now: number): Segment {
-    this.#sealed = Math.max(this.#sealed + 1, Math.ceil(now));
+  /** Ends it, and begins another. */
+  seal(): Segment {
+    // Whatever the clock of the system does: after everything in it, and after the one before.
+    this.#sealed = Math.max(this.#sealed + 1, Date.now(), Math.ceil(this.#latest));
     const name = `${number(this.#sealed)}/${this.#process}`;
     const text = this.text();
     const segment = { name, head: this.#head(text.length), text };
@@ -115,6 +118,7 @@ export class SegmentBuilder {
     if (foreign) this.#foreign.add(trace.traceId);
     let end = 0;
     for (let index = 0; index < spans.length; index++) end = Math.max(end, (spans[index] as SpanData).end);
+    if (end > this.#latest) this.#latest = end;
     if (end - root.start < NEAR / 2) {
       if (root.start < this.#nearest) this.#nearest = root.start;
       return;
@@ -155,6 +159,7 @@ export class SegmentBuilder {
     this.#failed = false;
     this.#lastUser = undefined;
     this.#nearest = Number.POSITIVE_INFINITY;
+    this.#latest = 0;
     this.#templates.clear();
     this.#users.clear();
     this.#earlier.clear();

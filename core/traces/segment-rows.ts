@@ -42,15 +42,32 @@ export interface HeadRange {
   limit: number;
 }
 
+/** The heads of a range; of a row that is none, one that says nothing: it is passed over, and removed when it is old. */
 export async function readHeads(store: Store, range: HeadRange): Promise<KnownHead[]> {
   return (await store.scan({ prefix: SEGMENTS, ...range })).map(headOf);
 }
 
-const headOf = ({ key, value, revision }: Row): KnownHead => ({
-  name: segmentOf(key),
-  head: JSON.parse(value) as SegmentHead,
-  revision,
-});
+const EMPTY: SegmentHead = {
+  traces: 0,
+  spans: 0,
+  size: 0,
+  from: 0,
+  entities: [],
+  users: [],
+  completed: false,
+  failed: false,
+  seconds: [],
+  foreign: [],
+};
+
+function headOf({ key, value, revision }: Row): KnownHead {
+  const name = segmentOf(key);
+  try {
+    return { name, head: { ...EMPTY, ...(JSON.parse(value) as object) }, revision };
+  } catch {
+    return { name, head: EMPTY, revision };
+  }
+}
 
 const placesOf = (name: string, { seconds, foreign }: SegmentHead): string[] => [
   ...seconds.map((second) => secondKey(second, name)),

@@ -47,18 +47,25 @@ interface Header extends Origin {
 /** Lines are separated by it; JSON text holds no line feed. */
 export const SEPARATOR = ",\n";
 
-/** What a segment's text says, read as far as it is asked for. */
+interface Head {
+  readonly origin: Origin;
+  readonly base: number;
+  readonly templates: readonly Template[];
+}
+
+/** What a segment's text says, read as far as it is asked for. What cannot be read of it is left out: a line, or all. */
 export class SegmentReader {
   readonly #text: string;
-  #header: { origin: Origin; base: number; templates: readonly Template[] } | null = null;
+  #header: Head | null | undefined;
 
   /** @param text `[header,\nline,\nline]` */
   constructor(text: string) {
     this.#text = text;
   }
 
+  /** Of lines that were read. */
   get origin(): Origin {
-    return this.#head().origin;
+    return this.#head()!.origin;
   }
 
   /** The last first. */
@@ -68,7 +75,8 @@ export class SegmentReader {
     for (;;) {
       const start = text.lastIndexOf(SEPARATOR, end - 1);
       if (start < 0) return;
-      yield this.#read(start + SEPARATOR.length, end);
+      const line = this.#read(start + SEPARATOR.length, end);
+      if (line !== null) yield line;
       end = start;
     }
   }
@@ -77,7 +85,8 @@ export class SegmentReader {
     const needle = `${SEPARATOR}["${traceId}"`;
     const found: Line[] = [];
     for (let at = this.#text.indexOf(needle); at >= 0; at = this.#text.indexOf(needle, at + 1)) {
-      found.push(this.#lineAt(at + SEPARATOR.length));
+      const line = this.#lineAt(at + SEPARATOR.length);
+      if (line !== null) found.push(line);
     }
     return found;
   }
@@ -89,7 +98,7 @@ export class SegmentReader {
       const start = this.#text.lastIndexOf(SEPARATOR, at);
       if (start >= 0) {
         const line = this.#lineAt(start + SEPARATOR.length);
-        if (line.spans.some((span) => span.spanId === spanId)) return line;
+        if (line?.spans.some((span) => span.spanId === spanId)) return line;
       }
       const next = this.#text.indexOf(SEPARATOR, at);
       at = next < 0 ? -1 : this.#text.indexOf(needle, next);
@@ -97,22 +106,34 @@ export class SegmentReader {
     return null;
   }
 
-  #lineAt(start: number): Line {
+  #lineAt(start: number): Line | null {
     const end = this.#text.indexOf(SEPARATOR, start);
     return this.#read(start, end < 0 ? this.#text.length - 1 : end);
   }
 
-  #read(start: number, end: number): Line {
-    const { base, templates } = this.#head();
-    return readLine(this.#text.slice(start, end), base, templates);
+  #read(start: number, end: number): Line | null {
+    const head = this.#head();
+    if (head === null) return null;
+    try {
+      return readLine(this.#text.slice(start, end), head.base, head.templates);
+    } catch {
+      return null;
+    }
   }
 
-  #head(): { origin: Origin; base: number; templates: readonly Template[] } {
-    if (this.#header !== null) return this.#header;
-    const end = this.#text.indexOf(SEPARATOR);
-    const written = JSON.parse(this.#text.slice(1, end < 0 ? this.#text.length - 1 : end)) as Header;
-    const { base, templates, ...origin } = written;
-    this.#header = { origin, base, templates: templates.map(readTemplate) };
+  #head(): Head | null {
+    this.#header ??= readHeader(this.#text);
     return this.#header;
+  }
+}
+
+function readHeader(text: string): Head | null {
+  const end = text.indexOf(SEPARATOR);
+  try {
+    const written = JSON.parse(text.slice(1, end < 0 ? text.length - 1 : end)) as Header;
+    const { base, templates, ...origin } = written;
+    return { origin, base, templates: templates.map(readTemplate) };
+  } catch {
+    return null;
   }
 }

@@ -14,7 +14,8 @@ export interface Template {
   readonly kind: SpanKind;
   readonly entity: Entity;
   readonly keys: readonly string[];
-  readonly values: readonly AttributeValue[];
+  /** Undefined: it does not have the attribute, though others of its kind do. */
+  readonly values: readonly (AttributeValue | undefined)[];
 }
 
 /** Templates of one name that are tried, the newest first: names come with a few sets of attributes, not with hundreds. */
@@ -77,7 +78,7 @@ function differencesFrom({ kind, entity, keys, values }: Template, span: SpanDat
   let index = 0;
   for (const key in attributes) {
     if (key !== keys[index]) return null;
-    const value = attributes[key] as AttributeValue;
+    const value = attributes[key];
     if (value !== values[index] && !sameValue(value, values[index])) {
       text += `${text === "" ? "" : ","}${index},${valueText(value)}`;
     }
@@ -96,20 +97,24 @@ export function templateText({ name, kind, entity, keys, values }: Template): st
   return `[${head},[${keys.map(jsonText).join(",")}],[${values.map(valueText).join(",")}]]`;
 }
 
-type Written = [string, SpanKind, Entity["type"], string, string, string[], AttributeValue[]];
+type Written = [string, SpanKind, Entity["type"], string, string, string[], (AttributeValue | null)[]];
 
 export function readTemplate(written: unknown, index: number): Template {
   const [name, kind, type, id, called, keys, values] = written as Written;
-  return { index, name, kind, entity: { type, id, name: called }, keys, values };
+  const had = values.map((value) => value ?? undefined);
+  return { index, name, kind, entity: { type, id, name: called }, keys, values: had };
 }
 
 /** The attributes of a span from those of its template and what `Match.differences` said. */
 export function attributesFrom({ keys, values }: Template, differences: readonly unknown[]): Attributes {
-  const attributes: Attributes = {};
-  for (let index = 0; index < keys.length; index++) attributes[keys[index]!] = values[index]!;
+  const own = [...values];
   for (let at = 0; at + 1 < differences.length; at += 2) {
-    const key = keys[differences[at] as number];
-    if (key !== undefined) attributes[key] = differences[at + 1] as AttributeValue;
+    own[differences[at] as number] = (differences[at + 1] as AttributeValue | null) ?? undefined;
   }
+  const attributes: Attributes = {};
+  keys.forEach((key, index) => {
+    const value = own[index];
+    if (value !== undefined) attributes[key] = value;
+  });
   return attributes;
 }

@@ -12,7 +12,9 @@ export function jsonText(value: string | object): string {
 /** One code unit. */
 const escaped = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-export function valueText(value: AttributeValue): string {
+/** What there is not is null, and so are numbers that JSON has no word for. */
+export function valueText(value: AttributeValue | undefined): string {
+  if (value === undefined) return "null";
   if (typeof value === "number") return Number.isFinite(value) ? String(value) : "null";
   if (typeof value === "boolean") return value ? "true" : "false";
   return jsonText(value);

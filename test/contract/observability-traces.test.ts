@@ -177,7 +177,7 @@ for (const store of STORES) {
           trace.end(span, { end: start + 1 });
           spans.push(span.spanId);
         }
-        trace.handOver();
+        trace.handOverAll();
         assert.equal((await get(`/traces/${trace.id}`)).spanCount, 1 + 5 * (part + 1));
         await get("/traces?limit=1");
       }
@@ -236,6 +236,15 @@ for (const store of STORES) {
         assert.deepEqual([status, code], [400, "invalid_input"], query);
         assert.match(error, message);
       }
+    });
+
+    test("GET /observability/traces/:traceId/logs and spans/:spanId/logs: none where nothing was said, 404 where nothing was traced", async () => {
+      const trace = record(sink());
+      const none = { logs: [], count: 0 };
+      assert.deepEqual(await get(`/traces/${trace.id}/logs`), none);
+      assert.deepEqual(await get(`/spans/${trace.root.spanId}/logs`), none);
+      assert.equal((await refused(`/traces/${traceIdAt(now())}/logs`))[0], 404);
+      assert.equal((await refused(`/spans/${spanIdAt(now())}/logs`))[0], 404);
     });
 
     test("GET /observability/status counts what is kept, written or not", async () => {

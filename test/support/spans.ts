@@ -80,9 +80,9 @@ export class HandTrace {
     }
   }
 
-  /** What a tracer does with what has ended of a long trace. */
-  handOver(): void {
-    const over = this.data.spans.filter((span) => span.end > 0 && span !== this.data.root);
+  /** What a tracer does with what has ended of a long trace: the root too. */
+  handOverAll(): void {
+    const over = this.data.spans.filter((span) => span.end > 0);
     this.#sink.take(this.data, over, false);
     this.data.handed += over.length;
     this.data.spans = this.data.spans.filter((span) => !over.includes(span));
