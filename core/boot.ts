@@ -31,6 +31,7 @@ import { LogRing } from "./observability/log-ring.ts";
 import type { LogText } from "./observability/log-text.ts";
 import { Meters } from "./observability/metrics/meters.ts";
 import { MetricsPage } from "./observability/metrics/page.ts";
+import { createTracer, type Tracer } from "./observability/tracer.ts";
 import type { PluginKind } from "./plugin.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
 import { PLUGIN_KINDS } from "./registry/kinds.ts";
@@ -78,6 +79,8 @@ export interface Booted {
   models: Models | null;
   /** What checks the tokens of users; null where no provider is named, and without authentication. */
   verifier: Verifier | null;
+  /** Null where nothing is traced. */
+  tracer: Tracer | null;
   /** What the service does before it listens. */
   begin(): Promise<void>;
   /** Waits for work that no request waits for, at most some milliseconds. */
@@ -112,8 +115,8 @@ export async function boot(options: BootOptions): Promise<Booted> {
     await host.close();
     await compiled?.parts.store.close();
   });
-  const { models = null, verifier = null } = compiled ?? {};
-  return { loaded, registry, service, issues: sortIssues(issues), host, models, verifier, begin, idle, close };
+  const { models = null, verifier = null, tracer = null } = compiled ?? {};
+  return { loaded, registry, service, issues: sortIssues(issues), host, models, verifier, tracer, begin, idle, close };
 }
 
 function once(work: () => Promise<void>): () => Promise<void> {
@@ -137,6 +140,7 @@ interface Compiled {
   parts: ServiceParts;
   models: Models;
   verifier: Verifier | null;
+  tracer: Tracer | null;
   /** Takes up what an earlier process left. */
   begin(): Promise<void>;
   idle(patience: number): Promise<void>;
@@ -161,6 +165,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   for (const { path, message, severity } of inAuth) issues.push(loaded.issueAt(path, message, severity));
   const store = new MeasuredStore(await storeOf(manifest, making, options), meters);
   const traces = openTraces(manifest, store, logger);
+  const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, [traces.sink]);
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);
   const parts = { tools, models, memories, store, logger };
   const { agents, problems: inAgents, histories } = compileAgents(manifest, parts);
@@ -205,6 +210,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
     },
     models,
     verifier,
+    tracer,
     async begin() {
       await histories.start();
       start();

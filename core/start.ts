@@ -176,6 +176,7 @@ function compileDispatch(
     service,
     logger,
     inFlight,
+    tracer: booted.tracer,
     limits: server.limits,
     logs: logger.isLevelEnabled("debug"),
     requestId: createRequestIds(),

@@ -6,7 +6,7 @@ import type { ClientSchema } from "./client-schema.ts";
 import type { PartSink } from "./parts.ts";
 
 /** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
-export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger">;
+export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace">;
 
 /** Body of `/text` and `/stream`. */
 export interface GenerateBody {

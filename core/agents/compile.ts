@@ -69,6 +69,8 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const problems: AgentProblem[] = [];
   const compileSchema = createClientSchemas();
   const newRunId = createRunIds();
+  const { sample, otlp } = manifest.observability;
+  const traced = sample > 0 || otlp.endpoint !== "";
   const { mode, isolation } = manifest.auth;
   const isolated = mode !== "none" && isolation === "user";
   const histories = historiesOf(manifest, parts, isolated);
@@ -96,6 +98,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       id,
       name,
       description,
+      entity: Object.freeze({ type: "agent", id, name }),
       defaults: defaultsOf(agent, manifest),
       instructions: dynamicInstructions(agent, path),
       chain: dynamicChain(agent, models, path),
@@ -115,6 +118,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       tools: declared(agent, known),
       subAgents,
       activity,
+      traced,
       memory: memory === undefined ? null : { config: memoryConfig(memory.name, memory.settings) },
     });
   }

@@ -1,4 +1,5 @@
 /** An agent as it stands after boot: what can be known ahead is, and the rest is a function of the request. */
+import type { Entity } from "../observability/sink.ts";
 import type { Activity } from "./activity.ts";
 import type { RunCall } from "./agent.ts";
 import type { AgentMemory } from "./agent-memory.ts";
@@ -21,6 +22,8 @@ export interface AgentCore {
   readonly id: string;
   readonly name: string;
   readonly description: string;
+  /** The agent as spans name it. */
+  readonly entity: Entity;
   /** The options of a request that says nothing. */
   readonly defaults: Settings;
   readonly instructions: Dynamic<string>;

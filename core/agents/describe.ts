@@ -14,6 +14,8 @@ export interface AgentFacts {
   readonly tools: ToolSet;
   readonly subAgents: readonly string[];
   readonly activity: Activity;
+  /** Whether its runs may be traced. */
+  readonly traced: boolean;
   /** Null for an agent that forgets. */
   readonly memory: { readonly config: Record<string, unknown> } | null;
 }
@@ -33,8 +35,7 @@ export function describe(facts: AgentFacts, all: ReadonlyMap<string, AgentFacts>
   const toolNames = tools.map((tool) => tool.name);
   const common = () => ({ id, name, description, status: activity.status, model });
   const subAgents = (): SubAgent[] => facts.subAgents.flatMap((subAgent) => subAgentOf(all.get(subAgent)));
-  // Nothing is traced: false is the truth.
-  const rest = { memory: facts.memory, isTelemetryEnabled: false };
+  const rest = { memory: facts.memory, isTelemetryEnabled: facts.traced };
   return {
     summary: () => ({ ...common(), tools, subAgents: subAgents(), ...rest }),
     detail: () => ({ ...common(), tools: toolNames, subAgents: subAgents(), ...rest }),

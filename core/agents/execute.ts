@@ -2,6 +2,7 @@
 import type { GenerateOptions } from "../../generated/types.ts";
 import { actingUser, principalOf } from "../memory/choose.ts";
 import type { Principal } from "../memory/memory.ts";
+import type { Span } from "../observability/span.ts";
 import { wasStopped } from "./abort.ts";
 import type { RunCall } from "./agent.ts";
 import type { AgentMemory, TurnRequest } from "./agent-memory.ts";
@@ -13,7 +14,9 @@ import { type OutputSpec, outputOption } from "./output.ts";
 import { type PartSink, SILENT } from "./parts.ts";
 import { newOutcome, type RunOutcome, type RunPlan } from "./run.ts";
 import { RunCaller } from "./run-caller.ts";
+import { beginRun, endRun } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
+import type { Turn } from "./turn.ts";
 
 export interface RunRequest {
   input: unknown;
@@ -32,12 +35,15 @@ export interface RunRequest {
   regenerate?: boolean;
   /** How many agents stand above this one. */
   depth?: number;
+  /** The span that the run is part of, null when that is not traced. Left out: the run begins with the request. */
+  above?: Span | null;
 }
 
 /** A run that is ready to go. */
 export interface PreparedRun {
   readonly plan: RunPlan;
   readonly input: unknown;
+  readonly above: Span | null | undefined;
 }
 
 /** @throws ServiceError `invalid_input` for a request that makes no sense. */
@@ -69,8 +75,9 @@ export function prepare(core: AgentCore, request: RunRequest, call: RunCall): Pr
     turn,
     instructed: instructions !== "",
     remembers,
+    span: null,
   };
-  return { plan, input: request.input };
+  return { plan, input: request.input, above: request.above };
 }
 
 type Whose = Pick<TurnRequest, "runId" | "settings" | "principal">;
@@ -105,22 +112,36 @@ function settingsOf(core: AgentCore, request: RunRequest): Settings {
 export async function execute(core: AgentCore, prepared: PreparedRun, sink: PartSink = SILENT): Promise<RunOutcome> {
   const { plan } = prepared;
   const { turn } = plan;
-  if (turn !== null) await core.memory!.remind(plan, turn);
   const outcome = newOutcome();
-  const record = core.history.begin(plan.id, prepared.input, plan.settings.memory);
+  beginRun(core, prepared);
+  if (turn !== null) await remind(core, plan, turn, outcome);
+  const record = core.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
   core.activity.enter();
   try {
     await run(plan, turn === null ? sink : turn.listen(sink), outcome);
     const wait = core.history.end(record, "completed", outcome);
     if (wait !== undefined) await wait;
+    if (plan.span !== null) endRun(core, plan, outcome);
     return outcome;
   } catch (error) {
     const status = wasStopped(error, plan.call, sink) ? "cancelled" : "error";
     if (turn !== null) await turn.abandon(status);
     core.history.end(record, status, outcome, status === "error" ? error : undefined);
+    if (plan.span !== null) endRun(core, plan, outcome, { error, cancelled: status === "cancelled" });
     throw error;
   } finally {
     core.activity.leave();
+  }
+}
+
+/** What the conversation holds comes into the prompt. A run that does not get that far is on no record but its trace. */
+async function remind(core: AgentCore, plan: RunPlan, turn: Turn, outcome: RunOutcome): Promise<void> {
+  turn.span = plan.span;
+  try {
+    await core.memory!.remind(plan, turn);
+  } catch (error) {
+    if (plan.span !== null) endRun(core, plan, outcome, { error, cancelled: plan.call.signal.aborted });
+    throw error;
   }
 }
 

@@ -19,6 +19,8 @@ export interface HistoryRun {
   readonly userId: string | undefined;
   readonly conversationId: string | undefined;
   readonly startTime: number;
+  /** Undefined for a run that is not traced. */
+  readonly traceId: string | undefined;
   /** Characters of content, roughly. */
   size: number;
   /** For whoever keeps it: where, or whether it has been written. */
@@ -32,7 +34,7 @@ export interface HistoryRun {
 
 export interface History {
   /** Records a run that has begun; it is visible at once. */
-  begin(id: string, input: unknown, memory: MemorySettings): HistoryRun;
+  begin(id: string, input: unknown, memory: MemorySettings, traceId?: string): HistoryRun;
   /**
    * Records how it ended, and what had come of it by then. `error` is what was thrown. A promise only when the record
    * cannot keep up: await it.
@@ -55,13 +57,19 @@ export interface HistoryOfAgents {
   close(): Promise<void>;
 }
 
-export function newRun(id: string, input: unknown, { userId, conversationId }: MemorySettings): HistoryRun {
+export function newRun(
+  id: string,
+  input: unknown,
+  { userId, conversationId }: MemorySettings,
+  traceId: string | undefined,
+): HistoryRun {
   return {
     id,
     input,
     userId,
     conversationId,
     startTime: Date.now(),
+    traceId,
     size: sizeOf(input, 0),
     place: 0,
     endTime: 0,
@@ -88,8 +96,8 @@ export function entryOf(agentId: string, run: HistoryRun): HistoryEntry {
     status: run.status,
     startTime: new Date(run.startTime).toISOString(),
     input: run.input,
-    traceId: run.id,
   };
+  if (run.traceId !== undefined) entry.traceId = run.traceId;
   if (run.status !== "running") {
     entry.endTime = new Date(run.endTime).toISOString();
     entry.output = run.output;

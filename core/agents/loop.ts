@@ -2,9 +2,11 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { ServiceError } from "../errors.ts";
 import { Aborted } from "./abort.ts";
+import type { ModelStream } from "./model-chain.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
 import { CallOptions, type RunOutcome, type RunPlan, type ToolContent } from "./run.ts";
+import { beginModelCall, endModelCall } from "./spans.ts";
 import { Step } from "./step.ts";
 import { runToolCalls } from "./tool-calls.ts";
 import { addUsage } from "./usage.ts";
@@ -34,15 +36,26 @@ export async function run(plan: RunPlan, sink: PartSink, outcome: RunOutcome): P
 }
 
 async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, outcome: RunOutcome, first: boolean) {
-  const stream = await plan.chain.stream(options);
+  const span = plan.span === null ? null : beginModelCall(plan.span, plan.chain);
+  const step = new Step(sink, outcome, span !== null);
+  let stream: ModelStream;
+  try {
+    stream = await plan.chain.stream(options, span);
+  } catch (error) {
+    if (span !== null) endModelCall(span, plan, options, step, error);
+    throw error;
+  }
   if (first) {
     sink.accepted?.();
     sink.part({ type: "start" });
   }
   sink.part({ type: "start-step" });
-  const step = new Step(sink, outcome);
   try {
     await step.read(stream);
+    if (span !== null) endModelCall(span, plan, options, step, null);
+  } catch (error) {
+    if (span !== null) endModelCall(span, plan, options, step, error);
+    throw error;
   } finally {
     outcome.text = step.text;
     outcome.finishReason = step.finishReason;

@@ -1,10 +1,13 @@
 /** A list of models that stand in for each other: retries and fallback, before the first visible byte only. */
 import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import { fallbackAttributes, MODEL_EVENTS, retryAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
+import type { Span } from "../observability/span.ts";
 import { classifyFailure, providerFailed } from "./model-failure.ts";
+import { splitName } from "./model-names.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
 import { pause, untilAborted } from "./pause.ts";
 
@@ -27,13 +30,17 @@ export interface ModelCallOptions extends LanguageModelV3CallOptions {
 export interface ModelChain {
   /** `provider/model` of the first entry. */
   readonly id: string;
+  /** Its two parts: a key of the manifest, and what the provider calls the model. */
+  readonly provider: string;
+  readonly model: string;
   /**
    * Calls the model. Resolves when it has accepted the call (response headers may go out). Until the first part that a
    * client sees, failures of the stream are still met with another try, inside `next`.
    *
+   * @param span of the call: it is told of other tries
    * @throws ServiceError `provider_failed` when no model of the chain answers, the signal's reason once it aborts.
    */
-  stream(options: ModelCallOptions): Promise<ModelStream>;
+  stream(options: ModelCallOptions, span?: Span | null): Promise<ModelStream>;
 }
 
 /** One entry of a chain. */
@@ -69,9 +76,11 @@ const UNSEEN: ReadonlySet<string> = new Set<LanguageModelV3StreamPart["type"]>([
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that were seen to answer in batches: they promise to honour the signal, which saves listening to it here.
   const batched = new WeakSet<LanguageModelV3>();
+  const { id } = models[0]!;
   return {
-    id: models[0]!.id,
-    stream: (options) => new ChainedAnswer(models, settings, options, batched).open(),
+    id,
+    ...splitName(id),
+    stream: (options, span = null) => new ChainedAnswer(models, settings, options, batched, span).open(),
   };
 }
 
@@ -80,6 +89,7 @@ class ChainedAnswer implements ModelStream {
   readonly #settings: ChainSettings;
   readonly #options: ModelCallOptions;
   readonly #batched: WeakSet<LanguageModelV3>;
+  readonly #span: Span | null;
   /** Which model of the chain, and how often it was tried again. */
   #position = 0;
   #retries = 0;
@@ -98,11 +108,13 @@ class ChainedAnswer implements ModelStream {
     settings: ChainSettings,
     options: ModelCallOptions,
     batched: WeakSet<LanguageModelV3>,
+    span: Span | null,
   ) {
     this.#models = models;
     this.#settings = settings;
     this.#options = options;
     this.#batched = batched;
+    this.#span = span;
   }
 
   async open(): Promise<ModelStream> {
@@ -246,11 +258,13 @@ class ChainedAnswer implements ModelStream {
     const wait = failure.retryAfter ?? this.#backoff();
     if (failure.retry && this.#retries < retries && wait <= LONGEST_RETRY_AFTER) {
       this.#retries++;
+      this.#span?.event(MODEL_EVENTS.retry, retryAttributes(id, failure.reason, this.#retries, wait));
       logger.info({ model: id, err: thrown, try: this.#retries, wait }, `model ${failure.reason}, trying again`);
       return pause(wait, signal);
     }
     const next = this.#models[this.#position + 1];
     if (next === undefined) throw providerFailed(failure.reason, thrown);
+    this.#span?.event(MODEL_EVENTS.fallback, fallbackAttributes(id, failure.reason, next.id));
     logger.warn({ model: id, err: thrown, next: next.id }, `model ${failure.reason}, falling back`);
     this.#position++;
     this.#retries = 0;

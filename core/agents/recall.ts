@@ -3,6 +3,9 @@ import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../generated/types.ts";
 import { messageOf, ServiceError } from "../errors.ts";
 import type { Memory, MemoryAccess } from "../memory/memory.ts";
+import { MEMORY_SPANS } from "../observability/attributes.ts";
+import type { Span } from "../observability/span.ts";
+import { spanned } from "../observability/spans.ts";
 import type { RunCall } from "./agent.ts";
 import { pushMessage } from "./input.ts";
 import type { MemorySettings } from "./options.ts";
@@ -33,6 +36,7 @@ export async function recall(
   settings: MemorySettings,
   input: TurnInput,
   call: RunCall,
+  span: Span | null = null,
 ): Promise<Recalled> {
   const { id, userId } = conversation;
   const { contextLimit } = settings;
@@ -42,7 +46,7 @@ export async function recall(
   ]);
   // A conversation that the window holds whole has nothing else to find: that spares the embedding of most requests.
   const whole = recent.length < contextLimit;
-  const similar = whole ? [] : await similarMessages(memory, access, conversation, settings, input, call);
+  const similar = whole ? [] : await similarMessages(memory, access, conversation, settings, input, call, span);
   const from = input.last === undefined ? -1 : recent.findIndex((message) => message.id === input.last);
   const later = from === -1 ? [] : recent.slice(from + 1).filter((message) => !input.known.has(message.id));
   const earlier = (from === -1 ? recent : recent.slice(0, from)).filter((message) => !input.known.has(message.id));
@@ -77,11 +81,13 @@ async function similarMessages(
   { semanticMemory }: MemorySettings,
   { text }: TurnInput,
   call: RunCall,
+  span: Span | null,
 ): Promise<Message[]> {
   const { enabled, semanticLimit: limit, semanticThreshold: threshold } = semanticMemory;
   if (enabled === false || memory.settings.semantic === undefined || limit === 0 || text.trim() === "") return [];
   try {
-    const { results } = await access.search({ text, conversationId, userId, limit, threshold });
+    const found = access.search({ text, conversationId, userId, limit, threshold });
+    const { results } = await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);
     return results.map(({ message }) => message).sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
   } catch (error) {
     const { kind } = error instanceof ServiceError ? error : { kind: "internal" };

@@ -30,9 +30,9 @@ export class RingHistory implements History {
     this.#content = content;
   }
 
-  begin(id: string, input: unknown, memory: MemorySettings): HistoryRun {
+  begin(id: string, input: unknown, memory: MemorySettings, traceId?: string): HistoryRun {
     if (this.#next - this.#oldest === KEPT) this.#forget();
-    const run = newRun(id, input, memory);
+    const run = newRun(id, input, memory, traceId);
     run.place = this.#next++;
     this.#ring[run.place % KEPT] = run;
     this.#grow(run.size);

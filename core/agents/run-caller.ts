@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Caller, User } from "../http/route.ts";
 import { boundLogger } from "../observability/bound-logger.ts";
+import type { Span } from "../observability/span.ts";
 import type { RunCall } from "./agent.ts";
 
 /** Names of the run that its lines carry. */
@@ -17,6 +18,8 @@ export class RunCaller implements RunCall {
   readonly #call: RunCall;
   readonly #agentId: string;
   readonly #names: RunNames;
+  /** Of the run, once it has begun: its lines name it too. */
+  span: Span | null = null;
   #logger: Logger | null = null;
 
   /** @param call of the request or the step; that of the agent above, of which the run is no part, for a sub-agent */
@@ -29,6 +32,10 @@ export class RunCaller implements RunCall {
     this.#names = names;
   }
 
+  get trace(): RunCall["trace"] {
+    return this.#call.trace;
+  }
+
   get signal(): AbortSignal {
     return this.#call.signal;
   }
@@ -36,7 +43,9 @@ export class RunCaller implements RunCall {
   get logger(): Logger {
     if (this.#logger === null) {
       const { conversationId, userId } = this.#names;
-      this.#logger = boundLogger(this.#call.logger, { agentId: this.#agentId, conversationId, userId });
+      const { traceId, spanId } = this.span ?? {};
+      const names = { agentId: this.#agentId, conversationId, userId, traceId, spanId };
+      this.#logger = boundLogger(this.#call.logger, names);
     }
     return this.#logger;
   }

@@ -2,11 +2,13 @@
 import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import type { Span } from "../observability/span.ts";
 import type { RunCall } from "./agent.ts";
 import type { ModelCallOptions, ModelChain } from "./model-chain.ts";
 import type { Settings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
+import type { RunCaller } from "./run-caller.ts";
 import type { ToolSet } from "./tool-set.ts";
 import type { Turn } from "./turn.ts";
 import { zeroUsage } from "./usage.ts";
@@ -19,7 +21,7 @@ export interface RunPlan {
   readonly settings: Settings;
   /** The form of the result when one was asked for. */
   readonly output: OutputSpec | null;
-  readonly call: RunCall;
+  readonly call: RunCaller;
   /** How many agents stand above this one. */
   readonly depth: number;
   /** The turn of the conversation that the run is; null without memory. */
@@ -28,6 +30,8 @@ export interface RunPlan {
   readonly instructed: boolean;
   /** Whether the model may write the working memory. */
   readonly remembers: boolean;
+  /** Set when the run begins; null when it is not traced. */
+  span: Span | null;
 }
 
 export type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
@@ -51,8 +55,7 @@ export function newOutcome(): RunOutcome {
 }
 
 /**
- * Ids of runs, each 32 hexadecimal digits, so that it can be the id of the run's trace too: a random beginning, then
- * counted, which costs a tenth of a UUID.
+ * Ids of runs, each 32 hexadecimal digits: a random beginning, then counted, which costs a tenth of a UUID.
  */
 export function createRunIds(): () => string {
   const beginning = randomBytes(12).toString("hex");

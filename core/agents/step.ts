@@ -31,13 +31,18 @@ export class Step {
   readonly calls: PendingCall[] = [];
   usage: Usage = zeroUsage();
   finishReason: FinishReason = "other";
+  /** Seconds until the first part came, of a step that is traced; undefined while none has. */
+  firstPart: number | undefined;
+  /** Milliseconds of the process; null when nobody asks. */
+  readonly #began: number | null;
   readonly #sink: PartSink;
   readonly #outcome: RunOutcome;
   #open: { id: string; block: Block } | null = null;
   #length = 0;
   #others: Map<string, Block> | null = null;
 
-  constructor(sink: PartSink, outcome: RunOutcome) {
+  constructor(sink: PartSink, outcome: RunOutcome, traced: boolean) {
+    this.#began = traced ? performance.now() : null;
     this.#sink = sink;
     this.#outcome = outcome;
   }
@@ -57,6 +62,7 @@ export class Step {
         const next = stream.next();
         const batch: PartBatch | null = next instanceof Promise ? await next : next;
         if (batch === null) return;
+        if (this.#began !== null) this.firstPart ??= Math.round(performance.now() - this.#began) / 1000;
         // Not for-of: across an await it makes an object per part.
         for (let index = 0; index < batch.length; index++) {
           const wait = this.#take(batch[index]!);

@@ -19,7 +19,6 @@ import {
 import type { Store } from "../storage/store.ts";
 import { type Ended, endRun, entryOf, type History, type HistoryOfAgents, type HistoryRun, newRun } from "./history.ts";
 import { HistoryKeeper } from "./history-keeper.ts";
-import type { MemorySettings } from "./options.ts";
 import type { RunOutcome } from "./run.ts";
 
 /** Milliseconds until what has ended is written; until a run is written that still goes on; between two signs of life. */
@@ -93,14 +92,13 @@ export class StoredHistories implements HistoryOfAgents {
 
   of(agentId: string): History {
     return {
-      begin: (id, input, memory) => this.#begin(agentId, id, input, memory),
+      begin: (id, input, memory, traceId) => this.#begin(agentId, newRun(id, input, memory, traceId)),
       end: (run, status, outcome, error) => this.#end(agentId, run, status, outcome, error),
       page: (page, limit, owner) => this.#page(agentId, page, limit, owner),
     };
   }
 
-  #begin(agentId: string, id: string, input: unknown, memory: MemorySettings): HistoryRun {
-    const run = newRun(id, input, memory);
+  #begin(agentId: string, run: HistoryRun): HistoryRun {
     this.#young.set(run, agentId);
     if (this.#timer === null) this.#arm(LONG);
     return run;

@@ -40,9 +40,9 @@ export function delegateTool(
   };
 }
 
-async function delegate(core: AgentCore, task: string, { origin, sink, depth }: ToolRun): Promise<string> {
+async function delegate(core: AgentCore, task: string, { origin, sink, depth, span }: ToolRun): Promise<string> {
   if (depth + 1 >= DEEPEST) throw invalid(`agents may delegate ${DEEPEST - 1} levels deep at most: do it yourself`);
-  const request = { input: task, options: { context: origin.context }, depth: depth + 1 };
+  const request = { input: task, options: { context: origin.context }, depth: depth + 1, above: span };
   const outcome = await execute(core, prepare(core, request, origin.call), marked(sink, core));
   return outcome.text;
 }

@@ -1,8 +1,11 @@
 /** The tool calls of one step: all at once, each failure told to the model. */
-import { messageOf } from "../errors.ts";
+import { messageOf, ServiceError } from "../errors.ts";
+import type { Span } from "../observability/span.ts";
+import { cancelSpan } from "../observability/spans.ts";
 import { resultText } from "../tools/execute.ts";
 import type { PartSink, ToolResult } from "./parts.ts";
 import type { RunOutcome, RunPlan, ToolContent } from "./run.ts";
+import { beginToolCall, endToolCall } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
 import type { ToolRun } from "./tool-set.ts";
@@ -27,15 +30,21 @@ export async function runToolCalls(
   const answers = await Promise.all(
     calls.map(async (call, index): Promise<Answer> => {
       const { toolCallId, toolName, input } = call.part;
+      const span = plan.span === null ? null : beginToolCall(plan.span, call.part);
       let output: unknown;
       try {
         if (index >= MOST_CALLS) throw new Error(`too many calls in one step: at most ${MOST_CALLS} run`);
-        const given = callTool(plan, call, sink);
+        const given = callTool(plan, call, sink, span);
         // A tool that answers at once costs no wait, and its result keeps its place.
         output = checkJson(toolName, given instanceof Promise ? await given : given);
+        if (span !== null) endToolCall(span, output);
       } catch (error) {
-        if (plan.call.signal.aborted) throw error;
+        if (plan.call.signal.aborted) {
+          if (span !== null) cancelSpan(span);
+          throw error;
+        }
         const message = messageOf(error);
+        span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
         const wait = sink.part({ type: "tool-error", toolCallId, toolName, input, error: message });
         if (wait !== undefined) await wait;
         return { type: "tool-result", toolCallId, toolName, output: toolFailure(message) };
@@ -51,22 +60,24 @@ export async function runToolCalls(
   return answers;
 }
 
-function callTool(plan: RunPlan, call: PendingCall, sink: PartSink): unknown {
+function callTool(plan: RunPlan, call: PendingCall, sink: PartSink, span: Span | null): unknown {
   const { toolName, toolCallId, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
   if (tool === undefined) throw new Error(unknownTool(plan, toolName));
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, toolRun(plan, sink, toolCallId));
+  return tool.run(input, toolRun(plan, sink, toolCallId, span));
 }
 
-function toolRun(plan: RunPlan, sink: PartSink, toolCallId: string): ToolRun {
+function toolRun(plan: RunPlan, sink: PartSink, toolCallId: string, span: Span | null): ToolRun {
   const { conversationId } = plan.settings.memory;
-  const origin = { call: plan.call, context: plan.settings.context, idempotencyKey: `${plan.id}:${toolCallId}` };
+  const { context } = plan.settings;
+  const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${toolCallId}`, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
     sink,
     depth: plan.depth,
     turn: plan.turn,
+    span,
   };
 }
 

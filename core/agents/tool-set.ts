@@ -1,5 +1,6 @@
 /** The tools that a run may call, and what the model is told of them. */
 import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
+import type { Span } from "../observability/span.ts";
 import { executeTool } from "../tools/execute.ts";
 import type { Tool, ToolOrigin } from "../tools/tool.ts";
 import type { RunCall } from "./agent.ts";
@@ -14,6 +15,8 @@ export interface ToolRun {
   readonly depth: number;
   /** The conversation that the run belongs to; null without memory. */
   readonly turn: Turn | null;
+  /** Of the call; null when it is not traced. */
+  readonly span: Span | null;
 }
 
 export interface AgentTool {

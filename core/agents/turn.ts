@@ -4,6 +4,9 @@
  */
 import { messageOf } from "../errors.ts";
 import type { Memory, MemoryAccess, NewMessage } from "../memory/memory.ts";
+import { MEMORY_SPANS, memoryAttributes } from "../observability/attributes.ts";
+import type { Span } from "../observability/span.ts";
+import { spanned } from "../observability/spans.ts";
 import type { RunCall } from "./agent.ts";
 import type { MemorySettings } from "./options.ts";
 import type { PartSink } from "./parts.ts";
@@ -30,6 +33,8 @@ export interface TurnFacts {
 }
 
 export class Turn {
+  /** Of the run, once it has begun; null when it is not traced. */
+  span: Span | null = null;
   readonly #facts: TurnFacts;
   readonly #input: TurnInput;
   readonly #began = new Date().toISOString();
@@ -61,7 +66,9 @@ export class Turn {
   /** @throws ServiceError `not_found` when the conversation is somebody else's, `unavailable` when the store fails. */
   async recall(): Promise<Recalled> {
     const { memory, access, conversation, settings, call, regenerate } = this.#facts;
-    const recalled = await recall(memory, access, conversation, settings, this.#input, call);
+    const span = this.#span(MEMORY_SPANS.recall);
+    const found = recall(memory, access, conversation, settings, this.#input, call, span);
+    const recalled = await spanned(span, found);
     if (regenerate) this.#replaced = recalled.replaced;
     return recalled;
   }
@@ -80,13 +87,18 @@ export class Turn {
     return this.#message;
   }
 
-  /** Writes the working memory. The conversation is there before its note is. */
-  async note(content: string | Record<string, unknown>, mode: "replace" | "append"): Promise<void> {
+  /** Writes the working memory. The conversation is there before its note is. `above` is the span that it is part of. */
+  async note(
+    content: string | Record<string, unknown>,
+    mode: "replace" | "append",
+    above: Span | null = null,
+  ): Promise<void> {
     const { memory, access, conversation } = this.#facts;
     await this.#writing;
     await this.#write(false);
     const { scope } = memory.settings.workingMemory!;
-    await access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
+    const noted = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
+    await spanned(this.#span(MEMORY_SPANS.note, above), noted);
   }
 
   /** Stores the whole turn. @throws ServiceError `unavailable` when that fails: the turn must not be acknowledged then. */
@@ -160,7 +172,8 @@ export class Turn {
     }
     const { title } = this.#input;
     const begun = { id: conversation.id, userId: conversation.userId, resourceId };
-    await access.append(title === "" ? begun : { ...begun, title }, messages);
+    const saved = access.append(title === "" ? begun : { ...begun, title }, messages);
+    await spanned(this.#span(MEMORY_SPANS.save), saved);
     if (this.#user === user) this.#user = null;
   }
 
@@ -169,6 +182,14 @@ export class Turn {
     const dated: NewMessage = { ...message, createdAt };
     if (this.#named) dated.id ??= id;
     return dated;
+  }
+
+  #span(name: string, above = this.span): Span | null {
+    if (above === null) return null;
+    const { memory, conversation } = this.#facts;
+    const span = above.child(name, 0);
+    span.set(memoryAttributes(memory.name, conversation.id));
+    return span;
   }
 
   #complain(error: unknown): void {

@@ -58,12 +58,12 @@ export function workingMemoryTool(settings: WorkingMemoryManifest): AgentTool {
   return {
     name: UPDATE_WORKING_MEMORY,
     definition: definitionOf(UPDATE_WORKING_MEMORY, description, parameters),
-    async run(input, { turn }) {
+    async run(input, { turn, span }) {
       const given = (typeof input === "object" && input !== null ? input : {}) as { content?: unknown; mode?: unknown };
       const mode = given.mode ?? "replace";
       if (mode !== "replace" && mode !== "append") throw invalid('input.mode must be one of "replace", "append"');
       if (turn === null) throw invalid("this run has no conversation to remember");
-      await turn.note(contentOf(given.content, json), mode);
+      await turn.note(contentOf(given.content, json), mode, span);
       return { updated: true };
     },
   };

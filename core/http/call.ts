@@ -4,6 +4,9 @@ import type { Logger } from "pino";
 import { messageOf, ServiceError, unavailable } from "../errors.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
+import type { Entity } from "../observability/sink.ts";
+import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
+import type { Tracer } from "../observability/tracer.ts";
 import { failureText, refusal } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
@@ -18,6 +21,8 @@ export interface Shared<S> {
   readonly service: S;
   readonly logger: Logger;
   readonly inFlight: InFlight;
+  /** Absent or null where nothing is traced. */
+  readonly tracer?: Tracer | null;
   /** Milliseconds until the headers of the reply must be out, and between two bytes of a silent stream. */
   readonly limits: { request: number; heartbeat: number; streamBuffer: number };
   /** Whether one line a request is logged. */
@@ -27,7 +32,7 @@ export interface Shared<S> {
 /** Milliseconds after which the headers of a stream go out although the model has not accepted yet. */
 const OPEN_AFTER = 5_000;
 
-export class Call<S> implements Context<S>, Pending {
+export class Call<S> implements Context<S>, Pending, SpanOrigin {
   readonly exchange: Exchange;
   readonly operation: string;
   readonly service: S;
@@ -42,6 +47,8 @@ export class Call<S> implements Context<S>, Pending {
   caller: Caller = NOBODY;
   headers: Record<string, string> = NO_HEADERS;
   cutHeaders: Record<string, string> | undefined = undefined;
+  /** As the caller sent it; an empty string where there is none, and where nobody asks. */
+  traceparent = "";
   previous: Pending | null = null;
   next: Pending | null = null;
   #controller: AbortController | null = null;
@@ -82,6 +89,16 @@ export class Call<S> implements Context<S>, Pending {
       this.#logger = this.#shared.logger.child({ requestId, userId: userIdOf(user) ?? undefined });
     }
     return this.#logger;
+  }
+
+  get trace(): SpanOrigin | undefined {
+    return this.#shared.tracer ? this : undefined;
+  }
+
+  begin(name: string, kind: SpanKind, entity: Entity, userId?: string): Span | null {
+    const { tracer } = this.#shared;
+    if (!tracer) return null;
+    return tracer.continue(this.traceparent || (this.headers.traceparent ?? ""), name, kind, entity, userId);
   }
 
   get finished(): boolean {

@@ -1,6 +1,7 @@
 /** One row of the routes table, and what a handler sees. Generic in the service, so that `http` knows no domain. */
 import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
+import type { SpanOrigin } from "../observability/span.ts";
 import type { Check } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
 
@@ -41,6 +42,8 @@ export interface Context<S> {
   readonly logger: Logger;
   /** The request's headers; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
+  /** What spans of the work begin from; absent where nothing is traced. */
+  readonly trace?: SpanOrigin | undefined;
   /** Set by a handler: headers of the answer, should the request be cut short by its time limit or the end of the service. */
   cutHeaders?: Record<string, string> | undefined;
 }

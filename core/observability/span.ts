@@ -2,13 +2,15 @@
  * What tracing is made of, for everything that is traced and for everything that keeps or sends traces: leaf types, and no
  * behaviour. Where nothing is traced there is no span (`null`), so that a sampled-out run costs one comparison.
  */
+import type { Entity } from "./sink.ts";
 
 /** Names of what a span is about, in `entity.type`. A tool only where it was executed by itself. */
 export type EntityType = "agent" | "workflow" | "tool";
 
 /** A value of an attribute, as OpenTelemetry allows them. */
 export type AttributeValue = string | number | boolean | readonly string[] | readonly number[] | readonly boolean[];
-export type Attributes = Record<string, AttributeValue>;
+/** A name with the value undefined is not there: one shape of object serves all spans of a kind. Frozen, or nobody else's. */
+export type Attributes = Record<string, AttributeValue | undefined>;
 
 /** As W3C Trace Context names a span to others: 32 and 16 lower-case hexadecimal digits. */
 export interface SpanContext {
@@ -22,16 +24,40 @@ export interface SpanStatus {
   readonly message?: string;
 }
 
-/** What has a beginning and an end. Everything a caller may do with it is synchronous and cannot fail. */
-export interface Span extends SpanContext {
-  /** A span below this one, of the same trace. */
-  child(name: string, kind: SpanKind, attributes?: Attributes): Span;
-  set(name: string, value: AttributeValue | undefined): void;
-  /** An input or output. What is kept of it is what `observability.content` says; it is looked at once, here. */
-  content(name: string, value: unknown): void;
-  /** Ends it; a second call does nothing. Default: status unset. */
-  end(status?: SpanStatus): void;
-}
-
 /** OpenTelemetry's: 0 internal, 1 server, 2 client. */
 export type SpanKind = 0 | 1 | 2;
+
+/** What spans begin from: a request, which begins a trace, or a span, which goes on with its own. */
+export interface SpanOrigin {
+  /**
+   * @param entity whose run it is. A tool that an agent or a workflow calls belongs to these.
+   * @param userId whose run it is, where a trace begins; a span knows it already
+   * @returns null for what is not traced
+   */
+  begin(name: string, kind: SpanKind, entity: Entity, userId?: string): Span | null;
+}
+
+/** What has a beginning and an end. Everything a caller may do with it is synchronous and cannot fail. */
+export interface Span extends SpanContext, SpanOrigin {
+  begin(name: string, kind: SpanKind, entity: Entity): Span;
+  /** A span below this one, of the same entity. */
+  child(name: string, kind: SpanKind): Span;
+  /** Adds attributes. The first ones are kept as they are, so that they must be the caller's own. */
+  set(attributes: Attributes): void;
+  /** An input or output, as an attribute. What is kept of it is what `observability.content` says; it is looked at once, here. */
+  content(name: string, value: unknown): void;
+  /** Whether `content` keeps anything: for values that have to be made first. */
+  readonly wantsContent: boolean;
+  event(name: string, attributes?: Attributes): void;
+  /** Another span that this one goes on from, maybe of another trace. */
+  link(context: SpanContext): void;
+  /** Ends it; a second end does nothing, and so does everything after the first. Default: status unset. */
+  finish(status?: SpanStatus): void;
+  /**
+   * Ends it with an error.
+   *
+   * @param type what `error.type` says: one word
+   * @param message for people; credentials in it are blanked
+   */
+  fail(type: string, message: string): void;
+}

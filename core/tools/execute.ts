@@ -1,5 +1,6 @@
 /** The one function that runs tools, for agents and for the API alike: nothing that it checks can be passed by. */
 import { invalid, messageOf, ServiceError } from "../errors.ts";
+import { beginTool, runTraced } from "./spans.ts";
 import type { Tool, ToolOrigin } from "./tool.ts";
 import { ToolCall } from "./tool-call.ts";
 
@@ -13,6 +14,11 @@ import { ToolCall } from "./tool-call.ts";
  * `tool_failed` with the tool's own message or its time limit; and the reason of `origin.call.signal` once it aborts.
  */
 export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
+  const span = origin.span === undefined ? beginTool(tool, origin) : null;
+  return span === null ? run(tool, input, origin) : runTraced(run, tool, input, origin, span);
+}
+
+function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   const { meter } = tool;
   if (tool.approval) {
     meter?.calls.count("not approved");

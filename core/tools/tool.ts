@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { User } from "../http/route.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
+import type { Span, SpanOrigin } from "../observability/span.ts";
 
 export type JsonSchema = Record<string, unknown>;
 
@@ -54,10 +55,13 @@ export interface ToolOrigin {
     readonly logger: Logger;
     readonly user: User | null;
     readonly requestId: string;
+    readonly trace?: SpanOrigin | undefined;
   };
   /** `context` of the request; an empty object when there is none. */
   readonly context: Record<string, unknown>;
   readonly conversationId?: string;
   readonly executionId?: string;
   readonly idempotencyKey?: string;
+  /** Of this call, where its caller has begun one, and ends it; null: it is not traced. Left out: it begins with `call`. */
+  readonly span?: Span | null;
 }

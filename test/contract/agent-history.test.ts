@@ -26,7 +26,8 @@ describe("GET /agents/:id/history", () => {
     );
     const { id, traceId, startTime, endTime, ...entry } = page.entries[0];
     assert.match(id, /^[\w-]{8,}$/);
-    assert.match(traceId, /^[0-9a-f]{32}$/);
+    const trace = await dataOf(service.get(`/observability/traces/${traceId}`));
+    assert.equal(trace.spans[0].attributes["agent.run.id"], id);
     assert.equal(new Date(startTime).toISOString(), startTime);
     assert.ok(new Date(endTime).getTime() >= new Date(startTime).getTime());
     assert.deepEqual(entry, {

@@ -47,7 +47,7 @@ const DESK = {
   model: "demo/echo",
   subAgents: [WRITER],
   memory: null,
-  isTelemetryEnabled: false,
+  isTelemetryEnabled: true,
 };
 
 for (const transport of TRANSPORTS) {
@@ -59,7 +59,7 @@ for (const transport of TRANSPORTS) {
       const tools = [{ name: "sum", description: "Adds two numbers", parameters: ADD_PARAMETERS }];
       assert.deepEqual(await dataOf(service.get("/agents")), [
         { ...DESK, tools },
-        { ...WRITER, tools: [], subAgents: [], memory: null, isTelemetryEnabled: false },
+        { ...WRITER, tools: [], subAgents: [], memory: null, isTelemetryEnabled: true },
       ]);
     });
 

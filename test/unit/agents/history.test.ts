@@ -7,15 +7,17 @@ import { ServiceError } from "../../../core/errors.ts";
 
 const { memory } = TABLE_DEFAULTS;
 
+const TRACE = "019aa1b2c3d4a0b1c2d3e4f5a6000001";
+
 test("GET /agents/:id/history shows a run while it runs, and how it ended", () => {
   const history = new RingHistory("support", 32 * 1024 * 1024);
-  const run = history.begin("0b0e7a7e1f0c4c539d0b4d7f7d1b6a11", "hello", { ...memory, userId: "ada" });
+  const run = history.begin("0b0e7a7e1f0c4c539d0b4d7f7d1b6a11", "hello", { ...memory, userId: "ada" }, TRACE);
   const [running] = history.page(0, 10).entries;
   assert.equal(running!.status, "running");
   assert.equal("endTime" in running!, false);
   assert.equal("usage" in running!, false);
   assert.equal(running!.userId, "ada");
-  assert.match(running!.traceId!, /^[0-9a-f]{32}$/);
+  assert.equal(running!.traceId, TRACE);
 
   history.end(run, "completed", { ...newOutcome(), text: "hi" });
   const [ended] = history.page(0, 10).entries;

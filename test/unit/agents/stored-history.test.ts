@@ -32,12 +32,12 @@ const shared = (store: Store): Store => ({ ...store, kind: "postgres" });
 test("GET /agents/:id/history shows a run while it runs, then how it ended, and counts it once", async () => {
   const { histories, page } = historiesOver(createMemoryStore());
   const history = histories.of("a");
-  const run = history.begin("run-1", "hello", { ...memory, userId: "ada", conversationId: "c" });
+  const run = history.begin("run-1", "hello", { ...memory, userId: "ada", conversationId: "c" }, "trace-1");
   const running = await page("a");
   assert.equal(running.total, 1);
   const { startTime, ...entry } = running.entries[0];
   assert.equal(new Date(startTime).toISOString(), startTime);
-  const common = { id: "run-1", agentId: "a", input: "hello", traceId: "run-1", userId: "ada", conversationId: "c" };
+  const common = { id: "run-1", agentId: "a", input: "hello", traceId: "trace-1", userId: "ada", conversationId: "c" };
   assert.deepEqual(entry, { ...common, status: "running" });
   history.end(run, "completed", outcome("hi"));
   const ended = await page("a");

@@ -1,0 +1,146 @@
+/**
+ * Names of spans and of their attributes: OpenTelemetry's semantic conventions for generative AI, as they were in
+ * `semantic-conventions` 1.41, and our own where these have none. `entity.*` is in the span itself (sink.ts).
+ */
+import type { Attributes } from "./span.ts";
+
+/** Names of attributes that hold content. */
+export const CONTENT = {
+  inputMessages: "gen_ai.input.messages",
+  outputMessages: "gen_ai.output.messages",
+  toolArguments: "gen_ai.tool.call.arguments",
+  toolResult: "gen_ai.tool.call.result",
+  input: "input",
+  output: "output",
+} as const;
+
+export const agentSpan = (name: string): string => `invoke_agent ${name}`;
+export const modelSpan = (model: string): string => `chat ${model}`;
+export const toolSpan = (name: string): string => `execute_tool ${name}`;
+export const workflowSpan = (name: string): string => `invoke_workflow ${name}`;
+export const stepSpan = (type: string, path: string): string => `${type} ${path}`;
+export const MEMORY_SPANS = {
+  recall: "memory.recall",
+  search: "memory.search",
+  save: "memory.save",
+  note: "memory.note",
+} as const;
+
+/** Tokens; those that a provider says nothing of are 0. */
+interface Tokens {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cachedInputTokens?: number;
+  readonly reasoningTokens?: number;
+}
+
+export interface AgentFacts {
+  readonly id: string;
+  readonly name: string;
+  /** Of the first model that it may call. */
+  readonly model: string;
+  readonly runId: string;
+  readonly conversationId: string | undefined;
+  readonly finishReason: string;
+  readonly usage: Tokens;
+}
+
+export const agentAttributes = ({
+  id,
+  name,
+  model,
+  runId,
+  conversationId,
+  finishReason,
+  usage,
+}: AgentFacts): Attributes => ({
+  "gen_ai.operation.name": "invoke_agent",
+  "gen_ai.agent.id": id,
+  "gen_ai.agent.name": name,
+  "gen_ai.request.model": model,
+  "gen_ai.conversation.id": conversationId,
+  "gen_ai.response.finish_reasons": [finishReason],
+  "gen_ai.usage.input_tokens": usage.promptTokens,
+  "gen_ai.usage.output_tokens": usage.completionTokens,
+  "agent.run.id": runId,
+});
+
+/** What a model call asks for, as the call has it. */
+interface Parameters {
+  readonly temperature: number;
+  readonly topP: number;
+  readonly maxOutputTokens: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  readonly seed: number | undefined;
+  readonly stopSequences: readonly string[] | undefined;
+}
+
+export interface ModelFacts {
+  readonly provider: string;
+  readonly model: string;
+  readonly parameters: Parameters;
+  /** Whether the answer is to be JSON. */
+  readonly json: boolean;
+  readonly finishReason: string;
+  readonly usage: Tokens;
+  /** Seconds until the first part of the answer; undefined when there was none. */
+  readonly firstPart: number | undefined;
+}
+
+export const modelAttributes = ({
+  provider,
+  model,
+  parameters,
+  json,
+  finishReason,
+  usage,
+  firstPart,
+}: ModelFacts): Attributes => ({
+  "gen_ai.operation.name": "chat",
+  "gen_ai.provider.name": provider,
+  "gen_ai.request.model": model,
+  "gen_ai.request.temperature": parameters.temperature,
+  "gen_ai.request.top_p": parameters.topP,
+  "gen_ai.request.max_tokens": parameters.maxOutputTokens,
+  "gen_ai.request.frequency_penalty": parameters.frequencyPenalty || undefined,
+  "gen_ai.request.presence_penalty": parameters.presencePenalty || undefined,
+  "gen_ai.request.seed": parameters.seed,
+  "gen_ai.request.stop_sequences": parameters.stopSequences,
+  "gen_ai.output.type": json ? "json" : undefined,
+  "gen_ai.response.finish_reasons": [finishReason],
+  "gen_ai.response.time_to_first_chunk": firstPart,
+  "gen_ai.usage.input_tokens": usage.promptTokens,
+  "gen_ai.usage.output_tokens": usage.completionTokens,
+  "gen_ai.usage.cache_read.input_tokens": usage.cachedInputTokens || undefined,
+  "gen_ai.usage.reasoning.output_tokens": usage.reasoningTokens || undefined,
+});
+
+export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback" } as const;
+
+/** @param attempt of the same model, from 1; @param wait milliseconds before the next one */
+export const retryAttributes = (model: string, reason: string, attempt: number, wait: number): Attributes => ({
+  "gen_ai.request.model": model,
+  "error.type": reason,
+  "retry.attempt": attempt,
+  "retry.delay": wait,
+});
+
+export const fallbackAttributes = (model: string, reason: string, next: string): Attributes => ({
+  "gen_ai.request.model": model,
+  "error.type": reason,
+  "fallback.model": next,
+});
+
+/** @param callId the model's name for its call; undefined where no model called */
+export const toolAttributes = (name: string, callId: string | undefined): Attributes => ({
+  "gen_ai.operation.name": "execute_tool",
+  "gen_ai.tool.name": name,
+  "gen_ai.tool.type": "function",
+  "gen_ai.tool.call.id": callId,
+});
+
+export const memoryAttributes = (memory: string, conversationId: string | undefined): Attributes => ({
+  "memory.name": memory,
+  "gen_ai.conversation.id": conversationId,
+});

@@ -1,0 +1,18 @@
+/** The time of spans: milliseconds since 1970 with fractions, rising steadily within a process. */
+
+/** Milliseconds between two looks at the clock of the system, which may be set while the process runs. */
+const LOOK = 60_000;
+
+export class Clock {
+  #offset = 0;
+  #next = Number.NEGATIVE_INFINITY;
+
+  now(): number {
+    const now = performance.now();
+    if (now >= this.#next) {
+      this.#next = now + LOOK;
+      this.#offset = Date.now() - now;
+    }
+    return now + this.#offset;
+  }
+}

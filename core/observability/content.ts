@@ -1,0 +1,132 @@
+/**
+ * Inputs and outputs as spans carry them: JSON text of bounded length, without what nobody may see. What is too long is cut before
+ * anything looks at it, so that the time that a value costs does not depend on its size.
+ */
+import { BLANK, isCard, isSecretName, redact } from "./redaction.ts";
+
+export type ContentMode = "none" | "redacted" | "full";
+
+/** Characters that are kept of one value, and of a message of an error. */
+export const MOST_CONTENT = 8 * 1024;
+const MOST_MESSAGE = 512;
+/** Characters behind the cut that are read to know whether it goes through a secret, and are not kept. */
+const BEHIND = 256;
+/** Objects within each other. */
+const DEEPEST = 12;
+const CUT = "…";
+
+export interface Cleaner {
+  readonly mode: ContentMode;
+  /** @returns JSON text; a text stays as it is. Undefined when nothing is to be kept */
+  content(value: unknown): string | undefined;
+  /** A message for people. */
+  message(text: string): string;
+}
+
+/** @param secrets of the manifest: blanked wherever they turn up */
+export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cleaner {
+  const known = knownSecrets(secrets);
+  const blank = known === null ? redact : (text: string) => redact(text.replace(known, BLANK));
+  const clean = mode === "full" ? (text: string) => text : blank;
+  return {
+    mode,
+    content(value) {
+      if (mode === "none" || value === undefined) return undefined;
+      if (typeof value === "string") return cut(value, MOST_CONTENT, clean);
+      try {
+        return new Writer(clean, mode === "full").write(value);
+      } catch {
+        return "[unreadable]";
+      }
+    },
+    // A message is no content: it is there with `none` too, and its secrets are never.
+    message: (text) => cut(text, MOST_MESSAGE, mode === "full" ? clean : blank),
+  };
+}
+
+/** Short ones would blank words that only look alike. */
+const SHORTEST_SECRET = 6;
+
+function knownSecrets(secrets: readonly string[]): RegExp | null {
+  const long = secrets.filter((secret) => secret.length >= SHORTEST_SECRET).sort((a, b) => b.length - a.length);
+  if (long.length === 0) return null;
+  return new RegExp(long.map((secret) => secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "g");
+}
+
+/** At most `most` characters of a text, and a sign that there was more. */
+function cut(text: string, most: number, clean: (text: string) => string): string {
+  if (text.length <= most) return clean(text);
+  const seen = clean(text.slice(0, most + BEHIND));
+  // What is at the end now came after the cut, or is what was put there for it.
+  return seen.slice(0, Math.min(most, Math.max(0, seen.length - BEHIND))) + CUT;
+}
+
+/** Writes a value as JSON would, until there is no room. */
+class Writer {
+  readonly #clean: (text: string) => string;
+  readonly #full: boolean;
+  #text = "";
+
+  constructor(clean: (text: string) => string, full: boolean) {
+    this.#clean = clean;
+    this.#full = full;
+  }
+
+  write(value: unknown): string {
+    this.#value(value, 0);
+    return this.#text;
+  }
+
+  get #room(): number {
+    return MOST_CONTENT - this.#text.length;
+  }
+
+  #value(value: unknown, depth: number): void {
+    if (this.#room <= 0) this.#text += `"${CUT}"`;
+    else if (typeof value === "string") this.#text += JSON.stringify(cut(value, this.#room, this.#clean));
+    else if (typeof value === "number") this.#number(value);
+    else if (typeof value === "object" && value !== null) this.#object(value, depth);
+    else this.#text += typeof value === "boolean" ? String(value) : typeof value === "bigint" ? `"${value}"` : "null";
+  }
+
+  #number(value: number): void {
+    const text = String(value);
+    const secret = !this.#full && text.length >= 14 && /^\d+$/.test(text) && isCard(text);
+    this.#text += secret ? `"${BLANK}"` : Number.isFinite(value) ? text : "null";
+  }
+
+  #object(value: object, depth: number): void {
+    const { toJSON } = value as { toJSON?: unknown };
+    if (depth >= DEEPEST) this.#text += `"${CUT}"`;
+    else if (ArrayBuffer.isView(value)) this.#text += `"[${value.byteLength} bytes]"`;
+    else if (typeof toJSON === "function") this.#value(toJSON.call(value, ""), depth + 1);
+    else if (Array.isArray(value)) this.#array(value, depth);
+    else this.#members(value as Record<string, unknown>, depth);
+  }
+
+  #array(values: readonly unknown[], depth: number): void {
+    this.#text += "[";
+    for (let index = 0; index < values.length; index++) {
+      if (index > 0) this.#text += ",";
+      this.#value(values[index], depth + 1);
+      if (this.#room <= 0) break;
+    }
+    this.#text += "]";
+  }
+
+  #members(values: Record<string, unknown>, depth: number): void {
+    this.#text += "{";
+    let first = true;
+    for (const name in values) {
+      const value = values[name];
+      if (value === undefined || typeof value === "function") continue;
+      if (!first) this.#text += ",";
+      first = false;
+      this.#text += `${JSON.stringify(cut(name, Math.min(MOST_MESSAGE, Math.max(this.#room, 0)), this.#clean))}:`;
+      if (!this.#full && isSecretName(name) && value !== null) this.#text += `"${BLANK}"`;
+      else this.#value(value, depth + 1);
+      if (this.#room <= 0) break;
+    }
+    this.#text += "}";
+  }
+}

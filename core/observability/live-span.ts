@@ -1,0 +1,177 @@
+/** Spans and traces while they are being made: one object is what the traced code holds and what sinks are handed. */
+import type { Clock } from "./clock.ts";
+import type { Cleaner } from "./content.ts";
+import type { Ids } from "./ids.ts";
+import type { Entity, SpanData, SpanEvent, SpanSink, TraceData } from "./sink.ts";
+import type { Attributes, Span, SpanContext, SpanKind, SpanStatus } from "./span.ts";
+
+/** What the traces of a service share. */
+export interface Tracing {
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly cleaner: Cleaner;
+  /** At least one. */
+  readonly sinks: readonly SpanSink[];
+}
+
+const UNSET: SpanStatus = Object.freeze({ code: 0 });
+/** Ended spans of a trace that goes on, after which they are handed over. */
+const MANY = 256;
+/** Events and links of one span: more of them say nothing new. */
+const MOST_EVENTS = 128;
+
+export class LiveTrace implements TraceData {
+  readonly tracing: Tracing;
+  readonly traceId: string;
+  readonly foreign: boolean;
+  readonly userId: string | null;
+  readonly root: LiveSpan;
+  spans: SpanData[];
+  open = 0;
+  handed = 0;
+  newer: TraceData | null = null;
+  older: TraceData | null = null;
+  #over = false;
+
+  /** @param caller the span that the trace goes on from, of the service that made the request */
+  constructor(
+    tracing: Tracing,
+    name: string,
+    kind: SpanKind,
+    entity: Entity,
+    userId: string | null,
+    caller: SpanContext | null,
+  ) {
+    const start = tracing.clock.now();
+    const { traceId, spanId } = tracing.ids.trace(start);
+    this.tracing = tracing;
+    this.traceId = caller === null ? traceId : caller.traceId;
+    this.foreign = caller !== null;
+    this.userId = userId;
+    this.root = new LiveSpan(this, spanId, caller === null ? null : caller.spanId, name, kind, entity, start);
+    this.spans = [this.root];
+    this.open = 1;
+    for (const sink of tracing.sinks) {
+      sink.began(this);
+      if (sink.live) sink.started(this, this.root);
+    }
+  }
+
+  child(parent: LiveSpan, name: string, kind: SpanKind, entity: Entity): LiveSpan {
+    const { clock, ids, sinks } = this.tracing;
+    const start = clock.now();
+    const span = new LiveSpan(this, ids.span(start), parent.spanId, name, kind, entity, start);
+    // What begins after the end of all else has nowhere to go.
+    if (this.#over) return span;
+    this.spans.push(span);
+    this.open++;
+    for (const sink of sinks) if (sink.live) sink.started(this, span);
+    return span;
+  }
+
+  ended(span: LiveSpan): void {
+    if (this.#over) return;
+    const { sinks } = this.tracing;
+    this.open--;
+    for (const sink of sinks) if (sink.live) sink.ended(this, span);
+    if (this.open === 0) {
+      this.#over = true;
+      for (const sink of sinks) sink.take(this, this.spans, true);
+    } else if (this.spans.length - this.open >= MANY) this.#handOver();
+  }
+
+  #handOver(): void {
+    const { spans } = this;
+    const over = spans.filter(({ end }) => end !== 0);
+    for (const sink of this.tracing.sinks) sink.take(this, over, false);
+    this.spans = spans.filter(({ end }) => end === 0);
+    this.handed += over.length;
+  }
+}
+
+class LiveSpan implements Span, SpanData {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId: string | null;
+  readonly name: string;
+  readonly kind: SpanKind;
+  readonly entity: Entity;
+  readonly start: number;
+  end = 0;
+  attributes: Attributes | null = null;
+  status: SpanStatus = UNSET;
+  events: SpanEvent[] | null = null;
+  links: SpanContext[] | null = null;
+  readonly #trace: LiveTrace;
+
+  constructor(
+    trace: LiveTrace,
+    spanId: string,
+    parentSpanId: string | null,
+    name: string,
+    kind: SpanKind,
+    entity: Entity,
+    start: number,
+  ) {
+    this.#trace = trace;
+    this.traceId = trace.traceId;
+    this.spanId = spanId;
+    this.parentSpanId = parentSpanId;
+    this.name = name;
+    this.kind = kind;
+    this.entity = entity;
+    this.start = start;
+  }
+
+  get wantsContent(): boolean {
+    return this.#trace.tracing.cleaner.mode !== "none";
+  }
+
+  begin(name: string, kind: SpanKind, entity: Entity): LiveSpan {
+    return this.#trace.child(this, name, kind, entity.type === "tool" ? this.entity : entity);
+  }
+
+  child(name: string, kind: SpanKind): LiveSpan {
+    return this.#trace.child(this, name, kind, this.entity);
+  }
+
+  set(attributes: Attributes): void {
+    if (this.end !== 0) return;
+    if (this.attributes === null) this.attributes = attributes;
+    else Object.assign(this.attributes, attributes);
+  }
+
+  content(name: string, value: unknown): void {
+    if (this.end !== 0) return;
+    const text = this.#trace.tracing.cleaner.content(value);
+    if (text === undefined) return;
+    this.attributes ??= {};
+    this.attributes[name] = text;
+  }
+
+  event(name: string, attributes: Attributes | null = null): void {
+    if (this.end !== 0) return;
+    this.events ??= [];
+    if (this.events.length < MOST_EVENTS) this.events.push({ name, time: this.#trace.tracing.clock.now(), attributes });
+  }
+
+  link({ traceId, spanId }: SpanContext): void {
+    if (this.end !== 0) return;
+    this.links ??= [];
+    if (this.links.length < MOST_EVENTS) this.links.push({ traceId, spanId });
+  }
+
+  finish(status: SpanStatus = UNSET): void {
+    if (this.end !== 0) return;
+    // The clock of the system may have been set back meanwhile.
+    this.end = Math.max(this.#trace.tracing.clock.now(), this.start);
+    this.status = status;
+    this.#trace.ended(this);
+  }
+
+  fail(type: string, message: string): void {
+    if (this.end !== 0) return;
+    this.set({ "error.type": type });
+    this.finish({ code: 2, message: this.#trace.tracing.cleaner.message(message) });
+  }
+}

@@ -1,0 +1,30 @@
+/** The header `traceparent` of W3C Trace Context, level 1 and later versions. */
+import type { SpanContext } from "./span.ts";
+
+export interface Traceparent extends SpanContext {
+  /** Whether the caller records the trace. */
+  readonly sampled: boolean;
+}
+
+/** Four fields; a later version may have more behind another dash. */
+const FORM = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
+const NO_TRACE = "0".repeat(32);
+const NO_SPAN = "0".repeat(16);
+/** No version is called so. */
+const NO_VERSION = "ff";
+/** The version that has no more than four fields. */
+const FIRST = "00";
+const SAMPLED = 1;
+/** Characters: a header that is longer is none of any version to come. */
+const LONGEST = 512;
+
+/** @returns null for what is none: then the request begins a trace of its own */
+export function parseTraceparent(header: string): Traceparent | null {
+  if (header.length > LONGEST) return null;
+  const match = FORM.exec(header);
+  if (match === null) return null;
+  const [, version, traceId, spanId, flags, more] = match as unknown as string[];
+  if (version === NO_VERSION || traceId === NO_TRACE || spanId === NO_SPAN) return null;
+  if (version === FIRST && more !== undefined) return null;
+  return { traceId: traceId!, spanId: spanId!, sampled: (Number.parseInt(flags!, 16) & SAMPLED) !== 0 };
+}

@@ -1,0 +1,65 @@
+/** Begins traces: which runs are traced, and what they go on from. */
+import { Clock } from "./clock.ts";
+import { type ContentMode, createCleaner } from "./content.ts";
+import { Ids } from "./ids.ts";
+import { LiveTrace, type Tracing } from "./live-span.ts";
+import type { Entity, SpanSink } from "./sink.ts";
+import type { Span, SpanKind, SpanOrigin } from "./span.ts";
+import { parseTraceparent, type Traceparent } from "./traceparent.ts";
+
+export interface TracerSettings {
+  /** Share of runs that are traced, 0 to 1. */
+  readonly sample: number;
+  /** How much of inputs and outputs spans carry. */
+  readonly content: ContentMode;
+  /** Texts that never turn up in a span, unless its content is full. */
+  readonly secrets: readonly string[];
+}
+
+export interface Tracer extends SpanOrigin {
+  /**
+   * Begins what a request asks for. A caller's trace is continued when the header `traceparent` names one. Whether it is
+   * recorded, `sample` decides here as well: a caller can leave its trace out, and cannot make anything be kept.
+   *
+   * @param traceparent an empty string where there is none
+   */
+  continue(traceparent: string, name: string, kind: SpanKind, entity: Entity, userId: string | undefined): Span | null;
+}
+
+/** @returns null when nothing is traced, or kept anywhere: then tracing costs nothing */
+export function createTracer({ sample, content, secrets }: TracerSettings, sinks: readonly SpanSink[]): Tracer | null {
+  if (sample <= 0 || sinks.length === 0) return null;
+  const tracing = { clock: new Clock(), ids: new Ids(), cleaner: createCleaner(content, secrets), sinks };
+  return new SamplingTracer(sample, tracing);
+}
+
+class SamplingTracer implements Tracer {
+  readonly #sample: number;
+  readonly #tracing: Tracing;
+
+  constructor(sample: number, tracing: Tracing) {
+    this.#sample = sample;
+    this.#tracing = tracing;
+  }
+
+  begin(name: string, kind: SpanKind, entity: Entity, userId?: string): Span | null {
+    return this.#root(name, kind, entity, userId, null);
+  }
+
+  continue(traceparent: string, name: string, kind: SpanKind, entity: Entity, userId: string | undefined): Span | null {
+    const caller = traceparent === "" ? null : parseTraceparent(traceparent);
+    if (caller !== null && !caller.sampled) return null;
+    return this.#root(name, kind, entity, userId, caller);
+  }
+
+  #root(
+    name: string,
+    kind: SpanKind,
+    entity: Entity,
+    userId: string | undefined,
+    caller: Traceparent | null,
+  ): Span | null {
+    if (this.#sample < 1 && Math.random() >= this.#sample) return null;
+    return new LiveTrace(this.#tracing, name, kind, entity, userId ?? null, caller).root;
+  }
+}

@@ -1,0 +1,53 @@
+/** What is traced of a tool's call: its input, its result, how it failed. */
+import { ServiceError } from "../errors.ts";
+import { userIdOf } from "../http/user.ts";
+import { CONTENT, toolAttributes, toolSpan } from "../observability/attributes.ts";
+import type { Span } from "../observability/span.ts";
+import { cancelSpan, failSpan } from "../observability/spans.ts";
+import type { Tool, ToolOrigin } from "./tool.ts";
+
+type Run = (tool: Tool, input: unknown, origin: ToolOrigin) => unknown;
+
+/** @returns null for a call that is not traced */
+export function beginTool({ name }: Tool, { call }: ToolOrigin): Span | null {
+  if (call.trace === undefined) return null;
+  return call.trace.begin(toolSpan(name), 0, { type: "tool", id: name, name }, userIdOf(call.user) ?? undefined);
+}
+
+/** Gives and throws what `run` does, and ends the span. */
+export function runTraced(run: Run, tool: Tool, input: unknown, origin: ToolOrigin, span: Span): unknown {
+  span.set(toolAttributes(tool.name, undefined));
+  span.content(CONTENT.toolArguments, input);
+  let result: unknown;
+  try {
+    result = run(tool, input, origin);
+  } catch (error) {
+    fail(span, error, origin);
+    throw error;
+  }
+  if (result instanceof Promise) return later(result, origin, span);
+  end(span, result);
+  return result;
+}
+
+async function later(running: Promise<unknown>, origin: ToolOrigin, span: Span): Promise<unknown> {
+  try {
+    const result = await running;
+    end(span, result);
+    return result;
+  } catch (error) {
+    fail(span, error, origin);
+    throw error;
+  }
+}
+
+function end(span: Span, result: unknown): void {
+  span.content(CONTENT.toolResult, result);
+  span.finish();
+}
+
+/** What is no ServiceError is the reason of the caller's signal. */
+function fail(span: Span, error: unknown, { call }: ToolOrigin): void {
+  if (!(error instanceof ServiceError) && call.signal.aborted) cancelSpan(span);
+  else failSpan(span, error);
+}
