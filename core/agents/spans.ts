@@ -56,7 +56,7 @@ export function endRun(core: AgentCore, plan: RunPlan, outcome: RunOutcome, brok
   const { id, name } = core;
   const { usage, finishReason } = outcome;
   const { conversationId } = plan.settings.memory;
-  span.set(agentAttributes({ id, name, model: plan.chain.id, runId: plan.id, conversationId, finishReason, usage }));
+  span.set(agentAttributes({ id, name, model: plan.chain.id, conversationId, finishReason, usage }));
   if (span.wantsContent) span.content(CONTENT.outputMessages, outcome.output ?? outcome.text);
   if (broken === undefined) span.finish();
   else if (broken.cancelled) cancelSpan(span);

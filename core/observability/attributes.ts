@@ -39,21 +39,12 @@ export interface AgentFacts {
   readonly name: string;
   /** Of the first model that it may call. */
   readonly model: string;
-  readonly runId: string;
   readonly conversationId: string | undefined;
   readonly finishReason: string;
   readonly usage: Tokens;
 }
 
-export const agentAttributes = ({
-  id,
-  name,
-  model,
-  runId,
-  conversationId,
-  finishReason,
-  usage,
-}: AgentFacts): Attributes => ({
+export const agentAttributes = ({ id, name, model, conversationId, finishReason, usage }: AgentFacts): Attributes => ({
   "gen_ai.operation.name": "invoke_agent",
   "gen_ai.agent.id": id,
   "gen_ai.agent.name": name,
@@ -62,7 +53,6 @@ export const agentAttributes = ({
   "gen_ai.response.finish_reasons": [finishReason],
   "gen_ai.usage.input_tokens": usage.promptTokens,
   "gen_ai.usage.output_tokens": usage.completionTokens,
-  "agent.run.id": runId,
 });
 
 /** What a model call asks for, as the call has it. */
