@@ -5,6 +5,7 @@
 import { basename, dirname, parse, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
+import { A2a } from "./a2a/a2a.ts";
 import { compileAgents } from "./agents/compile.ts";
 import { namedModels } from "./agents/model-names.ts";
 import { createModels, type Models } from "./agents/models.ts";
@@ -190,6 +191,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   for (const { path, message, severity } of accessProblems(manifest.auth, around))
     issues.push(loaded.issueAt(path, message, severity));
   const access = compileAccess(manifest.auth, everyPath, provided);
+  const a2a = new A2a(manifest, parts);
   const mcpServers = createMcpServers<Service>(manifest, tools);
   return {
     parts: {
@@ -198,6 +200,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       tools,
       workflows: workflows.engine,
       mcpServers,
+      a2a,
       traces,
       routes,
       sockets,
@@ -216,9 +219,13 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       start();
       traces.start();
       await workflows.start();
+      await a2a.start();
     },
-    idle: (patience) => workflows.idle(patience),
+    async idle(patience) {
+      await Promise.all([workflows.idle(patience), a2a.idle(patience)]);
+    },
     async end() {
+      await a2a.close();
       await workflows.close();
       await histories.close();
       await traces.close();

@@ -1,4 +1,5 @@
 /** What a booted Penstock is made of: handed to every handler as `call.service`. */
+import type { A2a } from "./a2a/a2a.ts";
 import { Cards } from "./a2a/cards.ts";
 import type { Agent } from "./agents/agent.ts";
 import type { Documentation } from "./api/pages/documentation.ts";
@@ -10,7 +11,7 @@ import { Serialized } from "./http/route.ts";
 import type { SocketRoute } from "./http/socket.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import type { McpServer } from "./mcp/servers.ts";
-import { type MemoryChoice, memoryChoice } from "./memory/choose.ts";
+import { isIsolated, type MemoryChoice, memoryChoice } from "./memory/choose.ts";
 import type { Memory } from "./memory/memory.ts";
 import type { LogRing } from "./observability/log-ring.ts";
 import type { Meters } from "./observability/metrics/meters.ts";
@@ -49,6 +50,8 @@ export interface Service {
   agentList(): Serialized;
   /** Of the agents, as A2A wants them. */
   readonly cards: Cards;
+  /** Tasks of the agents over A2A. */
+  readonly a2a: A2a;
   /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
   documentation(): Promise<Documentation>;
   /** Everything that is counted while the service runs, and the page that shows it. */
@@ -67,6 +70,7 @@ export type ServiceParts = Pick<
   | "tools"
   | "workflows"
   | "mcpServers"
+  | "a2a"
   | "routes"
   | "sockets"
   | "access"
@@ -83,7 +87,6 @@ const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
   const { manifest, agents, tools, memories } = parts;
-  const { mode, isolation } = manifest.auth;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
   let documentation: Promise<Documentation> | null = null;
@@ -96,8 +99,7 @@ export function createService(parts: ServiceParts): Service {
   const service: Service = {
     ...parts,
     chooseMemory: memoryChoice(manifest, memories),
-    // Without authentication nobody is known, so that nothing can belong to somebody.
-    isolated: mode !== "none" && isolation === "user",
+    isolated: isIsolated(manifest),
     toolList: new Serialized(JSON.stringify([...described.values()])),
     cards: new Cards({
       agents,

@@ -3145,6 +3145,451 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "PeerMessageRequest": {
+    "type": "object",
+    "description": "`SendMessage` and `SendStreamingMessage` of A2A 1.0.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "message": {
+            "type": "object",
+            "properties": {
+              "messageId": {
+                "type": "string",
+                "description": "Id of the message, chosen by the client.",
+                "minLength": 1,
+                "maxLength": 256
+              },
+              "contextId": {
+                "type": "string",
+                "description": "What goes on: the conversation of the agent. Left out, a new one begins.",
+                "pattern": "^[A-Za-z0-9_.:-]{0,128}$"
+              },
+              "taskId": {
+                "type": "string",
+                "description": "Of a task that goes on. Tasks of this service take no further messages: use `contextId`.",
+                "maxLength": 128
+              },
+              "role": {
+                "type": "string",
+                "enum": [
+                  "ROLE_USER"
+                ],
+                "description": "Who speaks."
+              },
+              "parts": {
+                "type": "array",
+                "description": "What is said.",
+                "minItems": 1,
+                "maxItems": 1000,
+                "items": {
+                  "$ref": "#/components/schemas/PeerPart"
+                }
+              },
+              "metadata": {
+                "type": "object",
+                "additionalProperties": true,
+                "description": "Kept with the task."
+              }
+            },
+            "required": [
+              "messageId",
+              "role",
+              "parts"
+            ],
+            "additionalProperties": true
+          },
+          "configuration": {
+            "type": "object",
+            "properties": {
+              "historyLength": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "How many messages of the task's history the reply has."
+              },
+              "returnImmediately": {
+                "type": "boolean",
+                "description": "Reply before the task has ended."
+              }
+            },
+            "additionalProperties": true
+          },
+          "metadata": {
+            "type": "object",
+            "additionalProperties": true,
+            "description": "The `context` of the agent's run."
+          }
+        },
+        "required": [
+          "message"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
+  "PeerOldMessageRequest": {
+    "type": "object",
+    "description": "`message/send` and `message/stream` of A2A 0.3.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "message": {
+            "type": "object",
+            "properties": {
+              "messageId": {
+                "type": "string",
+                "description": "Id of the message, chosen by the client.",
+                "minLength": 1,
+                "maxLength": 256
+              },
+              "contextId": {
+                "type": "string",
+                "description": "What goes on: the conversation of the agent. Left out, a new one begins.",
+                "pattern": "^[A-Za-z0-9_.:-]{0,128}$"
+              },
+              "taskId": {
+                "type": "string",
+                "description": "Of a task that goes on. Tasks of this service take no further messages: use `contextId`.",
+                "maxLength": 128
+              },
+              "role": {
+                "type": "string",
+                "enum": [
+                  "user"
+                ],
+                "description": "Who speaks."
+              },
+              "parts": {
+                "type": "array",
+                "description": "What is said.",
+                "minItems": 1,
+                "maxItems": 1000,
+                "items": {
+                  "$ref": "#/components/schemas/PeerOldPart"
+                }
+              },
+              "metadata": {
+                "type": "object",
+                "additionalProperties": true,
+                "description": "Kept with the task."
+              }
+            },
+            "required": [
+              "messageId",
+              "role",
+              "parts"
+            ],
+            "additionalProperties": true
+          },
+          "configuration": {
+            "type": "object",
+            "properties": {
+              "historyLength": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "How many messages of the task's history the reply has."
+              },
+              "blocking": {
+                "type": "boolean",
+                "description": "Reply when the task has ended."
+              }
+            },
+            "additionalProperties": true
+          },
+          "metadata": {
+            "type": "object",
+            "additionalProperties": true,
+            "description": "The `context` of the agent's run."
+          }
+        },
+        "required": [
+          "message"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
+  "PeerOldPart": {
+    "type": "object",
+    "description": "A part in the words of A2A 0.3.",
+    "properties": {
+      "kind": {
+        "type": "string",
+        "enum": [
+          "text",
+          "file",
+          "data"
+        ],
+        "description": "What it is."
+      },
+      "text": {
+        "type": "string",
+        "description": "Text for the agent."
+      },
+      "file": {
+        "type": "object",
+        "properties": {
+          "bytes": {
+            "type": "string",
+            "description": "The file in base64.",
+            "pattern": "^[A-Za-z0-9+/_-]*={0,2}$"
+          },
+          "uri": {
+            "type": "string",
+            "description": "Or its address.",
+            "pattern": "^(https?://|data:)"
+          },
+          "mimeType": {
+            "type": "string",
+            "description": "Media type.",
+            "maxLength": 200,
+            "pattern": "^$|^[^\\s,;/]+/[^\\s,;/]+(\\s*;[^,]*)?$"
+          },
+          "name": {
+            "type": "string",
+            "description": "Name.",
+            "maxLength": 1000
+          }
+        },
+        "additionalProperties": true
+      },
+      "data": {
+        "type": "object",
+        "additionalProperties": true,
+        "description": "A JSON object; the agent gets it as text."
+      }
+    },
+    "required": [
+      "kind"
+    ],
+    "allOf": [
+      {
+        "if": {
+          "properties": {
+            "kind": {
+              "const": "text"
+            }
+          }
+        },
+        "then": {
+          "required": [
+            "text"
+          ]
+        }
+      },
+      {
+        "if": {
+          "properties": {
+            "kind": {
+              "const": "file"
+            }
+          }
+        },
+        "then": {
+          "required": [
+            "file"
+          ]
+        }
+      },
+      {
+        "if": {
+          "properties": {
+            "kind": {
+              "const": "data"
+            }
+          }
+        },
+        "then": {
+          "required": [
+            "data"
+          ]
+        }
+      }
+    ],
+    "additionalProperties": true
+  },
+  "PeerPart": {
+    "type": "object",
+    "description": "Text, a file or data: exactly one of `text`, `raw`, `url` and `data`.",
+    "properties": {
+      "text": {
+        "type": "string",
+        "description": "Text for the agent."
+      },
+      "raw": {
+        "type": "string",
+        "description": "A file, in base64.",
+        "pattern": "^[A-Za-z0-9+/_-]*={0,2}$"
+      },
+      "url": {
+        "type": "string",
+        "description": "Address of a file: http, https or data.",
+        "pattern": "^(https?://|data:)"
+      },
+      "data": {
+        "description": "Any JSON; the agent gets it as text."
+      },
+      "mediaType": {
+        "type": "string",
+        "description": "Media type of a file; required with `raw` and `url`, but for a data URL.",
+        "maxLength": 200,
+        "pattern": "^$|^[^\\s,;/]+/[^\\s,;/]+(\\s*;[^,]*)?$"
+      },
+      "filename": {
+        "type": "string",
+        "description": "Name of a file.",
+        "maxLength": 1000
+      }
+    },
+    "additionalProperties": true
+  },
+  "PeerRequest": {
+    "type": "object",
+    "description": "A JSON-RPC request of A2A. The header `A2A-Version` says `1.0`; without it, it is 0.3.",
+    "properties": {
+      "jsonrpc": {
+        "const": "2.0",
+        "description": "Always `2.0`."
+      },
+      "id": {
+        "type": [
+          "string",
+          "integer",
+          "null"
+        ],
+        "description": "Comes back in the reply."
+      },
+      "method": {
+        "type": "string",
+        "description": "1.0: `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask`, `SubscribeToTask`. 0.3: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe`.",
+        "minLength": 1
+      },
+      "params": {
+        "description": "What the method takes: an object."
+      }
+    },
+    "required": [
+      "jsonrpc",
+      "method"
+    ],
+    "additionalProperties": true,
+    "examples": [
+      {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "SendMessage",
+        "params": {
+          "message": {
+            "messageId": "m-1",
+            "role": "ROLE_USER",
+            "parts": [
+              {
+                "text": "Hello!"
+              }
+            ]
+          }
+        }
+      }
+    ]
+  },
+  "PeerTaskListRequest": {
+    "type": "object",
+    "description": "`ListTasks` of A2A 1.0.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "contextId": {
+            "type": "string",
+            "description": "Tasks of one context alone."
+          },
+          "status": {
+            "type": "string",
+            "enum": [
+              "TASK_STATE_UNSPECIFIED",
+              "TASK_STATE_SUBMITTED",
+              "TASK_STATE_WORKING",
+              "TASK_STATE_COMPLETED",
+              "TASK_STATE_FAILED",
+              "TASK_STATE_CANCELED",
+              "TASK_STATE_INPUT_REQUIRED",
+              "TASK_STATE_REJECTED",
+              "TASK_STATE_AUTH_REQUIRED"
+            ],
+            "description": "Tasks in one state alone."
+          },
+          "pageSize": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100,
+            "description": "Tasks of a page; 50 unless given."
+          },
+          "pageToken": {
+            "type": "string",
+            "description": "Where the last page ended."
+          },
+          "historyLength": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "How many messages of the task's history the reply has."
+          },
+          "statusTimestampAfter": {
+            "type": "string",
+            "description": "Tasks alone that changed after this time.",
+            "format": "date-time"
+          },
+          "includeArtifacts": {
+            "type": "boolean",
+            "description": "Whether the answers are shown too."
+          }
+        },
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
+  "PeerTaskRequest": {
+    "type": "object",
+    "description": "What is about one task, in both versions.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "id": {
+            "type": "string",
+            "description": "Id of the task.",
+            "minLength": 1
+          },
+          "historyLength": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "How many messages of the task's history the reply has."
+          }
+        },
+        "required": [
+          "id"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
   "RawStreamPart": {
     "description": "One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.",
     "oneOf": [

@@ -1011,6 +1011,287 @@ export interface AgentCard {
 }
 
 /**
+ * Text, a file or data: exactly one of `text`, `raw`, `url` and `data`.
+ */
+export interface PeerPart {
+  /**
+   * Text for the agent.
+   */
+  text?: string;
+  /**
+   * A file, in base64.
+   */
+  raw?: string;
+  /**
+   * Address of a file: http, https or data.
+   */
+  url?: string;
+  /**
+   * Any JSON; the agent gets it as text.
+   */
+  data?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Media type of a file; required with `raw` and `url`, but for a data URL.
+   */
+  mediaType?: string;
+  /**
+   * Name of a file.
+   */
+  filename?: string;
+  [k: string]: unknown;
+}
+
+/**
+ * A part in the words of A2A 0.3.
+ */
+export interface PeerOldPart {
+  /**
+   * What it is.
+   */
+  kind: "text" | "file" | "data";
+  /**
+   * Text for the agent.
+   */
+  text?: string;
+  file?: {
+    /**
+     * The file in base64.
+     */
+    bytes?: string;
+    /**
+     * Or its address.
+     */
+    uri?: string;
+    /**
+     * Media type.
+     */
+    mimeType?: string;
+    /**
+     * Name.
+     */
+    name?: string;
+    [k: string]: unknown;
+  };
+  /**
+   * A JSON object; the agent gets it as text.
+   */
+  data?: {
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * `SendMessage` and `SendStreamingMessage` of A2A 1.0.
+ */
+export interface PeerMessageRequest {
+  params: {
+    message: {
+      /**
+       * Id of the message, chosen by the client.
+       */
+      messageId: string;
+      /**
+       * What goes on: the conversation of the agent. Left out, a new one begins.
+       */
+      contextId?: string;
+      /**
+       * Of a task that goes on. Tasks of this service take no further messages: use `contextId`.
+       */
+      taskId?: string;
+      /**
+       * Who speaks.
+       */
+      role: "ROLE_USER";
+      /**
+       * What is said.
+       *
+       * @minItems 1
+       * @maxItems 1000
+       */
+      parts: [PeerPart, ...PeerPart[]];
+      /**
+       * Kept with the task.
+       */
+      metadata?: {
+        [k: string]: unknown;
+      };
+      [k: string]: unknown;
+    };
+    configuration?: {
+      /**
+       * How many messages of the task's history the reply has.
+       */
+      historyLength?: number;
+      /**
+       * Reply before the task has ended.
+       */
+      returnImmediately?: boolean;
+      [k: string]: unknown;
+    };
+    /**
+     * The `context` of the agent's run.
+     */
+    metadata?: {
+      [k: string]: unknown;
+    };
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * `message/send` and `message/stream` of A2A 0.3.
+ */
+export interface PeerOldMessageRequest {
+  params: {
+    message: {
+      /**
+       * Id of the message, chosen by the client.
+       */
+      messageId: string;
+      /**
+       * What goes on: the conversation of the agent. Left out, a new one begins.
+       */
+      contextId?: string;
+      /**
+       * Of a task that goes on. Tasks of this service take no further messages: use `contextId`.
+       */
+      taskId?: string;
+      /**
+       * Who speaks.
+       */
+      role: "user";
+      /**
+       * What is said.
+       *
+       * @minItems 1
+       * @maxItems 1000
+       */
+      parts: [PeerOldPart, ...PeerOldPart[]];
+      /**
+       * Kept with the task.
+       */
+      metadata?: {
+        [k: string]: unknown;
+      };
+      [k: string]: unknown;
+    };
+    configuration?: {
+      /**
+       * How many messages of the task's history the reply has.
+       */
+      historyLength?: number;
+      /**
+       * Reply when the task has ended.
+       */
+      blocking?: boolean;
+      [k: string]: unknown;
+    };
+    /**
+     * The `context` of the agent's run.
+     */
+    metadata?: {
+      [k: string]: unknown;
+    };
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * What is about one task, in both versions.
+ */
+export interface PeerTaskRequest {
+  params: {
+    /**
+     * Id of the task.
+     */
+    id: string;
+    /**
+     * How many messages of the task's history the reply has.
+     */
+    historyLength?: number;
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * `ListTasks` of A2A 1.0.
+ */
+export interface PeerTaskListRequest {
+  params: {
+    /**
+     * Tasks of one context alone.
+     */
+    contextId?: string;
+    /**
+     * Tasks in one state alone.
+     */
+    status?:
+      | "TASK_STATE_UNSPECIFIED"
+      | "TASK_STATE_SUBMITTED"
+      | "TASK_STATE_WORKING"
+      | "TASK_STATE_COMPLETED"
+      | "TASK_STATE_FAILED"
+      | "TASK_STATE_CANCELED"
+      | "TASK_STATE_INPUT_REQUIRED"
+      | "TASK_STATE_REJECTED"
+      | "TASK_STATE_AUTH_REQUIRED";
+    /**
+     * Tasks of a page; 50 unless given.
+     */
+    pageSize?: number;
+    /**
+     * Where the last page ended.
+     */
+    pageToken?: string;
+    /**
+     * How many messages of the task's history the reply has.
+     */
+    historyLength?: number;
+    /**
+     * Tasks alone that changed after this time.
+     */
+    statusTimestampAfter?: string;
+    /**
+     * Whether the answers are shown too.
+     */
+    includeArtifacts?: boolean;
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * A JSON-RPC request of A2A. The header `A2A-Version` says `1.0`; without it, it is 0.3.
+ */
+export interface PeerRequest {
+  /**
+   * Always `2.0`.
+   */
+  jsonrpc: "2.0";
+  /**
+   * Comes back in the reply.
+   */
+  id?: string | number | null;
+  /**
+   * 1.0: `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask`, `SubscribeToTask`. 0.3: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe`.
+   */
+  method: string;
+  /**
+   * What the method takes: an object.
+   */
+  params?: {
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
  * A tool of an agent.
  */
 export interface AgentTool {
@@ -4787,6 +5068,13 @@ export interface Schemas {
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;
   AgentCard: AgentCard;
+  PeerPart: PeerPart;
+  PeerOldPart: PeerOldPart;
+  PeerMessageRequest: PeerMessageRequest;
+  PeerOldMessageRequest: PeerOldMessageRequest;
+  PeerTaskRequest: PeerTaskRequest;
+  PeerTaskListRequest: PeerTaskListRequest;
+  PeerRequest: PeerRequest;
   AgentTool: AgentTool;
   SubAgent: SubAgent;
   AgentSummary: AgentSummary;

@@ -75,6 +75,7 @@ describe("node core/penstock.js serve", () => {
 
 /** Loaded when first needed. Each costs a start that does not need it a millisecond or two, a package up to a hundred. */
 const LATE = [
+  "core/a2a/endpoint.ts",
   "core/api/pages/documentation.ts",
   "core/codegen/main.ts",
   "core/http/openapi.ts",
@@ -86,6 +87,10 @@ const LATE = [
   "plugins/providers/openai-compatible/upstream.ts",
 ];
 const LATE_PACKAGES = [
+  "@a2a-js/sdk",
+  "@a2a-js/sdk/compat/v0_3/server",
+  "@a2a-js/sdk/errors",
+  "@a2a-js/sdk/server",
   "@ai-sdk/openai-compatible",
   "@keyv/postgres",
   "@keyv/sqlite",

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
+import { isIsolated } from "../memory/choose.ts";
 import type { Memory } from "../memory/memory.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -71,8 +72,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const newRunId = createRunIds();
   const { sample, otlp } = manifest.observability;
   const traced = sample > 0 || otlp.endpoint !== "";
-  const { mode, isolation } = manifest.auth;
-  const isolated = mode !== "none" && isolation === "user";
+  const isolated = isIsolated(manifest);
   const histories = historiesOf(manifest, parts, isolated);
   const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
   const cores = new Map<string, AgentCore>();

@@ -1,7 +1,7 @@
 /** Contract, "Observability, logs, updates, discovery": agent cards; and the protocol that they are cards of. */
 import type { Card } from "../a2a/cards.ts";
 import { notFound } from "../errors.ts";
-import { defineRoute, type Page, Serialized } from "../http/route.ts";
+import { defineRoute, type Page, type RawReply, Serialized } from "../http/route.ts";
 import type { Service } from "../service.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
@@ -22,6 +22,13 @@ function cardPage({ json, tag }: Card, known: string | undefined): Page {
   const same = known?.split(",").some((each) => each.trim().replace(/^W\//, "") === tag) ?? false;
   return same ? { status: 304, body: "", headers } : { body: json, headers };
 }
+
+/** A body that is not JSON, in the words of JSON-RPC 2.0. */
+const malformed = (message: string): RawReply => ({
+  status: 200,
+  headers: ["content-type", JSON_TYPE],
+  body: JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32700, message } }),
+});
 
 export const A2A_ROUTES = [
   defineRoute<Service>({
@@ -58,5 +65,26 @@ export const A2A_ROUTES = [
     readsHeaders: true,
     output: { bare: "AgentCard", type: JSON_TYPE },
     handle: ({ params }, { service, headers }) => cardPage(cardOf(service, params.id!), headers["if-none-match"]),
+  }),
+  defineRoute<Service, undefined, "PeerRequest">({
+    operation: "a2a.call",
+    method: "POST",
+    path: "/a2a/:id",
+    group: "execution",
+    summary: "Call an agent over A2A",
+    description:
+      "JSON-RPC of A2A 1.0, and of 0.3 without the header `A2A-Version`. Replies and errors are those of JSON-RPC, with status 200; methods that stream reply with server-sent events.",
+    body: "PeerRequest",
+    // Whatever is wrong with it is said in JSON-RPC.
+    checks: { body: () => true },
+    readsHeaders: true,
+    output: { raw: [JSON_TYPE, "text/event-stream"], malformed },
+    async handle({ params, body }, call) {
+      const { service } = call;
+      const agent = service.agents.get(params.id!);
+      if (agent === undefined) throw unknownAgent(params.id!);
+      const endpoint = await service.a2a.endpoint();
+      return endpoint.answer(agent, cardOf(service, agent.id).json, body, call);
+    },
   }),
 ];

@@ -131,9 +131,11 @@ export interface TextStream {
   stream(sink: TextSink): Promise<void>;
   /** The last text of a stream that fails. Without it the connection is cut. */
   readonly failure?: (message: string) => string;
+  /** Text that says nothing, sent after some seconds of silence so that nobody between takes the stream for dead. */
+  readonly heartbeat?: string;
 }
 
-/** The sink of a stream of text. Nothing is added to what is sent: no numbers, no heartbeat. */
+/** The sink of a stream of text. Nothing is added to what is sent but the stream's own heartbeat. */
 export interface TextSink {
   /** Returns a promise only when the reader is behind: await it before the next text (back-pressure). */
   send(text: string): Promise<void> | undefined;

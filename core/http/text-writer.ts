@@ -1,4 +1,4 @@
-/** The stream of a protocol with formats of its own: text as it is given, without events, numbers or heartbeats. */
+/** The stream of a protocol with formats of its own: text as it is given, without numbers, and with its own heartbeat or none. */
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { TextSink, TextStream } from "./route.ts";
 import { StreamWriter } from "./stream-writer.ts";
@@ -7,13 +7,15 @@ export class TextWriter extends StreamWriter implements TextSink {
   readonly #status: number;
   readonly #headers: HeaderList;
   readonly #failure: TextStream["failure"];
+  readonly #heartbeat: TextStream["heartbeat"];
   #opened = false;
 
-  constructor(exchange: Exchange, headers: HeaderList, { status, failure }: TextStream, limit: number) {
+  constructor(exchange: Exchange, headers: HeaderList, { status, failure, heartbeat }: TextStream, limit: number) {
     super(exchange, limit);
     this.#status = status;
     this.#headers = headers;
     this.#failure = failure;
+    this.#heartbeat = heartbeat;
   }
 
   get opened(): boolean {
@@ -33,11 +35,15 @@ export class TextWriter extends StreamWriter implements TextSink {
   send(text: string): Promise<void> | undefined {
     if (this.exchange.closed) return undefined;
     this.open();
+    this.wrote = true;
     this.write(text);
     return this.behind;
   }
 
-  heartbeat(): void {}
+  heartbeat(): void {
+    // A reader that is behind has something to read.
+    if (this.#heartbeat !== undefined && this.behind === undefined) this.write(this.#heartbeat);
+  }
 
   /** A stream of a protocol that has nothing for it is cut off: to end it would call it whole. */
   fail(message: string): void {

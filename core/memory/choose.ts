@@ -69,6 +69,10 @@ function unclear(agents: readonly string[]): string {
   return `agentId is required: no memory is called "${GLOBAL}", and the agents ${agents.slice(0, 20).join(", ")} have one`;
 }
 
+/** Whether stored objects belong to the token's user. Without authentication nobody is known, so that nothing can belong to somebody. */
+export const isIsolated = ({ auth: { mode, isolation } }: Pick<Manifest, "auth">): boolean =>
+  mode !== "none" && isolation === "user";
+
 /** Whom a request comes from, as far as stored objects are concerned. */
 export type Requester = Pick<Context<unknown>, "user" | "caller">;
 

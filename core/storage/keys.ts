@@ -38,6 +38,10 @@
  *   tl/#second/SEGMENT              holds something that began in that second, long before it was sealed
  *   tf/TRACE/SEGMENT                holds spans of a trace whose id came from a caller, so that it tells no time
  *   n/t/WHAT                        counters: traces, spans, and characters of them
+ *   a2/AGENT/TASK                   -> a task of A2A: whose it is, when it began and changed, and how it stands
+ *   a2i/AGENT/#updatedAt/TASK       -> [state, context]; the agent's tasks by their last change
+ *   a2u/AGENT/USER/#updatedAt/TASK  -> the same of one user, where stored objects belong to users
+ *   a2o/TASK                        -> a task that is not over: its agent, and when it was last known to run
  *   kv/NAMESPACE/KEY                -> what a plugin keeps: the key as it wrote it, the value, when it ends
  *   kx/#expires/NAMESPACE/KEY       -> key of a row that ends
  *
@@ -110,6 +114,21 @@ export const KEYV_ENDS = "kx/";
 export const keyvEndsBefore = (time: number) => `kx/${number(time)}`;
 export const keyvEnd = (expires: number, namespace: string, key: string) =>
   `kx/${number(expires)}/${text(namespace)}/${text(key)}`;
+
+export const taskKey = (agent: string, task: string) => `a2/${text(agent)}/${text(task)}`;
+/** Prefix of an agent's tasks by their last change; of those of a user. */
+export const taskIndex = (agent: string, user?: string) =>
+  user === undefined ? `a2i/${text(agent)}/` : `a2u/${text(agent)}/${text(user)}/`;
+/** The rest of a row of either index; the first part alone is where those of a time begin. */
+export const taskEntry = (updatedAt: number, task: string) => `${number(updatedAt)}/${text(task)}`;
+/** The time and the task of a row of either index. Ids of tasks are text that keys hold as it is. */
+export function indexedTask(key: string): { updatedAt: number; task: string } {
+  const [updatedAt, task] = key.split("/").slice(-2) as [string, string];
+  return { updatedAt: numberOf(updatedAt), task };
+}
+export const OPEN_TASKS = "a2o/";
+export const openTaskKey = (task: string) => `a2o/${text(task)}`;
+export const openTask = (key: string) => key.slice(OPEN_TASKS.length);
 
 export const EXECUTION_SEQUENCE = "s/execution";
 /** Prefix of all rows of one execution. */

@@ -142,6 +142,18 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
     ids: ({ results }) => results.map(({ conversationId }: Loose) => conversationId),
     owned: (of) => [of.conversation],
   },
+  // Another's conversation is refused within JSON-RPC; whose tasks are is in the tests of A2A.
+  "a2a.call": {
+    kind: "maker",
+    request: ({ conversation: contextId }) => {
+      const message = { messageId: "x", role: "ROLE_USER", parts: [{ text: "x" }], contextId };
+      return {
+        path: "/a2a/assistant",
+        body: { jsonrpc: "2.0", id: 1, method: "SendMessage", params: { message } },
+      };
+    },
+    foreign: "fine",
+  },
   "a2a.card": FREE,
   "a2a.firstCard": FREE,
   "a2a.knownCard": FREE,

@@ -154,6 +154,20 @@ describe("the stream of a raw row", () => {
     assert.deepEqual([status, headers["x-own"], headers.vary], [200, "yes", "Origin"]);
   });
 
+  test("that has a heartbeat is told to be alive when it has been silent, and not while it talks", async (t) => {
+    const feed = held();
+    const form = { status: 200, headers: FEED, stream: feed.stream, heartbeat: "-" };
+    const { post } = rig(t, { handler: () => form });
+    const chunks: string[] = [];
+    const reply = post({ onChunk: (chunk) => void chunks.push(String(chunk)) });
+    feed.sink().send("one\n");
+    for (let tries = 0; chunks.length < 3 && tries < 200; tries++)
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    feed.end();
+    await reply;
+    assert.deepEqual(chunks.slice(0, 3), ["one\n", "-", "-"]);
+  });
+
   test("that fails ends with the protocol's own text, which says no more than an envelope would", async (t) => {
     const failure = (message: string) => `failed: ${message}`;
     for (const [error, text] of [

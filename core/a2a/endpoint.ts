@@ -1,0 +1,35 @@
+/** `POST /a2a/:id`, with the SDK and the tasks of the service: loaded with the first request. */
+import type { Logger } from "pino";
+import type { Agent } from "../agents/agent.ts";
+import type { Context, RawReply } from "../http/route.ts";
+import { principalOf } from "../memory/choose.ts";
+import { Requests } from "./requests.ts";
+import { answerRpc } from "./rpc.ts";
+import type { TaskRows } from "./task-rows.ts";
+import { Tasks } from "./tasks.ts";
+
+export interface EndpointSource {
+  readonly rows: TaskRows;
+  readonly logger: Logger;
+  readonly isolated: boolean;
+  /** Milliseconds that a reply may wait for the end of its task. */
+  readonly patience: number;
+}
+
+export class Endpoint {
+  readonly #source: EndpointSource;
+  readonly tasks: Tasks;
+
+  constructor(source: EndpointSource) {
+    this.#source = source;
+    this.tasks = new Tasks(source.rows, source.logger);
+  }
+
+  /** @param card of the agent, as JSON */
+  answer(agent: Agent, card: string, body: unknown, call: Context<unknown>): Promise<RawReply> {
+    const { isolated, patience } = this.#source;
+    const principal = principalOf(call, isolated);
+    const requests = new Requests({ agent, card, tasks: this.tasks, principal, call, patience });
+    return answerRpc(body, call.headers["a2a-version"], requests, call);
+  }
+}

@@ -1,0 +1,14 @@
+/** Errors of the service as errors of A2A: no client is told more than an envelope would say. */
+import { A2AError, RequestMalformedError } from "@a2a-js/sdk/errors";
+import type { RunCall } from "../agents/agent.ts";
+import { messageOf, ServiceError } from "../errors.ts";
+
+export function a2aError(error: unknown, { logger, requestId }: Pick<RunCall, "logger" | "requestId">): A2AError {
+  if (error instanceof A2AError) return error;
+  if (!(error instanceof ServiceError)) {
+    logger.error({ err: error, operation: "a2a.call" }, messageOf(error));
+    return new A2AError(`internal error (request id ${requestId})`);
+  }
+  if (error.cause !== undefined) logger.warn({ err: error.cause, operation: "a2a.call" }, error.message);
+  return error.kind === "invalid_input" ? new RequestMalformedError(error.message) : new A2AError(error.message);
+}

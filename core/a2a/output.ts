@@ -1,0 +1,75 @@
+/** What an agent has said in a task so far, for any number of readers, each at a place of its own. */
+import type { AgentPart } from "../agents/parts.ts";
+import type { Artifact, Part } from "./task.ts";
+
+/** Id of the artifact with the texts of the agent. */
+const ANSWER = "answer";
+
+interface Text {
+  readonly text: string;
+  /** Texts of one block are one part: a model that calls tools may say something before and after. */
+  readonly block: number;
+}
+
+type Piece = Text | Artifact;
+
+export interface ArtifactUpdate {
+  readonly artifact: Artifact;
+  /** Whether it goes on where the artifact with this id ended. */
+  readonly append: boolean;
+}
+
+export class Output {
+  readonly #pieces: Piece[] = [];
+  #firstText = -1;
+  #block = 0;
+  #files = 0;
+  /** Characters. */
+  size = 0;
+
+  /** The place after all that was said. */
+  get length(): number {
+    return this.#pieces.length;
+  }
+
+  /** Whether it said something. What sub-agents say is not the answer, and no more is what tools do. */
+  add(part: AgentPart): boolean {
+    if (part.subAgentId !== undefined) return false;
+    if (part.type === "text-start") this.#block++;
+    if (part.type === "text-delta" && part.delta !== "") {
+      if (this.#firstText === -1) this.#firstText = this.#pieces.length;
+      this.size += part.delta.length;
+      this.#pieces.push({ text: part.delta, block: this.#block });
+      return true;
+    }
+    if (part.type !== "file") return false;
+    const { base64, mediaType } = part.file;
+    this.size += base64.length;
+    this.#pieces.push({ artifactId: `file-${++this.#files}`, parts: [{ raw: base64, mediaType }] });
+    return true;
+  }
+
+  artifacts(): Artifact[] {
+    return this.since(0).map(({ artifact }) => artifact);
+  }
+
+  /** What came after a place: all text as one update, then the files. */
+  since(place: number): ArtifactUpdate[] {
+    const news = this.#pieces.slice(place);
+    const updates: ArtifactUpdate[] = [];
+    const parts = textParts(news.filter((piece) => "text" in piece));
+    if (parts.length > 0) updates.push({ artifact: { artifactId: ANSWER, parts }, append: place > this.#firstText });
+    for (const piece of news) if ("artifactId" in piece) updates.push({ artifact: piece, append: false });
+    return updates;
+  }
+}
+
+function textParts(texts: readonly Text[]): Part[] {
+  const blocks = new Map<number, string[]>();
+  for (const { text, block } of texts) {
+    const pieces = blocks.get(block);
+    if (pieces === undefined) blocks.set(block, [text]);
+    else pieces.push(text);
+  }
+  return [...blocks.values()].map((pieces) => ({ text: pieces.join(""), mediaType: "text/plain" }));
+}

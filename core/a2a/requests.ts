@@ -1,0 +1,194 @@
+/**
+ * The methods of A2A, for one request. The SDK's own handler of them is not used: it writes the whole task with every word of
+ * an agent, and stops to write when the client leaves, where the task is to go on.
+ */
+import type {
+  AgentCard,
+  CancelTaskRequest,
+  GetTaskRequest,
+  ListTasksRequest,
+  ListTasksResponse,
+  SendMessageRequest,
+  StreamResponse,
+  SubscribeToTaskRequest,
+} from "@a2a-js/sdk";
+import {
+  AgentCard as CardCodec,
+  StreamResponse as StreamCodec,
+  Task as TaskCodec,
+  TaskState,
+  taskStateToJSON,
+} from "@a2a-js/sdk";
+import {
+  PushNotificationNotSupportedError,
+  TaskNotCancelableError,
+  TaskNotFoundError,
+  UnsupportedOperationError,
+} from "@a2a-js/sdk/errors";
+import type { A2ARequestHandler } from "@a2a-js/sdk/server";
+import type { Agent, RunCall } from "../agents/agent.ts";
+import { invalid } from "../errors.ts";
+import type { Principal } from "../memory/memory.ts";
+import { a2aError } from "./failures.ts";
+import { followElsewhere, followRun, type TaskEvent, tellRun } from "./follow.ts";
+import { newTask } from "./new-task.ts";
+import { isOver, type Task } from "./task.ts";
+import { listTasks } from "./task-list.ts";
+import type { TaskRun } from "./task-run.ts";
+import type { SeenTask, Tasks } from "./tasks.ts";
+
+export interface RequestSource {
+  readonly agent: Agent;
+  /** Its card, as JSON. */
+  readonly card: string;
+  readonly tasks: Tasks;
+  readonly principal: Principal;
+  readonly call: RunCall;
+  /** Milliseconds that a reply may wait for the end of its task. */
+  readonly patience: number;
+}
+
+export class Requests implements A2ARequestHandler {
+  readonly #source: RequestSource;
+
+  constructor(source: RequestSource) {
+    this.#source = source;
+  }
+
+  async getAgentCard(): Promise<AgentCard> {
+    return CardCodec.fromJSON(JSON.parse(this.#source.card));
+  }
+
+  async getAuthenticatedExtendedAgentCard(): Promise<never> {
+    throw new UnsupportedOperationError("there is one card of an agent, for everybody");
+  }
+
+  /** The task when it has ended, or when it has taken as long as a reply may. */
+  async sendMessage(request: SendMessageRequest) {
+    return this.#guard(async () => {
+      const { call, patience } = this.#source;
+      const run = await this.#begin(request);
+      const { returnImmediately, historyLength } = request.configuration ?? {};
+      if (!returnImmediately && !run.isOver) await run.over.wait(call.signal, patience);
+      return shown(run.snapshot(), historyLength);
+    });
+  }
+
+  async *sendMessageStream(request: SendMessageRequest): AsyncGenerator<StreamResponse, void, undefined> {
+    const run = await this.#guard(() => this.#begin(request));
+    yield* this.#told(tellRun(run, this.#source.call.signal), request.configuration?.historyLength);
+  }
+
+  async #begin(request: SendMessageRequest): Promise<TaskRun> {
+    const { agent, tasks, principal, call } = this.#source;
+    const { message, configuration } = request;
+    if (configuration?.taskPushNotificationConfig !== undefined) throw new PushNotificationNotSupportedError();
+    if (message?.taskId) {
+      const { task } = await this.#find(message.taskId);
+      const why = isOver(task) ? "has ended" : "is running";
+      throw new UnsupportedOperationError(
+        `task ${task.id} ${why} and takes no messages: leave taskId out, and go on with contextId ${task.contextId}`,
+      );
+    }
+    return tasks.begin(agent, newTask(request), principal, call);
+  }
+
+  async #find(id: string): Promise<SeenTask> {
+    const { agent, tasks, principal } = this.#source;
+    const found = await tasks.find(agent.id, id, principal);
+    if (found === undefined) throw notFound(id);
+    return found;
+  }
+
+  async getTask({ id, historyLength }: GetTaskRequest) {
+    return this.#guard(async () => shown((await this.#find(id)).task, historyLength));
+  }
+
+  async listTasks(request: ListTasksRequest): Promise<ListTasksResponse> {
+    return this.#guard(async () => {
+      const { agent, tasks, principal } = this.#source;
+      const { contextId, status, statusTimestampAfter, pageToken, pageSize = 50 } = request;
+      const query = {
+        contextId: contextId || undefined,
+        state: status === TaskState.TASK_STATE_UNSPECIFIED ? undefined : taskStateToJSON(status),
+        after: statusTimestampAfter === undefined ? undefined : timeOf(statusTimestampAfter),
+        pageSize,
+        pageToken,
+      };
+      const page = await listTasks(tasks, agent.id, query, principal);
+      const bare = (task: Task) => (request.includeArtifacts ? task : { ...task, artifacts: [] });
+      return { ...page, tasks: page.tasks.map((task) => shown(bare(task), request.historyLength)) };
+    });
+  }
+
+  async cancelTask({ id }: CancelTaskRequest) {
+    return this.#guard(async () => {
+      const { agent, tasks, principal } = this.#source;
+      const task = await tasks.cancel(agent.id, id, principal);
+      if (task === undefined) throw notFound(id);
+      if (task.status.state !== "TASK_STATE_CANCELED")
+        throw new TaskNotCancelableError(`task ${task.id} has ended and cannot be canceled`);
+      return shown(task);
+    });
+  }
+
+  async *resubscribe({ id }: SubscribeToTaskRequest): AsyncGenerator<StreamResponse, void, undefined> {
+    const { agent, tasks, principal, call } = this.#source;
+    const { task, run } = await this.#guard(() => this.#find(id));
+    if (isOver(task)) throw new UnsupportedOperationError(`task ${task.id} has ended: ask for the task instead`);
+    const events =
+      run === undefined
+        ? followElsewhere(tasks, { agent: agent.id, task }, principal, call.signal)
+        : followRun(run, call.signal);
+    yield* this.#told(events);
+  }
+
+  async *#told(events: AsyncGenerator<TaskEvent>, historyLength?: number): AsyncGenerator<StreamResponse> {
+    try {
+      for await (const event of events) yield StreamCodec.fromJSON(wireEvent(event, historyLength));
+    } catch (error) {
+      throw a2aError(error, this.#source.call);
+    }
+  }
+
+  createTaskPushNotificationConfig = noPush;
+  getTaskPushNotificationConfig = noPush;
+  listTaskPushNotificationConfigs = noPush;
+  deleteTaskPushNotificationConfig = noPush;
+
+  async #guard<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw a2aError(error, this.#source.call);
+    }
+  }
+}
+
+async function noPush(): Promise<never> {
+  throw new PushNotificationNotSupportedError();
+}
+
+const notFound = (id: string) => new TaskNotFoundError(`task ${JSON.stringify(id.slice(0, 128))} does not exist`);
+
+function timeOf(text: string): number {
+  const time = Date.parse(text);
+  if (Number.isNaN(time)) throw invalid("params.statusTimestampAfter must be a time such as 2026-01-31T09:30:00Z");
+  return time;
+}
+
+const withHistory = (task: Task, length: number | undefined): Task =>
+  length === undefined ? task : { ...task, history: length === 0 ? [] : task.history.slice(-length) };
+
+const shown = (task: Task, historyLength?: number) => TaskCodec.fromJSON(withHistory(task, historyLength));
+
+/** An event as A2A 1.0 writes it. */
+function wireEvent(event: TaskEvent, historyLength: number | undefined): object {
+  if ("task" in event) return { task: withHistory(event.task, historyLength) };
+  if ("endOf" in event) {
+    const { id, contextId, status, metadata } = event.endOf;
+    return { statusUpdate: { taskId: id, contextId, status, metadata } };
+  }
+  const { of, artifact, append } = event;
+  return { artifactUpdate: { taskId: of.id, contextId: of.contextId, artifact, append, lastChunk: false } };
+}

@@ -1,0 +1,124 @@
+/** JSON-RPC in and out: versions of the protocol, replies and streams. */
+import { LegacyJsonRpcTransportHandler } from "@a2a-js/sdk/compat/v0_3/server";
+import { A2A_ERROR_CODE, VersionNotSupportedError } from "@a2a-js/sdk/errors";
+import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
+import type { RunCall } from "../agents/agent.ts";
+import { messageOf } from "../errors.ts";
+import type { RawReply, TextSink } from "../http/route.ts";
+import { a2aError } from "./failures.ts";
+import { checkParams, checkRequest } from "./params.ts";
+
+type Version = "0.3" | "1.0";
+
+const JSON_HEADERS = ["content-type", "application/json; charset=utf-8", "cache-control", "no-store"];
+const EVENT_HEADERS = [
+  "content-type",
+  "text/event-stream; charset=utf-8",
+  "cache-control",
+  "no-cache, no-transform",
+  "x-accel-buffering",
+  "no",
+];
+
+type Id = string | number | null;
+
+/** Whom a reply is for, and in which words. */
+interface Asked {
+  readonly id: Id;
+  readonly version: Version;
+  readonly call: Pick<RunCall, "logger" | "requestId">;
+}
+
+/** @param header `A2A-Version`; without it, it is 0.3 (A2A 1.0, "Protocol Versioning") */
+export async function answerRpc(
+  body: unknown,
+  header: string | undefined,
+  requests: A2ARequestHandler,
+  call: Asked["call"],
+): Promise<RawReply> {
+  try {
+    checkRequest(body);
+  } catch (error) {
+    return reply(rpcError(null, A2A_ERROR_CODE.INVALID_REQUEST, messageOf(error)));
+  }
+  const { id = null, method, params } = body;
+  const version = versionOf(header, method);
+  const asked: Asked = { id, version: version ?? "1.0", call };
+  try {
+    if (version === null) throw unsupported(header!);
+    checkParams(method, params);
+    const handler =
+      version === "0.3" ? new LegacyJsonRpcTransportHandler(requests) : new JsonRpcTransportHandler(requests);
+    const context = new ServerCallContext({ requestedVersion: version });
+    const answer = await handler.handle({ ...body }, context);
+    if (!(Symbol.asyncIterator in answer)) return reply(answer);
+    // What is wrong shows with the first event, while a plain reply is still possible.
+    const first = await answer.next();
+    return first.done
+      ? reply(failure(asked, new Error("a stream without an event")))
+      : stream(asked, first.value, answer);
+  } catch (error) {
+    return reply(failure(asked, error));
+  }
+}
+
+const unsupported = (version: string) =>
+  new VersionNotSupportedError(`A2A ${version.slice(0, 20)} is not supported: 1.0 and 0.3 are`);
+
+function stream(asked: Asked, first: object, events: AsyncGenerator<object, void, undefined>): RawReply {
+  return {
+    status: 200,
+    headers: EVENT_HEADERS,
+    heartbeat: ": \n\n",
+    failure: (message) => eventOf(rpcError(asked.id, A2A_ERROR_CODE.INTERNAL_ERROR, message)),
+    stream: (sink) => tell(sink, asked, first, events),
+  };
+}
+
+async function tell(
+  sink: TextSink,
+  asked: Asked,
+  first: object,
+  events: AsyncGenerator<object, void, undefined>,
+): Promise<void> {
+  try {
+    let next: IteratorResult<object, void> = { value: first };
+    while (!next.done && !sink.closed) {
+      const behind = sink.send(eventOf(next.value));
+      if (behind !== undefined) await behind;
+      next = await events.next();
+    }
+  } catch (error) {
+    sink.send(eventOf(failure(asked, error)));
+  } finally {
+    await events.return();
+  }
+}
+
+/** Null for one that is not spoken here. A method of 1.0 alone is understood without the header too. */
+function versionOf(header: string | undefined, method: string): Version | null {
+  const given = header?.trim() ?? "";
+  if (given === "") return /^[A-Z]/.test(method) ? "1.0" : "0.3";
+  if (/^1\.0(\.\d+)?$/.test(given)) return "1.0";
+  return /^0\.3(\.\d+)?$/.test(given) ? "0.3" : null;
+}
+
+function failure({ id, version, call }: Asked, thrown: unknown): object {
+  const error = a2aError(thrown, call);
+  const mapped =
+    version === "0.3"
+      ? LegacyJsonRpcTransportHandler.mapToLegacyJSONRPCError(error)
+      : JsonRpcTransportHandler.mapToJSONRPCError(error);
+  return { jsonrpc: "2.0", id, error: mapped };
+}
+
+const rpcError = (id: Id, code: number, message: string) => ({
+  jsonrpc: "2.0",
+  id,
+  error: { code, message },
+});
+
+/** Errors are replies like any other to JSON-RPC: HTTP has done its part. */
+const reply = (answer: object): RawReply => ({ status: 200, headers: JSON_HEADERS, body: JSON.stringify(answer) });
+
+const eventOf = (answer: object): string => `data: ${JSON.stringify(answer)}\n\n`;

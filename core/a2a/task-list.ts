@@ -1,0 +1,83 @@
+/** `ListTasks`: the tasks of an agent that a principal may see, the last changed first. */
+import { invalid } from "../errors.ts";
+import type { Principal } from "../memory/memory.ts";
+import { ownerOf } from "../memory/ownership.ts";
+import { indexedTask, taskEntry, taskIndex } from "../storage/keys.ts";
+import type { Row } from "../storage/store.ts";
+import type { Task } from "./task.ts";
+import { isTaskId } from "./task-ids.ts";
+import type { IndexValue } from "./task-rows.ts";
+import type { Tasks } from "./tasks.ts";
+
+/** Rows of the index that one list looks at: what lies further back is not found. */
+const DEEPEST = 10_000;
+const BATCH = 1_000;
+
+export interface TaskListQuery {
+  readonly contextId: string | undefined;
+  readonly state: string | undefined;
+  /** Milliseconds since 1970, exclusive. */
+  readonly after: number | undefined;
+  readonly pageSize: number;
+  /** Empty: the first page. */
+  readonly pageToken: string;
+}
+
+export interface TaskPage {
+  readonly tasks: Task[];
+  /** Empty on the last page. */
+  readonly nextPageToken: string;
+  readonly pageSize: number;
+  /** Of all pages. */
+  readonly totalSize: number;
+}
+
+/** @throws ServiceError `invalid_input` for a token that is none */
+export async function listTasks(
+  tasks: Tasks,
+  agent: string,
+  query: TaskListQuery,
+  principal: Principal,
+): Promise<TaskPage> {
+  const prefix = taskIndex(agent, principal.isolated ? ownerOf(principal) : undefined);
+  const from = query.pageToken === "" ? undefined : prefix + placeOf(query.pageToken);
+  const { pageSize } = query;
+  let totalSize = 0;
+  const keys: string[] = [];
+  for await (const { key, value } of newestFirst(tasks, prefix)) {
+    if (query.after !== undefined && indexedTask(key).updatedAt <= query.after) break;
+    const [state, contextId]: IndexValue = JSON.parse(value);
+    if (query.state !== undefined && state !== query.state) continue;
+    if (query.contextId !== undefined && contextId !== query.contextId) continue;
+    totalSize++;
+    if ((from === undefined || key < from) && keys.length <= pageSize) keys.push(key);
+  }
+  const page = keys.slice(0, pageSize);
+  const found = await Promise.all(page.map((key) => tasks.find(agent, indexedTask(key).task, principal)));
+  const last = page.at(-1);
+  const nextPageToken = keys.length > pageSize && last !== undefined ? tokenOf(last) : "";
+  return { tasks: found.flatMap((seen) => seen?.task ?? []), nextPageToken, pageSize, totalSize };
+}
+
+async function* newestFirst(tasks: Tasks, prefix: string): AsyncGenerator<Row> {
+  let before: string | undefined;
+  for (let seen = 0; seen < DEEPEST; ) {
+    const range = { prefix, reverse: true, limit: BATCH };
+    const rows = await tasks.rows.store.scan(before === undefined ? range : { ...range, before });
+    yield* rows;
+    seen += rows.length;
+    if (rows.length < BATCH) return;
+    before = rows.at(-1)!.key;
+  }
+}
+
+function tokenOf(key: string): string {
+  const { updatedAt, task } = indexedTask(key);
+  return Buffer.from(`${updatedAt}/${task}`).toString("base64url");
+}
+
+function placeOf(token: string): string {
+  const [updatedAt = "", task = ""] = Buffer.from(token, "base64url").toString().split("/");
+  if (!/^\d{1,13}$/.test(updatedAt) || !isTaskId(task)) throw invalid("params.pageToken must be one that a list gave");
+  return taskEntry(Number(updatedAt), task);
+}

@@ -1,0 +1,72 @@
+/** Tasks in the store. Every change expects the row as it was read: of two at once, one is a `CommitConflict`. */
+import { openTaskKey, taskEntry, taskIndex, taskKey } from "../storage/keys.ts";
+import type { Store } from "../storage/store.ts";
+import { isOver, type TaskRecord, type TaskState } from "./task.ts";
+
+export interface FoundTask {
+  readonly record: TaskRecord;
+  readonly revision: number;
+}
+
+/** What stands in an index: enough to choose by. */
+export type IndexValue = [state: TaskState, contextId: string];
+
+export class TaskRows {
+  readonly store: Store;
+  readonly #isolated: boolean;
+
+  /** @param isolated whether tasks belong to users, so that those of one are to be found */
+  constructor(store: Store, isolated: boolean) {
+    this.store = store;
+    this.#isolated = isolated;
+  }
+
+  async read(agent: string, task: string): Promise<FoundTask | undefined> {
+    const row = await this.store.get(taskKey(agent, task));
+    return row === undefined ? undefined : { record: JSON.parse(row.value), revision: row.revision };
+  }
+
+  /** Gives the revision of the task's row, as `change` does. */
+  create(record: TaskRecord): Promise<number> {
+    const { agent, task } = record;
+    const key = taskKey(agent, task.id);
+    const open: [string, string] = [openTaskKey(task.id), openRow(agent, record.createdAt)];
+    return this.store.commit({
+      put: [[key, JSON.stringify(record)], ...this.#indexRows(record), open],
+      expect: [[key, null]],
+    });
+  }
+
+  /** @param revision of the row that held `before` */
+  change(before: TaskRecord, after: TaskRecord, revision: number): Promise<number> {
+    const { agent, task } = after;
+    const key = taskKey(agent, task.id);
+    const put = [[key, JSON.stringify(after)] as [string, string], ...this.#indexRows(after)];
+    const kept = new Set(put.map(([key]) => key));
+    const old = this.#indexRows(before).flatMap(([key]) => (kept.has(key) ? [] : [key]));
+    if (isOver(task)) old.push(openTaskKey(task.id));
+    return this.store.commit({ put, delete: old, expect: [[key, revision]] });
+  }
+
+  async delete(found: readonly FoundTask[]): Promise<void> {
+    await this.store.commit({
+      delete: found.flatMap(({ record }) => [
+        taskKey(record.agent, record.task.id),
+        openTaskKey(record.task.id),
+        ...this.#indexRows(record).map(([key]) => key),
+      ]),
+      expect: found.map(({ record, revision }) => [taskKey(record.agent, record.task.id), revision]),
+    });
+  }
+
+  #indexRows({ agent, owner, updatedAt, task }: TaskRecord): [string, string][] {
+    const entry = taskEntry(updatedAt, task.id);
+    const value = JSON.stringify([task.status.state, task.contextId] satisfies IndexValue);
+    const everybody: [string, string] = [taskIndex(agent) + entry, value];
+    return this.#isolated ? [everybody, [taskIndex(agent, owner) + entry, value]] : [everybody];
+  }
+}
+
+/** @param seen when the task was last known to run, in milliseconds since 1970 */
+export const openRow = (agent: string, seen: number): string => JSON.stringify({ agent, seen });
+export const readOpenRow = (value: string): { agent: string; seen: number } => JSON.parse(value);

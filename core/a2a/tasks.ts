@@ -1,0 +1,216 @@
+/** The tasks of a service: begins them, finds them for those whom they belong to, and sees to it that each comes to an end. */
+import { setMaxListeners } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Logger } from "pino";
+import type { Agent, RunCall, TaskBody } from "../agents/agent.ts";
+import { CommitConflict, messageOf, ServiceError, unavailable } from "../errors.ts";
+import type { Principal } from "../memory/memory.ts";
+import { mayAccess, ownerOf } from "../memory/ownership.ts";
+import { isShared } from "../storage/sharing.ts";
+import { type Ending, ended, isOver, type Message, type Task, type TaskRecord } from "./task.ts";
+import { isTaskId, newTaskId } from "./task-ids.ts";
+import { INTERRUPTED } from "./task-keeper.ts";
+import type { FoundTask, TaskRows } from "./task-rows.ts";
+import { LONGEST_ANSWER, TaskRun } from "./task-run.ts";
+import { TaskSigns } from "./task-signs.ts";
+
+/** Tasks that may run at once: a client that leaves does not end its own. */
+const MOST = 1_000;
+/** Milliseconds: until an end is written again that the store did not take, and what agents have to heed the end of the service. */
+const AGAIN = 1_000;
+const GRACE = 1_000;
+
+/** What a task begins with. */
+export interface NewTask {
+  /** Without the ids of the task and its context. */
+  readonly message: Omit<Message, "taskId" | "contextId">;
+  readonly contextId: string;
+  readonly body: TaskBody;
+}
+
+/** A task as a principal may see it. */
+export interface SeenTask {
+  readonly task: Task;
+  /** Undefined when no agent of this process works on it. */
+  readonly run: TaskRun | undefined;
+}
+
+type Caller = Omit<RunCall, "signal">;
+
+export class Tasks {
+  readonly rows: TaskRows;
+  readonly #logger: Logger;
+  readonly #signs: TaskSigns;
+  /** Those whose end has not been written, by their ids. */
+  readonly #runs = new Map<string, TaskRun>();
+  /** Agents that are at work, those that do not heed their signal too. */
+  readonly #working = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+
+  constructor(rows: TaskRows, logger: Logger) {
+    this.rows = rows;
+    this.#logger = logger;
+    this.#signs = new TaskSigns(rows, this.#runs, {
+      logger,
+      lost: (run) => void this.#end(run, { state: "TASK_STATE_CANCELED" }),
+    });
+  }
+
+  /** @throws ServiceError `unavailable` when too many run, and when the store does not take it */
+  async begin(
+    agent: Agent,
+    { message, contextId, body }: NewTask,
+    principal: Principal,
+    caller: Caller,
+  ): Promise<TaskRun> {
+    if (this.#closing.signal.aborted) throw unavailable("the server is stopping");
+    if (Math.max(this.#runs.size, this.#working.size) >= MOST)
+      throw unavailable(`${MOST} tasks are running: try again when some have ended`);
+    const now = Date.now();
+    const id = newTaskId(now);
+    const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
+    const history = [{ ...message, taskId: id, contextId }];
+    const task: Task = { id, contextId, status, artifacts: [], history };
+    const record: TaskRecord = { agent: agent.id, owner: ownerOf(principal), createdAt: now, updatedAt: now, task };
+    const run = new TaskRun(record, (run) => this.#tooLong(run));
+    this.#runs.set(id, run);
+    try {
+      run.revision = await this.rows.create(record);
+    } catch (error) {
+      this.#runs.delete(id);
+      throw error;
+    }
+    if (isShared(this.rows.store)) this.#signs.begin();
+    const work = this.#work(run, agent, body, caller).finally(() => this.#working.delete(work));
+    this.#working.add(work);
+    return run;
+  }
+
+  async #work(run: TaskRun, agent: Agent, body: TaskBody, caller: Caller): Promise<void> {
+    const { user, requestId, logger } = caller;
+    try {
+      await agent.run(body, { user, caller: caller.caller, requestId, logger, signal: run.signal }, run);
+      await this.#end(run, { state: "TASK_STATE_COMPLETED" });
+    } catch (error) {
+      // Who ended it has said why.
+      if (run.ending !== null) return;
+      if (!(error instanceof ServiceError)) logger.error({ err: error, task: run.record.task.id }, messageOf(error));
+      else if (error.cause !== undefined) logger.warn({ err: error.cause }, error.message);
+      await this.#end(run, endingOf(error, requestId));
+    }
+  }
+
+  #tooLong(run: TaskRun): void {
+    const reason = `the answer is longer than ${LONGEST_ANSWER} characters`;
+    void this.#end(run, { state: "TASK_STATE_FAILED", reason });
+  }
+
+  /** Ends a task, whose first end counts. Never rejects. */
+  #end(run: TaskRun, ending: Ending): Promise<void> {
+    run.ending ??= this.#conclude(run, ending);
+    return run.ending;
+  }
+
+  async #conclude(run: TaskRun, ending: Ending): Promise<void> {
+    const before = { record: run.record, revision: run.revision };
+    const record = run.endingWith(ending, Date.now());
+    run.abort(ending.reason ?? "the task has ended");
+    try {
+      run.settle(await this.#write(before, record));
+    } catch (error) {
+      this.#logger.error(
+        { err: error, task: record.task.id },
+        `the end of a task cannot be written: ${messageOf(error)}`,
+      );
+      run.settle(record);
+      await this.#writeLater(before, record);
+    }
+    this.#runs.delete(record.task.id);
+  }
+
+  /** Gives the record that counts: that of another process, if one has ended the task before. */
+  async #write(before: FoundTask, record: TaskRecord): Promise<TaskRecord> {
+    try {
+      await this.rows.change(before.record, record, before.revision);
+      return record;
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+      return (await this.rows.read(record.agent, record.task.id))?.record ?? record;
+    }
+  }
+
+  /** Until the store takes it, or the service ends. */
+  async #writeLater(before: FoundTask, record: TaskRecord): Promise<void> {
+    for (;;) {
+      await sleep(AGAIN, undefined, { signal: this.#closing.signal, ref: false }).catch(() => {});
+      try {
+        await this.#write(before, record);
+        return;
+      } catch {
+        if (this.#closing.signal.aborted) return;
+      }
+    }
+  }
+
+  /** Undefined for a task that does not exist for this principal. */
+  async find(agent: string, id: string, principal: Principal): Promise<SeenTask | undefined> {
+    const found = await this.#find(agent, id, principal);
+    return found && { task: found.run?.snapshot() ?? found.record.task, run: found.run };
+  }
+
+  async #find(agent: string, id: string, principal: Principal) {
+    if (!isTaskId(id)) return undefined;
+    const run = this.#runs.get(id);
+    const found = run === undefined ? await this.rows.read(agent, id) : { record: run.record, revision: run.revision };
+    if (found === undefined || found.record.agent !== agent) return undefined;
+    return mayAccess(principal, found.record.owner, undefined) ? { ...found, run } : undefined;
+  }
+
+  /** How the task stands after it: canceled, unless it had ended before. Undefined when it does not exist. */
+  async cancel(agent: string, id: string, principal: Principal): Promise<Task | undefined> {
+    const found = await this.#find(agent, id, principal);
+    if (found === undefined) return undefined;
+    const ending = { state: "TASK_STATE_CANCELED", reason: "the task was canceled" } as const;
+    if (found.run !== undefined) {
+      await this.#end(found.run, ending);
+      return found.run.record.task;
+    }
+    if (isOver(found.record.task)) return found.record.task;
+    const record = ended(found.record, ending, Date.now());
+    try {
+      // The process that works on it sees that the row is no longer its own.
+      await this.rows.change(found.record, record, found.revision);
+      return record.task;
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+      return (await this.#find(agent, id, principal))?.record.task;
+    }
+  }
+
+  /** Waits for all that runs, at most some milliseconds. */
+  async idle(patience: number): Promise<void> {
+    const limit = new AbortController();
+    setMaxListeners(0, limit.signal);
+    const timer = setTimeout(() => limit.abort(), patience);
+    const runs = [...this.#runs.values()].filter((run) => !run.isOver);
+    await Promise.all(runs.map((run) => run.over.wait(limit.signal)));
+    clearTimeout(timer);
+  }
+
+  /** Ends all that runs. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#signs.stop();
+    const ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED } as const;
+    await Promise.all([...this.#runs.values()].map((run) => this.#end(run, ending)));
+    await Promise.race([Promise.all(this.#working), sleep(GRACE, undefined, { ref: false })]);
+  }
+}
+
+/** What the caller could have known is a refusal. */
+function endingOf(error: unknown, requestId: string): Ending {
+  if (!(error instanceof ServiceError))
+    return { state: "TASK_STATE_FAILED", reason: `internal error (request id ${requestId})` };
+  const refused = error.kind === "invalid_input" || error.kind === "not_found";
+  return { state: refused ? "TASK_STATE_REJECTED" : "TASK_STATE_FAILED", reason: error.message };
+}

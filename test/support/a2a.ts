@@ -1,0 +1,82 @@
+/** A2A as a client sends it, without a library of it. */
+import assert from "node:assert/strict";
+import type { Loose } from "./served-upstream.ts";
+import { parseEvents, type TestService } from "./service.ts";
+
+export const said = (text: string, more: object = {}): Loose => ({
+  message: { messageId: "m-1", role: "ROLE_USER", parts: [{ text }], ...more },
+});
+
+/** Replies at once, with the task at work. */
+export const now = { configuration: { returnImmediately: true } };
+
+export class A2aCaller {
+  readonly #service: Pick<TestService, "post">;
+  readonly #headers: Record<string, string>;
+
+  constructor(service: Pick<TestService, "post">, headers: Record<string, string> = {}) {
+    this.#service = service;
+    this.#headers = { "a2a-version": "1.0", ...headers };
+  }
+
+  /** The whole reply of JSON-RPC. */
+  async rpc(agent: string, method: string, params: unknown): Promise<Loose> {
+    const body = { jsonrpc: "2.0", id: 7, method, params };
+    const reply = await this.#service.post(`/a2a/${agent}`, body, this.#headers);
+    assert.equal(reply.status, 200);
+    assert.match(reply.headers.get("content-type")!, /^application\/json/);
+    const { jsonrpc, id, ...rest } = (await reply.json()) as Loose;
+    assert.deepEqual([jsonrpc, id], ["2.0", 7]);
+    return rest;
+  }
+
+  async result(agent: string, method: string, params: unknown): Promise<Loose> {
+    const { result, error } = await this.rpc(agent, method, params);
+    assert.equal(error, undefined, JSON.stringify(error));
+    return result;
+  }
+
+  async error(agent: string, method: string, params: unknown): Promise<[code: number, message: string]> {
+    const { error } = await this.rpc(agent, method, params);
+    assert.ok(error !== undefined, `${method} was not refused`);
+    return [error.code, error.message];
+  }
+
+  /** The task of a message. */
+  async send(agent: string, params: unknown): Promise<Loose> {
+    return (await this.result(agent, "SendMessage", params)).task;
+  }
+
+  get(agent: string, id: string): Promise<Loose> {
+    return this.result(agent, "GetTask", { id });
+  }
+
+  /** The open reply of a method that streams. */
+  open(agent: string, method: string, params: unknown, signal?: AbortSignal): Promise<Response> {
+    const body = { jsonrpc: "2.0", id: 7, method, params };
+    return this.#service.post(`/a2a/${agent}`, body, this.#headers).then((reply) => {
+      signal?.addEventListener("abort", () => void reply.body?.cancel());
+      return reply;
+    });
+  }
+
+  /** All events of a method that streams, without their envelope. */
+  async events(agent: string, method: string, params: unknown): Promise<Loose[]> {
+    const reply = await this.open(agent, method, params);
+    assert.match(reply.headers.get("content-type")!, /^text\/event-stream/);
+    return parseEvents(await reply.text()).map(({ data }) => JSON.parse(data).result);
+  }
+
+  /** The task when it is in a state. */
+  async when(agent: string, id: string, state: string): Promise<Loose> {
+    for (let tries = 0; tries < 500; tries++) {
+      const task = await this.get(agent, id);
+      if (task.status.state === state) return task;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    assert.fail(`the task is never ${state}: ${JSON.stringify(await this.get(agent, id))}`);
+  }
+}
+
+export const textOf = (task: Loose): string =>
+  task.artifacts[0].parts.map((part: { text: string }) => part.text).join("");
