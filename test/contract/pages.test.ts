@@ -145,8 +145,9 @@ test("GET /console/:asset: every module that the page and its modules name comes
   const documentation = documentationOf();
   const page = textOf(await documentation.landing());
   const [, version] = page.match(/src="\.\/console\/main\.js\?v=([0-9a-f]{12})"/)!;
-  for (const sheet of ["console.css", "views.css"]) assert.ok(page.includes(`href="./console/${sheet}?v=${version}"`));
-  const wanted = ["console.css", "views.css", "main.js"];
+  for (const sheet of ["console.css", "forms.css", "views.css"])
+    assert.ok(page.includes(`href="./console/${sheet}?v=${version}"`));
+  const wanted = ["console.css", "forms.css", "views.css", "main.js"];
   for (const name of wanted) {
     const asset = await documentation.consoleAsset(name);
     assert.equal(await documentation.consoleAsset(name), asset, "the second request reads no file");

@@ -2,7 +2,6 @@
  * A headless Chromium for tests of what runs in browsers: the one that PENSTOCK_CHROMIUM names, or Debian's package `chromium`.
  */
 import { accessSync, constants } from "node:fs";
-import type { TestContext } from "node:test";
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
@@ -32,7 +31,7 @@ function isExecutable(path: string): boolean {
 }
 
 /** Starts a browser, which ends with the test. Takes a second or so: share one per file. */
-export async function startBrowser(test: Pick<TestContext, "after">): Promise<Browser> {
+export async function startBrowser(test: { after(callback: () => Promise<void>): void }): Promise<Browser> {
   const browser = await chromium.launch({
     executablePath: chromiumPath() ?? PLACES[0],
     // Chromium's own sandbox needs privileges that containers lack; the pages are ours.

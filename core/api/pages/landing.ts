@@ -24,6 +24,9 @@ const LINKS = [
   ["healthz", "Health"],
 ] as const;
 
+/** Of the console, in the order in which they count. */
+const STYLES = ["console.css", "forms.css", "views.css"];
+
 /** @param version of the console's files */
 export function renderLanding(view: LandingView, version: string): string {
   const links = LINKS.map(([href, label], index) =>
@@ -37,9 +40,7 @@ export function renderLanding(view: LandingView, version: string): string {
 <title>${view.name}</title>
 <link rel="icon" href="${trusted(ICON)}">
 <style>${trusted(LANDING_STYLE)}</style>
-<link rel="stylesheet" href="./console/console.css?v=${version}">
-<link rel="stylesheet" href="./console/views.css?v=${version}">
-<script type="module" src="./console/main.js?v=${version}"></script>
+${STYLES.map((name) => html`<link rel="stylesheet" href="./console/${name}?v=${version}">\n`)}<script type="module" src="./console/main.js?v=${version}"></script>
 </head>
 <body>
 <div id="landing">

@@ -32,7 +32,7 @@ export function executionView(place) {
 /** @param {Place} place @param {string} path @param {ExecutionState} known @param {WorkflowTree} tree */
 function show(place, path, known, tree) {
   const { api, signal, announce } = place;
-  const graph = buildGraph(tree);
+  const graph = buildGraph(tree, { live: true });
   const head = element("div");
   const waiting = element("div");
   const outcome = element("div");

@@ -1,8 +1,8 @@
 /** Executions of all workflows, newest first. */
 import { segment } from "./api.js";
 import { element } from "./elements.js";
-import { counted, spanText, timeText } from "./formats.js";
-import { filterForm, pager } from "./listing.js";
+import { spanText, timeText } from "./formats.js";
+import { filterForm, pageOf, pager } from "./listing.js";
 import { badge, load, table } from "./parts.js";
 
 /** @import { WorkflowExecution, WorkflowSummary } from "../../../../generated/types.ts" */
@@ -16,7 +16,7 @@ export async function executionsView(place) {
   const { api, signal, query, body } = place;
   const workflow = query.get("workflow") ?? "";
   const status = query.get("status") ?? "";
-  const page = Math.max(0, Number(query.get("page") ?? 0) || 0);
+  const page = pageOf(query);
   const list = element("div");
   /** @type {WorkflowSummary[]} */
   const workflows = await api.get("workflows", { signal });
@@ -60,6 +60,6 @@ function row({ id, workflowId, workflowName, status, createdAt, updatedAt, event
     badge(status),
     timeText(createdAt),
     spanText(createdAt, status === "running" ? undefined : updatedAt),
-    counted(steps, "step"),
+    steps,
   ];
 }

@@ -3,7 +3,6 @@ import { element, replace, shape } from "./elements.js";
 import { shortened } from "./formats.js";
 import { layout, STEP_HEIGHT, STEP_WIDTH } from "./graph-layout.js";
 import { badge, signOf, statusClass } from "./parts.js";
-import { flatten } from "./workflow-tree.js";
 
 /** @import { Line } from "./graph-layout.js" */
 /** @import { Step, WorkflowTree } from "./workflow-tree.js" */
@@ -11,6 +10,8 @@ import { flatten } from "./workflow-tree.js";
 /** Characters of a name that fit. */
 const NAME_LENGTH = 24;
 const MARGIN = 10;
+/** Where the screen is narrow the drawing shrinks to this; then it scrolls. */
+const LEAST_SCALE = 0.62;
 const IDLE = "not begun";
 
 /**
@@ -19,8 +20,12 @@ const IDLE = "not begun";
  * @property {(path: string, status: string) => void} mark shows how a step stands; a path that is none is ignored
  */
 
-/** @param {WorkflowTree} tree @returns {Graph} */
-export function buildGraph({ detail, steps }) {
+/**
+ * @param {WorkflowTree} tree
+ * @param {{ live: boolean }} options whether it is that of an execution, whose steps stand somewhere
+ * @returns {Graph}
+ */
+export function buildGraph({ detail, steps }, { live }) {
   const { width, height, steps: placed, lines, joins } = layout(steps);
   /** @type {Map<string, (status: string) => void>} */
   const marks = new Map();
@@ -45,7 +50,8 @@ export function buildGraph({ detail, steps }) {
     ...joins.map(({ x, y }) => shape("circle", { class: "join", cx: x, cy: y, r: 4 })),
     ...boxes,
   );
-  const list = stepList(steps, marks);
+  drawing.style.minWidth = `${width * LEAST_SCALE}px`;
+  const list = stepList(steps, marks, live);
   return {
     body: element(
       "div",
@@ -88,11 +94,11 @@ function labelShape({ from, to, label }) {
   return shape("text", { class: "label", x: (from.x + to.x) / 2 + 6, y: (from.y + to.y) / 2 + 4 }, label);
 }
 
-/** @param {readonly Step[]} steps @param {Map<string, (status: string) => void>} marks */
-function stepList(steps, marks) {
+/** @param {readonly Step[]} steps @param {Map<string, (status: string) => void>} marks @param {boolean} live */
+function stepList(steps, marks, live) {
   /** @param {Step} step @returns {HTMLElement} */
   const item = ({ name, type, path, branches }) => {
-    const status = element("span", {}, badge(IDLE));
+    const status = element("span", {}, live && badge(IDLE));
     const draw = marks.get(path);
     marks.set(path, (text) => {
       draw?.(text);
@@ -111,14 +117,4 @@ function stepList(steps, marks) {
     );
   };
   return element("ol", { class: "steps" }, ...steps.map(item));
-}
-
-/**
- * Steps that an execution has not begun anew: all of them.
- *
- * @param {Graph} graph
- * @param {WorkflowTree} tree
- */
-export function clearMarks(graph, tree) {
-  for (const { path } of flatten(tree.steps)) graph.mark(path, IDLE);
 }

@@ -3,31 +3,46 @@ import { element } from "./elements.js";
 import { field } from "./parts.js";
 import { linkTo } from "./router.js";
 
-/** @typedef {{ name: string, label: string, value: string, options: (readonly [value: string, label: string])[] }} Filter */
+/** @typedef {{ name: string, label: string, value: string, options?: (readonly [value: string, label: string])[] }} Filter without options it is a text */
+
+/** The page that a query names, from 0. @param {URLSearchParams} query */
+export const pageOf = (query) => Math.max(0, Math.floor(Number(query.get("page") ?? 0)) || 0);
 
 /**
  * @param {string} path of the view
  * @param {readonly Filter[]} filters
+ * @param {Record<string, string>} [others] what else stays in the address
  */
-export function filterForm(path, filters) {
-  const controls = filters.map(({ name, label, value, options }) => {
-    const select = element(
-      "select",
-      { id: `filter-${name}`, name, onchange: apply },
-      ...options.map(([key, text]) => element("option", { value: key, selected: key === value }, text)),
-    );
-    return { name, select, body: field(label, select) };
+export function filterForm(path, filters, others = {}) {
+  const controls = filters.map((filter) => {
+    const control = controlOf(filter, apply);
+    return { name: filter.name, control, body: field(filter.label, control) };
   });
 
   function apply() {
-    location.hash = linkTo(path, Object.fromEntries(controls.map(({ name, select }) => [name, select.value])));
+    const chosen = Object.fromEntries(controls.map(({ name, control }) => [name, control.value.trim()]));
+    location.hash = linkTo(path, { ...others, ...chosen });
+  }
+
+  /** @param {Event} event */
+  function submit(event) {
+    event.preventDefault();
+    apply();
   }
 
   return element(
     "form",
-    { class: "filters", "aria-label": "Filters", onsubmit: (event) => event.preventDefault() },
+    { class: "filters", "aria-label": "Filters", onsubmit: submit },
     ...controls.map(({ body }) => body),
   );
+}
+
+/** @param {Filter} filter @param {() => void} changed */
+function controlOf({ name, value, options }, changed) {
+  const id = `filter-${name}`;
+  if (options === undefined) return element("input", { id, name, value, onchange: changed, autocomplete: "off" });
+  const items = options.map(([key, text]) => element("option", { value: key, selected: key === value }, text));
+  return element("select", { id, name, onchange: changed }, ...items);
 }
 
 /**

@@ -6,6 +6,7 @@ import { Credentials } from "./credentials.js";
 import { openCredentialsForm } from "./credentials-form.js";
 import { executionView } from "./execution.js";
 import { executionsView } from "./executions.js";
+import { logsView } from "./logs.js";
 import { overviewView } from "./overview.js";
 import { startRouter } from "./router.js";
 import { buildShell } from "./shell.js";
@@ -23,6 +24,7 @@ const routesOf = (credentials) => [
   { path: "workflows/:id", title: "Workflow", view: workflowView },
   { path: "workflows/:id/executions/:executionId", title: "Execution", view: executionView },
   { path: "executions", title: "Executions", view: executionsView },
+  { path: "logs", title: "Logs", view: logsView },
 ];
 
 const credentials = new Credentials(serviceRoot());

@@ -93,9 +93,12 @@ export function startRouter(routes, page) {
     };
     replace(main, heading, body);
     const place = { api, query, signal, body, title, announce };
+    const restoreFocus = () => {
+      if (focused !== "") document.getElementById(focused)?.focus();
+    };
     const moveFocus = () => {
       if (!stays && before !== null) (path === "" ? landing : heading).focus();
-      else if (focused !== "") document.getElementById(focused)?.focus();
+      else restoreFocus();
       before = path;
     };
     for (const route of routes) {
@@ -103,9 +106,13 @@ export function startRouter(routes, page) {
       if (params === null) continue;
       title(route.title);
       // A view that fails says so in its place; one that was left has nothing to say.
-      Promise.resolve(route.view({ ...place, params })).catch((error) => {
-        if (!signal.aborted) body.append(problem(error));
-      });
+      Promise.resolve(route.view({ ...place, params }))
+        .catch((error) => {
+          if (!signal.aborted) body.append(problem(error));
+        })
+        .then(() => {
+          if (!signal.aborted && document.activeElement === document.body) restoreFocus();
+        });
       return moveFocus();
     }
     title("Nothing here");

@@ -6,6 +6,7 @@ const SECTIONS = [
   ["agents", "Agents"],
   ["workflows", "Workflows"],
   ["executions", "Executions"],
+  ["logs", "Logs"],
 ];
 
 /**
@@ -21,7 +22,9 @@ export function buildShell({ openCredentials }) {
   const links = SECTIONS.map(([path, label]) => element("a", { href: `#/${path}` }, label ?? ""));
   const skip = element("a", { class: "skip", href: "#view", onclick: skipBar }, "Skip to the content");
   const credentials = element("button", { type: "button", class: "plain", onclick: openCredentials }, "Credentials");
-  const bar = element("header", { class: "bar" }, element("nav", { "aria-label": "Console" }, ...links), credentials);
+  const service = element("span", { class: "service" }, document.title);
+  const navigation = element("nav", { "aria-label": "Console" }, ...links);
+  const bar = element("header", { class: "bar" }, service, navigation, credentials);
 
   /** @param {Event} event the address is that of a view, not of a place in the page */
   function skipBar(event) {
@@ -42,8 +45,12 @@ export function buildShell({ openCredentials }) {
     shown(path) {
       const present = path.split("/", 1)[0];
       for (const [index, link] of links.entries()) {
-        if (SECTIONS[index]?.[0] === present) link.setAttribute("aria-current", "page");
-        else link.removeAttribute("aria-current");
+        if (SECTIONS[index]?.[0] !== present) {
+          link.removeAttribute("aria-current");
+          continue;
+        }
+        link.setAttribute("aria-current", "page");
+        link.scrollIntoView({ block: "nearest", inline: "nearest" });
       }
     },
   };

@@ -25,7 +25,7 @@ export function workflowView(place) {
         ["Executions", element("a", { href: linkTo("executions", { workflow: detail.id }) }, "of this workflow")],
       ]),
       section("Run it", runForm(place, tree)),
-      section("Steps", buildGraph(tree).body),
+      section("Steps", buildGraph(tree, { live: false }).body),
       section(
         "Schemas",
         jsonDetails("Input", detail.inputSchema ?? "any"),

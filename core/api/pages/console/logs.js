@@ -1,0 +1,117 @@
+/** Lines of the log as they are written: over a WebSocket, or asked for again and again where there is none. */
+import { element, replace } from "./elements.js";
+import { timeText } from "./formats.js";
+import { filterForm } from "./listing.js";
+import { jsonBlock, problem } from "./parts.js";
+
+/** @import { Place } from "./router.js" */
+/** @typedef {{ timestamp: string, level: string, msg: string, [bound: string]: unknown }} Line */
+
+const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"];
+/** Lines on the page. */
+const MOST = 500;
+/** Between two polls, in milliseconds. */
+const PAUSE = 2000;
+
+/** @param {Place} place */
+export function logsView(place) {
+  const { query, body, signal } = place;
+  const level = query.get("level") ?? "info";
+  const filter = { level, ...executionOf(query) };
+  const state = element("p", { class: "quiet", role: "status" }, "Connecting…");
+  const failure = element("div");
+  // Not read out by itself: lines come faster than anybody listens.
+  const list = element("ol", { class: "lines", role: "log", "aria-live": "off", "aria-label": "Log", tabindex: 0 });
+  const pause = element("button", { type: "button", class: "plain", "aria-pressed": "false", onclick: turn }, "Pause");
+  let paused = false;
+
+  function turn() {
+    paused = !paused;
+    pause.setAttribute("aria-pressed", String(paused));
+  }
+
+  /** @param {readonly Line[]} lines @param {boolean} anew */
+  function show(lines, anew) {
+    if (paused || signal.aborted) return;
+    const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
+    const sorted = [...lines].sort((a, b) => (a.timestamp < b.timestamp ? -1 : 1)).slice(-MOST);
+    if (anew) replace(list, ...sorted.map(lineItem));
+    else list.append(...sorted.map(lineItem));
+    while (list.childElementCount > MOST) list.firstElementChild?.remove();
+    if (atEnd) list.scrollTop = list.scrollHeight;
+  }
+
+  body.append(
+    filterForm(
+      "logs",
+      [{ name: "level", label: "Least level", value: level, options: LEVELS.map((name) => [name, name]) }],
+      executionOf(query),
+    ),
+    element("div", { class: "actions" }, pause),
+    state,
+    failure,
+    list,
+  );
+  listen(place, filter, {
+    show,
+    say: (text) => replace(state, text),
+    fail: (error) => replace(failure, problem(error)),
+  });
+}
+
+/** @param {URLSearchParams} query @returns {Record<string, string>} */
+function executionOf(query) {
+  const id = query.get("executionId");
+  return id === null ? {} : { executionId: id };
+}
+
+/**
+ * @typedef {object} Listener
+ * @property {(lines: readonly Line[], anew: boolean) => void} show
+ * @property {(text: string) => void} say
+ * @property {(error: unknown) => void} fail
+ */
+
+/** @param {Place} place @param {Record<string, string>} filter @param {Listener} listener */
+function listen(place, filter, { show, say, fail }) {
+  const { api, signal } = place;
+  const socket = api.socket("ws/logs", filter);
+  signal.addEventListener("abort", () => socket.close());
+  socket.addEventListener("open", () => say("Live."));
+  socket.addEventListener("message", ({ data }) => {
+    const { type, logs, count } = JSON.parse(data);
+    if (type === "DROPPED") say(`Live. ${count} lines were left out: they came too fast.`);
+    else if (Array.isArray(logs)) show(logs, type === "initial");
+  });
+  // Refused, or lost: a browser does not say which.
+  socket.addEventListener("close", () => {
+    if (signal.aborted) return;
+    say(`Not live: asked for every ${PAUSE / 1000} s.`);
+    poll().catch((error) => {
+      if (signal.aborted) return;
+      say("");
+      fail(error);
+    });
+  });
+
+  async function poll() {
+    while (!signal.aborted) {
+      const { data } = await /** @type {Promise<{ data: Line[] }>} */ (
+        api.whole(`api/logs?${new URLSearchParams({ ...filter, limit: "200" })}`, { signal })
+      );
+      show(data, true);
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+    }
+  }
+}
+
+/** @param {Line} line */
+function lineItem({ timestamp, level, msg, ...bound }) {
+  const head = [
+    element("time", { datetime: timestamp }, timeText(timestamp)),
+    element("span", { class: `level is-${level}` }, level),
+    element("span", { class: "message" }, msg),
+  ];
+  if (Object.keys(bound).length === 0) return element("li", {}, ...head);
+  return element("li", {}, element("details", {}, element("summary", {}, ...head), jsonBlock(bound)));
+}

@@ -1,0 +1,118 @@
+/** The console at `GET /` where the service asks for credentials, and where a proxy has put it below a path. */
+import assert from "node:assert/strict";
+import { after, before, describe, type TestContext, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { browserMissing, startBrowser } from "../support/browser.ts";
+import { assertSound, CONSOLE_MANIFEST, openConsole, visit } from "../support/console.ts";
+import { startPrefixProxy } from "../support/prefix-proxy.ts";
+import { startService } from "../support/service.ts";
+import { SECRET, token } from "../support/tokens.ts";
+
+const KEY = "the key of the console";
+const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
+
+describe("the console at GET /", { skip: browserMissing() }, () => {
+  let browser: Browser;
+  const endings: (() => unknown)[] = [];
+  const file = { after: (end: () => unknown) => void endings.push(end) } as Pick<TestContext, "after">;
+
+  before(async () => {
+    browser = await startBrowser(file);
+  });
+
+  after(async () => {
+    for (const end of endings) await end();
+  });
+
+  const credentials = async (page: Page, label: string, value: string) => {
+    await page.getByRole("button", { name: "Credentials" }).click();
+    await page.getByRole("dialog", { name: "Credentials" }).getByLabel(label).fill(value);
+    await page.getByRole("button", { name: "Save" }).click();
+  };
+  const say = async (page: Page, text: string) => {
+    await page.getByRole("textbox", { name: "Your message" }).fill(text);
+    await page.keyboard.press("Enter");
+  };
+
+  test("under authNext: the key leaves the address and opens the lists; chats and runs ask for a token", async (t) => {
+    const env = { NODE_ENV: "production", SERVICE_CONSOLE_ACCESS_KEY: KEY };
+    const service = await startService(t, { ...CONSOLE_MANIFEST, auth: AUTH }, { env });
+    const refused = await fetch(service.url);
+    assert.equal(refused.status, 401, "the page itself is in the class of GET /");
+    assert.equal((await fetch(`${service.url}/console/main.js`)).status, 200, "its files say nothing of the service");
+
+    const opened = await openConsole(browser, `${service.url}/?key=${encodeURIComponent(KEY)}`);
+    const { page, context } = opened;
+    assert.equal(page.url(), `${service.url}/`);
+    const explorer = await page.getByRole("link", { name: "API explorer" }).getAttribute("href");
+    assert.equal(new URLSearchParams(explorer!.split("?")[1]).get("key"), KEY, "links of the landing page carry it");
+    await visit(page, "Agents");
+    await page.getByRole("link", { name: "Helper" }).click();
+    await say(page, "Hello there");
+    const { error } = (await (await fetch(`${service.url}/agents/x/text`, { method: "POST" })).json()) as {
+      error: string;
+    };
+    await page.getByRole("alert").filter({ hasText: error }).waitFor();
+    await credentials(page, "User token", token({ sub: "ada" }));
+    await say(page, "Hello there");
+    await page.getByRole("log").locator(".answer").getByText("Hello there").waitFor();
+    await context.close();
+  });
+
+  test("under authNext: with the key alone an execution shows what was written down; the token follows it", async (t) => {
+    const env = { NODE_ENV: "production", SERVICE_CONSOLE_ACCESS_KEY: KEY };
+    const service = await startService(t, { ...CONSOLE_MANIFEST, auth: AUTH }, { env });
+    const ada = token({ sub: "ada" });
+    await service.post(
+      "/workflows/refund/execute",
+      { input: { amount: 200 }, options: { executionId: "adas" } },
+      { authorization: `Bearer ${ada}` },
+    );
+    const { page, context } = await openConsole(browser, `${service.url}/?key=${encodeURIComponent(KEY)}#/executions`);
+    await page.getByRole("link", { name: "adas" }).click();
+    const ask = page.getByRole("listitem").filter({ hasText: "Ask a person" }).last();
+    await ask.getByText("suspended").waitFor();
+    await page.getByRole("alert").first().waitFor();
+    await credentials(page, "User token", ada);
+    await page.getByText("What happened, in order").click();
+    await page.getByText("workflow-suspended").waitFor();
+    await page.getByRole("checkbox", { name: "approved" }).check();
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("region", { name: "Result" }).getByText('"paid": 200').waitFor();
+    await context.close();
+  });
+
+  test("the bypass of development opens all of it, and goes with every call", async (t) => {
+    const env = { NODE_ENV: "development", SERVICE_CONSOLE_ACCESS_KEY: KEY };
+    const service = await startService(t, { ...CONSOLE_MANIFEST, auth: { ...AUTH, publicRoutes: ["GET /"] } }, { env });
+    const { page, context } = await openConsole(browser, `${service.url}/#/agents`);
+    await page.getByRole("alert").waitFor();
+    await page.getByRole("button", { name: "Credentials" }).click();
+    await page.getByLabel("Development bypass").check();
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: "Helper" }).click();
+    await say(page, "Hello there");
+    await page.getByRole("log").locator(".answer").getByText("Hello there").waitFor();
+    await page.reload();
+    await page.getByRole("main").getByText("Helps people").waitFor();
+    await context.close();
+  });
+
+  test("below a path of a proxy everything is found: files, calls, streams and the log", async (t) => {
+    const service = await startService(t, CONSOLE_MANIFEST);
+    const address = await startPrefixProxy(t, "/desk", service.port);
+    const opened = await openConsole(browser, address);
+    const { page, context } = opened;
+    await visit(page, "Workflows");
+    await page.getByRole("link", { name: "Refund" }).click();
+    await page.getByRole("textbox", { name: "Input (JSON)" }).fill('{"amount": 300}');
+    await page.getByRole("button", { name: "Run" }).click();
+    await page.getByText("Needs approval").waitFor();
+    await visit(page, "Logs");
+    await page.getByRole("combobox", { name: "Least level" }).selectOption("debug");
+    await page.waitForURL(/level=debug/);
+    await page.getByRole("log", { name: "Log" }).getByText("request").first().waitFor();
+    await assertSound({ ...opened, complaints: opened.complaints.filter((text) => !text.startsWith("WebSocket")) });
+    await context.close();
+  });
+});

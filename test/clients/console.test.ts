@@ -1,0 +1,203 @@
+/** The console at `GET /`, in a real browser: what people do with it. */
+import assert from "node:assert/strict";
+import { after, before, describe, type TestContext, test } from "node:test";
+import type { Browser, Locator, Page } from "playwright-core";
+import { browserMissing, type OpenedPage, openPage, startBrowser } from "../support/browser.ts";
+import { assertSound, CONSOLE_MANIFEST, HOSTILE, navigation, openConsole, visit } from "../support/console.ts";
+import { weakTexts } from "../support/contrast.ts";
+import { startService, type TestService } from "../support/service.ts";
+
+const textOf = async (locator: Locator) => (await locator.textContent()) ?? "";
+
+/** Moments at which the text of an answer grew. */
+const NOTE_CHANGES = `
+  changes = [];
+  new MutationObserver(() => {
+    if (document.querySelector(".answer .said")?.textContent) changes.push(performance.now());
+  }).observe(document.querySelector("main.console"), { subtree: true, childList: true, characterData: true });
+`;
+
+/** Each view, and something that it shows once it is there. */
+const VIEWS = [
+  ["", "Try it"],
+  ["agents", "Waits"],
+  ["agents/assistant", "Helps people"],
+  ["workflows", "with approval"],
+  ["workflows/refund", "Schemas"],
+  ["executions", "Took"],
+  ["logs?level=debug", "request"],
+] as const;
+
+describe("the console at GET /", { skip: browserMissing() }, () => {
+  let browser: Browser;
+  let service: TestService;
+  let opened: OpenedPage;
+  let page: Page;
+
+  const endings: (() => unknown)[] = [];
+  const file = { after: (end: () => unknown) => void endings.push(end) } as Pick<TestContext, "after">;
+
+  before(async () => {
+    [browser, service] = await Promise.all([startBrowser(file), startService(file, CONSOLE_MANIFEST)]);
+    opened = await openConsole(browser, service.url);
+    page = opened.page;
+  });
+
+  after(async () => {
+    for (const end of endings) await end();
+  });
+
+  const step = (name: string) => page.getByRole("listitem").filter({ hasText: name }).last();
+  const say = async (text: string) => {
+    await page.getByRole("textbox", { name: "Your message" }).fill(text);
+    await page.getByRole("button", { name: "Send" }).click();
+  };
+
+  test("without JavaScript it is the landing page, with its links", async () => {
+    const plain = await openPage(browser, { javaScriptEnabled: false });
+    await plain.page.goto(service.url);
+    for (const name of ["API explorer", "OpenAPI document", "Agents", "Workflows", "Tools", "Health"])
+      assert.ok(await plain.page.getByRole("link", { name, exact: true }).isVisible(), name);
+    assert.equal(await navigation(plain.page).count(), 0);
+    await plain.context.close();
+  });
+
+  test("keeps the landing page and its links as its overview, and leads from an agent to its chat", async () => {
+    await page.getByRole("heading", { level: 1, name: "Desk" }).waitFor();
+    for (const name of ["API explorer", "OpenAPI document"])
+      assert.ok(await page.getByRole("link", { name, exact: true }).isVisible(), name);
+    await page.getByRole("link", { name: "Chat: Slow" }).click();
+    await page.getByRole("heading", { level: 1, name: "Slow" }).waitFor();
+  });
+
+  test("agents: an answer streams, calls of tools are shown, and what it says stays text", async () => {
+    await visit(page, "Agents");
+    await page.getByRole("link", { name: "Helper" }).click();
+    await page.evaluate(NOTE_CHANGES);
+    await say(`one two three ${HOSTILE}`);
+    const log = page.getByRole("log", { name: "Conversation" });
+    await page.getByRole("status").filter({ hasText: "The answer is complete" }).waitFor({ state: "attached" });
+    const changes = await page.evaluate<number[]>("changes");
+    assert.ok(changes.at(-1)! - changes[0]! > 150, "the first words are shown before the last are there");
+    assert.equal((await textOf(log)).split(HOSTILE).length, 3, "said and answered");
+    await say("add these");
+    await log.getByText("It is 42.").waitFor();
+    await log.getByText("Tool sum").click();
+    assert.match(await textOf(log), /"a": 40/);
+    await say("are you busy?");
+    await log.getByRole("alert").filter({ hasText: "model provider failed: unavailable" }).waitFor();
+    await assertSound({ ...opened, complaints: opened.complaints.filter((text) => !text.includes("status of 500")) });
+    opened.complaints.length = 0;
+  });
+
+  test("agents: Stop ends an answer", async () => {
+    await page.goto(`${service.url}/#/agents/slow`);
+    await say("Wait");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByText("Stopped.").waitFor();
+    assert.ok(await page.getByRole("button", { name: "Send" }).isEnabled());
+  });
+
+  test("workflows: a run is drawn as it goes, waits, is resumed, and is replayed from a step", async () => {
+    await visit(page, "Workflows");
+    await page.getByRole("link", { name: "Refund" }).click();
+    const input = page.getByRole("textbox", { name: "Input (JSON)" });
+    assert.deepEqual(JSON.parse(await input.inputValue()), { amount: 120 }, "an example that fits the schema");
+    await input.fill("{");
+    await page.getByRole("button", { name: "Run" }).click();
+    await page.getByRole("alert").filter({ hasText: "this is no JSON" }).waitFor();
+    await input.fill('{"amount": 300}');
+    await page.getByRole("button", { name: "Run" }).click();
+
+    await page.getByRole("heading", { name: "Execution of Refund" }).waitFor();
+    await page.getByText("Needs approval").waitFor();
+    await step("Ask a person").getByText("suspended").waitFor();
+    await step("Check").getByText("success").waitFor();
+    assert.match(await textOf(step("pay")), /not begun/);
+    const drawing = page.getByRole("img", { name: "Drawing of Refund" });
+    assert.equal(await drawing.locator("g.step").count(), 4);
+    assert.equal(await drawing.locator("g.step.is-suspended").count(), 2);
+
+    await page.getByRole("checkbox", { name: "approved" }).check();
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("region", { name: "Result" }).getByText('"paid": 300').waitFor();
+    await step("pay").getByText("success").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Cancel" }).count(), 0, "it has ended");
+
+    const first = page.url();
+    await page.getByRole("combobox", { name: "From step" }).selectOption("pay");
+    await page.getByRole("button", { name: "Replay" }).click();
+    await page.getByRole("link", { name: /, from pay$/ }).waitFor();
+    assert.notEqual(page.url(), first);
+    await assertSound(opened);
+  });
+
+  test("workflows: a running execution is cancelled, and the lists filter by how executions stand", async () => {
+    await page.goto(`${service.url}/#/workflows/waiting`);
+    await page.getByRole("button", { name: "Run" }).click();
+    await step("wait").getByText("running").waitFor();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("heading", { name: "Cancelled" }).waitFor();
+    await step("wait").getByText("cancelled").waitFor();
+
+    await visit(page, "Executions");
+    const rows = page.getByRole("table", { name: "Executions" }).getByRole("row");
+    await rows.nth(3).waitFor();
+    const status = page.getByRole("combobox", { name: "Status" });
+    await status.focus();
+    await status.selectOption("cancelled");
+    await page.waitForURL(/status=cancelled/);
+    await rows.nth(2).waitFor({ state: "detached" });
+    assert.match(await textOf(rows.nth(1)), /Waiting.*cancelled/);
+    assert.equal(await page.locator(":focus").getAttribute("id"), "filter-status", "the focus stays");
+  });
+
+  test("by keyboard alone: past the bar, to an agent, and through a chat; the focus follows", async () => {
+    await page.goto(`${service.url}/#/workflows`);
+    await page.reload();
+    const focused = () => page.locator(":focus");
+    await page.keyboard.press("Tab");
+    assert.equal(await textOf(focused()), "Skip to the content");
+    await page.keyboard.press("Enter");
+    assert.equal(await focused().getAttribute("id"), "view");
+    await page.keyboard.press("Tab");
+    assert.equal(await textOf(focused()), "Refund");
+    await navigation(page).getByRole("link", { name: "Agents" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: "Slow" }).waitFor();
+    assert.equal(await textOf(focused()), "Agents", "the heading of the new view");
+    for (let presses = 0; (await textOf(focused())) !== "Slow"; presses++) {
+      assert.ok(presses < 5);
+      await page.keyboard.press("Tab");
+    }
+    assert.notEqual(await focused().evaluate("(element) => getComputedStyle(element).outlineStyle"), "none");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Slow" }).waitFor();
+    await page.keyboard.press("Tab");
+    assert.equal(await focused().getAttribute("id"), "chat-text");
+    await page.keyboard.type("Hello");
+    await page.keyboard.press("Enter");
+    await page.getByRole("log").getByText("Hello").waitFor();
+    await page.keyboard.press("Tab");
+    assert.equal(await textOf(focused()), "Stop");
+    await page.keyboard.press("Enter");
+    await page.getByText("Stopped.").waitFor();
+  });
+
+  for (const colorScheme of ["light", "dark"] as const) {
+    test(`every view is legible in ${colorScheme}, and fits a narrow screen`, async () => {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width: 390, height: 800 });
+      for (const [path, shown] of VIEWS) {
+        await page.goto(`${service.url}/#/${path}`);
+        await page.getByRole("main").getByText(shown).first().waitFor();
+        const { texts, weak } = await weakTexts(page);
+        assert.ok(texts > 10, path);
+        assert.deepEqual(weak, [], path);
+        assert.equal(await page.evaluate("document.documentElement.scrollWidth"), 390, path);
+      }
+      const ground = await page.evaluate("getComputedStyle(document.body).backgroundColor");
+      assert.equal(ground, colorScheme === "dark" ? "rgb(12, 23, 28)" : "rgb(246, 248, 249)");
+    });
+  }
+});
