@@ -21,7 +21,7 @@ export const OBSERVABILITY_ROUTES = [
     output: { json: "ObservabilityStatus" },
     async handle(_input, { service }) {
       const enabled = service.manifest.observability.sample > 0;
-      return { enabled, ...(await service.traces.status()), logCount: service.logs.count, websocket: false };
+      return { enabled, ...(await service.traces.status()), logCount: service.logs.count, websocket: true };
     },
   }),
   defineRoute<Service, "TracesQuery">({

@@ -3,6 +3,7 @@ import { messageOf } from "../errors.ts";
 import type { SocketRoute } from "../http/socket.ts";
 import { userIdOf } from "../http/user.ts";
 import type { Service } from "../service.ts";
+import { OBSERVABILITY_SOCKET } from "./observability-socket.ts";
 
 export const SOCKETS: readonly SocketRoute<Service>[] = [
   {
@@ -25,6 +26,7 @@ export const SOCKETS: readonly SocketRoute<Service>[] = [
       };
     },
   },
+  OBSERVABILITY_SOCKET,
 ];
 
 function echoOf(text: string): string {

@@ -2,7 +2,7 @@
 import type { SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
 import { notFound, type ServiceError } from "../errors.ts";
 import type { Principal } from "../memory/memory.ts";
-import { filterOf } from "./filter.ts";
+import { ownerOf } from "./filter.ts";
 import { findSpan, findTrace, type Places } from "./find.ts";
 import { listTraces } from "./list.ts";
 import { isSpanId, isTraceId } from "./times.ts";
@@ -11,32 +11,28 @@ import { spanRecord, treeOf } from "./wire.ts";
 
 export class Access implements TraceAccess {
   readonly #places: Places;
-  readonly #principal: Principal;
+  readonly #owner: string | undefined;
 
   constructor(places: Places, principal: Principal) {
     this.#places = places;
-    this.#principal = principal;
+    this.#owner = ownerOf(principal);
   }
 
   list({ limit, offset, ...query }: TraceQuery): Promise<TraceSummary[]> {
-    return listTraces(this.#places, filterOf(query, this.#principal), limit, offset);
+    return listTraces(this.#places, { ...query, owner: this.#owner }, limit, offset);
   }
 
   async get(traceId: string): Promise<TraceDetail> {
-    const found = isTraceId(traceId) ? await findTrace(this.#places, traceId, this.#owner()) : [];
+    const found = isTraceId(traceId) ? await findTrace(this.#places, traceId, this.#owner) : [];
     if (found.length === 0) throw unknown("trace", traceId);
     const spans = found.map(spanRecord);
     return { traceId, spans, tree: treeOf(spans), spanCount: spans.length };
   }
 
   async span(spanId: string): Promise<SpanRecord> {
-    const found = isSpanId(spanId) ? await findSpan(this.#places, spanId, this.#owner()) : null;
+    const found = isSpanId(spanId) ? await findSpan(this.#places, spanId, this.#owner) : null;
     if (found === null) throw unknown("span", spanId);
     return spanRecord(found);
-  }
-
-  #owner(): string | undefined {
-    return filterOf({}, this.#principal).owner;
   }
 }
 

@@ -4,9 +4,7 @@ import type { Entity } from "../observability/sink.ts";
 import type { SegmentHead } from "./segment.ts";
 import type { TraceQuery, TraceStatus } from "./traces.ts";
 
-type Wanted = Omit<TraceQuery, "limit" | "offset">;
-
-export interface TraceFilter extends Wanted {
+export interface TraceFilter extends Omit<TraceQuery, "limit" | "offset"> {
   /** Only this user's traces; an empty text: only those that are nobody's. Undefined: everybody's. */
   readonly owner: string | undefined;
 }
@@ -20,9 +18,8 @@ export interface Told {
   entities(): Iterable<Entity>;
 }
 
-export function filterOf(query: Wanted, principal: Principal): TraceFilter {
-  return { ...query, owner: principal.isolated ? (principal.userId ?? "") : undefined };
-}
+/** Whose traces a caller sees alone: `TraceFilter.owner`. */
+export const ownerOf = ({ isolated, userId }: Principal): string | undefined => (isolated ? (userId ?? "") : undefined);
 
 /** Whether a caller may see what belongs to a user. */
 export const sees = (owner: string | undefined, userId: string | null): boolean =>

@@ -30,10 +30,10 @@ export function openTraces(manifest: Manifest, store: Store, logger: Logger): Tr
     ...(inMemory && { round: LOOK }),
   });
   const places = { store, recorder, origin };
-  const feed = new SpanFeed(recorder);
+  const feed = new SpanFeed(recorder, origin);
   return {
     sink: feed,
-    listen: (listener) => feed.listen(listener),
+    news: feed.news,
     for: (principal) => new Access(places, principal),
     async status() {
       await recorder.flush();

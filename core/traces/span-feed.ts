@@ -1,42 +1,78 @@
-/** What the tracer is given: everything goes to the recorder, and single spans to whoever listens at the moment. */
+/** What the tracer is given: everything goes to the recorder, and single spans to the sockets that follow them at the moment. */
+import { Feed } from "../http/feed.ts";
 import type { SpanData, SpanSink, TraceData } from "../observability/sink.ts";
 import type { Recorder } from "./recorder.ts";
+import type { Origin } from "./segment.ts";
+import { iso, spanRecord } from "./wire.ts";
 
-/** Called while the run goes on: to be quick, and not to throw. */
-export type SpanListener = (type: "span:start" | "span:end", span: SpanData, trace: TraceData) => void;
+/** Of the newest spans for sockets that are behind: a moment's worth where thousands begin in a second. */
+const KEPT = 1024;
 
-export class SpanFeed implements SpanSink {
-  live = false;
-  readonly #recorder: Recorder;
-  readonly #listeners = new Set<SpanListener>();
+/** A span that has begun or ended. */
+export class SpanNews {
+  readonly type: "span:start" | "span:end";
+  /** As it was at that moment. */
+  readonly span: SpanData;
+  readonly userId: string | null;
+  readonly #origin: Origin;
+  #text: Uint8Array | null = null;
 
-  constructor(recorder: Recorder) {
-    this.#recorder = recorder;
+  constructor(type: SpanNews["type"], span: SpanData, userId: string | null, origin: Origin) {
+    this.type = type;
+    this.span = span;
+    this.userId = userId;
+    this.#origin = origin;
   }
 
-  /** @returns ends it */
-  listen(listener: SpanListener): () => void {
-    this.#listeners.add(listener);
-    this.live = true;
-    return () => {
-      this.#listeners.delete(listener);
-      this.live = this.#listeners.size > 0;
-    };
+  /** The message for all who want it, made for the first of them. */
+  get text(): Uint8Array {
+    this.#text ??= Buffer.from(this.#json());
+    return this.#text;
+  }
+
+  #json(): string {
+    const { type, span } = this;
+    const timestamp = iso(type === "span:end" ? span.end : span.start);
+    const data = { type, span: spanRecord({ span, origin: this.#origin }), timestamp };
+    return JSON.stringify({ type: "OBSERVABILITY_EVENT", success: true, data });
+  }
+}
+
+export class SpanFeed implements SpanSink {
+  readonly news = new Feed<SpanNews>(KEPT);
+  readonly #recorder: Recorder;
+  readonly #origin: Origin;
+
+  constructor(recorder: Recorder, origin: Origin) {
+    this.#recorder = recorder;
+    this.#origin = origin;
+  }
+
+  get live(): boolean {
+    return this.news.size > 0;
   }
 
   began(trace: TraceData): void {
     this.#recorder.began(trace);
   }
 
-  started(trace: TraceData, span: SpanData): void {
-    for (const listener of this.#listeners) listener("span:start", span, trace);
+  started({ userId }: TraceData, span: SpanData): void {
+    this.news.publish(new SpanNews("span:start", snapshotOf(span), userId, this.#origin));
   }
 
-  ended(trace: TraceData, span: SpanData): void {
-    for (const listener of this.#listeners) listener("span:end", span, trace);
+  ended({ userId }: TraceData, span: SpanData): void {
+    // Nothing of it changes any more.
+    this.news.publish(new SpanNews("span:end", span, userId, this.#origin));
   }
 
   take(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
     this.#recorder.take(trace, spans, last);
   }
+}
+
+/** What it says at its beginning: the attributes that it gets later may be put into the same object. */
+function snapshotOf(span: SpanData): SpanData {
+  const { traceId, spanId, parentSpanId, name, kind, entity, start, status, attributes, links } = span;
+  const identity = { traceId, spanId, parentSpanId, name, kind, entity, start };
+  return { ...identity, end: 0, status, attributes: attributes && { ...attributes }, events: null, links };
 }

@@ -1,9 +1,10 @@
 /** What the API sees of traces (contract, "Observability"). */
 import type { ObservabilityStatus, SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
+import type { Feed } from "../http/feed.ts";
 import type { Principal } from "../memory/memory.ts";
 import type { SpanSink } from "../observability/sink.ts";
 import type { EntityType } from "../observability/span.ts";
-import type { SpanListener } from "./span-feed.ts";
+import type { SpanNews } from "./span-feed.ts";
 
 export type TraceStatus = "running" | "completed" | "error";
 
@@ -30,8 +31,8 @@ export interface TraceAccess {
 export interface Traces {
   /** Where the tracer hands over what it recorded. */
   readonly sink: SpanSink;
-  /** Every span as it begins and ends. @returns ends it */
-  listen(listener: SpanListener): () => void;
+  /** Every span as it begins and ends. Nothing is made for it while nobody follows. */
+  readonly news: Feed<SpanNews>;
   for(principal: Principal): TraceAccess;
   status(): Promise<Pick<ObservabilityStatus, "storage" | "traceCount" | "spanCount" | "message">>;
   start(): void;

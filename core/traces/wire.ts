@@ -59,7 +59,7 @@ export function traceSummary(
 export const endOf = (spans: readonly SpanData[]): number => spans.reduce((last, { end }) => Math.max(last, end), 0);
 
 /** Whole milliseconds; what is between them is in `duration`. */
-const iso = (time: number): string => new Date(Math.floor(time)).toISOString();
+export const iso = (time: number): string => new Date(Math.floor(time)).toISOString();
 
 /** Milliseconds, to the microsecond. */
 const durationOf = ({ start, end }: SpanData): number => Math.round((end - start) * 1000) / 1000;

@@ -1,0 +1,91 @@
+/** `/ws/observability` and below: spans as they begin and end (contract, "WebSockets"). */
+import { invalid } from "../errors.ts";
+import type { Text } from "../http/route.ts";
+import type { Peer, SocketHandlers, SocketRoute } from "../http/socket.ts";
+import { principalOf } from "../memory/choose.ts";
+import type { EntityType } from "../observability/span.ts";
+import type { Service } from "../service.ts";
+import { ownerOf, sees } from "../traces/filter.ts";
+import type { SpanNews } from "../traces/span-feed.ts";
+
+const ENTITY_TYPES: readonly EntityType[] = ["agent", "workflow", "tool"];
+const LONGEST_ID = 256;
+
+type Query = Readonly<Record<string, string>>;
+
+interface Wanted {
+  entityId: string | undefined;
+  entityType: string | undefined;
+}
+
+/** @throws ServiceError `invalid_input` */
+function wantedOf({ entityId, agentId, entityType }: Query): Wanted {
+  const id = entityId ?? agentId;
+  if (id !== undefined && (id === "" || id.length > LONGEST_ID)) {
+    throw invalid(`entityId must be 1 to ${LONGEST_ID} characters`);
+  }
+  if (entityType !== undefined && !ENTITY_TYPES.includes(entityType as EntityType)) {
+    throw invalid(`entityType must be one of ${ENTITY_TYPES.join(", ")}`);
+  }
+  return { entityId: id, entityType };
+}
+
+export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
+  operation: "sockets.observability",
+  path: "/ws/observability/**",
+  group: "observability",
+  summary: "Spans as they begin and end",
+  query: {
+    entityId: "Only spans that are the work of this agent, workflow or tool. `agentId` is the same.",
+    entityType: "Only spans that are the work of such a one: `agent`, `workflow` or `tool`.",
+  },
+  check(query) {
+    wantedOf(query);
+  },
+  open(peer, service) {
+    const wanted = wantedOf(peer.query);
+    const owner = ownerOf(principalOf(peer, service.isolated));
+    greet(peer, wanted);
+    const following = service.traces.news.follow(peer, (news) => textFor(news, wanted, owner));
+    const handlers: SocketHandlers = {
+      message: (text) => {
+        peer.send(JSON.stringify(answerTo(text)));
+      },
+      drained: () => following.wake(),
+      close: () => following.stop(),
+    };
+    return handlers;
+  },
+};
+
+function greet(peer: Peer, wanted: Wanted): void {
+  const data = { message: "connected", ...wanted, timestamp: new Date().toISOString() };
+  peer.send(JSON.stringify({ type: "CONNECTION_SUCCESS", success: true, data }));
+}
+
+/** A span is the work of the entity that owns it, whoever has called that one. */
+function textFor(news: SpanNews, { entityId, entityType }: Wanted, owner: string | undefined): Text | null {
+  const { id, type } = news.span.entity;
+  if (entityId !== undefined && entityId !== id) return null;
+  if (entityType !== undefined && entityType !== type) return null;
+  return sees(owner, news.userId) ? news.text : null;
+}
+
+function answerTo(text: string): object {
+  switch (typeOf(text)) {
+    case "PING":
+      return { type: "PONG", success: true };
+    case "SUBSCRIBE":
+      return { type: "SUBSCRIPTION_SUCCESS", success: true, data: { subscribed: true } };
+    default:
+      return { type: "ERROR", success: false, error: 'message must be JSON such as {"type":"PING"}' };
+  }
+}
+
+function typeOf(text: string): unknown {
+  try {
+    return (JSON.parse(text) as { type?: unknown } | null)?.type;
+  } catch {
+    return undefined;
+  }
+}
