@@ -6,6 +6,7 @@ import type { Documentation } from "./api/pages/documentation.ts";
 import { type Access, classOf } from "./auth/classes.ts";
 import { documentSecurity } from "./auth/document.ts";
 import { baseUrl } from "./http/base-url.ts";
+import type { Client } from "./http/client.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { SocketRoute } from "./http/socket.ts";
@@ -59,6 +60,8 @@ export interface Service {
   readonly metrics: MetricsPage;
   /** Where the service listens, e.g. `http://127.0.0.1:3141`; empty until it does. */
   address: string;
+  /** The address that a client uses, where the manifest names none and a trusted proxy does; else null. */
+  originFor(client: Client): string | null;
   /** True from the signal to stop on. */
   stopping: boolean;
 }
@@ -120,6 +123,7 @@ export function createService(parts: ServiceParts): Service {
       return documentation;
     },
     address: "",
+    originFor: ({ origin }) => (manifest.server.publicUrl === undefined ? origin : null),
     agentList() {
       list ??= new Serialized(JSON.stringify(everyAgent.map((agent) => agent.summary())));
       return list;

@@ -6,6 +6,7 @@ import { CONSOLE_KEY, compileCredentials } from "./auth/credentials.ts";
 import { HANDSHAKE } from "./auth/entry.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
+import { compileClients } from "./http/client.ts";
 import type { Dispatch, Listening, SocketOptions } from "./http/exchange.ts";
 import { InFlight } from "./http/in-flight.ts";
 import { OpenSockets } from "./http/open-sockets.ts";
@@ -179,6 +180,7 @@ function compileDispatch(
     tracer: booted.tracer,
     limits: server.limits,
     logs: logger.isLevelEnabled("debug"),
+    clientOf: compileClients(server.trustedProxies),
     requestId: createRequestIds(),
     cors: cors.of,
     defaultCors: cors.default,

@@ -25,21 +25,27 @@ export class Cards {
     this.#source = source;
   }
 
-  /** Undefined for an agent that does not exist. */
-  of(agentId: string): Card | undefined {
+  /**
+   * Undefined for an agent that does not exist.
+   *
+   * @param origin the address that the client uses, where it is not the service's own
+   */
+  of(agentId: string, origin: string | null = null): Card | undefined {
     const agent = this.#source.agents.get(agentId);
     if (agent === undefined) return undefined;
+    // Not kept: whoever asks may choose it.
+    if (origin !== null) return this.#make(agent.summary(), origin);
     let card = this.#made.get(agentId);
     if (card === undefined) {
-      card = this.#make(agent.summary());
+      card = this.#make(agent.summary(), this.#source.baseUrl());
       this.#made.set(agentId, card);
     }
     return card;
   }
 
-  #make(agent: AgentSummary): Card {
+  #make(agent: AgentSummary, baseUrl: string): Card {
     const { tagsOf, version } = this.#source;
-    const [baseUrl, access] = [this.#source.baseUrl(), this.#source.accessOf(agent.id)];
+    const access = this.#source.accessOf(agent.id);
     const json = JSON.stringify(agentCard({ agent, tagsOf, version, baseUrl, access }));
     return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
   }

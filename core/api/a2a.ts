@@ -1,7 +1,7 @@
 /** Contract, "Observability, logs, updates, discovery": agent cards; and the protocol that they are cards of. */
 import type { Card } from "../a2a/cards.ts";
 import { notFound } from "../errors.ts";
-import { defineRoute, type Page, type RawReply, Serialized } from "../http/route.ts";
+import { type Context, defineRoute, type Page, type RawReply, Serialized } from "../http/route.ts";
 import type { Service } from "../service.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
@@ -10,8 +10,8 @@ const FRESH = 300;
 
 const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
-function cardOf({ cards }: Service, id: string): Card {
-  const card = cards.of(id);
+function cardOf({ service, client }: Context<Service>, id: string): Card {
+  const card = service.cards.of(id, service.originFor(client));
   if (card === undefined) throw unknownAgent(id);
   return card;
 }
@@ -38,7 +38,8 @@ export const A2A_ROUTES = [
     group: "discovery",
     summary: "The A2A card of an agent",
     output: { json: "AgentCard" },
-    handle: ({ params }, { service }) => new Serialized(cardOf(service, params.id!).json),
+    readsClient: true,
+    handle: ({ params }, call) => new Serialized(cardOf(call, params.id!).json),
   }),
   defineRoute<Service>({
     operation: "a2a.firstCard",
@@ -50,10 +51,10 @@ export const A2A_ROUTES = [
     failures: ["not_found"],
     readsHeaders: true,
     output: { bare: "AgentCard", type: JSON_TYPE },
-    handle(_input, { service, headers }) {
-      const first = service.agents.keys().next().value;
+    handle(_input, call) {
+      const first = call.service.agents.keys().next().value;
       if (first === undefined) throw notFound("the manifest has no agents");
-      return cardPage(cardOf(service, first), headers["if-none-match"]);
+      return cardPage(cardOf(call, first), call.headers["if-none-match"]);
     },
   }),
   defineRoute<Service>({
@@ -64,7 +65,7 @@ export const A2A_ROUTES = [
     summary: "The A2A card of an agent, without an envelope",
     readsHeaders: true,
     output: { bare: "AgentCard", type: JSON_TYPE },
-    handle: ({ params }, { service, headers }) => cardPage(cardOf(service, params.id!), headers["if-none-match"]),
+    handle: ({ params }, call) => cardPage(cardOf(call, params.id!), call.headers["if-none-match"]),
   }),
   defineRoute<Service, undefined, "PeerRequest">({
     operation: "a2a.call",
@@ -84,7 +85,7 @@ export const A2A_ROUTES = [
       const agent = service.agents.get(params.id!);
       if (agent === undefined) throw unknownAgent(params.id!);
       const endpoint = await service.a2a.endpoint();
-      return endpoint.answer(agent, cardOf(service, agent.id).json, body, call);
+      return endpoint.answer(agent, cardOf(call, agent.id).json, body, call);
     },
   }),
 ];

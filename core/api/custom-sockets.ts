@@ -106,8 +106,8 @@ class CustomPeer implements SocketPeer {
   }
 
   get call(): RouteCall {
-    const { user, caller, requestId, signal, logger } = this.#peer;
-    return new CustomCall({ service: this.#service, user, caller, requestId, signal, logger, headers: {} });
+    const { user, caller, requestId, client, signal, logger } = this.#peer;
+    return new CustomCall({ service: this.#service, user, caller, requestId, client, signal, logger, headers: {} });
   }
 
   send(data: unknown): boolean {

@@ -1,4 +1,5 @@
 /** `/`, `/doc` and `/ui`: rows of the table. */
+import type { Client } from "../http/client.ts";
 import { defineRoute, type Route } from "../http/route.ts";
 import type { Documentation } from "./pages/documentation.ts";
 
@@ -6,6 +7,7 @@ import type { Documentation } from "./pages/documentation.ts";
 export interface DocsService {
   /** Loaded with the first request for it: most starts serve none of its pages. */
   documentation(): Promise<Documentation>;
+  originFor(client: Client): string | null;
 }
 
 const HTML = "text/html; charset=utf-8";
@@ -19,7 +21,8 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     summary: "Landing page and console",
     description: "What the service serves, with links and a command to try it. With JavaScript it is a console.",
     output: { page: HTML },
-    handle: async (_input, { service }) => (await service.documentation()).landing(),
+    readsClient: true,
+    handle: async (_input, { service, client }) => (await service.documentation()).landing(service.originFor(client)),
   }),
   defineRoute({
     operation: "docs.openapi",

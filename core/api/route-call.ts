@@ -4,7 +4,7 @@ import type { Context } from "../http/route.ts";
 import type { Service } from "../service.ts";
 import { perform } from "./perform.ts";
 import { MemoryCalls } from "./route-memory.ts";
-import type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "./route-services.ts";
+import type { RouteAgents, RouteCall, RouteClient, RouteMemory, RouteTools, RouteWorkflows } from "./route-services.ts";
 
 type Of<T, K extends keyof T> = T[K] extends (...given: infer P) => unknown ? P : never;
 
@@ -23,6 +23,11 @@ export class CustomCall implements RouteCall {
 
   get logger(): Logger {
     return this.#call.logger;
+  }
+
+  get client(): RouteClient {
+    const { address, scheme, host } = this.#call.client;
+    return { address, scheme, host };
   }
 
   get agents(): RouteAgents {

@@ -50,11 +50,21 @@ export interface RouteCall {
   readonly signal: AbortSignal;
   readonly logger: Logger;
   readonly requestId: string;
+  /** Where the request comes from; through a proxy of `server.trustedProxies`, what that says of it. */
+  readonly client: RouteClient;
   readonly agents: RouteAgents;
   readonly tools: RouteTools;
   readonly workflows: RouteWorkflows;
   /** The memory of that name in the manifest; without a name the one that a request without `agentId` means. */
   readonly memory: (name?: string) => RouteMemory;
+}
+
+export interface RouteClient {
+  /** IPv4 or IPv6 as text. Empty when it is read first after the client has left. */
+  readonly address: string;
+  readonly scheme: "http" | "https";
+  /** The host that the client asked for, with its port where it has one. */
+  readonly host: string;
 }
 
 /** A run ends when the signal of the route aborts: when its client leaves, and at the time limit of requests. */

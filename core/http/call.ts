@@ -7,6 +7,7 @@ import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
 import type { Tracer } from "../observability/tracer.ts";
+import type { Client, ClientOf } from "./client.ts";
 import { failureText, refusal } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
@@ -25,6 +26,7 @@ export interface Shared<S> {
   readonly tracer?: Tracer | null;
   /** Milliseconds until the headers of the reply must be out, and between two bytes of a silent stream. */
   readonly limits: { request: number; heartbeat: number; streamBuffer: number };
+  readonly clientOf: ClientOf;
   /** Whether one line a request is logged. */
   readonly logs: boolean;
 }
@@ -53,6 +55,7 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   next: Pending | null = null;
   #controller: AbortController | null = null;
   #logger: Logger | null = null;
+  #client: Client | null = null;
   #writer: StreamWriter | null = null;
   /** Of a stream, for the log. */
   #status = 200;
@@ -71,6 +74,7 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
     // Read now: the head is gone when the line is written.
     this.#path = shared.logs ? exchange.path : "";
     this.#started = meter.durations.begin() || shared.logs ? performance.now() : 0;
+    if (shared.logs) this.readClient();
   }
 
   get signal(): AbortSignal {
@@ -81,6 +85,17 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
       if (this.exchange.closed) this.#controller.abort(new Error("the client has left"));
     }
     return this.#controller.signal;
+  }
+
+  get client(): Client {
+    this.#client ??= this.#shared.clientOf(this.exchange.remoteAddress(), (name) => this.headers[name] ?? "");
+    return this.#client;
+  }
+
+  /** While the head can be read. */
+  readClient(): void {
+    const { exchange } = this;
+    this.#client = this.#shared.clientOf(exchange.remoteAddress(), (name) => exchange.header(name));
   }
 
   get logger(): Logger {
@@ -238,8 +253,9 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
     const { requestId, operation, user } = this;
     const userId = userIdOf(user) ?? undefined;
     const milliseconds = Math.round(took * 1000) / 1000;
+    const client = this.client.address;
     this.#shared.logger.debug(
-      { requestId, userId, method: this.exchange.method, path: this.#path, operation, status, milliseconds },
+      { requestId, client, userId, method: this.exchange.method, path: this.#path, operation, status, milliseconds },
       "request",
     );
   }

@@ -128,8 +128,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const authorize = settings.authorize(route);
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
-  const { bodyOptional = false, readsHeaders = false, checksOrigin = false } = route;
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
+  const { bodyOptional = false, readsHeaders = false, readsClient = false, checksOrigin = false } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
 
@@ -210,6 +210,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         if (checksOrigin) requireOrigin(exchange, cors, settings.publicUrl);
         if (readsHeaders) call.headers = exchange.headers();
         if (readsTrace) call.traceparent = exchange.header("traceparent");
+        if (readsClient) call.readClient();
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
         if (authorize === null) return handle(call, values, exchange.query, undefined, corsHeaders);
         const { query } = exchange;

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
 import type { SpanOrigin } from "../observability/span.ts";
+import type { Client } from "./client.ts";
 import type { Check } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
 
@@ -40,6 +41,8 @@ export interface Context<S> {
   readonly requestId: string;
   readonly signal: AbortSignal;
   readonly logger: Logger;
+  /** Where the request comes from. Known where the route has `readsClient` or `readsHeaders`. */
+  readonly client: Client;
   /** The request's headers; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
   /** What spans of the work begin from; absent where nothing is traced. */
@@ -192,6 +195,8 @@ export interface Route<
   checksOrigin?: boolean;
   /** Copy all headers for the handler (custom routes); the others do without that cost. */
   readsHeaders?: boolean;
+  /** Know the client of the request, which is read from its head. */
+  readsClient?: boolean;
   output: Output;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }

@@ -1,6 +1,7 @@
 /** One open socket between its transport and its handlers: bounds on both ways, and one end. */
 import type { Logger } from "pino";
 import { messageOf } from "../errors.ts";
+import type { Client } from "./client.ts";
 import type { OpenSocket, SocketEvents } from "./exchange.ts";
 import type { Caller, Text, User } from "./route.ts";
 import type { Peer, SocketHandlers } from "./socket.ts";
@@ -19,6 +20,7 @@ export interface PeerFacts {
   readonly user: User | null;
   readonly caller: Caller;
   readonly requestId: string;
+  readonly client: Client;
   readonly params: Readonly<Record<string, string>>;
   readonly query: Readonly<Record<string, string>>;
   readonly logger: Logger;
@@ -52,6 +54,10 @@ export class SocketPeer implements Peer, SocketEvents {
 
   get requestId(): string {
     return this.#facts.requestId;
+  }
+
+  get client(): Client {
+    return this.#facts.client;
   }
 
   get params(): Readonly<Record<string, string>> {

@@ -106,6 +106,7 @@ class Handshake<S> {
     const headers = cors.constant ?? cors.headers(origin);
     const meter = this.#match?.route.meter ?? this.#settings.meters.ofUnmatched(upgrade.method);
     const call = new Call(this.#settings, upgrade, meter, headers);
+    call.readClient();
     try {
       if (!isOriginAllowed(origin, upgrade.header("host"), cors, this.#settings.publicUrl)) throw foreign(origin);
       const values = [...(this.#match?.values ?? []), ...(this.#match?.rest ?? [])];
@@ -155,8 +156,8 @@ class Handshake<S> {
     query: Record<string, string>,
   ): void {
     const { open: all, service, logger } = this.#settings;
-    const { user, caller, requestId } = call;
-    const facts = { operation, user, caller, requestId, params, query, logger };
+    const { user, caller, requestId, client } = call;
+    const facts = { operation, user, caller, requestId, client, params, query, logger };
     call.upgraded();
     this.#upgrade.accept((socket) => {
       const peer = new SocketPeer(socket, facts, (gone) => all.remove(gone));

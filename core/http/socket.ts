@@ -1,5 +1,6 @@
 /** One row of the sockets table, and what its handlers see: leaf types, no behaviour. Generic in the service, as routes are. */
 import type { Logger } from "pino";
+import type { Client } from "./client.ts";
 import type { Caller, Group, Text, User } from "./route.ts";
 
 /** One open WebSocket. All of it is synchronous; after the end everything does nothing. */
@@ -7,6 +8,8 @@ export interface Peer {
   readonly user: User | null;
   readonly caller: Caller;
   readonly requestId: string;
+  /** Where the handshake came from. */
+  readonly client: Client;
   readonly logger: Logger;
   /** Made when first asked for; aborts when the socket is over. */
   readonly signal: AbortSignal;

@@ -79,6 +79,10 @@ class CancellableCall<S> implements Context<S> {
     return this.#call.logger;
   }
 
+  get client() {
+    return this.#call.client;
+  }
+
   get headers() {
     return this.#call.headers;
   }

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
+import { SECRET, token } from "../support/tokens.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const A = "https://a.example";
@@ -101,6 +102,47 @@ for (const transport of TRANSPORTS) {
     });
   });
 }
+
+test("a route of its own settings has them on everything it answers: streams, refusals, failures and preflights", async (t) => {
+  const auth = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
+  const corsRoutes = { "POST /agents/:id/*": { origin: [A], credentials: true, maxAge: 60 } };
+  const service = await serve(t, { cors: false, corsRoutes }, { auth });
+  const ask = async (path: string, body: string, more: Record<string, string> = {}, origin = A) => {
+    const headers = { origin, "content-type": "application/json", ...more };
+    const reply = await fetch(service.url + path, { method: "POST", headers, body });
+    return { status: reply.status, text: await reply.text(), of: (name: string) => reply.headers.get(name) };
+  };
+  const user = { authorization: `Bearer ${token({ sub: "ada" })}` };
+  const input = JSON.stringify({ input: "x" });
+  const ANSWERS: [path: string, body: string, headers: Record<string, string>, status: number][] = [
+    ["/agents/assistant/stream", input, user, 200],
+    ["/agents/assistant/chat", input, user, 200],
+    ["/agents/assistant/text", "{}", user, 400],
+    ["/agents/assistant/text", "{", user, 400],
+    ["/agents/nobody/text", input, user, 404],
+    ["/agents/assistant/text", input, {}, 401],
+    ["/agents/assistant/text", input, { ...user, "content-type": "text/plain" }, 415],
+  ];
+  for (const [path, body, headers, status] of ANSWERS) {
+    const reply = await ask(path, body, headers);
+    assert.equal(reply.status, status, reply.text);
+    assert.deepEqual([reply.of("access-control-allow-origin"), reply.of("vary")], [A, "Origin"], path);
+    assert.equal(reply.of("access-control-allow-credentials"), "true");
+    const foreign = await ask(path, body, headers, B);
+    assert.deepEqual([foreign.of("access-control-allow-origin"), foreign.of("vary")], [null, "Origin"]);
+  }
+  const asked = { "access-control-request-method": "POST", "access-control-request-headers": "authorization" };
+  const preflight = await headersOf(service, "OPTIONS", "/agents/assistant/stream", A, asked);
+  assert.equal(preflight.status, 204);
+  assert.deepEqual(
+    ["origin", "methods", "headers", "credentials"].map((name) => preflight.get(`access-control-allow-${name}`)),
+    [A, "OPTIONS, POST", "authorization", "true"],
+  );
+  assert.equal(preflight.get("access-control-max-age"), "60");
+  const refused = await headersOf(service, "OPTIONS", "/agents/assistant/stream", B, asked);
+  assert.equal(refused.get("access-control-allow-origin"), null);
+  assert.equal(await allowed(service, "OPTIONS", "/tools/add/execute", A, asked), null, "no settings of its own");
+});
 
 test("a route plugin with cors: false is shut while the service is open", async (t) => {
   const service = await serve(t, {}, { routes: [{ use: "shut" }, { use: "open" }] });

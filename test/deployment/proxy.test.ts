@@ -6,6 +6,8 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { pluginFolder } from "../support/plugin-folder.ts";
+import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
@@ -49,10 +51,18 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-async function startProxy(t: TestContext, proxy: Proxy, upstream: number): Promise<string> {
+/** @param edit what a reader changes in the snippet */
+async function startProxy(
+  t: TestContext,
+  proxy: Proxy,
+  upstream: number,
+  { edit = (snippet: string) => snippet, port: wanted = 0, base = "" } = {},
+): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "penstock-proxy-"));
-  const port = await freePort();
-  const snippet = (await snippetOf(proxy.name)).replaceAll("3141", String(upstream)).replaceAll("8080", String(port));
+  const port = wanted || (await freePort());
+  const snippet = edit(await snippetOf(proxy.name))
+    .replaceAll("3141", String(upstream))
+    .replaceAll("8080", String(port));
   const file = join(folder, "configuration");
   await writeFile(file, proxy.configuration(snippet, folder));
   const [command, options] = proxy.command(file, folder);
@@ -73,7 +83,7 @@ async function startProxy(t: TestContext, proxy: Proxy, upstream: number): Promi
   const url = `http://127.0.0.1:${port}`;
   for (let attempt = 0; attempt < 100; attempt++) {
     if (child.exitCode !== null) break;
-    const up = await fetch(`${url}/healthz`).then(
+    const up = await fetch(`${url}${base}/healthz`).then(
       (reply) => reply.ok,
       () => false,
     );
@@ -116,3 +126,62 @@ for (const proxy of PROXIES) {
     });
   }
 }
+
+const NGINX = PROXIES[0]!;
+const skip = installed("nginx") ? false : "nginx is not installed on this machine";
+
+/** As the README says it: the proxy strips the base path. */
+const BASE = {
+  base: "/base",
+  edit: (snippet: string) =>
+    snippet
+      .replace("location / {", "location = /base { return 308 /base/; }\n  location /base/ {")
+      .replace("proxy_pass http://penstock;", "proxy_pass http://penstock/;"),
+};
+const FROM = `export default { kind: "route", name: "from", method: "GET", path: "/from", handle: (_, call) => call.client };`;
+
+test("behind nginx below a base path: every link of the pages leads somewhere, /doc and cards say where", {
+  skip,
+}, async (t) => {
+  const port = await freePort();
+  const publicUrl = `http://127.0.0.1:${port}/base`;
+  const service = await startService(t, manifestWith({}, { server: { publicUrl } }));
+  const url = await startProxy(t, NGINX, service.port, { ...BASE, port });
+  const moved = await fetch(`${url}/base`);
+  assert.equal(moved.url, `${publicUrl}/`);
+  const visited = new Set<string>();
+  for (const address of [`${publicUrl}/`, `${publicUrl}/ui`]) {
+    const page = await fetch(address);
+    assert.equal(page.status, 200, address);
+    for (const [, link] of (await page.text()).matchAll(/(?:href|src)="([^"#]+)"/g)) {
+      const { href } = new URL(link!.replaceAll("&amp;", "&"), address);
+      if (href.startsWith("data:")) continue;
+      assert.ok(href.startsWith(publicUrl), href);
+      assert.equal((await fetch(href)).status, 200, href);
+      visited.add(href);
+    }
+  }
+  assert.ok(visited.size > 8, [...visited].join(" "));
+  const { servers, paths } = (await (await fetch(`${publicUrl}/doc`)).json()) as Loose;
+  for (const server of servers) {
+    const at = new URL(server.url, `${publicUrl}/doc`).href.replace(/\/$/, "");
+    assert.equal(at, publicUrl);
+  }
+  assert.ok("/agents" in paths);
+  const card = await dataOf(fetch(`${publicUrl}/agents/assistant/card`));
+  assert.equal(card.url, `${publicUrl}/a2a/assistant`);
+});
+
+test("behind nginx as the README configures it: a trusted proxy says who asks, and by which address", {
+  skip,
+}, async (t) => {
+  const plugins = [pluginFolder(t, { "routes/from.mjs": FROM })];
+  const server = { trustedProxies: ["127.0.0.1"] };
+  const service = await startService(t, manifestWith({}, { server, routes: [{ use: "from" }] }), { plugins });
+  const url = await startProxy(t, NGINX, service.port);
+  // The loopback is trusted, so that who speaks to nginx from there may be a proxy too; a lie about the host is not passed on.
+  const headers = { "x-forwarded-for": "203.0.113.5", "x-forwarded-host": "liar.example" };
+  const { host } = new URL(url);
+  assert.deepEqual(await dataOf(fetch(`${url}/from`, { headers })), { address: "203.0.113.5", scheme: "http", host });
+  assert.equal((await dataOf(fetch(`${url}/agents/assistant/card`))).url, `${url}/a2a/assistant`);
+});

@@ -12,7 +12,8 @@ import { LANDING_STYLE } from "./landing-style.ts";
 import { once, onceLoaded } from "./once.ts";
 
 export interface Documentation {
-  landing(): Promise<Page>;
+  /** @param origin the address that the client uses, where it is not the service's own */
+  landing(origin?: string | null): Promise<Page>;
   openapi(): Page;
   explorer(): Page;
   /** Throws `not_found`. */
@@ -49,10 +50,12 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
       "workflows/id": Object.keys(manifest.workflows)[0],
     },
   };
+  const landing = async (origin: string | null) =>
+    webPage(renderLanding(landingView(source, origin), await files.version()), landingPolicy());
+  const ownLanding = onceLoaded(() => landing(null));
   return {
-    landing: onceLoaded(async () =>
-      webPage(renderLanding(landingView(source), await files.version()), landingPolicy()),
-    ),
+    // Of another address it is not kept: whoever asks may choose it.
+    landing: (origin = null) => (origin === null ? ownLanding() : landing(origin)),
     openapi: once(() => ({ body: Buffer.from(JSON.stringify(openapiDocument(routes, info))) })),
     explorer: once(() => webPage(explorer.page(manifest.name), explorerPolicy(publicUrl))),
     asset: (name) => explorer.asset(name),
@@ -62,11 +65,12 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
 
 const first = (map: ReadonlyMap<string, unknown>): string | undefined => map.keys().next().value;
 
-function landingView<S>({ manifest, agents, tools, address, security }: DocumentationSource<S>): LandingView {
+function landingView<S>(source: DocumentationSource<S>, origin: string | null): LandingView {
+  const { manifest, agents, tools, address, security } = source;
   return {
     name: manifest.name,
     version: manifest.version,
-    baseUrl: baseUrl(manifest.server.publicUrl, address()),
+    baseUrl: origin ?? baseUrl(manifest.server.publicUrl, address()),
     secured: security !== undefined,
     agents: [...agents.values()].map((agent) => agent.summary()),
     tools: [...tools.values()],

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { pino } from "pino";
 import { invalid } from "../../../core/errors.ts";
+import { compileClients } from "../../../core/http/client.ts";
 import { compileCors } from "../../../core/http/cors.ts";
 import { InFlight } from "../../../core/http/in-flight.ts";
 import { compilePipeline } from "../../../core/http/pipeline.ts";
@@ -48,6 +49,7 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     inFlight,
     limits: { request, heartbeat: 1, streamBuffer: 1024 * 1024 },
     logs: false,
+    clientOf: compileClients([]),
     requestId: () => "id-1",
     check: () => () => true,
     cors: () => cors,

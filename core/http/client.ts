@@ -1,0 +1,82 @@
+/**
+ * Where a request comes from. Behind a proxy that is what the proxy says of it, in X-Forwarded-For, -Proto and -Host; of a peer
+ * that the manifest does not trust they say nothing. `Forwarded` (RFC 7239) is not read: a proxy that knows one of the two kinds
+ * of headers passes on the other as its client sent it.
+ */
+import { BlockList, isIP } from "node:net";
+
+export interface Client {
+  /** IPv4 or IPv6 as text. Empty when it is asked for first after the peer has left. */
+  readonly address: string;
+  readonly scheme: "http" | "https";
+  /** Host, and port where there is one, that the client asked for. */
+  readonly host: string;
+  /** `https://api.example.com`, as the client sees the service through a trusted proxy; null without one. */
+  readonly origin: string | null;
+}
+
+/** One header of the request by its lower-case name; an empty string when absent. */
+type Header = (name: string) => string;
+
+/** @param peer address of the other end of the connection */
+export type ClientOf = (peer: string, header: Header) => Client;
+
+/** @param networks addresses and CIDRs that are believed, checked at boot */
+export function compileClients(networks: readonly string[]): ClientOf {
+  if (networks.length === 0) return direct;
+  const trusted = new BlockList();
+  for (const network of networks) addNetwork(trusted, network);
+  const trusts = (address: string) => trusted.check(address, isIP(address) === 6 ? "ipv6" : "ipv4");
+  return (peer, header) =>
+    isIP(peer) !== 0 && trusts(bare(peer)) ? behind(peer, header, trusts) : direct(peer, header);
+}
+
+const direct: ClientOf = (address, header) => ({ address, scheme: "http", host: header("host"), origin: null });
+
+function addNetwork(list: BlockList, network: string): void {
+  const [address = "", bits] = network.split("/");
+  const family = isIP(address) === 6 ? "ipv6" : "ipv4";
+  if (bits === undefined) list.addAddress(address, family);
+  else list.addSubnet(address, Number(bits), family);
+}
+
+/** Each proxy adds to the end who spoke to it: from there back to the first one that is not trusted, who is the client. */
+function behind(peer: string, header: Header, trusts: (address: string) => boolean): Client {
+  const hops = listOf(header("x-forwarded-for"));
+  let address = peer;
+  let passed = 0;
+  for (const hop of hops.reverse()) {
+    const before = addressIn(hop);
+    // Something hidden (`unknown`) or broken: who stood before it is anybody's guess.
+    if (before === null) break;
+    address = before;
+    passed++;
+    if (!trusts(before)) break;
+  }
+  // Of these a chain of proxies may give a list too, or the outermost one alone.
+  const told = (name: string) => {
+    const list = listOf(header(name));
+    return list[Math.max(0, list.length - Math.max(passed, 1))] ?? "";
+  };
+  const scheme = told("x-forwarded-proto").toLowerCase() === "https" ? "https" : "http";
+  const forwarded = told("x-forwarded-host");
+  const host = HOST.test(forwarded) ? forwarded : header("host");
+  return { address, scheme, host, origin: HOST.test(host) ? `${scheme}://${host}` : null };
+}
+
+const HOST = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/;
+
+const listOf = (value: string): string[] => (value === "" ? [] : value.split(",").map((item) => item.trim()));
+
+/** `203.0.113.7`, `203.0.113.7:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; null for anything else. */
+function addressIn(hop: string): string | null {
+  const found = /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop;
+  const address = bare(found);
+  return isIP(address) === 0 ? null : address;
+}
+
+/** Without the zone of a link-local address, and an IPv4 address as such. */
+function bare(address: string): string {
+  const unzoned = address.split("%", 1)[0]!;
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(unzoned)?.[1] ?? unzoned;
+}
