@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
-import { openSocket } from "../support/sockets.ts";
+import { openSocket, refusedSocket } from "../support/sockets.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const PLUGINS = {
@@ -44,6 +44,8 @@ for (const transport of TRANSPORTS) {
       for (const end of ends.reverse()) await end();
     });
     const open = (path: string, headers: Record<string, string> = {}) => openSocket(service.url + path, { headers });
+    const refused = (path: string, headers: Record<string, string> = {}) =>
+      refusedSocket(service.url + path, { headers });
 
     test("/ws greets, echoes JSON, says what is no JSON, and closes as it is asked to", async () => {
       const socket = await open("/ws", { "x-request-id": "mine-1" });
@@ -61,6 +63,148 @@ for (const transport of TRANSPORTS) {
       assert.match(error.error, /^message is not valid JSON: /);
       socket.socket.close(4000, "done");
       assert.equal((await socket.closed).code, 4000);
+    });
+
+    test("what is no handshake is 426 on the path of a socket, other methods are 405, and no socket is 404", async () => {
+      for (const path of ["/ws", "/rooms/1", "/deep", "/deep/er/still"]) {
+        const reply = await service.get(path);
+        const body = (await reply.json()) as { success: boolean; error: string };
+        assert.deepEqual([reply.status, body.success], [426, false], path);
+        assert.match(body.error, /WebSocket/);
+        assert.deepEqual(
+          ["upgrade", "sec-websocket-version", "x-error-code"].map((name) => reply.headers.get(name)),
+          ["websocket", "13", "upgrade_required"],
+        );
+        const posted = await service.post(path, {});
+        assert.deepEqual([posted.status, posted.headers.get("allow")], [405, "GET"], path);
+        await posted.text();
+      }
+      for (const path of [
+        "/nowhere",
+        "/ws/",
+        "/WS",
+        "/%77s",
+        "/ws/nowhere",
+        "/rooms",
+        "/rooms/a/b",
+        "/agents",
+        "//ws",
+      ]) {
+        const { status, body, headers } = await refused(path);
+        assert.equal(status, 404, path);
+        assert.equal((JSON.parse(body) as { success: boolean }).success, false);
+        assert.ok(headers["x-request-id"] && headers["x-error-code"] === "not_found");
+      }
+    });
+
+    test("a custom socket has its parameters, its query without credentials, and JSON both ways", async () => {
+      const socket = await open("/rooms/caf%C3%A9?a=1&a=2&key=k&token=t&dev=true&b=%20");
+      assert.deepEqual(await socket.next(), { room: "café", query: { a: "2", b: " " }, user: null });
+      for (const [sent, got] of [
+        ['{"n":[1]}', { got: { n: [1] }, type: "object" }],
+        ["7", { got: 7, type: "number" }],
+        ["no json", { got: "no json", type: "string" }],
+      ] as const) {
+        socket.send(sent);
+        assert.deepEqual(await socket.next(), got);
+      }
+      socket.send("agents");
+      assert.deepEqual(await socket.next(), ["assistant"]);
+      socket.send("leave");
+      assert.deepEqual(await socket.closed, { code: 4001, reason: "bye" });
+      const other = await open("/rooms/2");
+      await other.next();
+      other.send("left");
+      assert.deepEqual(await other.next(), ["café", "closed café"]);
+      await other.close();
+      const broken = await refused("/rooms/%zz");
+      assert.equal(broken.status, 400);
+      assert.match(broken.body, /id in the path is not valid percent-encoding/);
+    });
+
+    test("a socket whose path ends in ** answers there and everywhere below", async () => {
+      for (const path of ["/deep", "/deep/er", "/deep/er/", "/deep//er/still?x=1"]) {
+        const socket = await open(path);
+        assert.deepEqual(await socket.next(), { deep: true }, path);
+        await socket.close();
+      }
+      assert.equal((await refused(`/deep${"/er".repeat(40)}`)).status, 404);
+      assert.equal((await refused("/deeper")).status, 404);
+    });
+
+    test("a handler that throws or rejects closes its socket (1011), is logged, and harms no other", async () => {
+      const other = await open("/rooms/other");
+      await other.next();
+      service.log.length = 0;
+      for (const [say, message] of [
+        ["throw", "not in this room"],
+        ["reject", "not later either"],
+        ["nothing", "send: undefined is no JSON"],
+      ] as const) {
+        const socket = await open("/rooms/1");
+        await socket.next();
+        socket.send(say);
+        assert.deepEqual(await socket.closed, { code: 1011, reason: "internal error" });
+        const line = service.log.find((each) => String(each.msg).includes(message));
+        assert.deepEqual([line?.level, line?.operation], ["error", "custom.room"], message);
+      }
+      assert.equal((await (await open("/broken")).closed).code, 1011);
+      assert.ok(service.log.some((line) => String(line.msg).includes("cannot open")));
+      other.send("1");
+      assert.equal((await other.next()).got, 1);
+      await other.close();
+    });
+
+    test("limits.socketMessage: a message that is larger closes its socket (1009), binary ones too (1003)", async () => {
+      const socket = await open("/ws");
+      await socket.next();
+      socket.send(`"${"x".repeat(1022)}"`);
+      assert.equal((await socket.next()).data.length, 1022);
+      socket.send(`"${"x".repeat(1023)}"`);
+      assert.equal((await socket.closed).code, 1009);
+      const binary = await open("/ws");
+      binary.socket.send(Buffer.from("{}"), { binary: true });
+      assert.equal((await binary.closed).code, 1003);
+    });
+
+    test("a reader that is slow loses messages and is told how many", async () => {
+      const socket = await open("/ws");
+      await socket.next();
+      socket.socket.pause();
+      const text = JSON.stringify("x".repeat(1000));
+      for (let count = 0; count < 16_000; count++) {
+        socket.socket.send(text);
+        if (count % 1000 === 999) await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+      socket.socket.resume();
+      let echoes = 0;
+      let dropped = 0;
+      while (echoes + dropped < 16_000) {
+        const message = await socket.next();
+        if (message.type === "DROPPED") dropped += message.count;
+        else echoes++;
+      }
+      assert.ok(dropped > 1_000, "what is held is bounded");
+      assert.equal(echoes + dropped, 16_000);
+      await socket.close();
+    });
+
+    test("GET /metrics counts handshakes by their socket, and those that are open", async () => {
+      const socket = await open("/rooms/metered");
+      const page = await (await service.get("/metrics")).text();
+      assert.match(page, /^penstock_sockets_open 1$/m);
+      assert.match(page, /^penstock_http_requests_total\{.*route="\/rooms\/:id".*status="1xx".*\} [1-9]/m);
+      await socket.close();
+    });
+
+    test("no credential of a query reaches the log", async () => {
+      for (const path of ["/ws?key=secret-1", "/rooms/1?token=secret-2", "/nowhere?token=secret-3"])
+        await open(path).then(
+          (socket) => socket.close(),
+          () => {},
+        );
+      assert.ok(service.log.some((line) => line.path === "/rooms/1" && line.status === 101));
+      assert.ok(!JSON.stringify(service.log).includes("secret-"));
     });
   });
 }

@@ -4,7 +4,7 @@ import { RawClient, sleep } from "../support/raw-http.ts";
 
 export interface Subject {
   name: "uws" | "node";
-  /** `timeout`: milliseconds for a head or a body to arrive, where the transport allows to set it. */
+  /** `timeout`: milliseconds for a head or a body to arrive, and between two pings, where the transport allows to set it. */
   create(timeout?: number): Transport | Promise<Transport>;
 }
 

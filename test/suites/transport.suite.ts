@@ -10,6 +10,7 @@ import { pipelineSuite } from "./transport-pipelining.ts";
 import { replySuite } from "./transport-replies.ts";
 import type { Subject } from "./transport-rig.ts";
 import { slowSuite } from "./transport-slow.ts";
+import { socketSuite } from "./transport-sockets.ts";
 import { streamSuite } from "./transport-streams.ts";
 
 export function transportSuite(subject: Subject): void {
@@ -19,5 +20,6 @@ export function transportSuite(subject: Subject): void {
   describe(`transport ${subject.name}: hostile requests`, () => hostileSuite(subject));
   describe(`transport ${subject.name}: slow clients`, () => slowSuite(subject));
   describe(`transport ${subject.name}: lifecycle`, () => lifecycleSuite(subject));
+  describe(`transport ${subject.name}: sockets`, () => socketSuite(subject));
   describe(`transport ${subject.name}: known failures`, () => knownSuite(subject));
 }

@@ -5,6 +5,8 @@ transportSuite({
   name: "node",
   create: (timeout) =>
     createNodeTransport(
-      timeout === undefined ? {} : { headTimeout: timeout, requestTimeout: timeout, stallTimeout: timeout },
+      timeout === undefined
+        ? {}
+        : { headTimeout: timeout, requestTimeout: timeout, stallTimeout: timeout, pingEvery: timeout },
     ),
 });
