@@ -27,7 +27,7 @@ export function checkStore(check: Check): void {
   check.report(["store"], `must be memory:, sqlite:FILE or postgres://...; there is no store plugin "${name}"`);
 }
 
-const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** As browsers send it: nothing behind the host and the port. */
 const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/i;
 

@@ -18,10 +18,6 @@ export function addNotices(check: Check): void {
       warn(["tools", name, "approval"], "this version cannot ask for approval yet: the tool never runs");
     }
   }
-  const { otlp } = isMap(document.observability) ? document.observability : { otlp: undefined };
-  if (isMap(otlp) && typeof otlp.endpoint === "string" && otlp.endpoint !== "") {
-    warn(["observability", "otlp", "endpoint"], "this version records no traces yet: nothing is sent");
-  }
   if (isMap(document.updates) && document.updates.install === true) {
     warn(["updates", "install"], "this version installs no updates yet");
   }

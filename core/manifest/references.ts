@@ -3,6 +3,7 @@ import { createSchemaCompiler } from "../json-schema.ts";
 import { type Check, isMap, type KnownPlugins } from "./check.ts";
 import { checkAgents } from "./check-agents.ts";
 import { checkMcp } from "./check-mcp.ts";
+import { checkOtlp } from "./check-otlp.ts";
 import { checkRoutes, checkServer, checkStore } from "./check-server.ts";
 import { checkMemories, checkProviders, checkTools } from "./check-tools.ts";
 import { checkWorkflows } from "./check-workflows.ts";
@@ -33,6 +34,7 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
   const schemas = createSchemaCompiler();
   checkServer(check);
   checkStore(check);
+  checkOtlp(check);
   checkProviders(check);
   checkMemories(check, schemas);
   checkTools(check, schemas);
