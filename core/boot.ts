@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { A2a } from "./a2a/a2a.ts";
 import { compileAgents } from "./agents/compile.ts";
-import { namedModels } from "./agents/model-names.ts";
+import { metersOf } from "./agents/meters.ts";
 import { createModels, type Models } from "./agents/models.ts";
 import { customRoutes } from "./api/custom.ts";
 import { customSockets } from "./api/custom-sockets.ts";
@@ -30,8 +30,8 @@ import type { Memory } from "./memory/memory.ts";
 import { type OpenedSemantics, openSemantics } from "./memory/semantic/open.ts";
 import { LogRing } from "./observability/log-ring.ts";
 import type { LogText } from "./observability/log-text.ts";
-import { Meters } from "./observability/metrics/meters.ts";
 import { MetricsPage } from "./observability/metrics/page.ts";
+import { openOtlp } from "./observability/otlp/open.ts";
 import { createTracer, type Tracer } from "./observability/tracer.ts";
 import type { PluginKind } from "./plugin.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
@@ -166,7 +166,9 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   for (const { path, message, severity } of inAuth) issues.push(loaded.issueAt(path, message, severity));
   const store = new MeasuredStore(await storeOf(manifest, making, options), meters);
   const traces = openTraces(manifest, store, logger);
-  const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, [traces.sink]);
+  const otlp = options.store && !hasErrors(issues) ? await openOtlp(manifest, options, meters) : null;
+  const sinks = otlp === null ? [traces.sink] : [traces.sink, otlp.sink];
+  const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, sinks);
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);
   const parts = { tools, models, memories, store, logger };
   const { agents, problems: inAgents, histories } = compileAgents(manifest, parts);
@@ -228,18 +230,9 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       await a2a.close();
       await workflows.close();
       await histories.close();
-      await traces.close();
+      await Promise.all([traces.close(), otlp?.close()]);
     },
   };
-}
-
-function metersOf(manifest: Manifest): Meters {
-  const models = namedModels(manifest).names.filter(({ kind }) => kind === "language");
-  return new Meters({
-    models: models.map(({ name }) => name),
-    tools: Object.keys(manifest.tools),
-    workflows: Object.keys(manifest.workflows),
-  });
 }
 
 interface OpenedMemories {

@@ -3,15 +3,15 @@ import type { SpanData, SpanEvent, TraceData } from "../sink.ts";
 import type { Attributes, AttributeValue, SpanContext } from "../span.ts";
 
 /** What a span says, without the span, on which its whole trace may hang. */
-export interface QueuedSpan extends Omit<SpanData, "entity"> {
+export interface QueuedSpan extends SpanData {
   /** Whether its parent is a span of the service that made the request. */
   readonly remote: boolean;
 }
 
 export function queuedSpan(span: SpanData, trace: Pick<TraceData, "root">): QueuedSpan {
-  const { traceId, spanId, parentSpanId, name, kind, start, end, attributes, status, events, links } = span;
+  const { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links } = span;
   const remote = span === trace.root && parentSpanId !== null;
-  return { traceId, spanId, parentSpanId, name, kind, start, end, attributes, status, events, links, remote };
+  return { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links, remote };
 }
 
 /** Of the service that sends. */
@@ -43,7 +43,7 @@ function encodeSpan(span: QueuedSpan): object {
     kind: span.kind + 1,
     startTimeUnixNano: nanoseconds(span.start),
     endTimeUnixNano: nanoseconds(span.end),
-    attributes: encodeAttributes(span.attributes),
+    attributes: [...encodeAttributes(entityAttributes(span)), ...encodeAttributes(span.attributes)],
     droppedAttributesCount: 0,
     events: (span.events ?? []).map(encodeEvent),
     droppedEventsCount: 0,
@@ -53,6 +53,12 @@ function encodeSpan(span: QueuedSpan): object {
     flags: span.remote ? FLAGS | REMOTE : FLAGS,
   };
 }
+
+const entityAttributes = ({ entity: { id, type, name } }: SpanData): Attributes => ({
+  "entity.id": id,
+  "entity.type": type,
+  "entity.name": name,
+});
 
 const encodeEvent = ({ name, time, attributes }: SpanEvent) => ({
   attributes: encodeAttributes(attributes),
@@ -69,8 +75,15 @@ const encodeLink = ({ traceId, spanId }: SpanContext) => ({
   flags: FLAGS,
 });
 
-const encodeAttributes = (attributes: Attributes | null) =>
-  attributes === null ? [] : Object.entries(attributes).map(([key, value]) => ({ key, value: encodeValue(value) }));
+function encodeAttributes(attributes: Attributes | null): object[] {
+  const encoded = [];
+  for (const key in attributes) {
+    const value = attributes[key];
+    // It has a place there all the same.
+    if (value !== undefined) encoded.push({ key, value: encodeValue(value) });
+  }
+  return encoded;
+}
 
 function encodeValue(value: AttributeValue | string | number | boolean): object {
   if (typeof value === "string") return { stringValue: value };

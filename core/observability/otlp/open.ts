@@ -6,15 +6,18 @@ import type { SpanSink } from "../sink.ts";
 import { otlpHeaders, shownUrl, tracesUrl } from "./endpoint.ts";
 import type { SpanQueue } from "./span-queue.ts";
 
-export interface OtlpSettings {
-  /** `observability.otlp` of the manifest; an empty endpoint: nothing is sent. */
-  readonly otlp: { readonly endpoint: string; readonly headers: Readonly<Record<string, string>> };
-  /** Name and version of the service. */
+/** Of the manifest: what the service is called, and where its spans go. An empty endpoint: nowhere. */
+export interface OtlpManifest {
   readonly name: string;
   readonly version: string;
+  readonly observability: {
+    readonly otlp: { readonly endpoint: string; readonly headers: Readonly<Record<string, string>> };
+  };
+}
+
+export interface OtlpSurroundings {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly logger: Logger;
-  readonly meters: Pick<Meters, "add">;
 }
 
 export interface OtlpExport {
@@ -23,13 +26,20 @@ export interface OtlpExport {
   close(): Promise<void>;
 }
 
-export async function openOtlp(settings: OtlpSettings): Promise<OtlpExport | null> {
-  const { otlp, name, version, env, logger, meters } = settings;
+/** @throws TypeError for an endpoint that is no URL: a manifest with one is not served */
+export async function openOtlp(
+  { name, version, observability: { otlp } }: OtlpManifest,
+  { env, logger }: OtlpSurroundings,
+  meters: Pick<Meters, "add">,
+): Promise<OtlpExport | null> {
   if (otlp.endpoint === "") return null;
   const [{ Collector }, { SpanQueue }] = await Promise.all([import("./collector.ts"), import("./span-queue.ts")]);
   const url = tracesUrl(otlp.endpoint);
   const where = `the collector at ${shownUrl(url)}`;
   const { SERVICE_PUBLIC_KEY: publicKey, SERVICE_SECRET_KEY: secretKey } = env;
+  if (Boolean(publicKey) !== Boolean(secretKey)) {
+    logger.warn("SERVICE_PUBLIC_KEY and SERVICE_SECRET_KEY are sent together: one is not set, so neither is sent");
+  }
   const headers = otlpHeaders(otlp.headers, publicKey && secretKey ? { publicKey, secretKey } : null);
   const source = { name, version, scope: { name: "penstock", version: VERSION } };
   const queue = new SpanQueue({ collector: new Collector({ url, headers }), source, logger, where });

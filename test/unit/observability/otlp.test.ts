@@ -38,6 +38,7 @@ function traceOf(spans: SpanData[]): TraceData {
   return { traceId: TRACE, foreign: false, userId: null, root, spans, ...none };
 }
 
+const ENTITY = { "entity.id": "a", "entity.type": "agent", "entity.name": "A" };
 const SCOPE = { name: "penstock", version: "9.9.9" };
 const SOURCE = { name: "Shop", version: "1.2.3", scope: SCOPE };
 
@@ -75,7 +76,7 @@ function readableSpan(span: SpanData, root: SpanData): ReadableSpan {
     endTime: hrTime(span.end),
     duration: hrTime(span.end - span.start),
     ended: true,
-    attributes: (attributes ?? {}) as ReadableSpan["attributes"],
+    attributes: { ...ENTITY, ...attributes } as ReadableSpan["attributes"],
     events: (events ?? []).map(({ name, time, attributes }) => ({
       name,
       time: hrTime(time),
@@ -151,7 +152,7 @@ test("spans go over the wire with their ids, kinds, times, statuses, attributes,
   assert.equal(child.kind, 3);
   assert.equal(child.endTimeUnixNano, "1763640001000000000");
   assert.deepEqual(child.status, { code: 2, message: "rate limited" });
-  assert.deepEqual(valuesOf(child.attributes), attributes);
+  assert.deepEqual(valuesOf(child.attributes), { ...ENTITY, ...attributes });
   assert.deepEqual(
     child.events.map(({ name, timeUnixNano, attributes }) => [name, timeUnixNano, valuesOf(attributes)]),
     [["retry", "1763640000124250000", { attempt: 2 }]],

@@ -1,0 +1,13 @@
+/** The closed lists of names that metrics are counted by. */
+import type { Manifest } from "../manifest/manifest.ts";
+import { Meters } from "../observability/metrics/meters.ts";
+import { namedModels } from "./model-names.ts";
+
+export function metersOf(manifest: Manifest): Meters {
+  const models = namedModels(manifest).names.filter(({ kind }) => kind === "language");
+  return new Meters({
+    models: models.map(({ name }) => name),
+    tools: Object.keys(manifest.tools),
+    workflows: Object.keys(manifest.workflows),
+  });
+}
