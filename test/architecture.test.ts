@@ -170,6 +170,24 @@ test("modules hold no state: no let or var at the top level of a file", () => {
   assert.deepEqual(wrong, []);
 });
 
+test("the console's modules import one another alone, hold no state, and make no markup of text", () => {
+  const folder = "core/api/pages/console";
+  const modules = readdirSync(join(ROOT, folder)).filter((file) => file.endsWith(".js"));
+  assert.ok(modules.length > 20);
+  for (const module of modules) {
+    const file = join(folder, module);
+    for (const { to } of importsOf(file))
+      assert.ok(
+        modules.some((other) => to === join(folder, other)),
+        `${file}: ${to}`,
+      );
+    const text = read(file);
+    assert.ok(text.split("\n").length <= LONGEST, file);
+    assert.doesNotMatch(text, /^(?:export )?(?:let|var)\s/m, file);
+    assert.doesNotMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function/, file);
+  }
+});
+
 test("there are no barrels: only core/plugin.ts re-exports values of other files", () => {
   const wrong = CORE.filter(
     (file) => file !== "core/plugin.ts" && /^export\s+(?!type\b)(?:\*|\{[^}]*\})\s*from/m.test(read(file)),

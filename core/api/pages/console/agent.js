@@ -3,6 +3,7 @@ import { segment } from "./api.js";
 import { buildChat } from "./chat.js";
 import { element } from "./elements.js";
 import { badge, facts, load, section } from "./parts.js";
+import { linkTo } from "./router.js";
 
 /** @import { AgentDetail } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -25,6 +26,10 @@ export function agentView(place) {
         ["Tools", agent.tools.join(", ")],
         ["Delegates to", agent.subAgents.map(({ name }) => name).join(", ")],
         ["Memory", agent.memory === null ? "none" : "yes"],
+        [
+          "Traces",
+          element("a", { href: linkTo("traces", { entityType: "agent", entityId: agent.id }) }, "of this agent"),
+        ],
       ]),
     ];
   });

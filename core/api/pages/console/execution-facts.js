@@ -3,6 +3,7 @@ import { segment } from "./api.js";
 import { element } from "./elements.js";
 import { spanText, timeText } from "./formats.js";
 import { badge, facts, jsonBlock, section } from "./parts.js";
+import { linkTo } from "./router.js";
 
 /** @import { ExecutionState } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -17,6 +18,10 @@ export function factsOf({ params }, state) {
     ["Id", element("code", {}, state.executionId)],
     ["Began", timeText(state.startAt)],
     ["Took", state.endAt !== undefined && spanText(state.startAt, state.endAt)],
+    [
+      "Log",
+      element("a", { href: linkTo("logs", { level: "trace", executionId: state.executionId }) }, "of this execution"),
+    ],
     ["User", state.userId],
     ["Conversation", state.conversationId],
     [

@@ -6,6 +6,8 @@ import { segment } from "./api.js";
 
 /** Time between two looks for a resumed execution's next event, in milliseconds. */
 const PAUSE = 150;
+/** Connections in a row that may be lost. */
+const MOST_LOST = 6;
 
 /**
  * @param {Place} place
@@ -26,6 +28,19 @@ export function createFollower({ api, params, signal }, take) {
     }
   }
 
+  /** The same, over connections that are lost. */
+  async function readOn() {
+    for (let lost = 0; ; lost++) {
+      try {
+        return await read();
+      } catch (error) {
+        // What a browser says when there is no answer; the service's own words are none of it.
+        if (signal.aborted || lost >= MOST_LOST || !(error instanceof TypeError)) throw error;
+        await new Promise((resolve) => setTimeout(resolve, PAUSE * 2 ** lost));
+      }
+    }
+  }
+
   /**
    * Reads while a command that makes the execution go on has not been answered: it rests again by then.
    *
@@ -40,10 +55,10 @@ export function createFollower({ api, params, signal }, take) {
       });
     while (pending && !signal.aborted) {
       await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, PAUSE))]);
-      await read();
+      await readOn();
     }
     return answered;
   }
 
-  return { read, readUntil };
+  return { readOn, readUntil };
 }

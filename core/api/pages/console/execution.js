@@ -78,7 +78,7 @@ function show(place, path, known, tree) {
 
   async function follow() {
     try {
-      await follower.read();
+      await follower.readOn();
     } catch (error) {
       // The console's key alone reads no streams: what was written down is shown then.
       const record = await recordOf(api, known, signal);

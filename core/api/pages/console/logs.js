@@ -17,7 +17,8 @@ const PAUSE = 2000;
 export function logsView(place) {
   const { query, body, signal } = place;
   const level = query.get("level") ?? "info";
-  const filter = { level, ...executionOf(query) };
+  const executionId = query.get("executionId") ?? "";
+  const filter = { level, ...(executionId !== "" && { executionId }) };
   const state = element("p", { class: "quiet", role: "status" }, "Connecting…");
   const failure = element("div");
   // Not read out by itself: lines come faster than anybody listens.
@@ -42,11 +43,10 @@ export function logsView(place) {
   }
 
   body.append(
-    filterForm(
-      "logs",
-      [{ name: "level", label: "Least level", value: level, options: LEVELS.map((name) => [name, name]) }],
-      executionOf(query),
-    ),
+    filterForm("logs", [
+      { name: "level", label: "Least level", value: level, options: LEVELS.map((name) => [name, name]) },
+      { name: "executionId", label: "Execution", value: executionId },
+    ]),
     element("div", { class: "actions" }, pause),
     state,
     failure,
@@ -57,12 +57,6 @@ export function logsView(place) {
     say: (text) => replace(state, text),
     fail: (error) => replace(failure, problem(error)),
   });
-}
-
-/** @param {URLSearchParams} query @returns {Record<string, string>} */
-function executionOf(query) {
-  const id = query.get("executionId");
-  return id === null ? {} : { executionId: id };
 }
 
 /**

@@ -10,6 +10,8 @@ import { logsView } from "./logs.js";
 import { overviewView } from "./overview.js";
 import { startRouter } from "./router.js";
 import { buildShell } from "./shell.js";
+import { traceView } from "./trace.js";
+import { tracesView } from "./traces.js";
 import { workflowView } from "./workflow.js";
 import { workflowsView } from "./workflows.js";
 
@@ -24,6 +26,8 @@ const routesOf = (credentials) => [
   { path: "workflows/:id", title: "Workflow", view: workflowView },
   { path: "workflows/:id/executions/:executionId", title: "Execution", view: executionView },
   { path: "executions", title: "Executions", view: executionsView },
+  { path: "traces", title: "Traces", view: tracesView },
+  { path: "traces/:id", title: "Trace", view: traceView },
   { path: "logs", title: "Logs", view: logsView },
 ];
 

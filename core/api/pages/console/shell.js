@@ -6,6 +6,7 @@ const SECTIONS = [
   ["agents", "Agents"],
   ["workflows", "Workflows"],
   ["executions", "Executions"],
+  ["traces", "Traces"],
   ["logs", "Logs"],
 ];
 

@@ -23,6 +23,10 @@ export function workflowView(place) {
       facts([
         ["Id", element("code", {}, detail.id)],
         ["Executions", element("a", { href: linkTo("executions", { workflow: detail.id }) }, "of this workflow")],
+        [
+          "Traces",
+          element("a", { href: linkTo("traces", { entityType: "workflow", entityId: detail.id }) }, "of this workflow"),
+        ],
       ]),
       section("Run it", runForm(place, tree)),
       section("Steps", buildGraph(tree, { live: false }).body),
