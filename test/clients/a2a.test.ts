@@ -1,0 +1,234 @@
+/** The client of the A2A SDK, in 1.0 and in 0.3, against a running service with users and a file to keep tasks in. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { before, describe, type TestContext, test } from "node:test";
+import {
+  Message,
+  type Part,
+  Role,
+  type SendMessageRequest,
+  type StreamResponse,
+  type Task,
+  TaskState,
+} from "@a2a-js/sdk";
+import {
+  type Client,
+  ClientFactory,
+  createAuthenticatingFetchWithRetry,
+  DefaultAgentCardResolver,
+  JsonRpcTransportFactory,
+} from "@a2a-js/sdk/client";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
+import { temporaryFolder } from "../support/storage.ts";
+import { SECRET, token } from "../support/tokens.ts";
+
+const agent = (model: string) => ({ instructions: "Help.", model, memory: "default" });
+
+const manifestOver = (store: string) => ({
+  ...manifestWith({}, { memory: { default: {} } }),
+  store,
+  server: { limits: { drain: "100ms" } },
+  auth: {
+    mode: "authNext",
+    provider: { use: "jwt", secret: SECRET },
+    publicRoutes: ["GET /.well-known/*"],
+  },
+  providers: {
+    demo: { use: "scripted", chunks: 5, delay: "30ms", models: { slow: { firstDelay: "60s" } } },
+  },
+  agents: { desk: agent("demo/echo"), slow: agent("demo/slow") },
+});
+
+const VERSIONS = ["1.0", "0.3"] as const;
+type Version = (typeof VERSIONS)[number];
+
+/** Sees no more of a card than a client of 0.3 knows. */
+const fetchOld: typeof fetch = async (input, init) => {
+  const { supportedInterfaces, ...card } = (await (await fetch(input, init)).json()) as Record<string, unknown>;
+  return Response.json(card);
+};
+
+function clientOf(service: TestService, user: string, agentId: string, version: Version): Promise<Client> {
+  const legacyCompat = { enabled: version === "0.3" };
+  const authorization = `Bearer ${token({ sub: user })}`;
+  const fetchImpl = createAuthenticatingFetchWithRetry(fetch, {
+    headers: async () => ({ authorization }),
+    shouldRetryWithHeaders: async () => undefined,
+  });
+  const factory = new ClientFactory({
+    transports: [new JsonRpcTransportFactory({ fetchImpl, legacyCompat })],
+    cardResolver: new DefaultAgentCardResolver({ legacyCompat, fetchImpl: version === "0.3" ? fetchOld : fetch }),
+  });
+  return factory.createFromUrl(service.url, `/.well-known/${agentId}/agent-card.json`);
+}
+
+const request = (text: string, more: Partial<Message> = {}, returnImmediately = false): SendMessageRequest => ({
+  tenant: "",
+  message: {
+    ...Message.fromJSON({ messageId: `m-${Math.random()}`, parts: [{ text }] }),
+    role: Role.ROLE_USER,
+    ...more,
+  },
+  configuration: { acceptedOutputModes: [], taskPushNotificationConfig: undefined, returnImmediately },
+  metadata: undefined,
+});
+
+const textIn = (parts: readonly Part[]) =>
+  parts.map(({ content }) => (content?.$case === "text" ? content.value : "")).join("");
+const answerOf = ({ artifacts }: Task) => artifacts.map(({ parts }) => textIn(parts)).join("");
+
+async function send(client: Client, text: string, more: Partial<Message> = {}, at = false): Promise<Task> {
+  const sent = await client.sendMessage(request(text, more, at));
+  assert.ok("status" in sent, "it is a task");
+  return sent;
+}
+
+/** What a reader of a stream has at its end. */
+async function readAll(stream: AsyncIterable<StreamResponse>) {
+  const seen = { text: "", states: [] as (TaskState | undefined)[], updates: 0, id: "" };
+  for await (const { payload } of stream) {
+    if (payload?.$case === "task") {
+      seen.id = payload.value.id;
+      seen.text = answerOf(payload.value);
+      seen.states.push(payload.value.status?.state);
+    }
+    if (payload?.$case === "artifactUpdate") {
+      seen.updates++;
+      seen.text += textIn(payload.value.artifact?.parts ?? []);
+    }
+    if (payload?.$case === "statusUpdate") seen.states.push(payload.value.status?.state);
+  }
+  return seen;
+}
+
+const { TASK_STATE_WORKING, TASK_STATE_COMPLETED, TASK_STATE_CANCELED, TASK_STATE_FAILED } = TaskState;
+const at = { tenant: "" };
+
+let service: TestService;
+before(async (t) => {
+  const folder = await temporaryFolder(t as TestContext);
+  service = await startService(t as TestContext, manifestOver(`sqlite:${join(folder, "tasks.db")}`));
+});
+
+for (const version of VERSIONS) {
+  describe(`a client of A2A ${version}`, () => {
+    let desk: Client;
+    let slow: Client;
+    before(async () => {
+      desk = await clientOf(service, "ada", "desk", version);
+      slow = await clientOf(service, "ada", "slow", version);
+      assert.match(desk.protocolVersion, version === "1.0" ? /^1\.0/ : /^0\.3/);
+    });
+
+    test("finds the agent by its card, sends it a message and gets the task that came of it", async () => {
+      const task = await send(desk, "tea for two");
+      assert.equal(task.status?.state, TASK_STATE_COMPLETED);
+      assert.equal(answerOf(task), "tea for two");
+      assert.deepEqual(await desk.getTask({ ...at, id: task.id }), task);
+    });
+
+    test("goes on with a conversation by its context", async () => {
+      const { contextId } = await send(desk, "first");
+      assert.equal((await send(desk, "second", { contextId })).contextId, contextId);
+      const headers = { authorization: `Bearer ${token({ sub: "ada" })}` };
+      const reply = await service.get(`/api/memory/conversations/${contextId}/messages`, headers);
+      const { data } = (await reply.json()) as { data: { messages: unknown[]; conversation: { userId: string } } };
+      assert.deepEqual([data.messages.length, data.conversation.userId], [4, "ada"]);
+    });
+
+    test("reads the answer as it grows", async () => {
+      const seen = await readAll(desk.sendMessageStream(request("some words that come in pieces")));
+      assert.equal(seen.text, "some words that come in pieces");
+      assert.ok(seen.updates > 1);
+      assert.deepEqual(seen.states, [TASK_STATE_WORKING, TASK_STATE_COMPLETED]);
+    });
+
+    test("does not wait when it does not want to, and takes up the stream of a task that runs", async () => {
+      const begun = await send(desk, "a text that takes its time", {}, true);
+      assert.equal(begun.status?.state, TASK_STATE_WORKING);
+      const seen = await readAll(desk.resubscribeTask({ ...at, id: begun.id }));
+      assert.equal(seen.text, "a text that takes its time");
+      assert.equal(seen.states.at(-1), TASK_STATE_COMPLETED);
+    });
+
+    test("cancels a task that runs: its reader is told, and the model call ends", async () => {
+      const stream = slow.sendMessageStream(request("never answered"));
+      const first = (await stream.next()).value as StreamResponse;
+      assert.ok(first.payload?.$case === "task");
+      const { id } = first.payload.value;
+      const [canceled, seen] = await Promise.all([
+        slow.cancelTask({ ...at, id, metadata: undefined }),
+        readAll(stream),
+      ]);
+      assert.equal(canceled.status?.state, TASK_STATE_CANCELED);
+      assert.deepEqual(seen.states, [TASK_STATE_CANCELED]);
+      assert.equal((await slow.getTask({ ...at, id })).status?.state, TASK_STATE_CANCELED);
+      const working = () => service.service.agents.get("slow")!.summary().status === "working";
+      for (let tries = 0; working() && tries < 500; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
+      assert.equal(working(), false);
+    });
+
+    test("is told by errors of the protocol what is not possible", async () => {
+      const { id } = await send(desk, "x");
+      const named = (name: string) => ({ name });
+      await assert.rejects(desk.getTask({ ...at, id: "none" }), named("TaskNotFoundError"));
+      await assert.rejects(desk.cancelTask({ ...at, id, metadata: undefined }), named("TaskNotCancelableError"));
+      await assert.rejects(send(desk, "y", { taskId: id }), named("UnsupportedOperationError"));
+      await assert.rejects(send(desk, "y", { contextId: "no/conversation" }), named("RequestMalformedError"));
+      await assert.rejects(readAll(desk.resubscribeTask({ ...at, id })), /has ended/);
+    });
+
+    test("sees nothing of the tasks and conversations of another user", async () => {
+      const bob = await clientOf(service, "bob", "slow", version);
+      const { id } = await send(slow, "hers", {}, true);
+      const missing = { name: "TaskNotFoundError" };
+      await assert.rejects(bob.getTask({ ...at, id }), missing);
+      await assert.rejects(bob.cancelTask({ ...at, id, metadata: undefined }), missing);
+      await assert.rejects(send(bob, "x", { taskId: id }), missing);
+      await assert.rejects(readAll(bob.resubscribeTask({ ...at, id })), /does not exist/);
+      assert.equal((await slow.getTask({ ...at, id })).status?.state, TASK_STATE_WORKING);
+      await slow.cancelTask({ ...at, id, metadata: undefined });
+      const hers = await send(desk, "a secret");
+      const his = await clientOf(service, "bob", "desk", version);
+      const refused = await send(his, "go on", { contextId: hers.contextId });
+      assert.equal(refused.status?.state, TaskState.TASK_STATE_REJECTED);
+      assert.match(textIn(refused.status?.message?.parts ?? []), /does not exist/);
+    });
+  });
+}
+
+test("ListTasks shows the caller's own", async () => {
+  const [ada, bob] = await Promise.all(["ada", "bob"].map((user) => clientOf(service, user, "desk", "1.0")));
+  const his = await send(bob!, "his");
+  const all = { ...at, contextId: "", status: 0, pageToken: "", statusTimestampAfter: undefined };
+  const idsOf = async (client: Client) => (await client.listTasks(all)).tasks.map(({ id }) => id);
+  assert.equal((await idsOf(bob!))[0], his.id);
+  const hers = await idsOf(ada!);
+  assert.ok(hers.length > 0 && !hers.includes(his.id));
+});
+
+test("without a token the call is 401 with the envelope, whatever is called", async () => {
+  const reply = await service.post("/a2a/desk", { jsonrpc: "2.0", id: 1, method: "ListTasks", params: {} });
+  assert.equal(reply.status, 401);
+  assert.match(reply.headers.get("www-authenticate")!, /^Bearer/);
+  assert.equal(((await reply.json()) as { success: boolean }).success, false);
+});
+
+test("tasks survive a restart; what ran when the service stopped is failed, and its reader was told", async (t) => {
+  const manifest = manifestOver(`sqlite:${join(await temporaryFolder(t), "tasks.db")}`);
+  const first = await startService(t, manifest);
+  const done = await send(await clientOf(first, "ada", "desk", "1.0"), "kept");
+  const slow = await clientOf(first, "ada", "slow", "1.0");
+  const stream = slow.sendMessageStream(request("never answered"));
+  const { payload } = (await stream.next()).value as StreamResponse;
+  assert.ok(payload?.$case === "task");
+  const told = readAll(stream).catch((error: Error) => error);
+  await first.stop();
+  await told;
+  const second = await startService(t, manifest);
+  const desk = await clientOf(second, "ada", "desk", "1.0");
+  assert.deepEqual(await desk.getTask({ ...at, id: done.id }), done);
+  const ended = await (await clientOf(second, "ada", "slow", "1.0")).getTask({ ...at, id: payload.value.id });
+  assert.equal(ended.status?.state, TASK_STATE_FAILED);
+  assert.match(textIn(ended.status?.message?.parts ?? []), /the service stopped/);
+});

@@ -1,0 +1,177 @@
+/** Tasks between two processes on one store, on a store that fails, and after a process that died. */
+import assert from "node:assert/strict";
+import { before, describe, type TestContext, test } from "node:test";
+import { followElsewhere, type TaskEvent } from "../../../core/a2a/follow.ts";
+import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
+import { TaskRows } from "../../../core/a2a/task-rows.ts";
+import { LONGEST_ANSWER, type TaskRun } from "../../../core/a2a/task-run.ts";
+import { Tasks } from "../../../core/a2a/tasks.ts";
+import type { Agent } from "../../../core/agents/agent.ts";
+import { unavailable } from "../../../core/errors.ts";
+import { NOBODY } from "../../../core/http/route.ts";
+import { EVERYTHING, type Principal } from "../../../core/memory/memory.ts";
+import { createMemoryStore } from "../../../core/storage/memory-store.ts";
+import type { Store } from "../../../core/storage/store.ts";
+import { manifestWith, startService } from "../../support/service.ts";
+import { recordingLogger } from "../../support/storage.ts";
+
+const ADA: Principal = { userId: "ada", isolated: true };
+const BOB: Principal = { userId: "bob", isolated: true };
+
+let agents: ReadonlyMap<string, Agent>;
+before(async (t) => {
+  const demo = {
+    use: "scripted",
+    models: { slow: { firstDelay: "60s" }, pieces: { chunks: 5, delay: "100ms" }, nap: { firstDelay: "300ms" } },
+  };
+  const agent = (model: string) => ({ instructions: "x", model, memory: false });
+  const service = await startService(t as TestContext, {
+    ...manifestWith(),
+    providers: { demo },
+    agents: { slow: agent("demo/slow"), desk: agent("demo/pieces"), nap: agent("demo/nap") },
+  });
+  agents = service.service.agents;
+});
+
+/** A store that other processes use too. */
+const shared = (): Store => ({ ...createMemoryStore(), kind: "postgres" });
+
+function processOn(t: TestContext, store: Store) {
+  const { logger, lines } = recordingLogger();
+  const rows = new TaskRows(store, true);
+  const tasks = new Tasks(rows, logger);
+  t.after(() => tasks.close());
+  const keeper = (retention = 60_000) => new TaskKeeper(rows, { agents: [...agents.keys()], retention, logger });
+  const begin = (agent: string, principal = ADA): Promise<TaskRun> =>
+    tasks.begin(
+      agents.get(agent)!,
+      {
+        message: { messageId: "m", role: "ROLE_USER", parts: [{ text: "a text of some length" }] },
+        contextId: "c",
+        body: { input: "a text of some length" },
+      },
+      principal,
+      { user: null, caller: NOBODY, requestId: "r", logger },
+    );
+  const stateOf = async (agent: string, id: string) => (await tasks.find(agent, id, EVERYTHING))?.task.status.state;
+  return { tasks, rows, begin, keeper, stateOf, lines };
+}
+
+const idOf = (run: TaskRun) => run.record.task.id;
+const whenOver = async (run: TaskRun) => {
+  if (!run.isOver) await run.over.wait(new AbortController().signal, 20_000);
+};
+
+describe("two processes on one store", () => {
+  test("one cancels what the other works on, whose agent stops", async (t) => {
+    const store = shared();
+    const [one, two] = [processOn(t, store), processOn(t, store)];
+    const run = await one.begin("slow");
+    assert.equal(await two.tasks.cancel("slow", idOf(run), BOB), undefined, "not somebody else's");
+    assert.equal((await two.tasks.cancel("slow", idOf(run), ADA))?.status.state, "TASK_STATE_CANCELED");
+    await whenOver(run);
+    assert.equal(run.signal.aborted, true);
+    assert.equal(await one.stateOf("slow", idOf(run)), "TASK_STATE_CANCELED");
+  });
+
+  test("one follows what the other works on: the answer comes with its end", async (t) => {
+    const store = shared();
+    const [one, two] = [processOn(t, store), processOn(t, store)];
+    const run = await one.begin("desk");
+    const seen = await two.tasks.find("desk", idOf(run), ADA);
+    assert.equal(seen?.run, undefined);
+    const events: TaskEvent[] = [];
+    const record = { agent: "desk", task: seen!.task };
+    for await (const event of followElsewhere(two.tasks, record, ADA, new AbortController().signal)) events.push(event);
+    assert.deepEqual(
+      events.map((event) => Object.keys(event).sort()[0]),
+      ["task", "append", "endOf"],
+    );
+  });
+
+  test("what a silent process left is failed, what a living one runs is not", async (t) => {
+    const store = shared();
+    const [one, two] = [processOn(t, store), processOn(t, store)];
+    const run = await one.begin("slow");
+    await two.keeper().interrupt(Date.now() - 1_000);
+    assert.equal(await two.stateOf("slow", idOf(run)), "TASK_STATE_WORKING");
+    await two.keeper().interrupt(Date.now() + 1_000);
+    assert.equal(await two.stateOf("slow", idOf(run)), "TASK_STATE_FAILED");
+    await whenOver(run);
+    assert.equal(run.record.task.status.state, "TASK_STATE_FAILED", "and its process takes that for the truth");
+  });
+});
+
+describe("tasks in a store", () => {
+  test("too old ones are forgotten with their rows; those that work, and young ones, stay", async (t) => {
+    const store = createMemoryStore();
+    const { begin, keeper, stateOf } = processOn(t, store);
+    const [old, working] = [await begin("nap"), await begin("slow")];
+    await whenOver(old);
+    await keeper().forget(Date.now() - 10_000);
+    assert.equal(await stateOf("nap", idOf(old)), "TASK_STATE_COMPLETED");
+    await keeper().forget(Date.now() + 10_000);
+    assert.equal(await stateOf("nap", idOf(old)), undefined);
+    assert.equal(await stateOf("slow", idOf(working)), "TASK_STATE_WORKING");
+    const left = await Promise.all(["a2/", "a2i/", "a2u/", "a2o/"].map((prefix) => store.scan({ prefix, limit: 9 })));
+    assert.deepEqual(
+      left.map((rows) => rows.length),
+      [1, 1, 1, 1],
+    );
+  });
+
+  test("an end that the store does not take is told, and written when it does", async (t) => {
+    const real = createMemoryStore();
+    let failing = false;
+    const store: Store = {
+      ...real,
+      commit: (commit) => (failing ? Promise.reject(unavailable("disk full")) : real.commit(commit)),
+    };
+    const { begin, rows, stateOf, lines } = processOn(t, store);
+    const run = await begin("nap");
+    failing = true;
+    await whenOver(run);
+    assert.equal(await stateOf("nap", idOf(run)), "TASK_STATE_COMPLETED");
+    assert.equal((await rows.read("nap", idOf(run)))?.record.task.status.state, "TASK_STATE_WORKING");
+    assert.deepEqual(lines, ["error: the end of a task cannot be written: disk full"]);
+    failing = false;
+    const stored = async () => (await rows.read("nap", idOf(run)))?.record.task.status.state;
+    for (let tries = 0; (await stored()) !== "TASK_STATE_COMPLETED" && tries < 300; tries++)
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(await stored(), "TASK_STATE_COMPLETED");
+    assert.equal((await real.scan({ prefix: "a2i/", limit: 9 })).length, 1, "at one place in the index");
+  });
+
+  test("a task that the store does not take does not begin", async (t) => {
+    const store: Store = { ...createMemoryStore(), commit: () => Promise.reject(unavailable("disk full")) };
+    const { begin } = processOn(t, store);
+    await assert.rejects(begin("nap"), /disk full/);
+    assert.equal(agents.get("nap")!.summary().status, "idle");
+  });
+});
+
+test("an answer that is longer than it may be fails its task, and the agent stops", async (t) => {
+  const { begin } = processOn(t, createMemoryStore());
+  const run = await begin("slow");
+  run.part({ type: "text-delta", id: "t", delta: "x".repeat(LONGEST_ANSWER) });
+  assert.equal(run.ending, null);
+  run.part({ type: "text-delta", id: "t", delta: "y" });
+  await whenOver(run);
+  const { status } = run.record.task;
+  assert.equal(status.state, "TASK_STATE_FAILED");
+  assert.match(status.message!.parts[0]!.text!, /longer than 4194304 characters/);
+  assert.equal(run.signal.aborted, true);
+});
+
+test("a service that stops waits for tasks as long as it is told, then fails them, and takes no more", async (t) => {
+  const { tasks, begin, stateOf } = processOn(t, createMemoryStore());
+  const [short, long] = [await begin("nap"), await begin("slow")];
+  const began = Date.now();
+  await tasks.idle(600);
+  assert.ok(Date.now() - began >= 590);
+  assert.equal(await stateOf("nap", idOf(short)), "TASK_STATE_COMPLETED");
+  assert.equal(await stateOf("slow", idOf(long)), "TASK_STATE_WORKING");
+  await tasks.close();
+  assert.equal(await stateOf("slow", idOf(long)), "TASK_STATE_FAILED");
+  await assert.rejects(begin("nap"), /the server is stopping/);
+});
