@@ -110,6 +110,15 @@ test("README: the workflow with every kind of step, written into service.yaml, d
   assert.equal(state.suspension.stepId, "ask");
 });
 
+test("README: the A2A commands: an agent's card, and a task that it answers", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const card = await shell(block("sh", "agent-card.json"), service.url);
+  assert.equal(card.supportedInterfaces[0].url, `${service.url}/a2a/support`);
+  const { result } = await shell(block("sh", "SendMessage"), service.url);
+  assert.equal(result.task.artifacts[0].artifactId, "answer");
+  assert.match(result.task.artifacts[0].parts[0].text, /A-1002/);
+});
+
 test("README: the log is asked for as it says, and every row of it is named", async (t) => {
   const service = await startService(t, FLAGSHIP);
   service.logger.warn("seen");
