@@ -975,6 +975,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Duration",
         "default": "7d"
       },
+      "size": {
+        "description": "How much of traces is kept, about: the oldest go. In `memory:` at most 16 MiB.",
+        "$ref": "#/$defs/Size",
+        "default": "1GiB"
+      },
       "otlp": {
         "$ref": "#/$defs/OtlpManifest",
         "default": {}

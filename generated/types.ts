@@ -442,6 +442,10 @@ export interface ObservabilityManifest {
    * How long traces are kept.
    */
   retention: Duration;
+  /**
+   * How much of traces is kept, about: the oldest go. In `memory:` at most 16 MiB.
+   */
+  size: Size;
   otlp: OtlpManifest;
 }
 

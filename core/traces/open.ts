@@ -13,9 +13,8 @@ import type { Origin } from "./segment.ts";
 import { SpanFeed } from "./span-feed.ts";
 import type { Traces } from "./traces.ts";
 
-/** Characters of traces that are kept: where the store is the memory of the process, and elsewhere. */
+/** Characters of traces that are kept at most where the store is the memory of the process. */
 const IN_MEMORY = 16 * 1024 * 1024;
-const IN_STORE = 1024 * 1024 * 1024;
 /** Milliseconds between two looks at how many there are, where memory is what they take. */
 const LOOK = 1_000;
 
@@ -23,9 +22,10 @@ export function openTraces(manifest: Manifest, store: Store, logger: Logger): Tr
   const origin: Origin = { service: manifest.name, version: manifest.version, scope: VERSION };
   const recorder = new Recorder(store, { origin, process: randomBytes(5).toString("hex"), logger });
   const inMemory = isVolatile(store);
+  const { retention: kept, size } = manifest.observability;
   const retention = new TraceRetention(store, {
-    retention: manifest.observability.retention,
-    size: inMemory ? IN_MEMORY : IN_STORE,
+    retention: kept,
+    size: inMemory ? Math.min(size, IN_MEMORY) : size,
     logger,
     ...(inMemory && { round: LOOK }),
   });

@@ -9,7 +9,7 @@ import { sealedAt } from "./segments.ts";
 
 /** Milliseconds: before the first round, between two, and between two commits of one. */
 const FIRST = 5_000;
-const ROUND = 60_000;
+const ROUND = 10_000;
 const PAUSE = 10;
 /** Segments of one commit. */
 const BATCH = 32;
@@ -20,7 +20,7 @@ export interface RetentionOptions {
   /** Characters that are kept at all. */
   readonly size: number;
   readonly logger: Logger;
-  /** Milliseconds between two rounds; default a minute. */
+  /** Milliseconds between two rounds; default ten seconds. */
   readonly round?: number;
 }
 

@@ -6,8 +6,9 @@ import type { Store } from "../storage/store.ts";
 import { type Segment, type SegmentHead, SegmentReader } from "./segment.ts";
 import { readHeads } from "./segment-rows.ts";
 
-/** Heads of one read. */
-const PAGE = 128;
+/** Heads of the first read; each one after it is of twice as many, as far as `MOST`. */
+const PAGE = 32;
+const MOST = 1024;
 
 /** Milliseconds since 1970. */
 export const sealedAt = (name: string): number => numberOf(name.slice(0, 9));
@@ -33,15 +34,15 @@ export async function* newestSegments(
   let next = 0;
   let before = `${SEGMENTS}~`;
   const after = segmentsFrom(from);
-  for (;;) {
-    const heads = await readHeads(store, { after, before, reverse: true, limit: PAGE });
+  for (let limit = PAGE; ; limit = Math.min(MOST, 2 * limit)) {
+    const heads = await readHeads(store, { after, before, reverse: true, limit });
     for (const { name, head } of heads) {
       while (next < pending.length && pending[next]!.name > name) yield waiting(pending[next++]!);
       // It was written since.
       if (next < pending.length && pending[next]!.name === name) next++;
       yield { name, head, read: () => readSegment(store, name) };
     }
-    if (heads.length < PAGE) break;
+    if (heads.length < limit) break;
     before = segmentKey(heads.at(-1)!.name);
   }
   while (next < pending.length) yield waiting(pending[next++]!);
