@@ -24,6 +24,7 @@ import { hasErrors, type Issue, sortIssues } from "./manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
 import { checkReferences } from "./manifest/references.ts";
+import { ToolDirectory } from "./mcp/clients.ts";
 import { createMcpServers } from "./mcp/servers.ts";
 import { createMemories } from "./memory/memories.ts";
 import type { Memory } from "./memory/memory.ts";
@@ -153,7 +154,8 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const { loaded, registry, host, logger, issues } = making;
   const { folder, variableOf } = loaded;
   const meters = metersOf(manifest);
-  const { tools, problems: inTools } = compileTools(manifest, registry, host, meters.tools);
+  const { tools: declared, problems: inTools } = compileTools(manifest, registry, host, meters.tools);
+  const tools = new ToolDirectory(declared, manifest, { folder, logger, meters: meters.tools });
   const modelsOptions = { folder, variableOf, meters: meters.models };
   const { models, problems: inModels } = await createModels(manifest, registry, host, modelsOptions);
   const { routes: custom, problems: inRoutes } = customRoutes(manifest, registry, ROUTES, SOCKETS);
@@ -220,6 +222,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       await histories.start();
       start();
       traces.start();
+      tools.begin();
       await workflows.start();
       await a2a.start();
     },
@@ -231,6 +234,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       await workflows.close();
       await histories.close();
       await Promise.all([traces.close(), otlp?.close()]);
+      await tools.close();
     },
   };
 }

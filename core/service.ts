@@ -11,6 +11,7 @@ import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { SocketRoute } from "./http/socket.ts";
 import type { Manifest } from "./manifest/manifest.ts";
+import type { ToolDirectory } from "./mcp/clients.ts";
 import type { McpServer } from "./mcp/servers.ts";
 import { isIsolated, type MemoryChoice, memoryChoice } from "./memory/choose.ts";
 import type { Memory } from "./memory/memory.ts";
@@ -19,14 +20,13 @@ import type { Meters } from "./observability/metrics/meters.ts";
 import type { MetricsPage } from "./observability/metrics/page.ts";
 import type { Store } from "./storage/store.ts";
 import { describeTool } from "./tools/describe.ts";
-import type { Tool } from "./tools/tool.ts";
 import type { Traces } from "./traces/traces.ts";
 import type { Workflows } from "./workflows/workflows.ts";
 
 export interface Service {
   readonly manifest: Manifest;
   readonly agents: ReadonlyMap<string, Agent>;
-  readonly tools: ReadonlyMap<string, Tool>;
+  readonly tools: ToolDirectory;
   readonly routes: readonly Route<Service>[];
   readonly sockets: readonly SocketRoute<Service>[];
   /** Which credentials a route needs. */
@@ -45,9 +45,9 @@ export interface Service {
   readonly traces: Traces;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
-  /** `data` of `GET /tools`: nothing in it changes while the service runs. */
-  readonly toolList: Serialized;
-  /** `data` of `GET /agents`, made anew only when the status of an agent has changed. */
+  /** `data` of `GET /tools`, made anew only when tools of an MCP server have come, changed or gone. */
+  toolList(): Serialized;
+  /** `data` of `GET /agents`, made anew only when the status of an agent or a tool of an MCP server has changed. */
   agentList(): Serialized;
   /** Of the agents, as A2A wants them. */
   readonly cards: Cards;
@@ -92,18 +92,27 @@ export function createService(parts: ServiceParts): Service {
   const { manifest, agents, tools, memories } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
+  let toolList: Serialized | null = null;
   let documentation: Promise<Documentation> | null = null;
   for (const agent of everyAgent) {
     agent.onStatusChange(() => {
       list = null;
     });
   }
-  const described = new Map([...tools].map(([name, tool]) => [name, describeTool(tool, ownersOf(name, manifest))]));
+  tools.onChange(() => {
+    list = null;
+    toolList = null;
+  });
   const service: Service = {
     ...parts,
     chooseMemory: memoryChoice(manifest, memories),
     isolated: isIsolated(manifest),
-    toolList: new Serialized(JSON.stringify([...described.values()])),
+    toolList() {
+      toolList ??= new Serialized(
+        JSON.stringify([...tools.values()].map((tool) => describeTool(tool, ownersOf(tool.name, manifest)))),
+      );
+      return toolList;
+    },
     cards: new Cards({
       agents,
       tagsOf: (tool) => tools.get(tool)?.tags ?? [],
@@ -115,7 +124,6 @@ export function createService(parts: ServiceParts): Service {
       documentation ??= import("./api/pages/documentation.ts").then(({ createDocumentation }) =>
         createDocumentation({
           ...parts,
-          tools: described,
           address: () => service.address,
           security: documentSecurity(parts.access),
         }),

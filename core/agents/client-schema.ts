@@ -26,8 +26,10 @@ export interface ClientSchema {
  *
  * The function it gives throws ServiceError `invalid_input` for a schema without a `type`, one that does not compile, is
  * too deep or too large, or refers to another document. `path` names it in the request (`schema`).
+ *
+ * @param root what messages call the value
  */
-export function createClientSchemas(): (schema: object, path: string) => ClientSchema {
+export function createClientSchemas(root = "result"): (schema: object, path: string) => ClientSchema {
   const guard = createTimeGuard();
   const kept = new Map<string, ClientSchema>();
   return (schema, path) => {
@@ -38,7 +40,7 @@ export function createClientSchemas(): (schema: object, path: string) => ClientS
       kept.set(text, known);
       return known;
     }
-    const compiled = compile(schema as Record<string, unknown>, { text, nodes }, path, guard);
+    const compiled = compile(schema as Record<string, unknown>, { text, nodes, root }, path, guard);
     kept.set(text, compiled);
     if (kept.size > KEPT) kept.delete(kept.keys().next().value!);
     return compiled;
@@ -49,6 +51,11 @@ interface Measured {
   text: string;
   /** Values in it. */
   nodes: number;
+}
+
+interface Named extends Measured {
+  /** What messages call the value. */
+  root: string;
 }
 
 function checkBounds(schema: object, path: string): Measured {
@@ -80,7 +87,7 @@ const COSTLY = /"(?:pattern|patternProperties|format|uniqueItems|\$ref|\$dynamic
 
 function compile(
   schema: Record<string, unknown>,
-  { text, nodes }: Measured,
+  { text, nodes, root }: Named,
   path: string,
   guard: TimeGuard,
 ): ClientSchema {
@@ -100,11 +107,12 @@ function compile(
   return {
     schema,
     problems(value) {
-      if (!costly && countNodes(value, MOST_PAIRS / nodes) <= MOST_PAIRS / nodes) return complaint(validate, value);
+      if (!costly && countNodes(value, MOST_PAIRS / nodes) <= MOST_PAIRS / nodes)
+        return complaint(validate, value, root);
       brief ??= build(false);
       const check = brief;
       try {
-        return guard(() => complaint(check, value), LIMITS.milliseconds);
+        return guard(() => complaint(check, value, root), LIMITS.milliseconds);
       } catch (error) {
         if (!(error instanceof TooSlowError || error instanceof RangeError)) throw error;
         throw invalid(`${path} cannot be checked: ${error.message}`);
@@ -113,8 +121,8 @@ function compile(
   };
 }
 
-function complaint(validate: ValidateFunction, value: unknown): string | null {
-  return validate(value) ? null : describeProblems(validate.errors, "result") || "result is not valid";
+function complaint(validate: ValidateFunction, value: unknown, root: string): string | null {
+  return validate(value) ? null : describeProblems(validate.errors, root) || `${root} is not valid`;
 }
 
 /** Values in a value, counted as far as `most`. */

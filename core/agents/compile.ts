@@ -22,7 +22,7 @@ import { ringHistories } from "./ring-history.ts";
 import { createRunIds } from "./run.ts";
 import { StoredHistories } from "./stored-history.ts";
 import { delegateTool } from "./sub-agents.ts";
-import { type AgentTool, agentTool, toolSet } from "./tool-set.ts";
+import { type KnownTools, knownTools, toolSet } from "./tool-set.ts";
 import { UPDATE_WORKING_MEMORY } from "./working-memory.ts";
 
 /** Milliseconds that runs which were cut off get to store what they have said. */
@@ -36,7 +36,7 @@ export interface AgentProblem {
 
 /** What agents are linked with. */
 export interface AgentParts {
-  /** By their key in the manifest. */
+  /** By their key in the manifest; those of MCP servers may come later. */
   readonly tools: ReadonlyMap<string, Tool>;
   readonly models: Models;
   /** By their name in the manifest. */
@@ -74,7 +74,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const traced = sample > 0 || otlp.endpoint !== "";
   const isolated = isIsolated(manifest);
   const histories = historiesOf(manifest, parts, isolated);
-  const known = new Map([...tools.values()].map((tool) => [tool.name, agentTool(tool)]));
+  const known = knownTools(tools);
   const cores = new Map<string, AgentCore>();
   const facts = new Map<string, AgentFacts>();
 
@@ -82,7 +82,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
     const path = ["agents", id];
     const { name, description } = agent;
     const memory = agent.memory === false ? undefined : memories.get(agent.memory);
-    problems.push(...foreignTools(agent, path, manifest), ...takenNames(agent, path, memory));
+    problems.push(...takenNames(agent, path, memory));
     const activity = new Activity();
     const subAgents = agent.subAgents.filter((subAgent) => Object.hasOwn(manifest.agents, subAgent));
     const delegate =
@@ -161,18 +161,6 @@ function identityOf(manifest: Manifest, id: string) {
   return { id, name, description };
 }
 
-/** Tools of MCP clients are no tools of the manifest, and this version has none. */
-function foreignTools(agent: AgentManifest, path: readonly string[], manifest: Manifest): AgentProblem[] {
-  const clients = Object.keys(manifest.mcp.clients);
-  return agent.tools.flatMap((item, index) => {
-    const name = typeof item === "string" ? item : item.use;
-    const client = clients.find((key) => name.startsWith(`${key}_`));
-    if (client === undefined || Object.hasOwn(manifest.tools, name)) return [];
-    const message = `tool "${name}" would come from the MCP client "${client}", and this version does not call MCP servers`;
-    return [{ path: [...path, "tools", index], message }];
-  });
-}
-
 /** The agent's own options over its memory's settings over the table of the contract. */
 function defaultsOf(agent: AgentManifest, manifest: Manifest): Settings {
   const memory = typeof agent.memory === "string" ? manifest.memory[agent.memory] : undefined;
@@ -187,7 +175,7 @@ function defaultsOf(agent: AgentManifest, manifest: Manifest): Settings {
 }
 
 /** What the list shows: every tool that a request may be offered and that has a fixed name. */
-function declared(agent: AgentManifest, known: ReadonlyMap<string, AgentTool>) {
+function declared(agent: AgentManifest, known: KnownTools) {
   const names = agent.tools.map((item) => (typeof item === "string" ? item : item.use));
   return toolSet([...new Set(names)].flatMap((name) => known.get(name) ?? []));
 }

@@ -1,4 +1,4 @@
-/** Agents as the API shows them. All but the status is known at boot. */
+/** Agents as the API shows them. All but the status, and the tools of MCP servers, is known at boot. */
 import type { AgentDetail, AgentSummary, AgentTool, SubAgent } from "../../generated/types.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
 import type { Activity } from "./activity.ts";
@@ -27,19 +27,24 @@ export interface Description {
 
 export function describe(facts: AgentFacts, all: ReadonlyMap<string, AgentFacts>): Description {
   const { id, name, description, model, activity } = facts;
-  const tools = [...facts.tools.byName.values()].map(({ definition }) => ({
-    name: definition.name,
-    description: definition.description ?? "",
-    parameters: definition.inputSchema as AgentTool["parameters"],
-  }));
-  const toolNames = tools.map((tool) => tool.name);
+  const toolNames = [...facts.tools.byName.keys()];
+  const changes = [...facts.tools.byName.values()].some((tool) => tool.changes);
+  const fixed = changes ? null : toolsOf(facts.tools);
   const common = () => ({ id, name, description, status: activity.status, model });
   const subAgents = (): SubAgent[] => facts.subAgents.flatMap((subAgent) => subAgentOf(all.get(subAgent)));
   const rest = { memory: facts.memory, isTelemetryEnabled: facts.traced };
   return {
-    summary: () => ({ ...common(), tools, subAgents: subAgents(), ...rest }),
+    summary: () => ({ ...common(), tools: fixed ?? toolsOf(facts.tools), subAgents: subAgents(), ...rest }),
     detail: () => ({ ...common(), tools: toolNames, subAgents: subAgents(), ...rest }),
   };
+}
+
+function toolsOf(tools: ToolSet): AgentTool[] {
+  return [...tools.byName.values()].map(({ definition }) => ({
+    name: definition.name,
+    description: definition.description ?? "",
+    parameters: definition.inputSchema as AgentTool["parameters"],
+  }));
 }
 
 function subAgentOf(facts: AgentFacts | undefined): SubAgent[] {

@@ -6,7 +6,7 @@ import type { AgentManifest } from "../manifest/manifest.ts";
 import type { Dynamic } from "./core.ts";
 import type { ModelChain } from "./model-chain.ts";
 import type { Models } from "./models.ts";
-import { type AgentTool, type ToolSet, toolSet } from "./tool-set.ts";
+import { type AgentTool, type KnownTools, type ToolSet, toolSet } from "./tool-set.ts";
 
 type Path = readonly (string | number)[];
 
@@ -71,12 +71,12 @@ interface Choice {
 /**
  * The tools that a request is offered.
  *
- * @param known every tool of the manifest: an expression may name any of them.
+ * @param known every tool of the service: an expression may name any of them.
  * @param extra tools that are always there (`delegate_task`).
  */
 export function dynamicTools(
   manifest: AgentManifest,
-  known: ReadonlyMap<string, AgentTool>,
+  known: KnownTools,
   extra: readonly AgentTool[],
   path: Path,
 ): Dynamic<ToolSet> {
@@ -113,7 +113,7 @@ function conditionOf(condition: string, path: Path): Choice["offered"] {
 }
 
 /** Null offers nothing: an expression may choose so. */
-function named(name: unknown, known: ReadonlyMap<string, AgentTool>, path: Path): AgentTool | null {
+function named(name: unknown, known: KnownTools, path: Path): AgentTool | null {
   if (name === null || name === "") return null;
   const tool = typeof name === "string" ? known.get(name) : undefined;
   if (tool === undefined) throw invalid(`${formatPath(path)}.tools: there is no tool ${JSON.stringify(name)}`);

@@ -21,32 +21,65 @@ export interface ToolRun {
 
 export interface AgentTool {
   readonly name: string;
+  /** Its definition changes while the service runs. */
+  readonly changes?: boolean;
   readonly definition: LanguageModelV3FunctionTool;
   /** Gives or throws at once, or gives a promise. */
   run(input: unknown, run: ToolRun): unknown;
 }
 
 export interface ToolSet {
-  /** Undefined when there are none: some providers refuse an empty list. */
+  /** Undefined when there are none: some providers refuse an empty list. Made anew each time when some of them change. */
   readonly definitions: LanguageModelV3FunctionTool[] | undefined;
   readonly byName: ReadonlyMap<string, AgentTool>;
 }
 
 export function toolSet(tools: readonly AgentTool[]): ToolSet {
-  return {
-    definitions: tools.length === 0 ? undefined : tools.map((tool) => tool.definition),
-    byName: new Map(tools.map((tool) => [tool.name, tool])),
-  };
+  const byName = new Map(tools.map((tool) => [tool.name, tool]));
+  if (tools.some((tool) => tool.changes)) {
+    return {
+      byName,
+      get definitions() {
+        return tools.map((tool) => tool.definition);
+      },
+    };
+  }
+  return { byName, definitions: tools.length === 0 ? undefined : tools.map((tool) => tool.definition) };
 }
 
 export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 
 /** A tool of the registry, as an agent calls it: `executeTool` checks approval, input, time limit and signal. */
 export function agentTool(tool: Tool): AgentTool {
+  const { name, changes = false } = tool;
+  const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
+  if (!changes) return { name, run, definition: definitionOf(name, tool.description, tool.parameters) };
   return {
-    name: tool.name,
-    definition: definitionOf(tool.name, tool.description, tool.parameters),
-    run: (input, { origin }) => executeTool(tool, input, origin),
+    name,
+    changes,
+    run,
+    get definition() {
+      return definitionOf(name, tool.description, tool.parameters);
+    },
+  };
+}
+
+/** Tools by their names in the manifest, as agents call them. */
+export interface KnownTools {
+  get(name: string): AgentTool | undefined;
+}
+
+/** Of each tool the same one every time. */
+export function knownTools(tools: ReadonlyMap<string, Tool>): KnownTools {
+  const made = new WeakMap<Tool, AgentTool>();
+  return {
+    get(name) {
+      const tool = tools.get(name);
+      if (tool === undefined) return undefined;
+      const known = made.get(tool) ?? agentTool(tool);
+      made.set(tool, known);
+      return known;
+    },
   };
 }
 

@@ -12,7 +12,7 @@ export const TOOL_ROUTES = [
     group: "management",
     summary: "List tools",
     output: { json: "ToolList" },
-    handle: (_input, { service }) => service.toolList,
+    handle: (_input, { service }) => service.toolList(),
   }),
   defineRoute<Service, undefined, "ExecuteToolRequest">({
     operation: "tools.execute",

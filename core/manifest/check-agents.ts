@@ -14,6 +14,7 @@ import {
 } from "./check.ts";
 import { compileCondition, isTemplate, SCOPES } from "./expression.ts";
 import type { Path } from "./issues.ts";
+import { clientOf } from "./mcp-names.ts";
 
 export function checkAgents(check: Check): void {
   const { document } = check;
@@ -96,7 +97,7 @@ function checkTools(check: Check, path: Path, agent: Json): void {
 export function checkToolName(check: Check, path: Path, name: unknown): void {
   const { tools, mcp } = check.document;
   const clients = keysOf(isMap(mcp) ? mcp.clients : undefined);
-  if (typeof name === "string" && clients.some((client) => name.startsWith(`${client}_`))) return;
+  if (typeof name === "string" && clientOf(name, clients) !== undefined) return;
   checkName(check, path, "tool", name, keysOf(tools));
 }
 

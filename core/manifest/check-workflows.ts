@@ -90,7 +90,7 @@ function checkStep(
     if (!isMap(work)) continue;
     const at = [...path, key];
     checkName(check, [...at, "use"], "step plugin", work.use, check.plugins.step);
-    if (typeof work.tool === "string") checkStepTool(check, [...at, "tool"], work.tool);
+    if (typeof work.tool === "string") checkToolName(check, [...at, "tool"], work.tool);
     for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
   }
   const { andWhen: when, andAgent: agent, andWorkflow: sub } = step;
@@ -108,16 +108,6 @@ function checkStep(
     checkName(check, [...at, "workflow"], "workflow", sub.workflow, keysOf(check.document.workflows));
     template([...at, "input"], sub.input);
   }
-}
-
-/** Tools of MCP clients may be named anywhere, but there are none yet. */
-function checkStepTool(check: Check, path: Path, name: string): void {
-  const { tools, mcp } = check.document;
-  checkToolName(check, path, name);
-  const client = keysOf(isMap(mcp) ? mcp.clients : undefined).find((key) => name.startsWith(`${key}_`));
-  if (client === undefined || keysOf(tools).includes(name)) return;
-  const message = `tool "${name}" would come from the MCP client "${client}", and this version does not call MCP servers`;
-  check.report(path, message);
 }
 
 /** Besides compiling, `steps.X` must name a step that may have run by then. */

@@ -17,6 +17,7 @@ export type {
   LimitsManifest,
   LogsManifest,
   Manifest,
+  McpClientManifest,
   McpManifest,
   McpServerManifest,
   MemoryManifest,

@@ -1,6 +1,6 @@
 /** What a manifest asks for and this version does not do: said at boot, never pretended. */
 import { isIP } from "node:net";
-import { type Check, entriesOf, isMap, keysOf } from "./check.ts";
+import { type Check, entriesOf, isMap } from "./check.ts";
 import type { Path } from "./issues.ts";
 
 export function addNotices(check: Check): void {
@@ -11,8 +11,6 @@ export function addNotices(check: Check): void {
   if (auth.mode === "none" && typeof server.host === "string" && isPublic(server.host)) {
     warn(["server", "host"], `the service is open to everybody who reaches ${server.host}: auth.mode is none`);
   }
-  const mcp = isMap(document.mcp) ? document.mcp : {};
-  if (keysOf(mcp.clients).length > 0) warn(["mcp", "clients"], "this version takes no tools over MCP yet");
   for (const [name, tool] of entriesOf(document.tools)) {
     if (isMap(tool) && tool.approval === true) {
       warn(["tools", name, "approval"], "this version cannot ask for approval yet: the tool never runs");

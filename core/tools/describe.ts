@@ -10,7 +10,7 @@ export function describeTool(tool: Tool, agents: readonly { id: string; name: st
     description,
     tags: [...tags],
     parameters,
-    status: "ready",
+    status: tool.available === false ? "unavailable" : "ready",
     agents: agents.map((agent) => ({ id: agent.id, name: agent.name })),
   };
 }

@@ -1,7 +1,7 @@
 /** The one function that runs tools, for agents and for the API alike: nothing that it checks can be passed by. */
-import { invalid, messageOf, ServiceError } from "../errors.ts";
+import { invalid, messageOf, ServiceError, unavailable } from "../errors.ts";
 import { beginTool, runTraced } from "./spans.ts";
-import type { Tool, ToolOrigin } from "./tool.ts";
+import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
 import { ToolCall } from "./tool-call.ts";
 
 /**
@@ -11,7 +11,8 @@ import { ToolCall } from "./tool-call.ts";
  * since a failure at once is thrown at once). A tool that gives nothing gives null.
  *
  * @throws ServiceError `conflict` for a tool that needs approval, `invalid_input` with every problem of the input,
- * `tool_failed` with the tool's own message or its time limit; and the reason of `origin.call.signal` once it aborts.
+ * `tool_failed` with the tool's own message or its time limit, `unavailable` when its server cannot be reached; and the
+ * reason of `origin.call.signal` once it aborts.
  */
 export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   const span = origin.span === undefined ? beginTool(tool, origin) : null;
@@ -83,6 +84,7 @@ function failure(tool: Tool, call: ToolCall, thrown: unknown): unknown {
   const { stopped } = call;
   tool.meter?.calls.count(stopped === null ? "failed" : stopped.timedOut ? "timed out" : "aborted");
   if (stopped !== null) return stopped.reason;
+  if (thrown instanceof ToolUnavailable) return unavailable(thrown.message);
   const said = thrown instanceof Error || typeof thrown === "string" ? messageOf(thrown) : "";
   return new ServiceError("tool_failed", said || `tool ${JSON.stringify(tool.name)} failed`, { cause: thrown });
 }

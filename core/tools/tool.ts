@@ -37,6 +37,10 @@ export interface Tool {
   readonly timeout: number;
   /** `with` of the manifest; handed to `run` as `call.config`. */
   readonly config: unknown;
+  /** Its description, parameters and status change while the service runs: they are read when they are needed. */
+  readonly changes?: boolean;
+  /** False while what is behind it cannot be reached. */
+  readonly available?: boolean;
   /** What its calls are counted by. */
   readonly meter?: ToolMeter;
   /** Every problem of an input joined by `; ` (`input.city must be string`), or null when it fits. */
@@ -64,4 +68,9 @@ export interface ToolOrigin {
   readonly idempotencyKey?: string;
   /** Of this call, where its caller has begun one, and ends it; null: it is not traced. Left out: it begins with `call`. */
   readonly span?: Span | null;
+}
+
+/** What a tool throws whose server cannot be reached: the call is `unavailable`, and has not failed. */
+export class ToolUnavailable extends Error {
+  override readonly name = "ToolUnavailable";
 }

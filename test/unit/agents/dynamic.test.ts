@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../core/errors.ts";
-import { agentsOf, assistant, caller, compile, eventsOf } from "../../support/agents.ts";
+import { agentsOf, assistant, caller, eventsOf } from "../../support/agents.ts";
 
 const refused = (message: RegExp) => (error: unknown) => {
   assert.ok(error instanceof ServiceError, String(error));
@@ -74,16 +74,4 @@ test("an item of tools may compute its name; a name that nothing has is a 400", 
   const run = (tool: string) => agent.generateText({ input: "go", options: { context: { tool } } }, caller());
   assert.equal((await run("add")).toolResults.length, 1);
   await assert.rejects(run("nope"), refused(/there is no tool "nope"/));
-});
-
-test("a tool that an MCP client would bring is a problem of the manifest, with its place", async (t) => {
-  const { problems } = await compile(t, {
-    mcp: { clients: { docs: { url: "http://127.0.0.1:9/mcp" } } },
-    tools: { add: { use: "add" } },
-    agents: { a: { model: "demo/echo", tools: ["add", "docs_search"] } },
-  });
-  assert.deepEqual(
-    problems.map(({ path }) => path.join(".")),
-    ["agents.a.tools.1"],
-  );
 });

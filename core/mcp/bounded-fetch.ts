@@ -1,0 +1,51 @@
+/** Answers of foreign MCP servers: at most so many bytes each, and so many for each event of a stream. */
+
+/** Bytes of one message. */
+export const LARGEST_MESSAGE = 4 * 1024 * 1024;
+
+/**
+ * `fetch` that ends a body with an error once it is larger than what is taken.
+ *
+ * @param broken called when a body breaks off, for that reason or another: the SDK would wait for the rest of a stream. `ofCall`
+ * says whether a tool was called with it.
+ */
+export const boundedFetch =
+  (broken: (error: unknown, ofCall: boolean) => void) =>
+  async (url: string | URL, init?: RequestInit): Promise<Response> => {
+    const response = await fetch(url, init);
+    const { body, headers, status, statusText } = response;
+    if (body === null || status !== 200) return response;
+    const isStream = headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+    const tell = (error: unknown) => {
+      if (init?.signal?.aborted !== true) broken(error, isCall(init?.body));
+    };
+    return new Response(ReadableStream.from(limited(body, isStream, tell)), { headers, status, statusText });
+  };
+
+const isCall = (body: unknown): boolean => typeof body === "string" && body.includes('"tools/call"');
+
+/** @param isStream events are counted each for itself: a stream may last for days */
+async function* limited(
+  body: ReadableStream<Uint8Array>,
+  isStream: boolean,
+  broken: (error: unknown) => void,
+): AsyncGenerator<Uint8Array> {
+  let size = 0;
+  try {
+    for await (const chunk of body) {
+      size += chunk.length;
+      if (size > LARGEST_MESSAGE) throw new Error(`it sent more than ${LARGEST_MESSAGE / 1024 / 1024} MiB`);
+      if (isStream && endsEvent(chunk)) size = 0;
+      yield chunk;
+    }
+  } catch (error) {
+    broken(error);
+    throw error;
+  }
+}
+
+/** Whether an empty line is in the chunk, which ends an event. */
+function endsEvent(chunk: Uint8Array): boolean {
+  const text = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  return text.includes("\n\n") || text.includes("\r\n\r\n") || text.includes("\r\r");
+}

@@ -1,0 +1,222 @@
+/** A foreign MCP server as this service knows it: its tools, and a connection that is made again when it is lost. */
+import type { Logger } from "pino";
+import type { createClientSchemas } from "../agents/client-schema.ts";
+import { messageOf } from "../errors.ts";
+import type { McpClientManifest } from "../manifest/manifest.ts";
+import { exposedName } from "../manifest/mcp-names.ts";
+import { type JsonSchema, ToolUnavailable } from "../tools/tool.ts";
+import { callOutput } from "./call-output.ts";
+import type { Connection, Listed } from "./connection.ts";
+import { untilAborted } from "./until-aborted.ts";
+
+/** Milliseconds: the first and the longest pause between two attempts to connect, and between two looks at what there is. */
+const FIRST_PAUSE = 1_000;
+const LONGEST_PAUSE = 60_000;
+const REFRESH = 60_000;
+/** Tools of one server. */
+const MOST_TOOLS = 500;
+
+/** A tool of the server, as models and the API are shown it. */
+export interface ForeignTool {
+  /** As the server calls it. */
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: JsonSchema;
+  /** Every problem of an input joined by `; `, or null when it fits. */
+  validate(input: unknown): string | null;
+}
+
+export interface ClientParts {
+  readonly folder: string;
+  readonly logger: Logger;
+  readonly compile: ReturnType<typeof createClientSchemas>;
+  /** Called when tools have come, changed or gone. */
+  changed(): void;
+}
+
+export class McpClient {
+  readonly name: string;
+  readonly #settings: McpClientManifest;
+  readonly #parts: ClientParts;
+  readonly #logger: Logger;
+  /** By the names that they have here, without that of the client. */
+  #tools: ReadonlyMap<string, ForeignTool> = new Map();
+  #connection: Connection | null = null;
+  #connecting: Promise<void> | null = null;
+  /** When the last attempt to connect failed, by `performance.now()`. */
+  #failed = Number.NEGATIVE_INFINITY;
+  #pause = FIRST_PAUSE;
+  /** To connect again, or to look at what there is. */
+  #timer: NodeJS.Timeout | null = null;
+  #reason = "it has not answered yet";
+  #wasKnown = false;
+  readonly #end = new AbortController();
+
+  constructor(name: string, settings: McpClientManifest, parts: ClientParts) {
+    this.name = name;
+    this.#settings = settings;
+    this.#parts = parts;
+    this.#logger = parts.logger.child({ mcpClient: name });
+  }
+
+  /** Whether the server has ever told what it has. */
+  get wasKnown(): boolean {
+    return this.#wasKnown;
+  }
+
+  get connected(): boolean {
+    return this.#connection !== null;
+  }
+
+  /** What it told last. */
+  get tools(): ReadonlyMap<string, ForeignTool> {
+    return this.#tools;
+  }
+
+  /** Connects, and goes on trying. Never throws: what goes wrong is logged, and told to who calls a tool. */
+  connect(): Promise<void> {
+    this.#connecting ??= this.#attempt().finally(() => {
+      this.#connecting = null;
+    });
+    return this.#connecting;
+  }
+
+  /**
+   * Calls a tool by the name that it has here.
+   *
+   * @param timeout milliseconds
+   * @throws ToolUnavailable when the server cannot be reached or has no such tool; Error with what the tool said; the reason
+   * of `signal` once it aborts
+   */
+  async call(name: string, input: Record<string, unknown>, signal: AbortSignal, timeout: number): Promise<unknown> {
+    const { isLost, isUnsent, reasonOf } = await import("./connection.ts");
+    for (let tried = 0; ; tried++) {
+      const connection = await this.#open(signal);
+      const tool = this.#tools.get(name);
+      if (tool === undefined)
+        throw new ToolUnavailable(`MCP server "${this.name}" has no tool ${JSON.stringify(name)}`);
+      try {
+        return callOutput(await connection.call(tool.name, input, signal, timeout));
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!isLost(error)) throw error;
+        this.#lose(connection, reasonOf(error));
+        if (tried > 0 || !isUnsent(error))
+          throw new Error(`MCP server "${this.name}" was lost during the call: ${reasonOf(error)}`, { cause: error });
+      }
+    }
+  }
+
+  /** Ends a process of its own, too. */
+  async close(): Promise<void> {
+    this.#end.abort(new Error("the service is stopping"));
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    await this.#connecting;
+    await this.#connection?.close().catch(() => {});
+    this.#connection = null;
+  }
+
+  async #open(signal: AbortSignal): Promise<Connection> {
+    const due = performance.now() - this.#failed >= FIRST_PAUSE;
+    if (this.#connection === null && !this.#end.signal.aborted && (due || this.#connecting !== null))
+      await untilAborted(this.connect(), signal);
+    if (this.#connection !== null) return this.#connection;
+    throw new ToolUnavailable(`MCP server "${this.name}" is not available: ${this.#reason}`);
+  }
+
+  async #attempt(): Promise<void> {
+    if (this.#end.signal.aborted || this.#connection !== null) return;
+    const { openConnection, reasonOf } = await import("./connection.ts");
+    let connection: Connection | null = null;
+    try {
+      connection = await openConnection(this.#settings, {
+        folder: this.#parts.folder,
+        logger: this.#logger,
+        signal: this.#end.signal,
+        changed: () => void this.#refresh(),
+        closed: (reason) => connection !== null && this.#lose(connection, reason),
+      });
+      this.#take(await connection.list());
+      this.#connection = connection;
+      this.#pause = FIRST_PAUSE;
+      this.#logger.info({ tools: this.#tools.size }, "MCP server connected");
+    } catch (error) {
+      await connection?.close().catch(() => {});
+      const reason = reasonOf(error);
+      if (reason !== this.#reason) this.#logger.warn(`MCP server cannot be reached: ${reason}`);
+      this.#reason = reason;
+      this.#failed = performance.now();
+    }
+    this.#parts.changed();
+    this.#plan();
+  }
+
+  #lose(connection: Connection, reason: string): void {
+    if (this.#connection !== connection) return;
+    this.#connection = null;
+    this.#reason = reason;
+    this.#logger.warn(`MCP server lost: ${reason}`);
+    connection.close().catch(() => {});
+    this.#parts.changed();
+    this.#plan();
+  }
+
+  /** Not all servers tell when their tools change, and one over HTTP that has died is noticed only when it is asked. */
+  async #refresh(): Promise<void> {
+    const connection = this.#connection;
+    if (connection === null) return;
+    const { reasonOf } = await import("./connection.ts");
+    try {
+      const listed = await connection.list();
+      if (this.#connection !== connection) return;
+      this.#take(listed);
+      this.#parts.changed();
+      this.#plan();
+    } catch (error) {
+      this.#lose(connection, reasonOf(error));
+    }
+  }
+
+  #plan(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#end.signal.aborted) return;
+    if (this.#connection !== null) {
+      this.#timer = setTimeout(() => void this.#refresh(), REFRESH);
+    } else {
+      this.#timer = setTimeout(() => void this.connect(), this.#pause);
+      this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE);
+    }
+    this.#timer.unref();
+  }
+
+  /** Names that come twice, once their characters are those that models take, are left out from the second on. */
+  #take(listed: readonly Listed[]): void {
+    const tools = new Map<string, ForeignTool>();
+    for (const tool of listed.slice(0, MOST_TOOLS)) {
+      const name = exposedName(tool.name);
+      if (name !== "" && name.length <= 128 && !tools.has(name)) tools.set(name, this.#foreignTool(tool));
+    }
+    if (tools.size < listed.length)
+      this.#logger.warn({ left: listed.length - tools.size }, "some tools of the MCP server are left out");
+    this.#tools = tools;
+    this.#wasKnown = true;
+  }
+
+  /** A schema that we do not check is still checked by the server. */
+  #foreignTool({ name, description, inputSchema }: Listed): ForeignTool {
+    const known = this.#tools.get(exposedName(name));
+    const same = known?.description === description && JSON.stringify(known.parameters) === JSON.stringify(inputSchema);
+    if (same && known.name === name) return known;
+    try {
+      const schema = this.#parts.compile(inputSchema, "inputSchema");
+      const parameters = inputSchema as JsonSchema;
+      return { name, description, parameters, validate: (input) => schema.problems(input) };
+    } catch (error) {
+      this.#logger.warn(
+        { tool: name },
+        `a tool of the MCP server has a schema that cannot be used: ${messageOf(error)}`,
+      );
+      return { name, description, parameters: { type: "object" }, validate: () => null };
+    }
+  }
+}

@@ -1,0 +1,93 @@
+/** The MCP clients of the manifest: whose tools they are, and where they stand among those of the service. */
+import type { Logger } from "pino";
+import { createClientSchemas } from "../agents/client-schema.ts";
+import type { Manifest } from "../manifest/manifest.ts";
+import { clientOf } from "../manifest/mcp-names.ts";
+import type { Named, ToolMeter } from "../observability/metrics/named.ts";
+import type { Tool } from "../tools/tool.ts";
+import { McpClient } from "./client.ts";
+import { ImportedTool } from "./imported-tool.ts";
+import { namedTools } from "./named-tools.ts";
+
+export interface McpClientsOptions {
+  /** Where commands run. */
+  readonly folder: string;
+  readonly logger: Logger;
+  readonly meters: Named<ToolMeter>;
+}
+
+/**
+ * The tools of the service: those of the manifest, and those of its MCP servers as they come. A name that the manifest speaks of
+ * is there from the beginning; any name of a server that has never answered is taken for one of its tools.
+ */
+export class ToolDirectory extends Map<string, Tool> {
+  readonly #clients = new Map<string, McpClient>();
+  readonly #meters: Named<ToolMeter>;
+  /** Those that stay, whatever their servers say. */
+  readonly #named = new Set<string>();
+  readonly #listeners: (() => void)[] = [];
+
+  constructor(tools: ReadonlyMap<string, Tool>, manifest: Manifest, { folder, logger, meters }: McpClientsOptions) {
+    super(tools);
+    this.#meters = meters;
+    const compile = createClientSchemas("input");
+    for (const [name, settings] of Object.entries(manifest.mcp.clients)) {
+      const changed = () => this.#update(name);
+      this.#clients.set(name, new McpClient(name, settings, { folder, logger, compile, changed }));
+    }
+    for (const name of namedTools(manifest)) {
+      const client = this.#clientOf(name);
+      if (client === undefined) continue;
+      this.#named.add(name);
+      meters.declare([name]);
+      this.#add(client, name.slice(client.name.length + 1));
+    }
+  }
+
+  /** Connects to every server, and does not wait for it. */
+  begin(): void {
+    for (const client of this.#clients.values()) void client.connect();
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#clients.values()].map((client) => client.close()));
+  }
+
+  /** Has a listener told whenever tools have come, changed or gone. */
+  onChange(listener: () => void): void {
+    this.#listeners.push(listener);
+  }
+
+  override get(name: string): Tool | undefined {
+    const known = super.get(name);
+    if (known !== undefined || this.#clients.size === 0) return known;
+    const client = this.#clientOf(name);
+    return client === undefined || client.wasKnown
+      ? undefined
+      : this.#toolOf(client, name.slice(client.name.length + 1));
+  }
+
+  #clientOf(tool: string): McpClient | undefined {
+    const client = clientOf(tool, [...this.#clients.keys()]);
+    return client === undefined ? undefined : this.#clients.get(client);
+  }
+
+  #update(name: string): void {
+    const client = this.#clients.get(name)!;
+    for (const [tool] of this) {
+      const isTheirs = this.#clientOf(tool) === client;
+      if (isTheirs && !this.#named.has(tool) && !client.tools.has(tool.slice(name.length + 1))) this.delete(tool);
+    }
+    for (const short of client.tools.keys()) if (!this.has(`${name}_${short}`)) this.#add(client, short);
+    for (const listener of this.#listeners) listener();
+  }
+
+  #add(client: McpClient, short: string): void {
+    const tool = this.#toolOf(client, short);
+    this.set(tool.name, tool);
+  }
+
+  #toolOf(client: McpClient, short: string): ImportedTool {
+    return new ImportedTool(client, short, this.#meters.of(`${client.name}_${short}`));
+  }
+}

@@ -1,0 +1,50 @@
+/** A tool of a foreign MCP server as a tool of this service, whether the server has been reached yet or not. */
+import type { ToolMeter } from "../observability/metrics/named.ts";
+import type { ConfiguredCall, JsonSchema, Tool } from "../tools/tool.ts";
+import type { McpClient } from "./client.ts";
+
+/** Milliseconds. */
+const TIMEOUT = 60_000;
+/** Of a tool that nothing is known of. */
+const ANYTHING: JsonSchema = { type: "object" };
+
+export class ImportedTool implements Tool {
+  readonly name: string;
+  readonly tags: readonly string[];
+  readonly approval = false;
+  readonly timeout = TIMEOUT;
+  readonly config = {};
+  readonly changes = true;
+  readonly meter: ToolMeter | undefined;
+  readonly #client: McpClient;
+  /** Without that of the client. */
+  readonly #short: string;
+
+  constructor(client: McpClient, short: string, meter?: ToolMeter) {
+    this.name = `${client.name}_${short}`;
+    this.tags = [client.name];
+    this.#client = client;
+    this.#short = short;
+    this.meter = meter;
+  }
+
+  get description(): string {
+    return this.#client.tools.get(this.#short)?.description ?? "";
+  }
+
+  get parameters(): JsonSchema {
+    return this.#client.tools.get(this.#short)?.parameters ?? ANYTHING;
+  }
+
+  get available(): boolean {
+    return this.#client.connected && this.#client.tools.has(this.#short);
+  }
+
+  validate(input: unknown): string | null {
+    return this.#client.tools.get(this.#short)?.validate(input) ?? null;
+  }
+
+  run(input: unknown, { signal }: ConfiguredCall): Promise<unknown> {
+    return this.#client.call(this.#short, input as Record<string, unknown>, signal, TIMEOUT);
+  }
+}

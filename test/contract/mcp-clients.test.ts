@@ -1,0 +1,215 @@
+/** Tools of foreign MCP servers (`mcp.clients`): for agents, workflows and the API, while their servers come and go. */
+import assert from "node:assert/strict";
+import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
+import { after, before, describe, type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { eventually } from "../support/event-reader.ts";
+import { type ForeignServer, startForeignServer } from "../support/mcp-server.ts";
+import { calls, says } from "../support/openai-upstream.ts";
+import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
+
+const PROCESS = fileURLToPath(new URL("../fixtures/mcp/process.mjs", import.meta.url));
+/** From the environment of the service. */
+const MANUAL_KEY = `\${MANUAL_KEY}`;
+
+const execute = (service: TestService, tool: string, input: object = {}) =>
+  service.post(`/tools/${tool}/execute`, { input });
+const resultOf = async (service: TestService, tool: string, input: object = {}) =>
+  (await dataOf(execute(service, tool, input))).result;
+const toolOf = async (service: TestService, name: string): Promise<Loose> =>
+  (await dataOf(service.get("/tools"))).find((tool: Loose) => tool.name === name);
+const ready = (service: TestService, name: string) =>
+  eventually(async () => (await toolOf(service, name))?.status === "ready", `${name} is ready`);
+
+const SERVERS = {
+  "a server of the current revision": (t: Pick<TestContext, "after">) => startForeignServer(t, "current"),
+  "a server with sessions": (t: Pick<TestContext, "after">) => startForeignServer(t, "sessions"),
+  "a process": async () => null,
+};
+
+for (const [kind, start] of Object.entries(SERVERS)) {
+  describe(`tools of ${kind}`, () => {
+    const over: (() => unknown)[] = [];
+    const context = { after: (work: unknown) => void over.push(work as () => unknown) };
+    let server: ForeignServer | null;
+    let service: TestService;
+    before(async () => {
+      server = await start(context);
+      const docs =
+        server === null
+          ? { command: process.execPath, args: [PROCESS], env: { MANUAL_KEY } }
+          : { url: server.url, headers: { "x-manual-key": MANUAL_KEY } };
+      const workflows = {
+        look: { steps: [{ id: "find", andThen: { tool: "docs_search", input: { query: "{{ input.what }}" } } }] },
+      };
+      const mcp = { clients: { docs }, servers: { again: { tools: ["docs_search"] } } };
+      service = await startService(context, manifestWith({ tools: ["docs_search"] }, { workflows, mcp }), {
+        env: { ...process.env, MANUAL_KEY: "a-secret-of-the-manual", OURS: "not theirs" },
+      });
+      await ready(service, "docs_search");
+    });
+    after(async () => {
+      for (const work of over) await work();
+    });
+
+    test("GET /tools and GET /agents show them with the descriptions and schemas of their server", async () => {
+      const { description, tags, parameters, status, agents } = await toolOf(service, "docs_search");
+      assert.deepEqual([description, tags, status], ["Searches the manual", ["docs"], "ready"]);
+      assert.deepEqual(parameters.required, ["query"]);
+      assert.deepEqual(agents, [{ id: "assistant", name: "Assistant" }]);
+      const [assistant] = await dataOf(service.get("/agents"));
+      assert.deepEqual(assistant.tools, [{ name: "docs_search", description: "Searches the manual", parameters }]);
+      assert.ok(await toolOf(service, "docs_read_me"), "a name takes characters that models take");
+    });
+
+    test("POST /tools/:name/execute gives the object of the result, or its text, or what else there is", async () => {
+      assert.deepEqual(await resultOf(service, "docs_search", { query: "tea" }), { found: "tea" });
+      assert.equal(await resultOf(service, "docs_read_me"), "Plain text");
+      assert.deepEqual(await resultOf(service, "docs_picture"), {
+        content: [{ type: "image", data: "AAAA", mimeType: "image/png" }],
+      });
+    });
+
+    test("POST /tools/:name/execute checks the input by the schema of the server", async () => {
+      assert.deepEqual(await errorOf(execute(service, "docs_search", { query: 1, more: 2 })), {
+        status: 400,
+        error: "input.more is not a known key; input.query must be string",
+      });
+    });
+
+    test("POST /tools/:name/execute: a result that is a failure is 500 with what the tool said", async () => {
+      const { status, error } = await errorOf(execute(service, "docs_broken"));
+      assert.deepEqual([status, error], [500, "the manual is closed"]);
+    });
+
+    test("POST /tools/:name/execute: a tool that its server does not have is 404", async () => {
+      assert.equal((await errorOf(execute(service, "docs_nothing"))).status, 404);
+    });
+
+    test("a step of a workflow runs them, and MCP servers of our own pass them on", async () => {
+      const { result } = await dataOf(service.post("/workflows/look/execute", { input: { what: "kettle" } }));
+      assert.deepEqual(result, { found: "kettle" });
+      const { tools } = await dataOf(service.get("/mcp/servers/again/tools"));
+      assert.deepEqual(tools[0].definition.inputSchema.required, ["query"]);
+      const body = { arguments: { query: "tea" } };
+      const { structuredContent } = await dataOf(service.post("/mcp/servers/again/tools/docs_search", body));
+      assert.deepEqual(structuredContent, { found: "tea" });
+    });
+
+    test("a client that leaves stops the call", async () => {
+      if (server === null) return;
+      const leave = new AbortController();
+      const init = { method: "POST", headers: { "content-type": "application/json" }, body: '{"input":{}}' };
+      const call = fetch(`${service.url}/tools/docs_wait/execute`, { ...init, signal: leave.signal }).catch(() => null);
+      await eventually(() => server!.state.waiting, "the call");
+      leave.abort();
+      await call;
+      await eventually(() => server!.state.stopped, "the end of the call");
+    });
+
+    test("a tool that comes later is there once the server has told so", async () => {
+      assert.equal(await toolOf(service, "docs_grown"), undefined);
+      assert.equal(await resultOf(service, "docs_grow"), "grown");
+      await ready(service, "docs_grown");
+      assert.equal(await resultOf(service, "docs_grown"), "I am new");
+    });
+
+    test("what the server gets of us is what the manifest gives it, and the log shows no secret", async () => {
+      if (server === null) {
+        const environment = JSON.parse((await resultOf(service, "docs_environment")) as string);
+        assert.equal(environment.MANUAL_KEY, "a-secret-of-the-manual");
+        assert.equal(environment.OURS, undefined);
+        const line = service.log.find(({ stderr }) => /^manual: ready as \d+$/.test(String(stderr)));
+        assert.equal(line?.mcpClient, "docs");
+      } else {
+        const headers = JSON.parse((await resultOf(service, "docs_headers")) as string);
+        assert.equal(headers["x-manual-key"], "a-secret-of-the-manual");
+      }
+      assert.ok(!JSON.stringify(service.log).includes("a-secret"));
+    });
+
+    test("an answer that is too large is a failure of the tool, and the next call works", async () => {
+      assert.equal((await errorOf(execute(service, "docs_huge"))).status, 500);
+      assert.deepEqual(await resultOf(service, "docs_search", { query: "tea" }), { found: "tea" });
+    });
+
+    test("a server that dies is unavailable, and is there again when it has come back", async () => {
+      if (server === null) {
+        assert.equal((await errorOf(execute(service, "docs_die"))).status, 500);
+        assert.equal((await toolOf(service, "docs_search")).status, "unavailable");
+      } else {
+        await server.stop();
+        // The call that meets the end of the connection may have reached the server: that one is no 503.
+        const search = async () => errorOf(execute(service, "docs_search", { query: "tea" }));
+        await eventually(async () => (await search()).status === 503, "the loss is known");
+        assert.match((await search()).error, /^MCP server "docs" is not available: ECONNREFUSED$/);
+        assert.equal((await toolOf(service, "docs_search")).status, "unavailable");
+        assert.equal((await service.get("/readyz")).status, 200);
+        await server.start();
+        await ready(service, "docs_search");
+      }
+      assert.deepEqual(await resultOf(service, "docs_search", { query: "tea" }), { found: "tea" });
+    });
+
+    test("a server that has forgotten its session is asked again in a new one", async () => {
+      if (server === null) return;
+      await server.stop();
+      await server.start();
+      assert.deepEqual(await resultOf(service, "docs_search", { query: "tea" }), { found: "tea" });
+    });
+
+    test("the end of the service is the end of the process", async () => {
+      if (server !== null) return;
+      const pids = service.log.flatMap(({ stderr }) => /as (\d+)$/.exec(String(stderr))?.[1] ?? []);
+      await service.stop();
+      for (const pid of pids) assert.throws(() => process.kill(Number(pid), 0), /ESRCH/);
+    });
+  });
+}
+
+test("a model is told of a tool what its server says, and what the tool gave; one that fails is told to it", async (t) => {
+  const server = await startForeignServer(t, "current");
+  const mcp = { clients: { docs: { url: server.url } } };
+  const { service, upstream } = await serveUpstream(t, { tools: ["docs_search", "docs_broken"] }, { mcp });
+  await ready(service as TestService, "docs_search");
+  upstream.replies(
+    calls([{ name: "docs_search", input: { query: "tea" } }]),
+    calls([{ name: "docs_broken" }]),
+    says("Done"),
+  );
+  const { toolResults, text } = await dataOf(service.post("/agents/assistant/text", { input: "x" }));
+  assert.deepEqual([toolResults[0].output, text], [{ found: "tea" }, "Done"]);
+  const [first, , last] = upstream.requests.map(({ body }: Loose) => body);
+  assert.deepEqual(first.tools[0].function.parameters.required, ["query"]);
+  assert.match(JSON.stringify(last.messages.at(-1)), /the manual is closed/);
+});
+
+test("servers that do not answer hold up neither the start nor the end, and their tools are 503", async (t) => {
+  const silent = createServer(() => {});
+  await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  t.after(() => silent.close());
+  const port = (silent.address() as AddressInfo).port;
+  const gone = await startForeignServer(t, "current");
+  await gone.stop();
+  const clients = {
+    silent: { url: `http://127.0.0.1:${port}/mcp` },
+    gone: { url: gone.url },
+    missing: { command: "no-such-command-anywhere" },
+  };
+  const began = performance.now();
+  const service = await startService(t, manifestWith({ tools: ["silent_x", "gone_x"] }, { mcp: { clients } }));
+  assert.equal((await service.get("/readyz")).status, 200);
+  const { parameters, status } = await toolOf(service, "silent_x");
+  assert.deepEqual([parameters, status], [{ type: "object" }, "unavailable"]);
+  for (const name of ["gone_x", "gone_never_named", "missing_x"]) {
+    const refused = await execute(service, name);
+    assert.equal(refused.headers.get("retry-after"), "1");
+    const { status, error } = await errorOf(refused);
+    assert.equal(status, 503);
+    assert.match(error, /^MCP server "(gone|missing)" is not available: (ECONNREFUSED|ENOENT)/);
+  }
+  await service.stop();
+  assert.ok(performance.now() - began < 9_000, "less than the patience with a server");
+});
