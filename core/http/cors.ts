@@ -53,7 +53,10 @@ export function compileCors(settings: CorsSettings): Cors {
     if (settings.maxAge !== undefined) list.push("access-control-max-age", String(settings.maxAge));
     return list;
   };
-  const allows = (origin: string) => constant !== null || allowed(origin) !== undefined;
+  const allows = (origin: string) => {
+    const answer = constant === null ? allowed(origin) : "*";
+    return answer === "*" || answer === origin;
+  };
   return { constant, headers, allows, preflight };
 }
 

@@ -82,9 +82,15 @@ function compile<S>(route: SocketRoute<S>, settings: SocketSettings<S>): Compile
   return { path, route, names, meter: settings.meters.ofRoute({ operation, path, method: "WS" }), door };
 }
 
-function doorOf<S>({ group }: SocketRoute<S>, path: string, settings: SocketSettings<S>): Door<S> {
-  const asked: SocketPath = { method: "WS", path, group };
-  return { cors: settings.cors(asked), authorize: settings.authorize(asked) };
+/**
+ * @param path as access sees it, without an open end
+ * @param asked as CORS sees it: what a request asks for, where the path stands for many
+ */
+function doorOf<S>({ group }: SocketRoute<S>, path: string, settings: SocketSettings<S>, asked = path): Door<S> {
+  return {
+    cors: settings.cors({ method: "WS", path: asked, group }),
+    authorize: settings.authorize({ method: "WS", path, group }),
+  };
 }
 
 class Handshake<S> {
@@ -129,7 +135,7 @@ class Handshake<S> {
     const match = this.#match;
     if (match === null) return { cors: this.#settings.defaultCors, authorize: this.#settings.authorizeUnknown };
     const { route, door } = match.route;
-    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings);
+    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings, this.#upgrade.path);
   }
 
   #open(call: Call<S>): void {

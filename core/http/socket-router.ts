@@ -13,6 +13,8 @@ export interface SocketMatch<R> {
 const OPEN_END = /\/\*\*$/;
 /** Segments of a path at most: what a socket with an open end means there is looked up segment by segment. */
 const DEEPEST = 32;
+/** A path that leads elsewhere once somebody before us has resolved it. */
+const DOTS = /^(\.|%2e){1,2}$/i;
 const WS = "WS";
 
 export const hasOpenEnd = (path: string): boolean => OPEN_END.test(path);
@@ -35,7 +37,7 @@ export function createSocketRouter<R extends { readonly path: string }>(
     if (found !== null) return { route: found.endpoint.methods.get(WS)!.route, values: found.values, rest: null };
     if (opened.length === 0) return null;
     const segments = segmentsOf(path);
-    if (segments.length > DEEPEST) return null;
+    if (segments.length > DEEPEST || segments.some((segment) => DOTS.test(segment))) return null;
     for (let length = Math.min(longest, segments.length); length >= 0; length--) {
       const match = open.find(`/${segments.slice(0, length).join("/")}`);
       if (match === null) continue;

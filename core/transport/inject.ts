@@ -29,7 +29,7 @@ export interface InjectedReply {
 const EMPTY = new Uint8Array(0);
 const WITHOUT_BODY = new Set([204, 304]);
 
-class InjectedExchange implements Exchange {
+export class InjectedExchange implements Exchange {
   readonly method: string;
   readonly path: string;
   readonly query: string;

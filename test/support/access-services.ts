@@ -1,6 +1,7 @@
 /** Services of the tests of access: one for each mode, with the custom routes of the table. */
 import type { TestContext } from "node:test";
 import { AUDIENCE, CONSOLE_KEY, ISSUER, keySigner, type Signer, secretSigner } from "./access-credentials.ts";
+import { CUSTOM_SOCKETS } from "./access-sockets.ts";
 import { CUSTOM_ROUTES, type Mode } from "./access-table.ts";
 import { pluginFolder } from "./plugin-folder.ts";
 import { manifestWith, startService, type TestService } from "./service.ts";
@@ -28,15 +29,22 @@ export interface SecuredOptions extends Mode {
 
 const nameOf = (index: number) => `custom-${index}`;
 
+const socketName = (index: number) => `socket-${index}`;
+
 /** Plugins that say who was let in. */
 const customPlugins = (): Record<string, string> =>
-  Object.fromEntries(
-    CUSTOM_ROUTES.map(({ method, path }, index) => [
+  Object.fromEntries([
+    ...CUSTOM_ROUTES.map(({ method, path }, index) => [
       `routes/${nameOf(index)}.mjs`,
       `export default ${JSON.stringify({ kind: "route", name: nameOf(index), method, path }).slice(0, -1)},
         handle: ({ user }) => ({ reached: ${JSON.stringify(`${method} ${path}`)}, user: user?.sub ?? null }) };`,
     ]),
-  );
+    ...CUSTOM_SOCKETS.map(({ path }, index) => [
+      `sockets/${socketName(index)}.mjs`,
+      `export default ${JSON.stringify({ kind: "socket", name: socketName(index), path }).slice(0, -1)},
+        open: (peer) => peer.send({ reached: ${JSON.stringify(`WS ${path}`)}, user: peer.user?.sub ?? null, query: peer.query }) };`,
+    ]),
+  ]);
 
 export interface Keys {
   readonly own: Pair;
@@ -62,7 +70,10 @@ export async function startSecured(test: TestContext, options: SecuredOptions, k
       },
       memory: { default: {} },
       workflows: { flow: { steps: [{ id: "one", andThen: { set: { n: 1 } } }] } },
-      routes: CUSTOM_ROUTES.map((_, index) => ({ use: nameOf(index) })),
+      routes: [
+        ...CUSTOM_ROUTES.map((_, index) => nameOf(index)),
+        ...CUSTOM_SOCKETS.map((_, index) => socketName(index)),
+      ].map((use) => ({ use })),
       logs: { level: "error" },
       ...(transport && { server: { transport } }),
     },

@@ -6,34 +6,18 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { ROUTES } from "../../core/api/index.ts";
 import { inject } from "../../core/transport/inject.ts";
-import { type Credential, credentials } from "../support/access-credentials.ts";
+import { credentials } from "../support/access-credentials.ts";
+import { mistakes, type Send, targetOf, textOf } from "../support/access-mistakes.ts";
+import { MODES, titleOf } from "../support/access-modes.ts";
 import { makeKeys, type Secured, type SecuredOptions, startSecured } from "../support/access-services.ts";
 import { CONTRACT, CUSTOM_ROUTES, type Endpoint, needsOf, opens, UNANSWERED } from "../support/access-table.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
-const MODES: readonly SecuredOptions[] = [
-  { mode: "none", production: true, provider: "secret" },
-  { mode: "authNext", production: false, provider: "secret" },
-  { mode: "authNext", production: true, provider: "jwks" },
-  { mode: "legacy", production: false, provider: "pem" },
-  { mode: "legacy", production: true, provider: "secret" },
-  { mode: "legacy", production: true, defaultPrivate: true, provider: "jwks" },
-];
-const titleOf = ({ mode, production, defaultPrivate = false, provider }: SecuredOptions) =>
-  `${mode}${defaultPrivate ? ", defaultPrivate" : ""}, ${production ? "production" : "development"}, ${provider}`;
-
 const KEYS = makeKeys();
 const EVERY: readonly Endpoint[] = [...CONTRACT, ...CUSTOM_ROUTES, ...UNANSWERED];
-const textOf = ({ method, path }: { method: string; path: string }) => `${method} ${path}`;
 const SERVED = new Set([...ROUTES, ...CUSTOM_ROUTES].map(textOf));
 const isServed = (endpoint: Endpoint) => SERVED.has(textOf(endpoint).replace(/^HEAD /, "GET "));
-/** Nothing has such a name: who is let in gets 404, or 400 for want of a body. */
-const targetOf = ({ path }: Endpoint, { query = "" }: Credential) => path.replace(/:[^/]+/g, "nobody") + query;
-
-type Reply = Pick<Awaited<ReturnType<typeof inject>>, "status" | "headers" | "text">;
-type Send = (request: { method: string; path: string; headers?: Record<string, string> }) => Promise<Reply>;
-
 const injected =
   ({ service }: Secured): Send =>
   (request) =>
@@ -51,46 +35,6 @@ const fetched =
     const text = await reply.text();
     return { status: reply.status, headers: Object.fromEntries(reply.headers), text: () => text };
   };
-
-/** What is wrong with a refusal; an empty text when nothing is. */
-function refusalProblem(reply: Reply, production: boolean, { headers = {}, query = "" }: Credential): string {
-  const text = reply.text();
-  if (reply.headers["x-error-code"] !== "unauthorized") return "x-error-code";
-  if (!/^(Bearer|ConsoleKey) realm=/.test(reply.headers["www-authenticate"] ?? "")) return "www-authenticate";
-  if (reply.headers["access-control-allow-origin"] !== "*") return "CORS";
-  if (text === "") return "";
-  const body = JSON.parse(text) as Loose;
-  if (body.success !== false || Object.keys(body).length !== 2) return "envelope";
-  if (body.error.includes("x-service-dev") === production) return "development header";
-  const secrets = [headers.authorization?.split(" ")[1] ?? "", query.split("=")[1] ?? ""];
-  return secrets.some((secret) => secret.length > 20 && body.error.includes(secret)) ? "repeats the credential" : "";
-}
-
-/** The requests that were answered otherwise than the contract says. */
-async function mistakes(
-  send: Send,
-  mode: SecuredOptions,
-  endpoints: readonly Endpoint[],
-  sent: readonly Credential[],
-): Promise<string[]> {
-  const found: string[] = [];
-  for (const endpoint of endpoints) {
-    const needs = needsOf(endpoint, mode);
-    for (const credential of sent) {
-      const { headers } = credential;
-      const reply = await send({ method: endpoint.method, path: targetOf(endpoint, credential), headers });
-      const report = (what: string) => found.push(`${textOf(endpoint)} with ${credential.name}: ${what}`);
-      const open = opens(credential.worth, needs, mode);
-      if (!open && reply.status !== 401) report(`let in, ${reply.status}`);
-      else if (open && (reply.status === 401 || reply.status >= 500)) report(`not let in, ${reply.status}`);
-      else if (!open) {
-        const problem = refusalProblem(reply, mode.production, credential);
-        if (problem !== "") report(`refused with a wrong ${problem}`);
-      } else if (!isServed(endpoint) && ![404, 405].includes(reply.status)) report(`answered ${reply.status}`);
-    }
-  }
-  return found;
-}
 
 const asHead = (endpoints: readonly Endpoint[]) =>
   endpoints.filter(({ method }) => method === "GET").map((each) => ({ ...each, method: "HEAD" }));
@@ -111,13 +55,13 @@ for (const mode of MODES) {
 
     test("every route, custom route and unknown path lets in whom it should with each credential", async (t) => {
       const secured = await start(t);
-      assert.deepEqual(await mistakes(injected(secured), mode, EVERY, credentials(secured.signer)), []);
+      assert.deepEqual(await mistakes(injected(secured), mode, EVERY, credentials(secured.signer), isServed), []);
     });
 
     test("HEAD asks for what GET asks for", async (t) => {
       const secured = await start(t);
       const some = credentials(secured.signer).filter(({ name }) => !name.includes(":"));
-      assert.deepEqual(await mistakes(injected(secured), mode, asHead(EVERY), some), []);
+      assert.deepEqual(await mistakes(injected(secured), mode, asHead(EVERY), some, isServed), []);
     });
 
     test("OPTIONS of a route is answered without credentials, and of what is none like any request", async (t) => {
@@ -163,7 +107,7 @@ test("without a provider and a key, nothing opens what is not public", async (t)
       headers: { "x-console-access-key": "" },
       query: "?key=",
     } as const;
-    assert.deepEqual(await mistakes(injected(secured), options, EVERY, [...sent, empty]), []);
+    assert.deepEqual(await mistakes(injected(secured), options, EVERY, [...sent, empty], isServed), []);
   }
 });
 
@@ -176,7 +120,7 @@ for (const transport of TRANSPORTS) {
       const secured = await startSecured(t, options, KEYS);
       const some = credentials(secured.signer).filter(({ name }) => SOME.includes(name));
       assert.equal(some.length, SOME.length);
-      assert.deepEqual(await mistakes(fetched(secured), options, EVERY, some), []);
+      assert.deepEqual(await mistakes(fetched(secured), options, EVERY, some, isServed), []);
     }
   });
 }

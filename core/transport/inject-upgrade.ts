@@ -1,0 +1,63 @@
+/** Handshakes in the process: what `inject` is for requests. */
+import type { OpenSocket, SocketEvents, SocketOptions, Upgrade } from "../http/exchange.ts";
+import { InjectedExchange, type InjectedReply, type InjectOptions } from "./inject.ts";
+
+/** The socket of a handshake that was accepted, from its client's side. Its messages are there at once. */
+export class InjectedSocket {
+  /** What was sent to the client and not taken off yet. */
+  readonly received: string[] = [];
+  /** The code of its end; null while it is open. */
+  code: number | null = null;
+  readonly #events: SocketEvents;
+
+  constructor(open: (socket: OpenSocket) => SocketEvents) {
+    const end = (code: number) => this.#end(code);
+    this.#events = open({
+      buffered: 0,
+      send: (text) => void this.received.push(Buffer.from(text as string).toString()),
+      cork: (work) => work(),
+      close: (code) => setImmediate(end, code),
+      destroy: () => setImmediate(end, 1006),
+    });
+  }
+
+  send(text: string): void {
+    if (this.code === null) this.#events.message(text);
+  }
+
+  close(code = 1000): void {
+    this.#end(code);
+  }
+
+  #end(code: number): void {
+    if (this.code !== null) return;
+    this.code = code;
+    this.#events.ended(code);
+  }
+}
+
+class InjectedUpgrade extends InjectedExchange implements Upgrade {
+  socket: InjectedSocket | null = null;
+
+  accept(open: (socket: OpenSocket) => SocketEvents): void {
+    if (this.closed) return;
+    this.socket = new InjectedSocket(open);
+    this.reply(101, [], null);
+  }
+}
+
+/** Sends one handshake through `dispatch` and gives its refusal, or status 101 and the open socket. */
+export function injectUpgrade(
+  dispatch: SocketOptions["dispatch"],
+  options: Pick<InjectOptions, "path" | "headers">,
+): Promise<InjectedReply & { socket: InjectedSocket | null }> {
+  return new Promise((resolve, reject) => {
+    const upgrade = new InjectedUpgrade(
+      { ...options, method: "GET" },
+      (reply) => resolve({ ...reply, socket: upgrade.socket }),
+      reject,
+    );
+    dispatch(upgrade);
+    upgrade.leaveDispatch();
+  });
+}
