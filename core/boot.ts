@@ -184,6 +184,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
     env: options.env,
     folder,
     meters: meters.workflows,
+    trace: tracer ?? undefined,
   };
   const workflows = await openWorkflows(manifest, loaded, linked);
   for (const { path, message } of workflows.problems) issues.push(loaded.issueAt(path, message));

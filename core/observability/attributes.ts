@@ -134,3 +134,26 @@ export const memoryAttributes = (memory: string, conversationId: string | undefi
   "memory.name": memory,
   "gen_ai.conversation.id": conversationId,
 });
+
+/** @param executionId undefined for a workflow that is a step of another */
+export const workflowAttributes = (
+  name: string,
+  executionId: string | undefined,
+  conversationId: string | undefined,
+  occasion: string | undefined,
+): Attributes => ({
+  "gen_ai.operation.name": "invoke_workflow",
+  "gen_ai.workflow.name": name,
+  "gen_ai.conversation.id": conversationId,
+  "workflow.execution.id": executionId,
+  "workflow.execution.occasion": occasion,
+});
+
+export const stepAttributes = (path: string, name: string, type: string): Attributes => ({
+  "workflow.step.path": path,
+  "workflow.step.name": name,
+  "workflow.step.type": type,
+});
+
+/** The event of a step that is tried again. */
+export const STEP_RETRY = "workflow.step.retry";

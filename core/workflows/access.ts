@@ -90,6 +90,7 @@ export class Access implements WorkflowAccess {
     const entry = planResume(loaded.fold, definition, body);
     if (this.#engine.live.has(id)) throw notSuspended(id, "running");
     const execution = this.#engine.restore(loaded.fold, definition, call, { loaded, open: null, rest: found.rest });
+    this.#engine.follow(execution, "resume");
     execution.append(entry);
     this.#engine.run(execution);
     return this.#result(execution, call, () => notSuspended(id, "running"));
@@ -103,8 +104,16 @@ export class Access implements WorkflowAccess {
     const definition = await this.#engine.definitions.pinned(start.definition);
     checkReplay(definition, replay.stepId, body);
     const number = await this.#engine.sequence.next();
-    const again: Start = { ...start, id: this.#engine.newId(number), number, at: Date.now(), state, replay };
-    return this.#result(this.#engine.begin(again, definition, call), call, () => goesOn(again.id));
+    const again: Start = {
+      ...start,
+      trace: undefined,
+      id: this.#engine.newId(number),
+      number,
+      at: Date.now(),
+      state,
+      replay,
+    };
+    return this.#result(this.#engine.begin(again, definition, call, start.trace), call, () => goesOn(again.id));
   }
 
   async state(workflowId: string, id: string): Promise<ExecutionState> {

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Caller, User } from "../http/route.ts";
 import type { WorkflowMeter } from "../observability/metrics/named.ts";
+import type { SpanOrigin } from "../observability/span.ts";
 import type { Source, StepPath } from "./journal.ts";
 
 /** What expressions see, and step plugins as copies of their own. */
@@ -52,6 +53,8 @@ export interface StepCall {
   readonly resume: { readonly data: unknown } | null;
   readonly requestId: string;
   readonly logger: Logger;
+  /** The span of the step; undefined when it is not traced. */
+  readonly trace?: SpanOrigin | undefined;
   /** Made when first read. Aborts when the execution is to stop, at time limits, and when another branch has won. */
   readonly signal: AbortSignal;
   /** Changes shared state together with the end of this try; a try that fails changes nothing. */
@@ -128,6 +131,8 @@ export interface StepOutline {
   readonly order: number;
   /** Steps that hold it, outermost first. */
   readonly parents: readonly StepPath[];
+  /** The workflow whose steps it holds; absent for every step but andWorkflow. */
+  readonly calls?: { readonly workflowId: string; readonly workflowName: string };
 }
 
 export type Outline = ReadonlyMap<StepPath, StepOutline>;

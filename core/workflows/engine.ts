@@ -5,6 +5,7 @@ import type { WorkflowDetail } from "../../generated/types.ts";
 import { CommitConflict, messageOf } from "../errors.ts";
 import { Serialized } from "../http/route.ts";
 import type { Principal } from "../memory/memory.ts";
+import type { SpanOrigin } from "../observability/span.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -22,6 +23,7 @@ import { Elsewhere } from "./list-open.ts";
 import { loggerOf } from "./logger.ts";
 import { isAway } from "./patience.ts";
 import { noWorkflow } from "./refusals.ts";
+import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./spans.ts";
 import type { Surroundings } from "./surroundings.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
@@ -34,6 +36,8 @@ export interface EngineParts {
   readonly definitions: Definitions;
   /** By id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
+  /** What executions are traced with that no request asked for; absent where nothing is traced. */
+  readonly trace?: SpanOrigin | undefined;
 }
 
 export class Engine implements Workflows {
@@ -42,6 +46,7 @@ export class Engine implements Workflows {
   readonly definitions: Definitions;
   readonly newId = createExecutionIds();
   readonly sequence: Sequence;
+  readonly trace: SpanOrigin | undefined;
   readonly around: Surroundings;
   /** What runs here, by id. */
   readonly live = new Map<string, Execution>();
@@ -60,6 +65,7 @@ export class Engine implements Workflows {
     this.logger = parts.logger;
     this.definitions = parts.definitions;
     this.sequence = parts.sequence;
+    this.trace = parts.trace;
     const { store, process } = parts;
     this.around = { store, process, shared: isShared(store), volatile: isVolatile(store) };
     this.elsewhere = this.around.shared ? new Elsewhere(store, () => this.numbers()) : null;
@@ -95,14 +101,26 @@ export class Engine implements Workflows {
     return definition;
   }
 
-  /** Begins an execution; what comes of it, `settled` tells. */
-  begin(start: Start, definition: Definition, caller: Caller): Execution {
-    return this.run(new Execution(begin(start), definition, caller, this.around, null));
+  /** Begins an execution; what comes of it, `settled` tells. `before` is `Start.trace` of the one that it is made from. */
+  begin(start: Start, definition: Definition, caller: Caller, before?: string): Execution {
+    const root = beginWorkflow(caller.trace, start);
+    const known = root === null ? start : { ...start, trace: contextText(root) };
+    const execution = new Execution(begin(known), definition, caller, this.around, null);
+    const occasion = start.replay === undefined ? "execute" : "replay";
+    if (root !== null) execution.spans = new ExecutionSpans(root, execution.fold, definition.outline, occasion, before);
+    return this.run(execution);
   }
 
   /** Makes an execution that is on record one that can go on here. */
   restore(fold: Fold, definition: Definition, caller: Caller, recorded: Recorded): Execution {
     return new Execution(fold, definition, caller, this.around, recorded);
+  }
+
+  /** Traces an execution that was restored, from now until it rests. */
+  follow(execution: Execution, occasion: Occasion): void {
+    const { fold, definition, caller } = execution;
+    const root = beginWorkflow(caller.trace, fold.start);
+    if (root !== null) execution.spans = new ExecutionSpans(root, fold, definition.outline, occasion, fold.start.trace);
   }
 
   /** Runs it until it rests. `work` is what is done; by default its steps. */
@@ -121,7 +139,9 @@ export class Engine implements Workflows {
     const { id, workflowId } = execution.fold.start;
     try {
       await work(execution);
+      execution.spans?.end(execution.fold);
     } catch (error) {
+      execution.spans?.end(execution.fold, error);
       if (isAway(error)) this.adrift = true;
       if (execution.recorded) this.#lost(execution, error);
       throw error;

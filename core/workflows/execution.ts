@@ -4,6 +4,7 @@
  */
 import type { Logger } from "pino";
 import { CommitConflict, type ServiceError } from "../errors.ts";
+import type { SpanOrigin } from "../observability/span.ts";
 import { executionKey, executionNameKey, journalKey, openExecutionKey } from "../storage/keys.ts";
 import type { Commit, Row } from "../storage/store.ts";
 import { countStep } from "./counted.ts";
@@ -18,6 +19,7 @@ import { loggerOf } from "./logger.ts";
 import { commitPatiently, notYet } from "./patience.ts";
 import { recordText } from "./record.ts";
 import { entriesText, openText, reopenedText, restText } from "./rows.ts";
+import type { ExecutionSpans } from "./spans.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 /** Entries kept in memory for readers; those who are further behind read the store. */
@@ -27,6 +29,8 @@ const LOG = 1024;
 export interface Caller {
   readonly requestId: string;
   readonly logger: Logger;
+  /** What its spans begin from. */
+  readonly trace?: SpanOrigin | undefined;
 }
 
 /** What is on disk of an execution that goes on. */
@@ -42,6 +46,8 @@ export class Execution {
   readonly definition: Definition;
   readonly lifetime = new Lifetime(null);
   caller: Caller;
+  /** Null when it is not traced. */
+  spans: ExecutionSpans | null = null;
   readonly #around: Surroundings;
   /** JSON text of the start. */
   readonly #start: string;
@@ -126,6 +132,7 @@ export class Execution {
   /** @param text the entry as JSON, where it is at hand */
   append(entry: Entry, text: string = JSON.stringify(entry)): void {
     apply(this.fold, entry);
+    this.spans?.entry(entry, this.fold);
     countStep(this.definition.meter, entry);
     this.#log.push(entry);
     this.#pending.push(text);

@@ -42,6 +42,8 @@ export interface Start {
   /** As what it was begun, where that sees everything. */
   readonly caller?: Caller["kind"];
   readonly replay?: Replay;
+  /** The span that it began with, where it is traced: `TRACE-SPAN`, as W3C Trace Context names both. */
+  readonly trace?: string;
 }
 
 /** What a replay takes over from its source. */

@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { SpanOrigin } from "../observability/span.ts";
 import { EXECUTION_SEQUENCE } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
@@ -35,7 +36,13 @@ export interface OpenedWorkflows {
 export async function openWorkflows(
   manifest: Manifest,
   loaded: LoadedManifest,
-  { store, logger, processTimes, ...parts }: Parts & { store: Store; logger: Logger; processTimes?: ProcessTimes },
+  {
+    store,
+    logger,
+    processTimes,
+    trace,
+    ...parts
+  }: Parts & { store: Store; logger: Logger; processTimes?: ProcessTimes; trace?: SpanOrigin | undefined },
 ): Promise<OpenedWorkflows> {
   const { workflows, problems } = compileWorkflows(manifest, loaded, parts);
   const definitions = new Definitions(store, workflows, (pinned) => {
@@ -52,7 +59,7 @@ export async function openWorkflows(
     Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
   );
   const sequence = await createSequence(store, EXECUTION_SEQUENCE);
-  const engine = new Engine({ store, logger, process: randomUUID(), sequence, definitions, described });
+  const engine = new Engine({ store, logger, process: randomUUID(), sequence, definitions, described, trace });
   const retention = new Retention(store, {
     workflows: retentionsOf(manifest),
     otherwise: manifest.history.retention as unknown as number,

@@ -47,11 +47,13 @@ export function outlineOf(pinned: PinnedDefinition): Outline {
       const { id, name } = step;
       const path = `${prefix}${id}`;
       const index = top ?? place;
-      outline.set(path, { path, id, name, type: typeOf(step), index, order: outline.size, parents });
+      const known = { path, id, name, type: typeOf(step), index, order: outline.size, parents };
+      outline.set(path, known);
       const within = [...parents, path];
       for (const sequence of sequencesIn(step)) add(sequence, prefix, within, index);
       const called = step.andWorkflow?.workflow;
       if (called === undefined || open.includes(called) || !Object.hasOwn(pinned.workflows, called)) continue;
+      outline.set(path, { ...known, calls: { workflowId: called, workflowName: pinned.workflows[called]!.name } });
       open.push(called);
       add(sequenceOf(pinned.workflows[called]!.steps), `${path}/`, within, index);
       open.pop();

@@ -61,8 +61,9 @@ async function takeUpOne(engine: Engine, row: Row, live: ReadonlySet<number>, go
   }
   const loaded = await loadExecution(engine.store, found);
   if (loaded === null || engine.live.has(found.start.id)) return false;
-  const caller = { requestId: "", logger: engine.logger };
+  const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
   const execution = engine.restore(loaded.fold, definition, caller, { loaded, open, rest: null });
+  engine.follow(execution, "recovery");
   if (problem !== null) engine.run(execution, (it) => restWith(it, problem));
   else if (definition.recovery === "fail") engine.run(execution, fail);
   else engine.run(execution);

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Caller, User } from "../http/route.ts";
 import type { Path } from "../manifest/issues.ts";
+import type { SpanOrigin } from "../observability/span.ts";
 import { executeTool } from "../tools/execute.ts";
 import type { ToolOrigin } from "../tools/tool.ts";
 import type { StepCall, WorkStep } from "./definition.ts";
@@ -27,11 +28,13 @@ export function compileTool(
 export class StepCaller {
   readonly user: User | null;
   readonly caller: Caller;
+  readonly trace: SpanOrigin | undefined;
   readonly #call: StepCall;
 
   constructor(call: StepCall) {
     this.user = copyOf(call.scope.user);
     this.caller = call.caller;
+    this.trace = call.trace;
     this.#call = call;
   }
 

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Caller } from "../http/route.ts";
 import { boundLogger } from "../observability/bound-logger.ts";
+import type { Span } from "../observability/span.ts";
 import type { StepCall, StepScope, WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
@@ -11,6 +12,7 @@ export class WorkCall implements StepCall {
   readonly scope: StepScope;
   readonly attempt: number;
   readonly resume: { readonly data: unknown } | null;
+  readonly trace: Span | undefined;
   readonly #execution: Execution;
   readonly #step: WorkStep;
   readonly #lifetime: Lifetime;
@@ -24,6 +26,7 @@ export class WorkCall implements StepCall {
     this.#lifetime = lifetime;
     this.scope = scope;
     this.attempt = attempt;
+    this.trace = execution.spans?.of(step.path);
     this.resume = execution.fold.steps.get(step.path)?.resume ?? null;
   }
 
@@ -53,7 +56,10 @@ export class WorkCall implements StepCall {
   }
 
   get logger(): Logger {
-    this.#logger ??= boundLogger(loggerOf(this.#execution), { stepId: this.#step.path });
+    this.#logger ??= boundLogger(loggerOf(this.#execution), {
+      stepId: this.#step.path,
+      spanId: this.trace?.spanId,
+    });
     return this.#logger;
   }
 

@@ -13,7 +13,7 @@ import type { Principal } from "../memory/memory.ts";
 import type { ExecutionStatus } from "./journal.ts";
 
 /** Who asked: the part of a request's context that an execution needs. */
-export type WorkflowCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "logger" | "cutHeaders">;
+export type WorkflowCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "logger" | "trace" | "cutHeaders">;
 
 /** Filters combine with and. Times are milliseconds since 1970, inclusive. */
 export interface ExecutionQuery {
