@@ -2,11 +2,13 @@
 import type { A2a } from "./a2a/a2a.ts";
 import { Cards } from "./a2a/cards.ts";
 import type { Agent } from "./agents/agent.ts";
+import { feedOf, type LogNews } from "./api/log-news.ts";
 import type { Documentation } from "./api/pages/documentation.ts";
 import { type Access, classOf } from "./auth/classes.ts";
 import { documentSecurity } from "./auth/document.ts";
 import { baseUrl } from "./http/base-url.ts";
 import type { Client } from "./http/client.ts";
+import type { Feed } from "./http/feed.ts";
 import type { Route } from "./http/route.ts";
 import { Serialized } from "./http/route.ts";
 import type { SocketRoute } from "./http/socket.ts";
@@ -39,6 +41,8 @@ export interface Service {
   readonly workflows: Workflows;
   /** The newest lines of the log. */
   readonly logs: LogRing;
+  /** The lines as they are written, for sockets. */
+  readonly logNews: Feed<LogNews>;
   /** By their id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
   /** What runs did. */
@@ -105,6 +109,7 @@ export function createService(parts: ServiceParts): Service {
   });
   const service: Service = {
     ...parts,
+    logNews: feedOf(parts.logs),
     chooseMemory: memoryChoice(manifest, memories),
     isolated: isIsolated(manifest),
     toolList() {

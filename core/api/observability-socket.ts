@@ -1,4 +1,4 @@
-/** `/ws/observability` and below: spans as they begin and end (contract, "WebSockets"). */
+/** `/ws/observability` and below: spans as they begin and end, and lines of the log (contract, "WebSockets"). */
 import { invalid } from "../errors.ts";
 import type { Text } from "../http/route.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../http/socket.ts";
@@ -7,6 +7,7 @@ import type { EntityType } from "../observability/span.ts";
 import type { Service } from "../service.ts";
 import { ownerOf, sees } from "../traces/filter.ts";
 import type { SpanNews } from "../traces/span-feed.ts";
+import type { LogNews } from "./log-news.ts";
 
 const ENTITY_TYPES: readonly EntityType[] = ["agent", "workflow", "tool"];
 const LONGEST_ID = 256;
@@ -34,10 +35,10 @@ export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
   operation: "sockets.observability",
   path: "/ws/observability/**",
   group: "observability",
-  summary: "Spans as they begin and end",
+  summary: "Spans as they begin and end, and lines of the log",
   query: {
-    entityId: "Only spans that are the work of this agent, workflow or tool. `agentId` is the same.",
-    entityType: "Only spans that are the work of such a one: `agent`, `workflow` or `tool`.",
+    entityId: "Only what is the work of this agent, workflow or tool. `agentId` is the same.",
+    entityType: "Only what is the work of such a one: `agent`, `workflow` or `tool`.",
   },
   check(query) {
     wantedOf(query);
@@ -46,13 +47,20 @@ export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
     const wanted = wantedOf(peer.query);
     const owner = ownerOf(principalOf(peer, service.isolated));
     greet(peer, wanted);
-    const following = service.traces.news.follow(peer, (news) => textFor(news, wanted, owner));
+    const spans = service.traces.news.follow(peer, (news) => spanFor(news, wanted, owner));
+    const lines = service.logNews.follow(peer, (news) => lineFor(news, wanted, owner));
     const handlers: SocketHandlers = {
       message: (text) => {
         peer.send(JSON.stringify(answerTo(text)));
       },
-      drained: () => following.wake(),
-      close: () => following.stop(),
+      drained() {
+        spans.wake();
+        lines.wake();
+      },
+      close() {
+        spans.stop();
+        lines.stop();
+      },
     };
     return handlers;
   },
@@ -64,12 +72,21 @@ function greet(peer: Peer, wanted: Wanted): void {
 }
 
 /** A span is the work of the entity that owns it, whoever has called that one. */
-function textFor(news: SpanNews, { entityId, entityType }: Wanted, owner: string | undefined): Text | null {
+function spanFor(news: SpanNews, wanted: Wanted, owner: string | undefined): Text | null {
   const { id, type } = news.span.entity;
-  if (entityId !== undefined && entityId !== id) return null;
-  if (entityType !== undefined && entityType !== type) return null;
-  return sees(owner, news.userId) ? news.text : null;
+  return isWanted(wanted, type, id) && sees(owner, news.userId) ? news.text : null;
 }
+
+/** What the service says of itself, in no run, is nobody's work, and no user's. */
+function lineFor(news: LogNews, wanted: Wanted, owner: string | undefined): Text | null {
+  const { "entity.id": id, "entity.type": type, userId = null } = news.record.attributes;
+  if (!isWanted(wanted, type, id)) return null;
+  if (owner === undefined) return news.text;
+  return id !== undefined && sees(owner, userId as string | null) ? news.text : null;
+}
+
+const isWanted = ({ entityId, entityType }: Wanted, type: unknown, id: unknown): boolean =>
+  (entityId === undefined || entityId === id) && (entityType === undefined || entityType === type);
 
 function answerTo(text: string): object {
   switch (typeOf(text)) {

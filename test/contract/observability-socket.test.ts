@@ -16,18 +16,26 @@ async function follow(service: TestService, path: string, headers: Record<string
   return socket;
 }
 
+/** The next span; lines of the log, of other tests among them, are passed over. */
 const next = async (socket: TestSocket): Promise<Loose> => {
-  const { type, success, data } = await socket.next();
+  const { type, success, data } = await beside("OBSERVABILITY_LOG", socket);
   assert.deepEqual([type, success], ["OBSERVABILITY_EVENT", true]);
   assert.ok(validators.SpanRecord(data.span), JSON.stringify(validators.SpanRecord.errors));
   return data;
 };
 
+async function beside(passed: string, socket: TestSocket): Promise<Loose> {
+  for (;;) {
+    const message = await socket.next();
+    if (message.type !== passed) return message;
+  }
+}
+
 /** What follows a message that asks for an answer has passed all filters before. */
 async function nothingElse(socket: TestSocket): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
   socket.send({ type: "PING" });
-  assert.deepEqual(await socket.next(), { type: "PONG", success: true });
+  assert.deepEqual(await beside("OBSERVABILITY_LOG", socket), { type: "PONG", success: true });
 }
 
 /** A workflow that asks the writer, and an agent by itself. */
@@ -139,6 +147,28 @@ for (const transport of TRANSPORTS) {
       assert.deepEqual((await spans("entityType=workflow&entityId=writer", 0)).seen, []);
     });
 
+    test("lines of the log come as records, by the agent or workflow that they are about", async () => {
+      const everything = await follow(service, "/ws/observability");
+      const writers = await follow(service, "/ws/observability?entityType=agent&entityId=writer");
+      const { logger } = service;
+      logger.info("of nobody");
+      logger.warn({ agentId: "writer", executionId: "e", traceId: "0".repeat(31) + "1" }, "of the writer");
+      logger.warn({ workflowId: "flow" }, "of the flow");
+      const bodies: string[] = [];
+      while (bodies.at(-1) !== "of the flow") {
+        const { type, success, data } = await everything.next();
+        assert.deepEqual([type, success], ["OBSERVABILITY_LOG", true]);
+        assert.ok(validators.LogRecord(data), JSON.stringify(validators.LogRecord.errors));
+        if (/^of /.test(data.body)) bodies.push(data.body);
+      }
+      assert.deepEqual(bodies, ["of nobody", "of the writer", "of the flow"]);
+      const { data } = await writers.next();
+      assert.deepEqual([data.body, data.severityText, data.traceId], ["of the writer", "WARN", `${"0".repeat(31)}1`]);
+      await nothingElse(writers);
+      await everything.close();
+      await writers.close();
+    });
+
     test("a query that makes no sense refuses the handshake", async () => {
       for (const [query, message] of [
         ["entityType=tree", /entityType must be one of agent, workflow/],
@@ -174,6 +204,12 @@ test("under authNext it needs the key of the console; where it is moved to users
   const users = await serve({ consoleRoutes: [] });
   const ada = await follow(users, `/ws/observability?token=${token({ sub: "ada" })}`);
   const bob = await follow(users, `/ws/observability?token=${token({ sub: "bob" })}`);
+  users.logger.info("of nobody");
+  users.logger.info({ agentId: "assistant", userId: "ada" }, "hers");
+  const line = await ada.next();
+  assert.deepEqual([line.type, line.data.body], ["OBSERVABILITY_LOG", "hers"]);
+  bob.send({ type: "PING" });
+  assert.deepEqual(await bob.next(), { type: "PONG", success: true });
   const made = ["ada", "bob", undefined].map((userId) => record(users.service.traces.sink, { userId }).id);
   for (const [socket, own] of [
     [ada, made[0]],

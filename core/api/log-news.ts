@@ -1,0 +1,38 @@
+/** Lines of the log for the sockets that follow it: each is read once, and only while somebody follows. */
+import { Feed } from "../http/feed.ts";
+import { entryOf, type LogRecord, recordOf } from "../observability/log-line.ts";
+import type { LogRing } from "../observability/log-ring.ts";
+
+/** Lines for sockets that are behind. */
+const KEPT = 1024;
+
+export class LogNews {
+  /** As pino wrote it, and the ring keeps it. */
+  readonly line: string;
+  #record: LogRecord | null = null;
+  #text: Uint8Array | null = null;
+
+  constructor(line: string) {
+    this.line = line;
+  }
+
+  get record(): LogRecord {
+    this.#record ??= recordOf(entryOf(this.line));
+    return this.#record;
+  }
+
+  /** The message of `/ws/observability`. */
+  get text(): Uint8Array {
+    this.#text ??= Buffer.from(JSON.stringify({ type: "OBSERVABILITY_LOG", success: true, data: this.record }));
+    return this.#text;
+  }
+}
+
+/** Everything that is written to the ring from now on. */
+export function feedOf(ring: LogRing): Feed<LogNews> {
+  const feed = new Feed<LogNews>(KEPT);
+  ring.listener = (line) => {
+    if (feed.size > 0) feed.publish(new LogNews(line));
+  };
+  return feed;
+}
