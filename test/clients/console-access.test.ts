@@ -4,6 +4,7 @@ import { after, before, describe, type TestContext, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { browserMissing, startBrowser } from "../support/browser.ts";
 import { assertSound, CONSOLE_MANIFEST, openConsole, visit } from "../support/console.ts";
+import { startCutProxy } from "../support/cut-proxy.ts";
 import { startPrefixProxy } from "../support/prefix-proxy.ts";
 import { startService } from "../support/service.ts";
 import { SECRET, token } from "../support/tokens.ts";
@@ -95,6 +96,24 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await page.getByRole("log").locator(".answer").getByText("Hello there").waitFor();
     await page.reload();
     await page.getByRole("main").getByText("Helps people").waitFor();
+    await context.close();
+  });
+
+  test("a connection that is lost while an execution is followed is taken up again", async (t) => {
+    const service = await startService(t, CONSOLE_MANIFEST);
+    const proxy = await startCutProxy(service.port);
+    t.after(() => proxy.close());
+    const begun = service.post("/workflows/waiting/execute", { input: null, options: { executionId: "lost" } });
+    const { page, context } = await openConsole(browser, `http://127.0.0.1:${proxy.port}/`);
+    proxy.cut("executions/lost/stream", "answered");
+    await page.goto(`http://127.0.0.1:${proxy.port}/#/workflows/waiting/executions/lost`);
+    const wait = page.getByRole("listitem").filter({ hasText: "wait" }).last();
+    await wait.getByText("running").waitFor();
+    assert.equal(proxy.cuts, 1);
+    assert.equal((await service.post("/workflows/waiting/executions/lost/cancel", {})).status, 200);
+    await wait.getByText("cancelled").waitFor();
+    assert.equal(await page.getByRole("alert").count(), 0);
+    await begun;
     await context.close();
   });
 

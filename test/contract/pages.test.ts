@@ -7,6 +7,7 @@ import { type LandingView, renderLanding } from "../../core/api/pages/landing.ts
 import type { Page } from "../../core/http/route.ts";
 import { shellWords } from "../support/pages.ts";
 
+const FILES = { version: "v1", styles: ["console.css"], modules: ["main.js", "parts.js"] };
 const VIEW: LandingView = {
   name: "Desk <b>&'\"",
   version: "1.0.0<i>",
@@ -27,7 +28,7 @@ const VIEW: LandingView = {
 };
 
 test("GET /: every value of a manifest is escaped, in text and in links", () => {
-  const page = renderLanding(VIEW, "v1");
+  const page = renderLanding(VIEW, FILES);
   for (const raw of [
     "<script>",
     "<img",
@@ -49,7 +50,7 @@ test("GET /: every value of a manifest is escaped, in text and in links", () => 
 });
 
 test("GET /: links are relative, so that they hold behind a base path, and name what the contract serves", () => {
-  const hrefs = [...renderLanding(VIEW, "v1").matchAll(/<a [^>]*href="([^"]*)"/g)].map((match) => match[1]!);
+  const hrefs = [...renderLanding(VIEW, FILES).matchAll(/<a [^>]*href="([^"]*)"/g)].map((match) => match[1]!);
   for (const href of hrefs) assert.match(href, /^\.\//);
   for (const link of ["./ui", "./doc", "./agents", "./workflows", "./tools", "./healthz"])
     assert.ok(hrefs.includes(link), link);
@@ -58,7 +59,7 @@ test("GET /: links are relative, so that they hold behind a base path, and name 
 });
 
 test("GET /: the try-it command survives the shell, whatever the agent is called", () => {
-  const words = shellWords(renderLanding({ ...VIEW, secured: true }, "v1"))[0];
+  const words = shellWords(renderLanding({ ...VIEW, secured: true }, FILES))[0];
   assert.deepEqual(words, [
     "-s",
     "http://127.0.0.1:3141/agents/a%20b'%3Cscript%3E/text",
@@ -72,15 +73,15 @@ test("GET /: the try-it command survives the shell, whatever the agent is called
 });
 
 test("GET /: a service without agents still shows a command that works", () => {
-  const page = renderLanding({ ...VIEW, agents: [], tools: [], workflows: [] }, "v1");
+  const page = renderLanding({ ...VIEW, agents: [], tools: [], workflows: [] }, FILES);
   assert.deepEqual(shellWords(page)[0], ["-s", "http://127.0.0.1:3141/healthz"]);
   assert.match(page, /No agents, tools and workflows yet, at /);
 });
 
 test("GET /: the first line counts what is served, and leaves out what there is none of", () => {
-  assert.match(renderLanding(VIEW, "v1"), /1 agent, 1 tool and 1 workflow, at /);
-  assert.match(renderLanding({ ...VIEW, agents: [] }, "v1"), /1 tool and 1 workflow, at /);
-  assert.match(renderLanding({ ...VIEW, agents: [], tools: [] }, "v1"), /<p class="lead">1 workflow, at /);
+  assert.match(renderLanding(VIEW, FILES), /1 agent, 1 tool and 1 workflow, at /);
+  assert.match(renderLanding({ ...VIEW, agents: [] }, FILES), /1 tool and 1 workflow, at /);
+  assert.match(renderLanding({ ...VIEW, agents: [], tools: [] }, FILES), /<p class="lead">1 workflow, at /);
 });
 
 function documentationOf(server: { publicUrl?: string } = {}) {

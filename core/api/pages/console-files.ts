@@ -11,15 +11,20 @@ const TYPES: Record<string, string> = {
   css: "text/css; charset=utf-8",
 };
 
+/** Names in their order, in which styles count, and a version that changes with every change of a file. */
+export interface ConsoleListing {
+  version: string;
+  styles: readonly string[];
+  modules: readonly string[];
+}
+
 export interface ConsoleFiles {
-  /** Changes with every change of a file. */
-  version(): Promise<string>;
+  listing(): Promise<ConsoleListing>;
   /** Throws `not_found` for a name that is none of them. */
   asset(name: string): Promise<Page>;
 }
 
-interface Loaded {
-  version: string;
+interface Loaded extends ConsoleListing {
   pages: ReadonlyMap<string, Page>;
 }
 
@@ -27,7 +32,7 @@ interface Loaded {
 export function createConsoleFiles(): ConsoleFiles {
   const files = onceLoaded(load);
   return {
-    version: async () => (await files()).version,
+    listing: files,
     async asset(name) {
       const page = (await files()).pages.get(name);
       if (page === undefined) throw notFound(`the console has no asset called "${name.slice(0, 100)}"`);
@@ -43,7 +48,8 @@ async function load(): Promise<Loaded> {
   const texts = await Promise.all(names.map((name) => readFile(new URL(name, FOLDER), "utf8")));
   const version = digest(texts.join("\0")).slice(0, 12);
   const pages = names.map((name, index): [string, Page] => [name, pageOf(name, texts[index]!, version)]);
-  return { version, pages: new Map(pages) };
+  const ending = (end: string) => names.filter((name) => name.endsWith(end));
+  return { version, styles: ending(".css"), modules: ending(".js"), pages: new Map(pages) };
 }
 
 /** The address of a file carries the version, in imports too, so that a copy may be kept for good. */

@@ -51,7 +51,7 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
     },
   };
   const landing = async (origin: string | null) =>
-    webPage(renderLanding(landingView(source, origin), await files.version()), landingPolicy());
+    webPage(renderLanding(landingView(source, origin), await files.listing()), landingPolicy());
   const ownLanding = onceLoaded(() => landing(null));
   return {
     // Of another address it is not kept: whoever asks may choose it.

@@ -1,5 +1,6 @@
 /** `GET /`: what this service serves, and a command that tries it. Links are relative: they hold behind any base path. */
 import type { AgentSummary } from "../../../generated/types.ts";
+import type { ConsoleListing } from "./console-files.ts";
 import { type Html, html, trusted } from "./html.ts";
 import { ICON, LANDING_FIGURE, LANDING_STYLE } from "./landing-style.ts";
 
@@ -24,11 +25,8 @@ const LINKS = [
   ["healthz", "Health"],
 ] as const;
 
-/** Of the console, in the order in which they count. */
-const STYLES = ["console.css", "forms.css", "views.css"];
-
-/** @param version of the console's files */
-export function renderLanding(view: LandingView, version: string): string {
+export function renderLanding(view: LandingView, { version, styles, modules }: ConsoleListing): string {
+  const file = (name: string) => `./console/${name}?v=${version}`;
   const links = LINKS.map(([href, label], index) =>
     index === 0 ? html`<a class="main" href="./${href}">${label}</a>` : html`<a href="./${href}">${label}</a>`,
   );
@@ -40,7 +38,7 @@ export function renderLanding(view: LandingView, version: string): string {
 <title>${view.name}</title>
 <link rel="icon" href="${trusted(ICON)}">
 <style>${trusted(LANDING_STYLE)}</style>
-${STYLES.map((name) => html`<link rel="stylesheet" href="./console/${name}?v=${version}">\n`)}<script type="module" src="./console/main.js?v=${version}"></script>
+${styles.map((name) => html`<link rel="stylesheet" href="${file(name)}">\n`)}${modules.map((name) => html`<link rel="modulepreload" href="${file(name)}">\n`)}<script type="module" src="${file("main.js")}"></script>
 </head>
 <body>
 <div id="landing">

@@ -53,8 +53,8 @@ export function problem(error) {
 
 /** @param {unknown} value */
 export function jsonBlock(value) {
-  const block = element("pre", { class: "json", tabindex: 0 }, jsonText(value));
-  return block;
+  // It scrolls where it is long: the keyboard has to get there.
+  return element("pre", { class: "json", tabindex: 0, role: "group", "aria-label": "JSON" }, jsonText(value));
 }
 
 /**
