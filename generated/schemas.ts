@@ -3211,6 +3211,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "returnImmediately": {
                 "type": "boolean",
                 "description": "Reply before the task has ended."
+              },
+              "taskPushNotificationConfig": {
+                "type": [
+                  "object",
+                  "null"
+                ],
+                "description": "Not supported: refused."
               }
             },
             "additionalProperties": true
@@ -3298,6 +3305,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "blocking": {
                 "type": "boolean",
                 "description": "Reply when the task has ended."
+              },
+              "pushNotificationConfig": {
+                "type": [
+                  "object",
+                  "null"
+                ],
+                "description": "Not supported: refused."
               }
             },
             "additionalProperties": true

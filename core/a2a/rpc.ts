@@ -1,6 +1,6 @@
 /** JSON-RPC in and out: versions of the protocol, replies and streams. */
 import { LegacyJsonRpcTransportHandler } from "@a2a-js/sdk/compat/v0_3/server";
-import { A2A_ERROR_CODE, VersionNotSupportedError } from "@a2a-js/sdk/errors";
+import { A2A_ERROR_CODE, PushNotificationNotSupportedError, VersionNotSupportedError } from "@a2a-js/sdk/errors";
 import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
 import type { RunCall } from "../agents/agent.ts";
 import { messageOf } from "../errors.ts";
@@ -46,6 +46,8 @@ export async function answerRpc(
   const asked: Asked = { id, version: version ?? "1.0", call };
   try {
     if (version === null) throw unsupported(header!);
+    // Refused whatever their params are, which the SDK would read first.
+    if (/PushNotificationConfig/i.test(method)) throw new PushNotificationNotSupportedError();
     checkParams(method, params);
     const handler =
       version === "0.3" ? new LegacyJsonRpcTransportHandler(requests) : new JsonRpcTransportHandler(requests);

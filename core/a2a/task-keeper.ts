@@ -1,12 +1,12 @@
 /** What happens to tasks in the store beside their runs: those that a dead process left open, and those that are too old. */
 import type { Logger } from "pino";
 import { CommitConflict, messageOf } from "../errors.ts";
-import { indexedTask, OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
+import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
 import { Repeat } from "../workflows/repeat.ts";
 import { ended, isOver } from "./task.ts";
-import { type FoundTask, readOpenRow, type TaskRows } from "./task-rows.ts";
+import { type IndexValue, readOpenRow, type TaskRows } from "./task-rows.ts";
 
 /** Milliseconds between two rounds. */
 const ROUND = 60_000;
@@ -77,11 +77,9 @@ export class TaskKeeper {
       for (;;) {
         const prefix = taskIndex(agent);
         const old = await this.#rows.store.scan({ prefix, before: prefix + taskEntry(time, ""), limit: BATCH });
-        const read = await Promise.all(old.map(({ key }) => this.#rows.read(agent, indexedTask(key).task)));
-        const found = read.filter((task): task is FoundTask => task !== undefined);
         // One that still works is no memory of the past, however long it takes.
-        const over = found.filter(({ record }) => isOver(record.task));
-        if (over.length > 0) await unlessLost(this.#rows.delete(over));
+        const over = old.filter(({ value }) => (JSON.parse(value) as IndexValue)[0] !== "TASK_STATE_WORKING");
+        if (over.length > 0) await unlessLost(this.#rows.delete(agent, over));
         if (old.length < BATCH || over.length === 0 || this.#stopped) break;
       }
     }

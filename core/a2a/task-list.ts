@@ -12,6 +12,8 @@ import type { Tasks } from "./tasks.ts";
 /** Rows of the index that one list looks at: what lies further back is not found. */
 const DEEPEST = 10_000;
 const BATCH = 1_000;
+/** Characters of stored tasks after which a page ends before it is full. */
+const LARGEST = 16 * 1024 * 1024;
 
 export interface TaskListQuery {
   readonly contextId: string | undefined;
@@ -52,11 +54,17 @@ export async function listTasks(
     totalSize++;
     if ((from === undefined || key < from) && keys.length <= pageSize) keys.push(key);
   }
-  const page = keys.slice(0, pageSize);
-  const found = await Promise.all(page.map((key) => tasks.find(agent, indexedTask(key).task, principal)));
-  const last = page.at(-1);
-  const nextPageToken = keys.length > pageSize && last !== undefined ? tokenOf(last) : "";
-  return { tasks: found.flatMap((seen) => seen?.task ?? []), nextPageToken, pageSize, totalSize };
+  const found: Task[] = [];
+  let size = 0;
+  let taken = 0;
+  while (taken < Math.min(keys.length, pageSize) && size < LARGEST) {
+    const seen = await tasks.find(agent, indexedTask(keys[taken++]!).task, principal);
+    if (seen === undefined) continue;
+    found.push(seen.task);
+    size += seen.size;
+  }
+  const nextPageToken = keys.length > taken ? tokenOf(keys[taken - 1]!) : "";
+  return { tasks: found, nextPageToken, pageSize, totalSize };
 }
 
 async function* newestFirst(tasks: Tasks, prefix: string): AsyncGenerator<Row> {

@@ -1,15 +1,17 @@
 /** Tasks in the store. Every change expects the row as it was read: of two at once, one is a `CommitConflict`. */
-import { openTaskKey, taskEntry, taskIndex, taskKey } from "../storage/keys.ts";
-import type { Store } from "../storage/store.ts";
+import { indexedTask, openTaskKey, taskEntry, taskIndex, taskKey } from "../storage/keys.ts";
+import type { Row, Store } from "../storage/store.ts";
 import { isOver, type TaskRecord, type TaskState } from "./task.ts";
 
 export interface FoundTask {
   readonly record: TaskRecord;
   readonly revision: number;
+  /** Characters of its row. */
+  readonly size: number;
 }
 
-/** What stands in an index: enough to choose by. */
-export type IndexValue = [state: TaskState, contextId: string];
+/** What stands in an index: enough to choose by, and to find the other index by. */
+export type IndexValue = [state: TaskState, contextId: string, owner: string];
 
 export class TaskRows {
   readonly store: Store;
@@ -23,7 +25,8 @@ export class TaskRows {
 
   async read(agent: string, task: string): Promise<FoundTask | undefined> {
     const row = await this.store.get(taskKey(agent, task));
-    return row === undefined ? undefined : { record: JSON.parse(row.value), revision: row.revision };
+    if (row === undefined) return undefined;
+    return { record: JSON.parse(row.value), revision: row.revision, size: row.value.length };
   }
 
   /** Gives the revision of the task's row, as `change` does. */
@@ -48,20 +51,22 @@ export class TaskRows {
     return this.store.commit({ put, delete: old, expect: [[key, revision]] });
   }
 
-  async delete(found: readonly FoundTask[]): Promise<void> {
+  /** @param found rows of the index of all tasks of an agent, none of which has changed since */
+  async delete(agent: string, found: readonly Row[]): Promise<void> {
     await this.store.commit({
-      delete: found.flatMap(({ record }) => [
-        taskKey(record.agent, record.task.id),
-        openTaskKey(record.task.id),
-        ...this.#indexRows(record).map(([key]) => key),
-      ]),
-      expect: found.map(({ record, revision }) => [taskKey(record.agent, record.task.id), revision]),
+      delete: found.flatMap(({ key, value }) => {
+        const { updatedAt, task } = indexedTask(key);
+        const [, , owner]: IndexValue = JSON.parse(value);
+        const own = this.#isolated ? [taskIndex(agent, owner) + taskEntry(updatedAt, task)] : [];
+        return [key, taskKey(agent, task), openTaskKey(task), ...own];
+      }),
+      expect: found.map(({ key, revision }) => [key, revision]),
     });
   }
 
   #indexRows({ agent, owner, updatedAt, task }: TaskRecord): [string, string][] {
     const entry = taskEntry(updatedAt, task.id);
-    const value = JSON.stringify([task.status.state, task.contextId] satisfies IndexValue);
+    const value = JSON.stringify([task.status.state, task.contextId, owner] satisfies IndexValue);
     const everybody: [string, string] = [taskIndex(agent) + entry, value];
     return this.#isolated ? [everybody, [taskIndex(agent, owner) + entry, value]] : [everybody];
   }

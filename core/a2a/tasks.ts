@@ -33,6 +33,8 @@ export interface SeenTask {
   readonly task: Task;
   /** Undefined when no agent of this process works on it. */
   readonly run: TaskRun | undefined;
+  /** Characters, roughly. */
+  readonly size: number;
 }
 
 type Caller = Omit<RunCall, "signal">;
@@ -87,9 +89,9 @@ export class Tasks {
   }
 
   async #work(run: TaskRun, agent: Agent, body: TaskBody, caller: Caller): Promise<void> {
-    const { user, requestId, logger } = caller;
+    const { user, requestId, logger, trace } = caller;
     try {
-      await agent.run(body, { user, caller: caller.caller, requestId, logger, signal: run.signal }, run);
+      await agent.run(body, { user, caller: caller.caller, requestId, logger, trace, signal: run.signal }, run);
       await this.#end(run, { state: "TASK_STATE_COMPLETED" });
     } catch (error) {
       // Who ended it has said why.
@@ -112,7 +114,7 @@ export class Tasks {
   }
 
   async #conclude(run: TaskRun, ending: Ending): Promise<void> {
-    const before = { record: run.record, revision: run.revision };
+    const before = foundIn(run);
     const record = run.endingWith(ending, Date.now());
     run.abort(ending.reason ?? "the task has ended");
     try {
@@ -155,13 +157,15 @@ export class Tasks {
   /** Undefined for a task that does not exist for this principal. */
   async find(agent: string, id: string, principal: Principal): Promise<SeenTask | undefined> {
     const found = await this.#find(agent, id, principal);
-    return found && { task: found.run?.snapshot() ?? found.record.task, run: found.run };
+    if (found === undefined) return undefined;
+    const { record, run, size } = found;
+    return run === undefined ? { task: record.task, run, size } : { task: run.snapshot(), run, size: run.output.size };
   }
 
   async #find(agent: string, id: string, principal: Principal) {
     if (!isTaskId(id)) return undefined;
     const run = this.#runs.get(id);
-    const found = run === undefined ? await this.rows.read(agent, id) : { record: run.record, revision: run.revision };
+    const found = run === undefined ? await this.rows.read(agent, id) : foundIn(run);
     if (found === undefined || found.record.agent !== agent) return undefined;
     return mayAccess(principal, found.record.owner, undefined) ? { ...found, run } : undefined;
   }
@@ -206,6 +210,9 @@ export class Tasks {
     await Promise.race([Promise.all(this.#working), sleep(GRACE, undefined, { ref: false })]);
   }
 }
+
+/** What the store had of it when it began. */
+const foundIn = ({ record, revision }: TaskRun): FoundTask => ({ record, revision, size: 0 });
 
 /** What the caller could have known is a refusal. */
 function endingOf(error: unknown, requestId: string): Ending {

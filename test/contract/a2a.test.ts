@@ -173,6 +173,14 @@ test("contextId is the conversation: an agent with memory goes on with it", asyn
   ]);
 });
 
+test("a task is part of the trace of the request that began it", async () => {
+  const traceId = "0af7651916cd43dd8448eb211c80319c";
+  const traced = new A2aCaller(service, { traceparent: `00-${traceId}-b7ad6b7169203331-01` });
+  await traced.send("desk", said("x"));
+  const { data } = (await (await service.get("/agents/desk/history?limit=1")).json()) as Loose;
+  assert.equal(data.entries[0].traceId, traceId);
+});
+
 test("parts reach the agent: texts, data as JSON, files with their bytes or their address", async () => {
   const parts = [
     { text: "look" },
@@ -287,6 +295,7 @@ const REFUSED: [what: string, method: string, params: unknown, code: number, mes
   ["a state that is none", "ListTasks", { status: "DONE" }, -32602, /params\.status must/],
   ["a time that is none", "ListTasks", { statusTimestampAfter: "yesterday" }, -32602, /statusTimestampAfter must/],
   ["push notifications", "CreateTaskPushNotificationConfig", { taskId: "x", url: "http://x" }, -32003, /./],
+  ["push notifications of no use", "CreateTaskPushNotificationConfig", 1, -32003, /./],
   ["push notifications", "GetTaskPushNotificationConfig", { taskId: "x", id: "y" }, -32003, /./],
   ["push notifications", "ListTaskPushNotificationConfigs", { taskId: "x" }, -32003, /./],
   ["push notifications", "DeleteTaskPushNotificationConfig", { taskId: "x", id: "y" }, -32003, /./],
