@@ -1133,6 +1133,10 @@ export interface PeerMessageRequest {
        * Reply before the task has ended.
        */
       returnImmediately?: boolean;
+      /**
+       * Not supported: refused.
+       */
+      taskPushNotificationConfig?: {} | null;
       [k: string]: unknown;
     };
     /**
@@ -1192,6 +1196,10 @@ export interface PeerOldMessageRequest {
        * Reply when the task has ended.
        */
       blocking?: boolean;
+      /**
+       * Not supported: refused.
+       */
+      pushNotificationConfig?: {} | null;
       [k: string]: unknown;
     };
     /**

@@ -23,7 +23,7 @@ export function newTask({ message, metadata }: SendMessageRequest): NewTask {
 function inputPart(part: Part, index: number): object {
   if (part.text !== undefined) return { type: "text", text: part.text };
   const { raw, url, filename } = part;
-  if (raw === undefined && url === undefined) return { type: "text", text: JSON.stringify(part.data) };
+  if (raw === undefined && url === undefined) return { type: "text", text: JSON.stringify(part.data ?? null) };
   const mediaType = part.mediaType?.split(";", 1)[0]?.trim();
   const named = filename === undefined ? {} : { filename };
   if (!mediaType && (raw !== undefined || !/^data:/i.test(url!)))

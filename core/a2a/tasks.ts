@@ -47,6 +47,8 @@ export class Tasks {
   readonly #runs = new Map<string, TaskRun>();
   /** Agents that are at work, those that do not heed their signal too. */
   readonly #working = new Set<Promise<void>>();
+  /** Ends that the store has not taken yet. */
+  readonly #writing = new Set<Promise<void>>();
   readonly #closing = new AbortController();
 
   constructor(rows: TaskRows, logger: Logger) {
@@ -116,18 +118,20 @@ export class Tasks {
   async #conclude(run: TaskRun, ending: Ending): Promise<void> {
     const before = foundIn(run);
     const record = run.endingWith(ending, Date.now());
+    const { id } = record.task;
     run.abort(ending.reason ?? "the task has ended");
     try {
       run.settle(await this.#write(before, record));
+      this.#runs.delete(id);
     } catch (error) {
-      this.#logger.error(
-        { err: error, task: record.task.id },
-        `the end of a task cannot be written: ${messageOf(error)}`,
-      );
+      this.#logger.error({ err: error, task: id }, `the end of a task cannot be written: ${messageOf(error)}`);
       run.settle(record);
-      await this.#writeLater(before, record);
+      const writing = this.#writeLater(before, record).finally(() => {
+        this.#runs.delete(id);
+        this.#writing.delete(writing);
+      });
+      this.#writing.add(writing);
     }
-    this.#runs.delete(record.task.id);
   }
 
   /** Gives the record that counts: that of another process, if one has ended the task before. */
@@ -207,8 +211,15 @@ export class Tasks {
     await this.#signs.stop();
     const ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED } as const;
     await Promise.all([...this.#runs.values()].map((run) => this.#end(run, ending)));
-    await Promise.race([Promise.all(this.#working), sleep(GRACE, undefined, { ref: false })]);
+    await Promise.all(this.#writing);
+    await atMost(GRACE, Promise.all(this.#working));
   }
+}
+
+async function atMost(milliseconds: number, work: Promise<unknown>): Promise<void> {
+  const over = new AbortController();
+  await Promise.race([work, sleep(milliseconds, undefined, { signal: over.signal }).catch(() => {})]);
+  over.abort();
 }
 
 /** What the store had of it when it began. */

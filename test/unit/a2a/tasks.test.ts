@@ -127,10 +127,15 @@ describe("tasks in a store", () => {
       ...real,
       commit: (commit) => (failing ? Promise.reject(unavailable("disk full")) : real.commit(commit)),
     };
-    const { begin, rows, stateOf, lines } = processOn(t, store);
+    const { tasks, begin, rows, stateOf, lines } = processOn(t, store);
     const run = await begin("nap");
     failing = true;
     await whenOver(run);
+    assert.equal(
+      (await tasks.cancel("nap", idOf(run), ADA))?.status.state,
+      "TASK_STATE_COMPLETED",
+      "nobody waits for it",
+    );
     assert.equal(await stateOf("nap", idOf(run)), "TASK_STATE_COMPLETED");
     assert.equal((await rows.read("nap", idOf(run)))?.record.task.status.state, "TASK_STATE_WORKING");
     assert.deepEqual(lines, ["error: the end of a task cannot be written: disk full"]);
