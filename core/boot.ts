@@ -173,7 +173,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, sinks);
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);
   const parts = { tools, models, memories, store, logger };
-  const { agents, problems: inAgents, histories } = compileAgents(manifest, parts);
+  const { agents, problems: inAgents, histories } = compileAgents(manifest, { ...parts, meters });
   for (const { path, message } of inAgents) issues.push(loaded.issueAt(path, message));
   const linked = {
     ...parts,

@@ -4,6 +4,7 @@ import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
 import { isIsolated } from "../memory/choose.ts";
 import type { Memory } from "../memory/memory.ts";
+import type { Meters } from "../observability/metrics/meters.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -44,6 +45,7 @@ export interface AgentParts {
   /** Where the history goes. */
   readonly store: Store;
   readonly logger: Logger;
+  readonly meters?: Pick<Meters, "agents">;
 }
 
 export interface CompiledAgents {
@@ -107,6 +109,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       history: histories.of(id),
       newRunId,
       activity,
+      runs: parts.meters?.agents.of(id),
       isolated,
       compileSchema,
     });

@@ -1,4 +1,7 @@
 /** An agent as it stands after boot: what can be known ahead is, and the rest is a function of the request. */
+
+import type { RunOutcome } from "../observability/metrics/outcomes.ts";
+import type { Tally } from "../observability/metrics/tally.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { Activity } from "./activity.ts";
 import type { RunCall } from "./agent.ts";
@@ -35,6 +38,8 @@ export interface AgentCore {
   /** Ids of runs, unique over all agents. */
   readonly newRunId: () => string;
   readonly activity: Activity;
+  /** What its runs are counted by. */
+  readonly runs?: Tally<RunOutcome> | undefined;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
   readonly compileSchema: (schema: object, path: string) => ClientSchema;

@@ -119,12 +119,14 @@ export async function execute(core: AgentCore, prepared: PreparedRun, sink: Part
   core.activity.enter();
   try {
     await run(plan, turn === null ? sink : turn.listen(sink), outcome);
+    core.runs?.count("completed");
     const wait = core.history.end(record, "completed", outcome);
     if (wait !== undefined) await wait;
     if (plan.span !== null) endRun(core, plan, outcome);
     return outcome;
   } catch (error) {
     const status = wasStopped(error, plan.call, sink) ? "cancelled" : "error";
+    core.runs?.count(status);
     if (turn !== null) await turn.abandon(status);
     core.history.end(record, status, outcome, status === "error" ? error : undefined);
     if (plan.span !== null) endRun(core, plan, outcome, { error, cancelled: status === "cancelled" });

@@ -7,6 +7,7 @@ export function metersOf(manifest: Manifest): Meters {
   const models = namedModels(manifest).names.filter(({ kind }) => kind === "language");
   return new Meters({
     models: models.map(({ name }) => name),
+    agents: Object.keys(manifest.agents),
     tools: Object.keys(manifest.tools),
     workflows: Object.keys(manifest.workflows),
   });

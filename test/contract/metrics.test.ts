@@ -141,13 +141,16 @@ test("GET /metrics has no label that a client chose: a thousand paths and method
   assert.ok(size(later) - size(earlier) < 100, `${size(later) - size(earlier)} new series`);
 });
 
-test("GET /metrics counts calls of models, of every try its own, with their tokens", async () => {
+test("GET /metrics counts runs of agents, and calls of models, of every try its own, with their tokens", async () => {
   const grown = await growth(async () => {
     await post("/agents/assistant/text", { input: "one two three" });
     assert.equal((await post("/agents/chained/text", { input: "refuse" })).status, 500);
   });
   const calls = (model: string, outcome: string) => grown("penstock_model_calls_total", { model, outcome });
   assert.equal(calls("demo/echo", "ok"), 1);
+  const runs = (agent: string, outcome: string) => grown("penstock_agent_runs_total", { agent, outcome });
+  assert.equal(runs("assistant", "completed"), 1);
+  assert.equal(runs("chained", "error"), 1);
   assert.equal(calls("demo/never", "refused_the_request"), 1);
   assert.equal(calls("demo/backup", "refused_the_request"), 1);
   assert.equal(grown("penstock_model_call_duration_seconds_count", { model: "demo/echo" }), 1);
@@ -215,6 +218,7 @@ test("GET /metrics shows requests and streams that go on, and a client that leav
     (read) => read("penstock_http_streams_open") === 0 && read("penstock_http_requests_total", stream) === 1,
   );
   await settled((read) => read("penstock_model_calls_total", { model: "demo/slow", outcome: "aborted" }) === 1);
+  await settled((read) => read("penstock_agent_runs_total", { agent: "slow", outcome: "cancelled" }) === 1);
 });
 
 test("GET /metrics shows the store, the process and its event loop", async () => {

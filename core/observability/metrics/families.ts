@@ -64,8 +64,14 @@ function models({ models }: Meters): Family[] {
   ];
 }
 
-function work({ tools, workflows }: Meters): Family[] {
+function work({ agents, tools, workflows }: Meters): Family[] {
   return [
+    {
+      name: "penstock_agent_runs_total",
+      help: "Runs of agents by outcome, those that other agents and workflows asked for included.",
+      type: "counter",
+      samples: () => agents.entries.flatMap(([agent, tally]) => tallySamples({ agent }, tally)),
+    },
     {
       name: "penstock_tool_calls_total",
       help: "Calls of tools by outcome.",

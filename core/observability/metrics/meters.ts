@@ -4,7 +4,7 @@
  */
 import { Durations } from "./durations.ts";
 import { ModelMeter, Named, OTHER, ToolMeter, WorkflowMeter } from "./named.ts";
-import { COMMIT_OUTCOMES } from "./outcomes.ts";
+import { COMMIT_OUTCOMES, RUN_OUTCOMES, type RunOutcome } from "./outcomes.ts";
 import { RequestMeter } from "./request-meter.ts";
 import { Tally } from "./tally.ts";
 
@@ -24,6 +24,7 @@ export interface Reading {
 export interface MeterNames {
   /** `provider/model` */
   readonly models: Iterable<string>;
+  readonly agents: Iterable<string>;
   readonly tools: Iterable<string>;
   readonly workflows: Iterable<string>;
 }
@@ -36,6 +37,8 @@ interface MeteredRoute {
 
 export class Meters {
   readonly models: Named<ModelMeter>;
+  /** By id. */
+  readonly agents: Named<Tally<RunOutcome>>;
   readonly tools: Named<ToolMeter>;
   readonly workflows: Named<WorkflowMeter>;
   readonly commits = new Tally(COMMIT_OUTCOMES);
@@ -46,8 +49,9 @@ export class Meters {
   readonly #preflight = new RequestMeter("preflight", "preflight", "OPTIONS");
   readonly #readings: Reading[] = [];
 
-  constructor({ models, tools, workflows }: MeterNames) {
+  constructor({ models, agents, tools, workflows }: MeterNames) {
     this.models = new Named(() => new ModelMeter(), models);
+    this.agents = new Named(() => new Tally(RUN_OUTCOMES), agents);
     this.tools = new Named(() => new ToolMeter(), tools);
     this.workflows = new Named(() => new WorkflowMeter(), workflows);
     for (const method of [...METHODS, OTHER])

@@ -11,6 +11,10 @@ export const MODEL_OUTCOMES = [
 ] as const;
 export type ModelOutcome = (typeof MODEL_OUTCOMES)[number];
 
+/** Of a run of an agent, as its history has it. */
+export const RUN_OUTCOMES = ["completed", "error", "cancelled"] as const;
+export type RunOutcome = (typeof RUN_OUTCOMES)[number];
+
 export const TOOL_OUTCOMES = ["ok", "failed", "timed out", "invalid input", "not approved", "aborted"] as const;
 export type ToolOutcome = (typeof TOOL_OUTCOMES)[number];
 

@@ -57,7 +57,7 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     authorize: () => null,
     authorizeUnknown: null,
     bodyLimit: 1000,
-    meters: new Meters({ models: [], tools: [], workflows: [] }),
+    meters: new Meters({ models: [], agents: [], tools: [], workflows: [] }),
     publicUrl: undefined,
     isSocket: () => false,
   });
