@@ -1,5 +1,6 @@
 /** GET /metrics: what is counted, by labels from a closed list. */
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, test } from "node:test";
 import { VERSION } from "../../core/version.ts";
 import { type ParsedFamily, parseExposition, seriesName } from "../support/exposition.ts";
@@ -247,4 +248,16 @@ test("GET /metrics says how late the event loop was since the last scrape", asyn
   await sleep(50);
   const late = (await scrape(service))("nodejs_eventloop_delay_seconds", { quantile: "1" })!;
   assert.ok(late > 0.1 && late < 30, String(late));
+});
+
+test("GET /metrics has the families that the README lists, and no others of Penstock's own", async () => {
+  const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
+  const table = /\| `penstock_\.\.\.`[\s\S]*?\n\n/.exec(readme)![0];
+  const listed = [...table.matchAll(/^\| (`[^|]*)\|/gm)]
+    .slice(1)
+    .flatMap(([, cell]) => [...cell!.matchAll(/`([a-z_]+)`/g)].map(([, name]) => name!))
+    .filter((name) => !name.startsWith("_") && !name.startsWith("otlp_"));
+  const { families } = await scrape(service);
+  const own = [...families.keys()].filter((name) => name.startsWith("penstock_")).map((name) => name.slice(9));
+  assert.deepEqual(own.toSorted(), listed.toSorted());
 });

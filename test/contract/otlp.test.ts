@@ -1,6 +1,8 @@
 /** `observability.otlp`: spans of a real service at a collector. */
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { type TestContext, test } from "node:test";
+import { parse } from "yaml";
 import { parseExposition } from "../support/exposition.ts";
 import { type Receiver, startReceiver, valuesOf } from "../support/otlp-receiver.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
@@ -64,6 +66,19 @@ test("a run arrives at the collector as one tree, the same that GET /observabili
     assert.equal(sent.status.code, shown.status.code);
     assert.equal(new Date(Number(BigInt(sent.startTimeUnixNano) / 1_000_000n)).toISOString(), shown.startTime);
   }
+});
+
+test("the manifest of the README sends its spans", async (t) => {
+  const receiver = await receiverOf(t);
+  const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
+  const block = /^```yaml\n(observability:\n.*?)^```/ms.exec(readme)![1]!;
+  const { post } = await startService(
+    t,
+    manifestWith({}, parse(block.replace("http://127.0.0.1:4318", () => receiver.url))),
+  );
+  await post("/agents/assistant/text", { input: "hello" });
+  await until(() => receiver.received.length > 0, "spans arrive");
+  assert.equal(receiver.received[0]!.headers["x-team"], "pens");
 });
 
 test("the keys of the service are sent as Basic authorization, and stand in no line of the log", async (t) => {
