@@ -790,7 +790,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "McpClientManifest": {
     "title": "MCP client",
-    "description": "A server over HTTP (`url`) or a command (`command`).",
+    "description": "A server over HTTP (`url`) or a command (`command`), which runs where the manifest is and gets `env` beside PATH, HOME and the like.",
     "type": "object",
     "properties": {
       "url": {
@@ -813,6 +813,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       },
       "env": {
         "$ref": "#/$defs/StringMap"
+      },
+      "timeout": {
+        "description": "Of one call of a tool.",
+        "$ref": "#/$defs/Duration",
+        "default": "60s"
       }
     },
     "oneOf": [

@@ -345,7 +345,7 @@ export interface McpServerManifest {
 }
 
 /**
- * A server over HTTP (`url`) or a command (`command`).
+ * A server over HTTP (`url`) or a command (`command`), which runs where the manifest is and gets `env` beside PATH, HOME and the like.
  */
 export interface McpClientManifest {
   url?: string;
@@ -353,6 +353,10 @@ export interface McpClientManifest {
   command?: string;
   args?: string[];
   env?: StringMap;
+  /**
+   * Of one call of a tool.
+   */
+  timeout: Duration;
 }
 
 /**

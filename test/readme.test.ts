@@ -7,6 +7,8 @@ import { type TestContext, test } from "node:test";
 import { parse } from "yaml";
 import { ROUTES } from "../core/api/index.ts";
 import { freePort, ROOT, run, serve } from "./support/command-line.ts";
+import { connect } from "./support/mcp-clients.ts";
+import { startForeignServer } from "./support/mcp-server.ts";
 import { startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
@@ -260,4 +262,32 @@ test("README: every npm script and every file that it names is there", async () 
     assert.ok(README.includes(`\`${file}\``), file);
     await readFile(join(ROOT, file));
   }
+});
+
+test("README: the MCP commands and the client's configuration: the same tool, with MCP and without", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const { id, result } = await shell(block("sh", "mcp-protocol-version"), service.url);
+  assert.deepEqual([id, result.structuredContent.status], [1, "shipped"]);
+  const { data } = await shell(block("sh", "/mcp/servers/main/tools"), service.url);
+  assert.deepEqual(data.structuredContent, result.structuredContent);
+  const { mcpServers } = JSON.parse(block("json", "mcpServers"));
+  const client = await connect("2.4.0 current", mcpServers.desk.url.replace("http://127.0.0.1:3141", service.url));
+  const names = (await client.tools()).map(({ name }) => name);
+  assert.deepEqual(names, ["lookup_order", "agent_support", "workflow_refund", "workflow_refund_resume"]);
+  await client.close();
+});
+
+test("README: MCP clients, written into service.yaml: a server over HTTP and a command, both in use", async (t) => {
+  const server = await startForeignServer(t, "current");
+  const written = block("yaml", "manual_search").replace("http://127.0.0.1:9000/mcp", server.url);
+  const script = join(ROOT, "test/fixtures/mcp/process.mjs");
+  const manifest = merge(parse(FLAGSHIP), parse(written.replace("file-server.mjs", script)));
+  const service = await startService(t, manifest, { env: {} });
+  for (const tool of ["manual_search", "files_search"]) {
+    const { result } = await dataOf(service.post(`/tools/${tool}/execute`, { input: { query: "tea" } }));
+    assert.deepEqual(result, { found: "tea" });
+  }
+  const { result } = await dataOf(service.post("/tools/files_environment/execute", { input: {} }));
+  assert.equal(JSON.parse(result).ROOT, "/srv/files");
+  assert.deepEqual((await dataOf(service.get("/agents/writer"))).tools, ["manual_search"]);
 });

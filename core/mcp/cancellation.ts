@@ -79,6 +79,10 @@ class CancellableCall<S> implements Context<S> {
     return this.#call.logger;
   }
 
+  get trace() {
+    return this.#call.trace;
+  }
+
   get client() {
     return this.#call.client;
   }

@@ -59,6 +59,11 @@ export class McpClient {
     this.#logger = parts.logger.child({ mcpClient: name });
   }
 
+  /** Of one call, in milliseconds. */
+  get timeout(): number {
+    return this.#settings.timeout;
+  }
+
   /** Whether the server has ever told what it has. */
   get wasKnown(): boolean {
     return this.#wasKnown;
@@ -84,11 +89,10 @@ export class McpClient {
   /**
    * Calls a tool by the name that it has here.
    *
-   * @param timeout milliseconds
    * @throws ToolUnavailable when the server cannot be reached or has no such tool; Error with what the tool said; the reason
    * of `signal` once it aborts
    */
-  async call(name: string, input: Record<string, unknown>, signal: AbortSignal, timeout: number): Promise<unknown> {
+  async call(name: string, input: Record<string, unknown>, signal: AbortSignal): Promise<unknown> {
     const { isLost, isUnsent, reasonOf } = await import("./connection.ts");
     for (let tried = 0; ; tried++) {
       const connection = await this.#open(signal);
@@ -96,7 +100,7 @@ export class McpClient {
       if (tool === undefined)
         throw new ToolUnavailable(`MCP server "${this.name}" has no tool ${JSON.stringify(name)}`);
       try {
-        return callOutput(await connection.call(tool.name, input, signal, timeout));
+        return callOutput(await connection.call(tool.name, input, signal, this.timeout));
       } catch (error) {
         signal.throwIfAborted();
         if (!isLost(error)) throw error;

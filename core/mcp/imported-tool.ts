@@ -3,8 +3,6 @@ import type { ToolMeter } from "../observability/metrics/named.ts";
 import type { ConfiguredCall, JsonSchema, Tool } from "../tools/tool.ts";
 import type { McpClient } from "./client.ts";
 
-/** Milliseconds. */
-const TIMEOUT = 60_000;
 /** Of a tool that nothing is known of. */
 const ANYTHING: JsonSchema = { type: "object" };
 
@@ -12,7 +10,7 @@ export class ImportedTool implements Tool {
   readonly name: string;
   readonly tags: readonly string[];
   readonly approval = false;
-  readonly timeout = TIMEOUT;
+  readonly timeout: number;
   readonly config = {};
   readonly changes = true;
   readonly meter: ToolMeter | undefined;
@@ -23,6 +21,7 @@ export class ImportedTool implements Tool {
   constructor(client: McpClient, short: string, meter?: ToolMeter) {
     this.name = `${client.name}_${short}`;
     this.tags = [client.name];
+    this.timeout = client.timeout;
     this.#client = client;
     this.#short = short;
     this.meter = meter;
@@ -45,6 +44,6 @@ export class ImportedTool implements Tool {
   }
 
   run(input: unknown, { signal }: ConfiguredCall): Promise<unknown> {
-    return this.#client.call(this.#short, input as Record<string, unknown>, signal, TIMEOUT);
+    return this.#client.call(this.#short, input as Record<string, unknown>, signal);
   }
 }
