@@ -116,6 +116,13 @@ test("POST /agents/:id/text runs a built-in provider of the build", async () => 
   assert.equal((json.data as { text: string }).text, "hello there");
 });
 
+test("POST /a2a/:id and the SDK that it loads answer from the build", async () => {
+  const message = { messageId: "m", role: "ROLE_USER", parts: [{ text: "hello there" }] };
+  const { json } = await post("/a2a/echo", { jsonrpc: "2.0", id: 1, method: "SendMessage", params: { message } });
+  const { task } = json.result as { task: { status: { state: string } } };
+  assert.equal(task.status.state, "TASK_STATE_COMPLETED");
+});
+
 test("POST /tools/:name/execute runs a user's TypeScript plugin with its helper", async () => {
   const { status, json } = await post("/tools/shout/execute", { input: { text: "hello" } });
   assert.equal(status, 200, JSON.stringify(json));

@@ -1,6 +1,7 @@
 /** A whole service on PostgreSQL: what clients and probes see while the server is away, and what is there afterwards. */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
+import { A2aCaller, now, said } from "../support/a2a.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 
@@ -63,4 +64,29 @@ test("POST /agents/:id/text with memory on PostgreSQL: 503 while the server is a
   assert.equal(messages.length, 4);
   assert.deepEqual(messages.slice(0, 2), before);
   assert.deepEqual(messages[2], ["user", "three"]);
+});
+
+test("POST /a2a/:id on PostgreSQL: one service follows, lists and cancels a task that another one works on", {
+  skip: server === null ? NO_POSTGRES : false,
+}, async (t) => {
+  const manifest = {
+    ...manifestWith({ model: "demo/slow" }, { store: await db.createDatabase() }),
+    providers: { demo: { use: "scripted", models: { slow: { firstDelay: "60s" } } } },
+  };
+  const [one, two] = await Promise.all([startService(t, manifest), startService(t, manifest)]);
+  const { id } = await new A2aCaller(one).send("assistant", { ...said("x"), ...now });
+  const other = new A2aCaller(two);
+  const { tasks } = await other.result("assistant", "ListTasks", { status: "TASK_STATE_WORKING" });
+  assert.deepEqual(
+    tasks.map((task: { id: string }) => task.id),
+    [id],
+  );
+  const told = other.events("assistant", "SubscribeToTask", { id });
+  const canceled = await other.result("assistant", "CancelTask", { id });
+  assert.equal(canceled.status.state, "TASK_STATE_CANCELED");
+  assert.equal((await told).at(-1)!.statusUpdate.status.state, "TASK_STATE_CANCELED");
+  const working = () => one.service.agents.get("assistant")!.summary().status === "working";
+  for (let tries = 0; working() && tries < 500; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.equal(working(), false, "its agent has stopped");
+  assert.deepEqual(await new A2aCaller(one).get("assistant", id), canceled);
 });
