@@ -57,7 +57,7 @@ async function bench(options: Options): Promise<number> {
       continue;
     }
     say(scenario.title);
-    const figures = await runSpecial(scenario, { ...options, start: () => startServer(options) });
+    const figures = await runSpecial(scenario, { ...options, start: (service) => startServer(options, service) });
     special.push(...figures.map((figure) => ({ scenario, figure })));
     if (options.json) for (const figure of figures) console.log(specialLine(scenario, figure));
   }

@@ -35,9 +35,9 @@ export interface HttpScenario {
 
 /**
  * What it runs on: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file, `workflow` is workflow.yaml with
- * one, and `workflow-memory` the same in memory.
+ * one, and `workflow-memory` the same in memory; `traces` is traces.yaml.
  */
-export type Service = "plain" | "memory" | "workflow" | "workflow-memory";
+export type Service = "plain" | "memory" | "workflow" | "workflow-memory" | "traces";
 
 export interface Next {
   /** Finds an id in the reply to the first request: a pattern of Lua and a regular expression at once. */
@@ -51,7 +51,7 @@ export interface Next {
 /** A measure with a runner of its own (`bench/special.ts`). */
 export interface SpecialScenario {
   kind: "special";
-  name: "startup" | "memory" | "paced" | "open";
+  name: "startup" | "memory" | "paced" | "open" | "spans" | "watched";
   title: string;
   aims: Aim[];
 }
@@ -170,6 +170,21 @@ export const SCENARIOS: readonly Scenario[] = [
     name: "open",
     title: "5,000 open slow streams",
     aims: [{ measure: "KiB/stream", most: 20 }],
+  },
+  {
+    kind: "special",
+    name: "spans",
+    title: "1,000,000 spans, recorded in memory",
+    aims: [{ measure: "MiB", most: 256 }],
+  },
+  {
+    kind: "special",
+    name: "watched",
+    title: "10,000 sockets on /ws/observability while agents run 2,000 times a second",
+    aims: [
+      { measure: "ms", most: 50 },
+      { measure: "MiB", most: 400 },
+    ],
   },
 ];
 

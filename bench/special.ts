@@ -8,9 +8,10 @@ import { type Load, runLoad, type Tool } from "./load.ts";
 import { median } from "./measure.ts";
 import { childrenOf, ended, firstMessage, LOAD_CORE, residentMiB, spawnOn } from "./process.ts";
 import { WORDS } from "./replies.ts";
-import { plainScenarios, type SpecialScenario } from "./scenarios.ts";
+import { plainScenarios, type Service, type SpecialScenario } from "./scenarios.ts";
 import type { StreamsJob, StreamsReport } from "./streams-worker.ts";
 import { ROOT, type Running } from "./targets.ts";
+import { spans, watched } from "./trace-measures.ts";
 
 /** One figure of the report; `aim` is the index into the scenario's aims. */
 export interface Figure {
@@ -22,7 +23,7 @@ export interface Figure {
 }
 
 export interface SpecialPlan extends Load {
-  start(): Promise<Running>;
+  start(service?: Service): Promise<Running>;
   tools: readonly Tool[];
 }
 
@@ -64,8 +65,8 @@ const job = (port: number, agent: string, count: number, hold: boolean, warm = 0
   warm,
 });
 
-async function withServer<T>(plan: SpecialPlan, use: (server: Running) => Promise<T>): Promise<T> {
-  const server = await plan.start();
+async function withServer<T>(plan: SpecialPlan, use: (server: Running) => Promise<T>, service?: Service): Promise<T> {
+  const server = await plan.start(service);
   try {
     return await use(server);
   } finally {
@@ -164,6 +165,8 @@ const RUNNERS: Record<SpecialScenario["name"], (plan: SpecialPlan) => Promise<Fi
   memory,
   paced,
   open,
+  spans: (plan) => withServer(plan, (server) => spans(server, plan.tools.at(-1)!, plan), "traces"),
+  watched: (plan) => withServer(plan, watched, "traces"),
 };
 
 export function runSpecial(scenario: SpecialScenario, plan: SpecialPlan): Promise<Figure[]> {

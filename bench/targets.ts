@@ -42,6 +42,7 @@ const SERVICES: Readonly<Record<Service, { manifest: string; file: boolean }>> =
   memory: { manifest: "memory.yaml", file: true },
   workflow: { manifest: "workflow.yaml", file: true },
   "workflow-memory": { manifest: "workflow.yaml", file: false },
+  traces: { manifest: "traces.yaml", file: false },
 };
 
 const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;

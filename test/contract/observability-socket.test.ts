@@ -152,7 +152,7 @@ for (const transport of TRANSPORTS) {
       const writers = await follow(service, "/ws/observability?entityType=agent&entityId=writer");
       const { logger } = service;
       logger.info("of nobody");
-      logger.warn({ agentId: "writer", executionId: "e", traceId: "0".repeat(31) + "1" }, "of the writer");
+      logger.warn({ agentId: "writer", executionId: "e", traceId: `${"0".repeat(31)}1` }, "of the writer");
       logger.warn({ workflowId: "flow" }, "of the flow");
       const bodies: string[] = [];
       while (bodies.at(-1) !== "of the flow") {
