@@ -24,6 +24,8 @@ const VIEWS = [
   ["agents/assistant", "Helps people"],
   ["workflows", "with approval"],
   ["workflows/refund", "Schemas"],
+  ["workflows/none", "does not exist"],
+  ["workflows/refund/executions/kept", "Needs approval"],
   ["executions", "Took"],
   ["traces", "Took"],
   ["logs?level=debug", "request"],
@@ -40,6 +42,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
 
   before(async () => {
     [browser, service] = await Promise.all([startBrowser(file), startService(file, CONSOLE_MANIFEST)]);
+    await service.post("/workflows/refund/execute", { input: { amount: 200 }, options: { executionId: "kept" } });
     opened = await openConsole(browser, service.url);
     page = opened.page;
   });
@@ -87,6 +90,8 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     assert.match(await textOf(log), /"a": 40/);
     await say("are you busy?");
     await log.getByRole("alert").filter({ hasText: "model provider failed: unavailable" }).waitFor();
+    await say("and now?");
+    await log.locator(".answer").getByText("and now?").waitFor();
     await assertSound({ ...opened, complaints: opened.complaints.filter((text) => !text.includes("status of 500")) });
     opened.complaints.length = 0;
   });
@@ -125,6 +130,13 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await step("pay").getByText("success").waitFor();
     assert.equal(await page.getByRole("button", { name: "Cancel" }).count(), 0, "it has ended");
 
+    const traces = page.getByRole("region", { name: "Traces" }).getByRole("link");
+    await traces.filter({ hasText: "resume" }).waitFor();
+    await traces.filter({ hasText: "execute" }).click();
+    await page.getByRole("button", { name: "invoke_workflow Refund" }).waitFor();
+    await page.goBack();
+    await page.getByRole("region", { name: "Result" }).waitFor();
+
     const first = page.url();
     await page.getByRole("combobox", { name: "From step" }).selectOption("pay");
     await page.getByRole("button", { name: "Replay" }).click();
@@ -158,7 +170,11 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await page.getByRole("combobox", { name: "Of" }).selectOption("agent");
     await page.waitForURL(/entityType=agent/);
     const table = page.getByRole("table", { name: "Traces" });
-    await table.getByRole("row").filter({ hasText: "4 spans" }).getByRole("link").click();
+    await table
+      .getByRole("row")
+      .filter({ hasText: /invoke_agent.*4 spans/ })
+      .getByRole("link")
+      .click();
     await page.getByRole("heading", { name: "Waterfall" }).waitFor();
     const spans = page.getByRole("row").getByRole("button");
     assert.deepEqual(

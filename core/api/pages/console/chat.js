@@ -83,8 +83,9 @@ export function buildChat({ api, signal, announce }, path) {
   /** @param {Answer} answer @param {string} words @param {AbortSignal} stopped */
   async function read(answer, words, stopped) {
     const conversationId = conversation.value.trim();
-    said.push(message("user", words));
-    const body = conversationId === "" ? { input: said } : { input: words, options: { memory: { conversationId } } };
+    const asked = message("user", words);
+    const body =
+      conversationId === "" ? { input: [...said, asked] } : { input: words, options: { memory: { conversationId } } };
     const options = { body, signal: AbortSignal.any([signal, stopped]) };
     /** @type {AsyncGenerator<{ data: RawStreamPart }>} */
     const events = api.events("POST", path, options);
@@ -96,7 +97,8 @@ export function buildChat({ api, signal, announce }, path) {
           announce(`The answer is complete: ${counted(data.totalUsage.totalTokens, "token")}.`);
       }
     } finally {
-      said.push(message("assistant", answer.text));
+      // What got no answer was not said: a model that is told of it again takes it for the question.
+      if (answer.text !== "") said.push(asked, message("assistant", answer.text));
     }
   }
 

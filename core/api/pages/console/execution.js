@@ -4,6 +4,7 @@ import { element, replace } from "./elements.js";
 import { factsOf, outcomeOf } from "./execution-facts.js";
 import { createFollower } from "./execution-follow.js";
 import { recordOf } from "./execution-record.js";
+import { executionTraces } from "./execution-traces.js";
 import { timeText } from "./formats.js";
 import { buildGraph } from "./graph.js";
 import { badge, jsonBlock, jsonDetails, load, problem, section } from "./parts.js";
@@ -39,6 +40,7 @@ function show(place, path, known, tree) {
   const actions = element("div", { class: "actions" });
   const failure = element("div");
   const again = element("div");
+  const traces = element("div");
   const events = element("ol", { class: "events" });
   const progress = new Progress(graph.mark);
   const follower = createFollower(place, take);
@@ -74,6 +76,7 @@ function show(place, path, known, tree) {
     /** @type {ExecutionState} */
     const state = await api.get(`${path}/state`, { signal });
     showState(state);
+    if (state.status !== "running") replace(traces, await executionTraces(api, state, signal));
   }
 
   async function follow() {
@@ -127,6 +130,7 @@ function show(place, path, known, tree) {
     section("Steps", graph.body),
     section("Input", jsonBlock(known.input)),
     again,
+    traces,
     section("Events", element("details", { class: "fold" }, element("summary", {}, "What happened, in order"), events)),
   ];
 }

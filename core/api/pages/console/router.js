@@ -93,12 +93,9 @@ export function startRouter(routes, page) {
     };
     replace(main, heading, body);
     const place = { api, query, signal, body, title, announce };
-    const restoreFocus = () => {
-      if (focused !== "") document.getElementById(focused)?.focus();
-    };
     const moveFocus = () => {
       if (!stays && before !== null) (path === "" ? landing : heading).focus();
-      else restoreFocus();
+      else if (focused !== "") document.getElementById(focused)?.focus();
       before = path;
     };
     for (const route of routes) {
@@ -111,7 +108,8 @@ export function startRouter(routes, page) {
           if (!signal.aborted) body.append(problem(error));
         })
         .then(() => {
-          if (!signal.aborted && document.activeElement === document.body) restoreFocus();
+          if (signal.aborted || focused === "" || document.activeElement !== document.body) return;
+          (document.getElementById(focused) ?? heading).focus();
         });
       return moveFocus();
     }
