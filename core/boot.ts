@@ -167,7 +167,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const { verifier, problems: inAuth } = await openVerifier(manifest, { registry, host, variableOf });
   for (const { path, message, severity } of inAuth) issues.push(loaded.issueAt(path, message, severity));
   const store = new MeasuredStore(await storeOf(manifest, making, options), meters);
-  const traces = openTraces(manifest, store, logger);
+  const traces = openTraces(manifest, store, logger, meters);
   const otlp = options.store && !hasErrors(issues) ? await openOtlp(manifest, options, meters) : null;
   const sinks = otlp === null ? [traces.sink] : [traces.sink, otlp.sink];
   const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, sinks);

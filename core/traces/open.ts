@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { Meters } from "../observability/metrics/meters.ts";
 import { TRACE_COUNTERS } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -18,9 +19,21 @@ const IN_MEMORY = 16 * 1024 * 1024;
 /** Milliseconds between two looks at how many there are, where memory is what they take. */
 const LOOK = 1_000;
 
-export function openTraces(manifest: Manifest, store: Store, logger: Logger): Traces {
+/** @param meters where the traces are counted that were not kept */
+export function openTraces(
+  manifest: Manifest,
+  store: Store,
+  logger: Logger,
+  meters: Pick<Meters, "add"> | null = null,
+): Traces {
   const origin: Origin = { service: manifest.name, version: manifest.version, scope: VERSION };
   const recorder = new Recorder(store, { origin, process: randomBytes(5).toString("hex"), logger });
+  meters?.add({
+    name: "traces_dropped_total",
+    help: "Traces that were not kept: the store did not take them as fast.",
+    type: "counter",
+    read: () => recorder.lost,
+  });
   const inMemory = isVolatile(store);
   const { retention: kept, size } = manifest.observability;
   const retention = new TraceRetention(store, {

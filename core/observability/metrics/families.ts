@@ -4,11 +4,17 @@ import type { Meters } from "./meters.ts";
 import type { RequestMeter } from "./request-meter.ts";
 
 /** Those that are there from 0 on; the others from the first on. */
-const USUAL = new Set(["2xx", "4xx", "5xx"]);
+const USUAL: ReadonlySet<string> = new Set(["2xx", "4xx", "5xx"]);
+const NONE: ReadonlySet<string> = new Set();
 
 export function familiesOf(meters: Meters): Family[] {
   return [...requests(meters), ...models(meters), ...work(meters), ...store(meters), ...readings(meters)];
 }
+
+const statusesOf = (meter: RequestMeter, always: ReadonlySet<string>) =>
+  tallySamples(labelsOf(meter), meter.statuses, "status").filter(
+    ({ labels, value }) => value > 0 || always.has(labels.status!),
+  );
 
 const labelsOf = ({ operation, route, method }: RequestMeter) => ({ operation, route, method });
 
@@ -18,12 +24,10 @@ function requests(meters: Meters): Family[] {
       name: "penstock_http_requests_total",
       help: "Requests that were answered, by operation and class of status; aborted: the client left before.",
       type: "counter",
-      samples: () =>
-        [...meters.routes, ...meters.others].flatMap((meter) =>
-          tallySamples(labelsOf(meter), meter.statuses, "status").filter(
-            ({ labels, value }) => value > 0 || (USUAL.has(labels.status!) && meters.routes.includes(meter)),
-          ),
-        ),
+      samples: () => [
+        ...meters.routes.flatMap((meter) => statusesOf(meter, USUAL)),
+        ...meters.others.flatMap((meter) => statusesOf(meter, NONE)),
+      ],
     },
     {
       name: "penstock_http_request_duration_seconds",
