@@ -121,6 +121,12 @@ test("README: the A2A commands: an agent's card, and a task that it answers", as
   assert.match(result.task.artifacts[0].parts[0].text, /A-1002/);
 });
 
+test("README: the WebSocket command gets its message back", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const command = block("sh", "/ws/ticker").replaceAll("ws://127.0.0.1:3141", service.url.replace("http", "ws"));
+  assert.deepEqual(await shell(command, service.url), { hello: "there" });
+});
+
 test("README: the log is asked for as it says, and every row of it is named", async (t) => {
   const service = await startService(t, FLAGSHIP);
   service.logger.warn("seen");
@@ -151,7 +157,8 @@ test("README: the access section: who may call what, with the token that is made
   assert.equal((await service.get(`/ui?key=${encodeURIComponent(env.SERVICE_CONSOLE_ACCESS_KEY)}`)).status, 200);
 
   const cwd = await folder(t, { "service.yaml": JSON.stringify(manifest) });
-  const [, command = "", rows] = /^\$ ([^\n]*)\n(.*)$/s.exec(block("console", "/(hello|delivery|tools)")) ?? [];
+  const [, command = "", rows] =
+    /^\$ ([^\n]*)\n(.*)$/s.exec(block("console", "/(hello|delivery|ws/ticker|tools)")) ?? [];
   const own = command.replace("npx penstock", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
   assert.equal((await run("sh", ["-c", own], { cwd, env })).stdout, rows);
 

@@ -12,6 +12,7 @@ import {
   tagOf,
 } from "./openapi-components.ts";
 import { describeOperation, failuresOf, openapiPath } from "./openapi-operation.ts";
+import { describeSockets } from "./openapi-sockets.ts";
 import type { Route } from "./route.ts";
 
 /** Credentials that the service takes, and which of them a route needs: `[]` for a public one. */
@@ -30,6 +31,7 @@ export interface DocumentInfo {
   samples?: Readonly<Record<string, string | undefined>> | undefined;
   /** Undefined while authentication is off. */
   security?: DocumentSecurity | undefined;
+  sockets?: Parameters<typeof describeSockets>[0];
 }
 
 const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstock.
@@ -37,7 +39,8 @@ const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstoc
 * A JSON reply is \`{"success": true, "data": ...}\`, or \`{"success": false, "error": "..."}\` with a message to act on,
   its code in \`x-error-code\` and the request's id in \`x-request-id\`.
 * A stream is server-sent events. What fails after its first byte is an \`error\` event, and the stream ends.
-* A path that exists answers another method with 405 and \`Allow\`. HEAD mirrors GET.`;
+* A path that exists answers another method with 405 and \`Allow\`. HEAD mirrors GET.
+* WebSockets are listed under \`x-websockets\`; credentials go into their query, as \`key\` or \`token\`.`;
 
 /** Where validation is left to the handler, whose messages are shorter, the document still shows what is meant. */
 const INPUT = { $ref: `${COMPONENT}AgentInput` };
@@ -101,6 +104,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
       headers: usedHeaders({ paths, responses }),
       ...(info.security !== undefined && { securitySchemes: picked(info.security.schemes, schemes) }),
     },
+    "x-websockets": describeSockets(info.sockets ?? []),
   };
 }
 

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 import { ROUTES } from "../../core/api/index.ts";
+import { SOCKETS } from "../../core/api/sockets.ts";
 import { compileAccess } from "../../core/auth/classes.ts";
 import { documentSecurity } from "../../core/auth/document.ts";
 import { type DocumentInfo, openapiDocument } from "../../core/http/openapi.ts";
@@ -92,7 +93,7 @@ for (const [title, info] of [
     "the document with a public address and credentials",
     { ...INFO, publicUrl: "http://localhost:3141/desk/", security: SECURITY },
   ],
-  ["the document with the credentials of a service", { ...INFO, security: ACCESS }],
+  ["the document with the credentials and sockets of a service", { ...INFO, security: ACCESS, sockets: SOCKETS }],
 ] as const) {
   test(`GET /doc: ${title} is valid OpenAPI 3.1, without errors and without warnings`, () => {
     assert.deepEqual(lint(openapiDocument(rows, info)), []);

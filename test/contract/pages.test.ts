@@ -92,6 +92,7 @@ function documentationOf(server: { publicUrl?: string } = {}) {
   return createDocumentation({
     manifest,
     routes: ROUTES,
+    sockets: [],
     agents: new Map(),
     tools: new Map(),
     address: () => "http://0.0.0.0:3141",

@@ -7,7 +7,7 @@ import { openSocket, refusedSocket } from "../support/sockets.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const PLUGINS = {
-  "sockets/room.mjs": `export default { kind: "socket", path: "/rooms/:id",
+  "sockets/room.mjs": `export default { kind: "socket", path: "/rooms/:id", summary: "Talks",
     open(peer) { peer.send({ room: peer.params.id, query: peer.query, user: peer.user }); peer.signal.addEventListener("abort", () => left.push(peer.params.id)); },
     message(peer, data) {
       if (data === "throw") throw new Error("not in this room");
@@ -195,6 +195,24 @@ for (const transport of TRANSPORTS) {
       assert.match(page, /^penstock_sockets_open 1$/m);
       assert.match(page, /^penstock_http_requests_total\{.*route="\/rooms\/:id".*status="1xx".*\} [1-9]/m);
       await socket.close();
+    });
+
+    test("GET /doc lists sockets under x-websockets, custom ones too", async () => {
+      const document = (await (await service.get("/doc")).json()) as { "x-websockets": { path: string }[] };
+      const listed = document["x-websockets"];
+      assert.deepEqual(
+        ["/ws", "/rooms/{id}", "/deep/**"].filter((path) => !listed.some((each) => each.path === path)),
+        [],
+      );
+      assert.deepEqual(
+        listed.find(({ path }) => path === "/rooms/{id}"),
+        {
+          operationId: "custom.room",
+          path: "/rooms/{id}",
+          summary: "Talks",
+          parameters: [{ name: "id", in: "path", required: true }],
+        },
+      );
     });
 
     test("no credential of a query reaches the log", async () => {

@@ -4,6 +4,7 @@ import { baseUrl } from "../../http/base-url.ts";
 import type { HeaderList } from "../../http/exchange.ts";
 import { type DocumentInfo, type DocumentSecurity, openapiDocument } from "../../http/openapi.ts";
 import type { Page, Route } from "../../http/route.ts";
+import type { SocketRoute } from "../../http/socket.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { createConsoleFiles } from "./console-files.ts";
 import { createExplorer, explorerPolicy } from "./explorer.ts";
@@ -26,6 +27,7 @@ export interface DocumentationSource<S> {
   manifest: Pick<Manifest, "name" | "version" | "workflows"> & { server: { publicUrl?: string } };
   /** Every row of the table, those of these pages included. */
   routes: readonly Route<S>[];
+  sockets: readonly SocketRoute<S>[];
   agents: ReadonlyMap<string, { summary(): LandingView["agents"][number] }>;
   tools: ReadonlyMap<string, LandingView["tools"][number]>;
   /** Where the service listens (`http://127.0.0.1:3141`); asked for at the first request, when it does. */
@@ -44,6 +46,7 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
     version: manifest.version,
     publicUrl,
     security: source.security,
+    sockets: source.sockets as readonly SocketRoute<never>[],
     samples: {
       "agents/id": first(source.agents),
       "tools/name": first(source.tools),

@@ -1,0 +1,16 @@
+/** WebSockets in the OpenAPI document, which has no words for them: an extension of its own. */
+import type { SocketRoute } from "./socket.ts";
+
+type DocumentedSocket = Pick<SocketRoute<never>, "operation" | "path" | "summary" | "query">;
+
+export function describeSockets(sockets: readonly DocumentedSocket[]): object[] {
+  return sockets.map(({ operation, path, summary, query = {} }) => ({
+    operationId: operation,
+    path: path.replace(/:([^/]+)/g, "{$1}"),
+    summary,
+    parameters: [
+      ...[...path.matchAll(/:([^/]+)/g)].map(([, name]) => ({ name, in: "path", required: true })),
+      ...Object.entries(query).map(([name, description]) => ({ name, in: "query", description })),
+    ],
+  }));
+}
