@@ -193,6 +193,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "observability.getTrace": { kind: "object", request: (of) => ({ path: `/observability/traces/${of.trace}` }) },
   "observability.getSpan": { kind: "object", request: (of) => ({ path: `/observability/spans/${of.span}` }) },
   "platform.health": FREE,
+  "platform.metrics": FREE,
   "platform.readiness": FREE,
   "logs.list": {
     kind: "list",
