@@ -168,10 +168,9 @@ export const segmentOf = (segmentKey: string) => segmentKey.slice(SEGMENTS.lengt
 /** Segments that were sealed before `time`, in milliseconds since 1970, come before this. */
 export const segmentsFrom = (time: number) => `th/${number(time)}`;
 export const segmentDataKey = (segment: string) => `td/${segment}`;
-export const SECONDS = "tl/";
-export const secondKey = (second: number, segment: string) => `tl/${number(second)}/${segment}`;
-/** Rows of a second and of those after it come after this. */
-export const secondsFrom = (second: number) => `tl/${number(second)}`;
+/** Prefix of the segments that hold something which began in a second. */
+export const secondRows = (second: number) => `tl/${number(second)}/`;
+export const secondKey = (second: number, segment: string) => secondRows(second) + segment;
 export const segmentOfSecond = (secondKey: string) => secondKey.slice("tl/#########/".length);
 /** Prefix of the segments of a trace whose id came from a caller. */
 export const foreignRows = (traceId: string) => `tf/${traceId}/`;

@@ -2,8 +2,7 @@
 import type { SpanData } from "../observability/sink.ts";
 import {
   foreignRows,
-  SECONDS,
-  secondsFrom,
+  secondRows,
   segmentKey,
   segmentOfForeign,
   segmentOfSecond,
@@ -16,7 +15,7 @@ import type { Recorder } from "./recorder.ts";
 import { type Origin, SegmentReader } from "./segment.ts";
 import { readHeads } from "./segment-rows.ts";
 import { readSegment } from "./segments.ts";
-import { NEAR, SLACK, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
+import { NEAR, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
 import type { Found } from "./wire.ts";
 
 /** Spans of one trace that are shown. */
@@ -36,8 +35,11 @@ export async function findTrace(places: Places, traceId: string, owner: string |
   const { recorder, origin, store } = places;
   const found = new Map<string, Found>();
   const pending = recorder.pending();
+  let done = false;
   for (const trace of recorder.open) {
-    if (trace.traceId === traceId && sees(owner, trace.userId)) addAll(found, trace.spans, origin);
+    if (trace.traceId !== traceId) continue;
+    if (sees(owner, trace.userId)) addAll(found, trace.spans, origin);
+    done ||= !trace.foreign && trace.handed === 0;
   }
   const take = (reader: SegmentReader): boolean => {
     let whole = false;
@@ -48,7 +50,6 @@ export async function findTrace(places: Places, traceId: string, owner: string |
     return whole || found.size >= MOST;
   };
   const known = new Set(pending.map(({ name }) => name));
-  let done = false;
   for (const { text } of pending) done = take(new SegmentReader(text)) || done;
   if (!done) {
     for await (const name of candidates(store, timeOfTrace(traceId), traceId)) {
@@ -111,40 +112,33 @@ function addAll(found: Map<string, Found>, spans: readonly SpanData[], origin: O
 /** Names of segments that may hold what began at `time`, the likely ones first; some of them twice. */
 async function* candidates(store: Store, time: number, traceId: string | null): AsyncGenerator<string, void> {
   if (traceId !== null) yield* namesBelow(store, { prefix: foreignRows(traceId) }, segmentOfForeign);
-  if (time < SLACK || time > Date.now() + DAY) return;
-  yield* headsBetween(store, time, time + NEAR + SLACK);
-  const second = secondOf(time);
-  const bounds = { prefix: SECONDS, after: secondsFrom(second - 1), before: secondsFrom(second + 2) };
-  yield* namesBelow(store, bounds, segmentOfSecond);
-  yield* headsBetween(store, time - SLACK, time);
+  if (time > Date.now() + DAY) return;
+  yield* headsNear(store, time);
+  yield* namesBelow(store, { prefix: secondRows(secondOf(time)) }, segmentOfSecond);
 }
 
-async function* headsBetween(store: Store, from: number, to: number): AsyncGenerator<string, void> {
-  let after = segmentsFrom(from);
+/** Segments that were sealed soon after a time, and hold something that began by then. */
+async function* headsNear(store: Store, time: number): AsyncGenerator<string, void> {
+  let after = segmentsFrom(time);
   for (;;) {
-    const heads = await readHeads(store, { after, before: segmentsFrom(to), limit: PAGE });
-    for (const { name } of heads) yield name;
+    const heads = await readHeads(store, { after, before: segmentsFrom(time + NEAR + 1), limit: PAGE });
+    for (const { name, head } of heads) if (head.from <= time) yield name;
     if (heads.length < PAGE) return;
     after = segmentKey(heads.at(-1)!.name);
   }
 }
 
-interface Bounds {
+interface Rows {
   prefix: string;
   after?: string;
-  before?: string;
 }
 
-async function* namesBelow(
-  store: Store,
-  bounds: Bounds,
-  nameOf: (key: string) => string,
-): AsyncGenerator<string, void> {
-  let range = bounds;
+async function* namesBelow(store: Store, rows: Rows, nameOf: (key: string) => string): AsyncGenerator<string, void> {
+  let range = rows;
   for (;;) {
-    const rows = await store.scan({ ...range, limit: PAGE });
-    for (const { key } of rows) yield nameOf(key);
-    if (rows.length < PAGE) return;
-    range = { ...range, after: rows.at(-1)!.key };
+    const found = await store.scan({ ...range, limit: PAGE });
+    for (const { key } of found) yield nameOf(key);
+    if (found.length < PAGE) return;
+    range = { ...rows, after: found.at(-1)!.key };
   }
 }

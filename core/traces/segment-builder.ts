@@ -25,7 +25,7 @@ export class SegmentBuilder {
   #sealed = 0;
   #traces = 0;
   #spans = 0;
-  #from = 0;
+  #from = Number.POSITIVE_INFINITY;
   #completed = false;
   #failed = false;
   #users = new Set<string>();
@@ -101,8 +101,6 @@ export class SegmentBuilder {
 
   #count({ root, userId }: TraceData, earlier: Earlier): void {
     this.#traces++;
-    const from = Math.floor(root.start);
-    if (this.#traces === 1 || from < this.#from) this.#from = from;
     if (root.status.code === 2) this.#failed = true;
     else this.#completed = true;
     if (userId !== this.#lastUser) {
@@ -116,6 +114,7 @@ export class SegmentBuilder {
   #place(trace: TraceData, spans: readonly SpanData[]): void {
     const { root, foreign } = trace;
     if (foreign) this.#foreign.add(trace.traceId);
+    if (root.start < this.#from) this.#from = root.start;
     let end = 0;
     for (let index = 0; index < spans.length; index++) end = Math.max(end, (spans[index] as SpanData).end);
     if (end > this.#latest) this.#latest = end;
@@ -140,7 +139,7 @@ export class SegmentBuilder {
       traces: this.#traces,
       spans: this.#spans,
       size,
-      from: this.#from,
+      from: Math.floor(this.#from),
       entities: listed(entities),
       users: listed(this.#users),
       completed: this.#completed,
@@ -158,6 +157,7 @@ export class SegmentBuilder {
     this.#completed = false;
     this.#failed = false;
     this.#lastUser = undefined;
+    this.#from = Number.POSITIVE_INFINITY;
     this.#nearest = Number.POSITIVE_INFINITY;
     this.#latest = 0;
     this.#templates.clear();

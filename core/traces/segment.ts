@@ -8,7 +8,7 @@ export interface SegmentHead {
   readonly traces: number;
   readonly spans: number;
   readonly size: number;
-  /** When the first of these traces began: whole milliseconds since 1970; 0 without one. */
+  /** When the first of all that has spans in it began: whole milliseconds since 1970. */
   readonly from: number;
   /** `type/id` of all whose spans the ended traces have; null: too many to say. */
   readonly entities: readonly string[] | null;

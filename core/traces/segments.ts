@@ -1,6 +1,6 @@
 /** Segments wherever they are: waiting to be written, or in the store. */
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { numberOf } from "../storage/encoding.ts";
+import { NUMBER_LIMIT, numberOf } from "../storage/encoding.ts";
 import { SEGMENTS, segmentDataKey, segmentKey, segmentsFrom } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
 import { type Segment, type SegmentHead, SegmentReader } from "./segment.ts";
@@ -33,7 +33,7 @@ export async function* newestSegments(
 ): AsyncGenerator<Listed, void> {
   let next = 0;
   let before = `${SEGMENTS}~`;
-  const after = segmentsFrom(from);
+  const after = segmentsFrom(Math.min(Math.max(0, from), NUMBER_LIMIT - 1));
   for (let limit = PAGE; ; limit = Math.min(MOST, 2 * limit)) {
     const heads = await readHeads(store, { after, before, reverse: true, limit });
     for (const { name, head } of heads) {

@@ -2,8 +2,6 @@
 
 /** Milliseconds after which a span that is not yet written is looked for by its second, and not by the time of its segment. */
 export const NEAR = 2_000;
-/** Clocks of ids and segments are read one after the other. */
-export const SLACK = 1_000;
 
 const TRACE_ID = /^[0-9a-f]{32}$/;
 const SPAN_ID = /^[0-9a-f]{16}$/;

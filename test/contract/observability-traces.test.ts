@@ -160,6 +160,9 @@ for (const store of STORES) {
       const until = `to=${new Date(Math.floor(middle)).toISOString()}`;
       const early = made.filter(({ root }) => Math.floor(root.start) <= Math.floor(middle)).map(({ id }) => id);
       assert.deepEqual(await ids(`${since}&${until}&limit=200`), early.reverse());
+      assert.deepEqual(await ids("from=1900-01-01&to=9999-12-31&limit=60"), newest);
+      assert.deepEqual(await ids("from=9999-01-01"), []);
+      assert.deepEqual(await ids("to=1900-01-01"), []);
     });
 
     test("a long trace is one trace, though its spans are handed over in parts, and is found by every span", async () => {

@@ -103,6 +103,34 @@ for (const engine of ENGINES) {
   });
 }
 
+test("a trace is found among many by the time in its id: what cannot hold it is not read", async () => {
+  const inner = createMemoryStore();
+  let read = 0;
+  const store: Store = {
+    ...inner,
+    get: (key) => {
+      if (key.startsWith("td/")) read++;
+      return inner.get(key);
+    },
+  };
+  const traces = open(store);
+  const made: HandTrace[] = [];
+  for (let index = 0; index < 200; index++) {
+    made.push(record(traces.sink, { took: 0.5 }));
+    await traces.status();
+    await sleep(1);
+  }
+  for (const { id, root } of made) {
+    read = 0;
+    await all(traces).get(id);
+    await all(traces).span(root.spanId);
+    assert.ok(read <= 6, `${read} reads`);
+  }
+  read = 0;
+  await assert.rejects(all(traces).get(traceIdAt(made[100]!.root.start)), { kind: "not_found" });
+  assert.ok(read <= 3, `${read} reads for what is not there`);
+});
+
 test("every value comes back as it was, whatever it holds, and text that looks like a row deceives nobody", async () => {
   const store = createMemoryStore();
   const traces = open(store);
