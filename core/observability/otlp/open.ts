@@ -42,7 +42,7 @@ export async function openOtlp(
   }
   const headers = otlpHeaders(otlp.headers, publicKey && secretKey ? { publicKey, secretKey } : null);
   const source = { name, version, scope: { name: "penstock", version: VERSION } };
-  const queue = new SpanQueue({ collector: new Collector({ url, headers }), source, logger, where });
+  const queue = new SpanQueue({ collector: new Collector({ url, headers, source }), logger, where });
   count(queue, meters);
   return { sink: queue, close: () => queue.close() };
 }

@@ -5,7 +5,6 @@
 import type { Logger } from "pino";
 import type { SpanData, SpanSink, TraceData } from "../sink.ts";
 import type { Collector, Sent } from "./collector.ts";
-import { encodeRequest, type QueuedSpan, queuedSpan, type Source } from "./encode.ts";
 
 /** Spans that wait at most, and spans of one batch. */
 const MOST = 2048;
@@ -19,9 +18,14 @@ const TELL = 60_000;
 /** Milliseconds that the end of the service waits for what is left. */
 const PATIENCE = 2_000;
 
+/** What a span says, without the span, on which its whole trace may hang. */
+export interface QueuedSpan extends SpanData {
+  /** Whether its parent is a span of the service that made the request. */
+  readonly remote: boolean;
+}
+
 export interface QueueSettings {
   readonly collector: Pick<Collector, "send" | "close">;
-  readonly source: Source;
   readonly logger: Pick<Logger, "warn" | "info">;
   /** What logs call the collector. */
   readonly where: string;
@@ -37,8 +41,6 @@ export class SpanQueue implements SpanSink {
   #timer: NodeJS.Timeout | null = null;
   /** Failures in a row. */
   #failures = 0;
-  /** Milliseconds that the collector asked to wait. */
-  #after = 0;
   /** Spans that nobody has been told of. */
   #lost = 0;
   /** `performance.now()` from which on loss is worth a line. */
@@ -114,8 +116,7 @@ export class SpanQueue implements SpanSink {
 
   async #trip(): Promise<void> {
     const batch = this.#waiting.slice(0, BATCH);
-    const { collector, source } = this.#settings;
-    const result = await collector.send(encodeRequest(batch, source));
+    const result = await this.#settings.collector.send(batch);
     if (result.kind !== "failed") this.#waiting.splice(0, batch.length);
     this.#settle(batch.length, result);
     this.#sending = null;
@@ -125,9 +126,7 @@ export class SpanQueue implements SpanSink {
   /** Milliseconds until the next batch. */
   #rest(): number {
     const { delay = DELAY, pause = PAUSE } = this.#settings.times ?? {};
-    if (this.#failures > 0) {
-      return Math.min(Math.max(pause * 2 ** (this.#failures - 1), this.#after), LONGEST_PAUSE);
-    }
+    if (this.#failures > 0) return Math.min(pause * 2 ** (this.#failures - 1), LONGEST_PAUSE);
     return this.#waiting.length >= BATCH ? 0 : delay;
   }
 
@@ -138,27 +137,30 @@ export class SpanQueue implements SpanSink {
       if (this.#failures > 0) logger.info({ lost: this.#lost }, `spans are sent to ${where} again`);
       if (this.#failures > 0) this.#lost = 0;
       this.#failures = 0;
-      const rejected = Math.min(result.rejected, count);
-      this.sent += count - rejected;
-      if (rejected > 0) this.#drop(rejected, `${where} does not take all spans: ${result.message}`);
+      this.sent += count;
       return;
     }
     if (this.#failures === 0) logger.warn(`spans cannot be sent to ${where}: ${result.reason}`);
     this.#failures++;
-    this.#after = result.kind === "failed" ? result.after : 0;
     if (result.kind === "refused") this.#drop(count);
   }
 
   /** Told when the collector is back; while it works, once a minute. */
-  #drop(count: number, why?: string): void {
+  #drop(count: number): void {
     this.dropped += count;
     this.#lost += count;
     if (this.#failures > 0 || this.#closed || performance.now() < this.#tellFrom) return;
     const { logger, where } = this.#settings;
-    logger.warn({ lost: this.#lost }, why ?? `spans come faster than ${where} takes them`);
+    logger.warn({ lost: this.#lost }, `spans come faster than ${where} takes them`);
     this.#lost = 0;
     this.#tellFrom = performance.now() + TELL;
   }
+}
+
+function queuedSpan(span: SpanData, trace: Pick<TraceData, "root">): QueuedSpan {
+  const { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links } = span;
+  const remote = span === trace.root && parentSpanId !== null;
+  return { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links, remote };
 }
 
 async function within(milliseconds: number, work: () => Promise<void>): Promise<void> {
