@@ -152,6 +152,11 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByRole("heading", { name: "Cancelled" }).waitFor();
     await step("wait").getByText("cancelled").waitFor();
+    assert.equal(
+      await page.locator(":focus").textContent(),
+      "Execution of Waiting",
+      "the button that had the focus is gone",
+    );
 
     await visit(page, "Executions");
     const rows = page.getByRole("table", { name: "Executions" }).getByRole("row");

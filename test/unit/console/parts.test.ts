@@ -163,4 +163,8 @@ test("the steps of an execution: what is under way waits with it, goes on with i
   steps("step-complete", "ask", "success");
   progress.take({ type: "workflow-result", status: "cancelled" });
   assert.deepEqual(Object.fromEntries(marks), { gate: "cancelled", ask: "success" });
+  steps("step-start", "ask", "running");
+  progress.take({ type: "workflow-result", status: "suspended" });
+  progress.take({ type: "workflow-result", status: "cancelled" });
+  assert.equal(marks.get("ask"), "cancelled", "cancelled while it waited");
 });

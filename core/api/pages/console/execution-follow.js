@@ -10,14 +10,18 @@ const PAUSE = 150;
 const MOST_LOST = 6;
 
 /**
+ * `readOn` reads until the execution rests; what it has read before it does not tell again.
+ *
  * @param {Place} place
  * @param {(event: WorkflowStreamEvent) => void} take
  */
 export function createFollower({ api, params, signal }, take) {
   const path = `workflows/${segment(params.id)}/executions/${segment(params.executionId)}/stream`;
   let last = "0";
+  /** One reader is enough: two would tell everything twice. @type {Promise<void> | null} */
+  let reading = null;
 
-  /** Reads until the execution rests. */
+  /** Reads what one connection gives. */
   async function read() {
     const headers = { "last-event-id": last };
     /** @type {AsyncGenerator<{ id: string, data: WorkflowStreamEvent }>} */
@@ -28,8 +32,15 @@ export function createFollower({ api, params, signal }, take) {
     }
   }
 
-  /** The same, over connections that are lost. */
-  async function readOn() {
+  function readOn() {
+    reading ??= readThrough().finally(() => {
+      reading = null;
+    });
+    return reading;
+  }
+
+  /** Reads until it rests, over connections that are lost. */
+  async function readThrough() {
     for (let lost = 0; ; lost++) {
       try {
         return await read();

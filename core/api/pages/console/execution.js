@@ -32,7 +32,7 @@ export function executionView(place) {
 
 /** @param {Place} place @param {string} path @param {ExecutionState} known @param {WorkflowTree} tree */
 function show(place, path, known, tree) {
-  const { api, signal, announce } = place;
+  const { api, signal, announce, keepFocus } = place;
   const graph = buildGraph(tree, { live: true });
   const head = element("div");
   const waiting = element("div");
@@ -48,7 +48,7 @@ function show(place, path, known, tree) {
 
   /** @param {ExecutionState} state */
   function showState(state) {
-    if (status !== "" && status !== state.status) announce(`The execution is ${state.status}`);
+    const changed = status !== "" && status !== state.status;
     status = state.status;
     replace(head, factsOf(place, state));
     replace(waiting, state.status === "suspended" && suspensionPanel(state, tree, resume));
@@ -59,6 +59,9 @@ function show(place, path, known, tree) {
       (status === "running" || status === "suspended") && button("Cancel", () => command("cancel", {})),
     );
     replace(again, status !== "running" && section("Replay", replayForm(place, path, tree)));
+    if (!changed) return;
+    announce(`The execution is ${status}`);
+    keepFocus();
   }
 
   /** @type {unknown} */
@@ -98,6 +101,7 @@ function show(place, path, known, tree) {
     replace(failure);
     try {
       await api.post(`${path}/${verb}`, body, { signal });
+      await follower.readOn();
       await refresh();
     } catch (error) {
       if (!signal.aborted) replace(failure, problem(error));

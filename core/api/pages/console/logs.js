@@ -1,4 +1,5 @@
 /** Lines of the log as they are written: over a WebSocket, or asked for again and again where there is none. */
+import { Refusal } from "./api.js";
 import { element, replace } from "./elements.js";
 import { timeText } from "./formats.js";
 import { filterForm } from "./listing.js";
@@ -25,15 +26,32 @@ export function logsView(place) {
   const list = element("ol", { class: "lines", role: "log", "aria-live": "off", "aria-label": "Log", tabindex: 0 });
   const pause = element("button", { type: "button", class: "plain", "aria-pressed": "false", onclick: turn }, "Pause");
   let paused = false;
+  /** What came in the pause. @type {{ lines: readonly Line[], anew: boolean }} */
+  let held = { lines: [], anew: false };
 
   function turn() {
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
+    if (!paused) show(held.lines, held.anew);
+    held = { lines: [], anew: false };
+  }
+
+  let failed = "";
+  /** Says a failure once, however often it happens. @param {unknown} error */
+  function fail(error) {
+    const text = error === null ? "" : String(error);
+    if (text !== failed) replace(failure, error !== null && problem(error));
+    failed = text;
   }
 
   /** @param {readonly Line[]} lines @param {boolean} anew */
   function show(lines, anew) {
-    if (paused || signal.aborted) return;
+    if (signal.aborted) return;
+    if (paused) {
+      const all = anew ? lines : [...held.lines, ...lines];
+      held = { lines: all.slice(-MOST), anew: anew || held.anew };
+      return;
+    }
     const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
     const sorted = [...lines].sort((a, b) => (a.timestamp < b.timestamp ? -1 : 1)).slice(-MOST);
     if (anew) replace(list, ...sorted.map(lineItem));
@@ -55,7 +73,7 @@ export function logsView(place) {
   listen(place, filter, {
     show,
     say: (text) => replace(state, text),
-    fail: (error) => replace(failure, problem(error)),
+    fail,
   });
 }
 
@@ -63,40 +81,61 @@ export function logsView(place) {
  * @typedef {object} Listener
  * @property {(lines: readonly Line[], anew: boolean) => void} show
  * @property {(text: string) => void} say
- * @property {(error: unknown) => void} fail
+ * @property {(error: unknown) => void} fail null: it is over
  */
 
-/** @param {Place} place @param {Record<string, string>} filter @param {Listener} listener */
-function listen(place, filter, { show, say, fail }) {
-  const { api, signal } = place;
-  const socket = api.socket("ws/logs", filter);
-  signal.addEventListener("abort", () => socket.close());
-  socket.addEventListener("open", () => say("Live."));
-  socket.addEventListener("message", ({ data }) => {
-    const { type, logs, count } = JSON.parse(data);
-    if (type === "DROPPED") say(`Live. ${count} lines were left out: they came too fast.`);
-    else if (Array.isArray(logs)) show(logs, type === "initial");
-  });
-  // Refused, or lost: a browser does not say which.
-  socket.addEventListener("close", () => {
-    if (signal.aborted) return;
-    say(`Not live: asked for every ${PAUSE / 1000} s.`);
-    poll().catch((error) => {
-      if (signal.aborted) return;
-      say("");
-      fail(error);
+/**
+ * Listens as long as the view is there. A socket that was lost is opened again; one that never opened is done without.
+ *
+ * @param {Place} place
+ * @param {Record<string, string>} filter
+ * @param {Listener} listener
+ */
+function listen({ api, signal }, filter, { show, say, fail }) {
+  function connect() {
+    const socket = api.socket("ws/logs", filter);
+    const leave = () => socket.close();
+    let opened = false;
+    signal.addEventListener("abort", leave);
+    socket.addEventListener("open", () => {
+      opened = true;
+      say("Live.");
     });
-  });
+    socket.addEventListener("message", ({ data }) => {
+      const { type, logs, count } = JSON.parse(data);
+      if (type === "DROPPED") say(`Live. ${count} lines were left out: they came too fast.`);
+      else if (Array.isArray(logs)) show(logs, type === "initial");
+    });
+    socket.addEventListener("close", () => {
+      signal.removeEventListener("abort", leave);
+      if (signal.aborted) return;
+      if (opened) {
+        say("The connection was lost.");
+        setTimeout(() => !signal.aborted && connect(), PAUSE);
+      } else void poll();
+    });
+  }
 
   async function poll() {
+    const query = new URLSearchParams({ ...filter, limit: "200" });
     while (!signal.aborted) {
-      const { data } = await /** @type {Promise<{ data: Line[] }>} */ (
-        api.whole(`api/logs?${new URLSearchParams({ ...filter, limit: "200" })}`, { signal })
-      );
-      show(data, true);
+      try {
+        const { data } = await /** @type {Promise<{ data: Line[] }>} */ (api.whole(`api/logs?${query}`, { signal }));
+        say(`Not live: asked for every ${PAUSE / 1000} s.`);
+        fail(null);
+        show(data, true);
+      } catch (error) {
+        if (signal.aborted) return;
+        say("");
+        fail(error);
+        // What was refused will be refused again; a service that does not answer may come back.
+        if (error instanceof Refusal) return;
+      }
       await new Promise((resolve) => setTimeout(resolve, PAUSE));
     }
   }
+
+  connect();
 }
 
 /** @param {Line} line */

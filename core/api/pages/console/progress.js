@@ -25,7 +25,7 @@ export class Progress {
       case "step-error":
         return this.set(event.from, event.status);
       case "workflow-result":
-        return this.#turn("running", AT_REST[event.status] ?? event.status);
+        return this.#rest(event.status);
       default:
     }
   }
@@ -34,6 +34,13 @@ export class Progress {
   set(path, status) {
     this.#steps.set(path, status);
     this.#mark(path, status);
+  }
+
+  /** @param {string} status of the execution */
+  #rest(status) {
+    const left = AT_REST[status] ?? status;
+    this.#turn("running", left);
+    if (status !== "suspended") this.#turn("suspended", left);
   }
 
   /** @param {string} from @param {string} to */

@@ -13,6 +13,7 @@ import { problem } from "./parts.js";
  * @property {HTMLElement} body
  * @property {(text: string) => void} title
  * @property {(text: string) => void} announce says it to screen readers
+ * @property {() => void} keepFocus gives the focus to the heading where what had it is gone
  */
 /** @typedef {(place: Place) => void | Promise<void>} View */
 /** @typedef {{ path: string, title: string, view: View }} Route */
@@ -92,7 +93,10 @@ export function startRouter(routes, page) {
       document.title = path === "" ? name : `${text} · ${name}`;
     };
     replace(main, heading, body);
-    const place = { api, query, signal, body, title, announce };
+    const keepFocus = () => {
+      if (!signal.aborted && document.activeElement === document.body) heading.focus();
+    };
+    const place = { api, query, signal, body, title, announce, keepFocus };
     const moveFocus = () => {
       if (!stays && before !== null) (path === "" ? landing : heading).focus();
       else if (focused !== "") document.getElementById(focused)?.focus();
