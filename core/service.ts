@@ -106,6 +106,7 @@ export function createService(parts: ServiceParts): Service {
   tools.onChange(() => {
     list = null;
     toolList = null;
+    service.cards.forget();
   });
   const service: Service = {
     ...parts,

@@ -43,6 +43,11 @@ export class Cards {
     return card;
   }
 
+  /** What agents can do has changed. */
+  forget(): void {
+    this.#made.clear();
+  }
+
   #make(agent: AgentSummary, baseUrl: string): Card {
     const { tagsOf, version } = this.#source;
     const access = this.#source.accessOf(agent.id);

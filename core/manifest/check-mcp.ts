@@ -1,6 +1,7 @@
 /** What MCP servers expose exists, under names of its own; tools of MCP clients have names that nothing else has. */
 import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, keysOf, listOf } from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
+import { checkHeaders } from "./check-headers.ts";
 import type { Path } from "./issues.ts";
 import { agentToolName, clientOf, exposedName, resumeToolName, workflowToolName } from "./mcp-names.ts";
 
@@ -10,6 +11,9 @@ export function checkMcp(check: Check): void {
     const path = ["mcp", "servers", id];
     if (id === "servers") check.report(path, "a server cannot have this id: /mcp/servers/ is a route of its own");
     if (isMap(server)) checkServer(check, path, server);
+  }
+  for (const [id, client] of entriesOf(mcp.clients)) {
+    if (isMap(client)) checkHeaders(check, ["mcp", "clients", id, "headers"], client.headers);
   }
   checkClients(check, keysOf(mcp.clients));
 }

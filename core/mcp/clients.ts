@@ -30,8 +30,10 @@ export class ToolDirectory extends Map<string, Tool> {
   constructor(tools: ReadonlyMap<string, Tool>, manifest: Manifest, { folder, logger, meters }: McpClientsOptions) {
     super(tools);
     this.#meters = meters;
+    const clients = Object.entries(manifest.mcp.clients);
+    if (clients.length === 0) return;
     const compile = createClientSchemas("input");
-    for (const [name, settings] of Object.entries(manifest.mcp.clients)) {
+    for (const [name, settings] of clients) {
       const changed = () => this.#update(name);
       this.#clients.set(name, new McpClient(name, settings, { folder, logger, compile, changed }));
     }

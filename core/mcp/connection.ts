@@ -146,27 +146,30 @@ const NOT_SENT: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", 
 
 /** Whether the server is out of reach, and not the one call wrong. */
 export const isLost = (error: unknown): boolean =>
-  error instanceof SdkHttpError || (error instanceof SdkError && GONE.includes(error.code)) || codeOf(error) !== null;
+  error instanceof SdkHttpError ||
+  (error instanceof SdkError && GONE.includes(error.code)) ||
+  systemFailure(error) !== null;
 
 /** Whether the server cannot have begun with what it was sent: a session that it does not know (404) is none that it served. */
 export const isUnsent = (error: unknown): boolean =>
   (error instanceof SdkHttpError && error.status === 404) ||
   (error instanceof SdkError && error.code === SdkErrorCode.NotConnected) ||
-  NOT_SENT.includes(codeOf(error));
+  NOT_SENT.includes(systemFailure(error)?.code);
 
-/** The code of a failure of the system below a failure of `fetch`; null for other failures. */
-function codeOf(error: unknown): string | null {
+/** The failure of the system below another one: `ECONNREFUSED`, `ENOENT` of `spawn node`. */
+function systemFailure(error: unknown): { code: string; syscall?: string } | null {
   for (let at = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth++) {
-    const { code } = at as { code?: unknown };
-    if (typeof code === "string" && !(at instanceof SdkError) && /^(?:E[A-Z_]+|UND_ERR_\w+)$/.test(code)) return code;
+    const { code, syscall } = at as { code?: unknown; syscall?: string };
+    if (typeof code === "string" && !(at instanceof SdkError) && /^(?:E[A-Z_]+|UND_ERR_\w+)$/.test(code))
+      return syscall === undefined ? { code } : { code, syscall };
   }
   return null;
 }
 
 /** Why a server cannot be reached, in a line. */
 export function reasonOf(error: unknown): string {
-  const code = codeOf(error);
-  if (code !== null) return code;
+  const { code, syscall } = systemFailure(error) ?? {};
+  if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;
   return error instanceof Error ? error.message.split("\n", 1)[0]!.slice(0, 200) : "it failed";
 }

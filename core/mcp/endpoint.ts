@@ -51,17 +51,28 @@ export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAli
     return instance;
   };
 
-  const handler = createMcpHandler(({ requestInfo }) => serve(calls.get(requestInfo!)!), {
-    keepAliveMs: keepAlive,
-    // Nothing is told beyond replies, so that there is nothing to wait for.
-    maxSubscriptions: 0,
-  });
+  const handlerOf = (responseMode: "auto" | "sse") =>
+    createMcpHandler(({ requestInfo }) => serve(calls.get(requestInfo!)!), {
+      responseMode,
+      keepAliveMs: keepAlive,
+      // Nothing is told beyond replies, so that there is nothing to wait for.
+      maxSubscriptions: 0,
+    });
+  const brief = handlerOf("auto");
+  /** Replies with a stream that shows signs of life, so that neither a proxy nor the limit of requests cuts it off. */
+  const patient = handlerOf("sse");
+  const isLong = (body: unknown): boolean => {
+    const { method, params } = (body ?? {}) as { method?: unknown; params?: { name?: unknown } };
+    const tool = method === "tools/call" ? server.tools.get(String(params?.name)) : undefined;
+    return tool !== undefined && tool.type !== "tool";
+  };
 
   return {
     async handle(method, body, call) {
       const request = requestOf(method, call.headers, call.signal);
       calls.set(request, call);
       cancellations.hear(call, body);
+      const handler = isLong(body) ? patient : brief;
       const response = await handler.fetch(request, body === undefined ? {} : { parsedBody: body });
       const failure = (message: string) => `event: message\ndata: ${rpcError(rpcId(body), INTERNAL, message)}\n\n`;
       const reply = await replyOf(response, failure);
@@ -86,8 +97,15 @@ async function answer<S>(
     return { ...(await run(call, tool, given)) };
   } catch (error) {
     if (!(error instanceof ServiceError)) call.logger.error({ err: error, tool: tool.name }, messageOf(error));
-    const execution = error instanceof ServiceError ? error.headers?.["x-execution-id"] : undefined;
-    const text = failureText(error, call.requestId) + (execution === undefined ? "" : ` (execution ${execution})`);
+    const text = [failureText(error, call.requestId), ...hints(error)].join("\n");
     return { content: [{ type: "text", text }], isError: true };
   }
+}
+
+/** What the API says of a failure in headers, which a result has none of. */
+function hints(error: unknown): string[] {
+  const headers = error instanceof ServiceError ? (error.headers ?? {}) : {};
+  return ["x-execution-id", "x-approval-id"].flatMap((name) =>
+    headers[name] === undefined ? [] : [`${name}: ${headers[name]}`],
+  );
 }

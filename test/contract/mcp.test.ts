@@ -194,6 +194,24 @@ describe("MCP servers over HTTP", () => {
     assert.equal((await errorOf(message(`"${"x".repeat(1024 * 1024)}"`))).status, 413);
   });
 
+  test("POST /mcp/:serverId/mcp: a tool is answered in one piece, an agent, which may take long, by a stream", async () => {
+    const ask = (name: string, given: object) => {
+      const _meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+      };
+      const params = { name, arguments: given, _meta };
+      const headers = { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name };
+      return message({ jsonrpc: "2.0", id: 1, method: "tools/call", params }, headers);
+    };
+    const sum = await ask("sum", { a: 1, b: 2 });
+    assert.match(sum.headers.get("content-type") ?? "", /^application\/json/);
+    assert.deepEqual(((await sum.json()) as Loose).result.structuredContent, { sum: 3 });
+    const agent = await ask("agent_assistant", { prompt: "Tea?" });
+    assert.match(agent.headers.get("content-type") ?? "", /^text\/event-stream/);
+    assert.match(await agent.text(), /"text":"Tea\?"/);
+  });
+
   test("GET and DELETE /mcp/:serverId/mcp: 405, for there are no sessions", async () => {
     for (const method of ["GET", "DELETE"]) {
       const reply = await fetch(`${service.url}/mcp/main/mcp`, { method });
@@ -204,6 +222,7 @@ describe("MCP servers over HTTP", () => {
 });
 
 const LIST = { jsonrpc: "2.0", id: 1, method: "tools/list" };
+const LINGER = { servers: { main: { tools: ["linger"] } } };
 const ACCEPT = { accept: "application/json, text/event-stream" };
 
 for (const transport of TRANSPORTS) {
@@ -241,4 +260,17 @@ test("POST /mcp/:serverId/mcp: without a token it is the 401 of every route, bef
     assert.match(reply.headers.get("www-authenticate") ?? "", /^Bearer /);
     assert.deepEqual(Object.keys((await reply.json()) as object), ["success", "error"]);
   }
+});
+
+test("POST /mcp/:serverId/mcp: a call that runs when the service ends is told so by an error of the protocol", async (t) => {
+  const service = await serve(t, {
+    server: { limits: { drain: "100ms" } },
+    tools: { linger: { use: "linger" } },
+    mcp: LINGER,
+  });
+  const params = { name: "linger", arguments: { takes: 60_000 } };
+  const reply = await service.post("/mcp/main/mcp", { ...LIST, method: "tools/call", params }, ACCEPT);
+  assert.equal(reply.status, 200);
+  const [text] = await Promise.all([reply.text(), service.stop()]);
+  assert.match(text, /"id":1,"error":\{"code":-32603,"message":"the server is stopping"\}/);
 });
