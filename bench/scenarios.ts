@@ -7,7 +7,7 @@ import { WORKFLOW_SCENARIOS } from "./workflow-scenarios.ts";
 
 /** `least`: higher is better; `most`: lower is better. The unit is the one of the measure. */
 export interface Aim {
-  measure: "requests/s" | "CPU share of bare" | "ms" | "MiB" | "s" | "KiB/stream";
+  measure: "requests/s" | "CPU share of bare" | "ms" | "MiB" | "s" | "KiB/stream" | "KiB/socket";
   least?: number;
   most?: number;
 }
@@ -51,7 +51,7 @@ export interface Next {
 /** A measure with a runner of its own (`bench/special.ts`). */
 export interface SpecialScenario {
   kind: "special";
-  name: "startup" | "memory" | "paced" | "open" | "spans" | "watched";
+  name: "startup" | "memory" | "paced" | "open" | "sockets" | "spans" | "watched";
   title: string;
   aims: Aim[];
 }
@@ -170,6 +170,12 @@ export const SCENARIOS: readonly Scenario[] = [
     name: "open",
     title: "5,000 open slow streams",
     aims: [{ measure: "KiB/stream", most: 20 }],
+  },
+  {
+    kind: "special",
+    name: "sockets",
+    title: "10,000 idle sockets on /ws",
+    aims: [{ measure: "KiB/socket", most: 10 }],
   },
   {
     kind: "special",

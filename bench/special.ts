@@ -9,6 +9,7 @@ import { median } from "./measure.ts";
 import { childrenOf, ended, firstMessage, LOAD_CORE, residentMiB, spawnOn } from "./process.ts";
 import { WORDS } from "./replies.ts";
 import { plainScenarios, type Service, type SpecialScenario } from "./scenarios.ts";
+import { sockets } from "./socket-measures.ts";
 import type { StreamsJob, StreamsReport } from "./streams-worker.ts";
 import { ROOT, type Running } from "./targets.ts";
 import { spans, watched } from "./trace-measures.ts";
@@ -165,6 +166,7 @@ const RUNNERS: Record<SpecialScenario["name"], (plan: SpecialPlan) => Promise<Fi
   memory,
   paced,
   open,
+  sockets: (plan) => withServer(plan, sockets),
   spans: (plan) => withServer(plan, (server) => spans(server, plan.tools.at(-1)!, plan), "traces"),
   watched: (plan) => withServer(plan, watched, "traces"),
 };

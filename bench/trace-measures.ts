@@ -1,15 +1,15 @@
 /** What traces cost a server that has run long, or that many watch. */
 import { get } from "node:http";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { capture } from "./capture.ts";
 import { type Load, runLoad, type Tool } from "./load.ts";
 import { median } from "./measure.ts";
-import { ended, firstMessage, LOAD_CORE, residentMiB, spawnOn } from "./process.ts";
+import { residentMiB } from "./process.ts";
 import { plainScenarios } from "./scenarios.ts";
+import { openSockets } from "./socket-measures.ts";
 import type { Figure } from "./special.ts";
-import { ROOT, type Running } from "./targets.ts";
-import type { WatchersJob, WatchersReport } from "./watchers-worker.ts";
+import type { Running } from "./targets.ts";
+import type { WatchersJob } from "./watchers-worker.ts";
 
 const SPANS = 1_000_000;
 const WATCHERS = { sockets: 10_000, runs: 2_000 };
@@ -100,12 +100,9 @@ export async function spans(server: Running, tool: Tool, load: Load): Promise<Fi
 export async function watched(server: Running): Promise<Figure[]> {
   const { port, pid } = server;
   const { path, body } = text();
-  const job: WatchersJob = { port, ...WATCHERS, path, body: body as string };
-  const args = ["--import", "tsx", join(ROOT, "bench/watchers-worker.ts"), JSON.stringify(job)];
-  const child = spawnOn(LOAD_CORE, process.execPath, args, { cwd: ROOT, stdio: ["ignore", "inherit", "pipe", "ipc"] });
+  const job: WatchersJob = { port, watched: "/ws/observability", ...WATCHERS, path, body: body as string };
+  const stop = await openSockets(job);
   try {
-    const report = await firstMessage<WatchersReport>(child);
-    if (report.open !== WATCHERS.sockets) throw new Error(`${report.open} sockets are open: ${report.problem}`);
     await sleep(SETTLE * 1_000);
     const first = residentMiB(pid);
     const { traceCount: ran } = await dataOf<{ traceCount: number }>(port, "/observability/status");
@@ -132,7 +129,6 @@ export async function watched(server: Running): Promise<Figure[]> {
       },
     ];
   } finally {
-    child.kill("SIGKILL");
-    await ended(child, 5_000);
+    await stop();
   }
 }

@@ -1,15 +1,18 @@
 /**
- * Many sockets on `/ws/observability` in a process of its own, and agents that run at a steady rate beside them. One job as JSON in
- * the first argument. Reports once all sockets are open, and goes on until it is killed.
+ * Many WebSockets in a process of its own, and agents that run at a steady rate beside them. One job as JSON in the first
+ * argument. Reports once all sockets are open, and goes on until it is killed.
  */
 import { randomBytes } from "node:crypto";
 import { connect, type Socket } from "node:net";
 
 export interface WatchersJob {
   port: number;
+  /** Path of the sockets. */
+  watched: string;
   sockets: number;
   /** Agents that are run each second, once the sockets are open. */
   runs: number;
+  /** Of such a run. */
   path: string;
   body: string;
 }
@@ -40,7 +43,7 @@ function open(): Promise<Socket> {
 async function watch(): Promise<string> {
   const socket = await open();
   const lines = [
-    "GET /ws/observability HTTP/1.1",
+    `GET ${job.watched} HTTP/1.1`,
     "host: 127.0.0.1",
     "upgrade: websocket",
     "connection: Upgrade",
@@ -79,5 +82,5 @@ for (let first = 0; first < job.sockets; first += BATCH) {
     else report.problem = answer;
   }
 }
-await run();
+if (job.runs > 0) await run();
 process.send?.(report);
