@@ -37,12 +37,21 @@ export interface PenstockOptions {
   nodeOptions?: readonly string[];
 }
 
-const SERVICES: Readonly<Record<Service, { manifest: string; file: boolean }>> = {
+interface Served {
+  manifest: string;
+  file: boolean;
+  /** Read by the manifest. */
+  env?: Readonly<Record<string, string>>;
+}
+
+const SERVICES: Readonly<Record<Service, Served>> = {
   plain: { manifest: "service.yaml", file: false },
   memory: { manifest: "memory.yaml", file: true },
   workflow: { manifest: "workflow.yaml", file: true },
   "workflow-memory": { manifest: "workflow.yaml", file: false },
   traces: { manifest: "traces.yaml", file: false },
+  traced: { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1" } },
+  "traced-content": { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1", BENCH_CONTENT: "redacted" } },
 };
 
 const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
@@ -51,14 +60,14 @@ const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
 export async function startPenstock(options: PenstockOptions = {}): Promise<Running> {
   const { root = ROOT, entry = "core/penstock.js", transport = "auto", nodeOptions = [] } = options;
   const { service = "plain" } = options;
-  const { manifest, file } = SERVICES[service];
+  const { manifest, file, env = {} } = SERVICES[service];
   const folder = file ? mkdtempSync(join(tmpdir(), "penstock-bench-")) : null;
   const store = folder === null ? {} : { BENCH_STORE: `sqlite:${options.file ?? join(folder, "penstock.db")}` };
   const args = [...nodeOptions, entry, "serve", "--config", join(HERE, manifest), "--host", "127.0.0.1", "--port", "0"];
   const began = performance.now();
   const child = spawnOn(SERVER_CORE, process.execPath, args, {
     cwd: root,
-    env: { ...process.env, BENCH_TRANSPORT: transport, ...store },
+    env: { ...process.env, BENCH_TRANSPORT: transport, ...env, ...store },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";

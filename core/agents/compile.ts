@@ -4,6 +4,7 @@ import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
 import { isIsolated } from "../memory/choose.ts";
 import type { Memory } from "../memory/memory.ts";
+import { agentSpan } from "../observability/attributes.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -101,6 +102,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       name,
       description,
       entity: Object.freeze({ type: "agent", id, name }),
+      spanName: agentSpan(name),
       defaults: defaultsOf(agent, manifest),
       instructions: dynamicInstructions(agent, path),
       chain: dynamicChain(agent, models, path),

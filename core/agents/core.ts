@@ -27,6 +27,8 @@ export interface AgentCore {
   readonly description: string;
   /** The agent as spans name it. */
   readonly entity: Entity;
+  /** What the span of a run is called. */
+  readonly spanName: string;
   /** The options of a request that says nothing. */
   readonly defaults: Settings;
   readonly instructions: Dynamic<string>;

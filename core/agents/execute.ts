@@ -122,14 +122,14 @@ export async function execute(core: AgentCore, prepared: PreparedRun, sink: Part
     core.runs?.count("completed");
     const wait = core.history.end(record, "completed", outcome);
     if (wait !== undefined) await wait;
-    if (plan.span !== null) endRun(core, plan, outcome);
+    if (plan.span !== null) endRun(plan.span, outcome);
     return outcome;
   } catch (error) {
     const status = wasStopped(error, plan.call, sink) ? "cancelled" : "error";
     core.runs?.count(status);
     if (turn !== null) await turn.abandon(status);
     core.history.end(record, status, outcome, status === "error" ? error : undefined);
-    if (plan.span !== null) endRun(core, plan, outcome, { error, cancelled: status === "cancelled" });
+    if (plan.span !== null) endRun(plan.span, outcome, { error, cancelled: status === "cancelled" });
     throw error;
   } finally {
     core.activity.leave();
@@ -142,7 +142,7 @@ async function remind(core: AgentCore, plan: RunPlan, turn: Turn, outcome: RunOu
   try {
     await core.memory!.remind(plan, turn);
   } catch (error) {
-    if (plan.span !== null) endRun(core, plan, outcome, { error, cancelled: plan.call.signal.aborted });
+    if (plan.span !== null) endRun(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
   }
 }

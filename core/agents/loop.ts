@@ -37,7 +37,7 @@ export async function run(plan: RunPlan, sink: PartSink, outcome: RunOutcome): P
 
 async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, outcome: RunOutcome, first: boolean) {
   const span = plan.span === null ? null : beginModelCall(plan.span, plan.chain);
-  const step = new Step(sink, outcome, span !== null);
+  const step = new Step(sink, outcome, span);
   let stream: ModelStream;
   try {
     stream = await plan.chain.stream(options, span);

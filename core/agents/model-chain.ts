@@ -1,7 +1,7 @@
 /** A list of models that stand in for each other: retries and fallback, before the first visible byte only. */
 import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import type { Logger } from "pino";
-import { fallbackAttributes, MODEL_EVENTS, retryAttributes } from "../observability/attributes.ts";
+import { fallbackAttributes, MODEL_EVENTS, modelSpan, retryAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
@@ -33,6 +33,8 @@ export interface ModelChain {
   /** Its two parts: a key of the manifest, and what the provider calls the model. */
   readonly provider: string;
   readonly model: string;
+  /** What the spans of its calls are called. */
+  readonly spanName: string;
   /**
    * Calls the model. Resolves when it has accepted the call (response headers may go out). Until the first part that a
    * client sees, failures of the stream are still met with another try, inside `next`.
@@ -77,9 +79,11 @@ export function createModelChain(models: readonly ChainedModel[], settings: Chai
   // Models that were seen to answer in batches: they promise to honour the signal, which saves listening to it here.
   const batched = new WeakSet<LanguageModelV3>();
   const { id } = models[0]!;
+  const named = splitName(id);
   return {
     id,
-    ...splitName(id),
+    ...named,
+    spanName: modelSpan(named.model),
     stream: (options, span = null) => new ChainedAnswer(models, settings, options, batched, span).open(),
   };
 }

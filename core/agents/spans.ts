@@ -2,10 +2,9 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import {
   agentAttributes,
-  agentSpan,
   CONTENT,
+  endAgent,
   modelAttributes,
-  modelSpan,
   toolAttributes,
   toolSpan,
 } from "../observability/attributes.ts";
@@ -23,13 +22,16 @@ import type { Step } from "./step.ts";
 const LONGEST_NAME = 128;
 
 /** Begins the run's span, below what the run is part of; with the request where it is part of nothing. */
-export function beginRun({ name, entity }: AgentCore, { plan, above, input }: PreparedRun): void {
+export function beginRun({ id, name, spanName, entity }: AgentCore, { plan, above, input }: PreparedRun): void {
   const origin = above === undefined ? plan.call.trace : above;
   if (origin === undefined || origin === null) return;
-  const span = origin.begin(agentSpan(name), 0, entity, plan.settings.memory.userId);
+  const { conversationId, userId } = plan.settings.memory;
+  const span = origin.begin(spanName, 0, entity, userId);
+  if (span === null) return;
   plan.span = span;
   plan.call.span = span;
-  if (span?.wantsContent) span.content(CONTENT.inputMessages, typeof input === "string" ? input : given(plan));
+  const said = span.wantsContent ? span.clean(typeof input === "string" ? input : given(plan)) : undefined;
+  span.set(agentAttributes({ id, name, model: plan.chain.id, conversationId, input: said }));
 }
 
 /** What the request brought, before the conversation comes into the prompt. */
@@ -51,28 +53,25 @@ interface Broken {
 }
 
 /** Ends the span of a run that has one. */
-export function endRun(core: AgentCore, plan: RunPlan, outcome: RunOutcome, broken?: Broken): void {
-  const span = plan.span!;
-  const { id, name } = core;
+export function endRun(span: Span, outcome: RunOutcome, broken?: Broken): void {
   const { usage, finishReason } = outcome;
-  const { conversationId } = plan.settings.memory;
-  span.set(agentAttributes({ id, name, model: plan.chain.id, conversationId, finishReason, usage }));
-  if (span.wantsContent) span.content(CONTENT.outputMessages, outcome.output ?? outcome.text);
+  const output = span.wantsContent ? span.clean(outcome.output ?? outcome.text) : undefined;
+  endAgent(span.attributes!, finishReason, usage, output);
   if (broken === undefined) span.finish();
   else if (broken.cancelled) cancelSpan(span);
   else failSpan(span, broken.error);
 }
 
 /** A call of a model: other tries, and what stands in for it when it fails, are events of the same span. */
-export const beginModelCall = (run: Span, chain: ModelChain): Span => run.child(modelSpan(chain.model), 2);
+export const beginModelCall = (run: Span, chain: ModelChain): Span => run.child(chain.spanName, 2);
 
 /** @param error what was thrown, or null */
 export function endModelCall(span: Span, plan: RunPlan, parameters: CallOptions, step: Step, error: unknown): void {
   const { provider, model } = plan.chain;
   const json = parameters.responseFormat?.type === "json";
   const { finishReason, usage, firstPart } = step;
-  span.set(modelAttributes({ provider, model, parameters, json, finishReason, usage, firstPart }));
-  if (span.wantsContent) span.content(CONTENT.outputMessages, said(step));
+  const output = span.wantsContent ? span.clean(said(step)) : undefined;
+  span.set(modelAttributes({ provider, model, parameters, json, finishReason, usage, firstPart, output }));
   if (error === null) span.finish();
   else if (error instanceof Aborted || plan.call.signal.aborted) cancelSpan(span);
   else failSpan(span, error);

@@ -6,6 +6,7 @@ import type {
   LanguageModelV3ToolCall,
   LanguageModelV3ToolResult,
 } from "@ai-sdk/provider";
+import type { Span } from "../observability/span.ts";
 import { Aborted } from "./abort.ts";
 import type { ModelStream, PartBatch } from "./model-chain.ts";
 import { providerFailed } from "./model-failure.ts";
@@ -33,16 +34,15 @@ export class Step {
   finishReason: FinishReason = "other";
   /** Seconds until the first part came, of a step that is traced; undefined while none has. */
   firstPart: number | undefined;
-  /** Milliseconds of the process; null when nobody asks. */
-  readonly #began: number | null;
+  readonly #span: Span | null;
   readonly #sink: PartSink;
   readonly #outcome: RunOutcome;
   #open: { id: string; block: Block } | null = null;
   #length = 0;
   #others: Map<string, Block> | null = null;
 
-  constructor(sink: PartSink, outcome: RunOutcome, traced: boolean) {
-    this.#began = traced ? performance.now() : null;
+  constructor(sink: PartSink, outcome: RunOutcome, span: Span | null) {
+    this.#span = span;
     this.#sink = sink;
     this.#outcome = outcome;
   }
@@ -62,7 +62,7 @@ export class Step {
         const next = stream.next();
         const batch: PartBatch | null = next instanceof Promise ? await next : next;
         if (batch === null) return;
-        if (this.#began !== null) this.firstPart ??= Math.round(performance.now() - this.#began) / 1000;
+        if (this.#span !== null) this.firstPart ??= Math.round(this.#span.elapsed()) / 1000;
         // Not for-of: across an await it makes an object per part.
         for (let index = 0; index < batch.length; index++) {
           const wait = this.#take(batch[index]!);

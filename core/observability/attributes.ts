@@ -4,10 +4,8 @@
  */
 import type { Attributes } from "./span.ts";
 
-/** Names of attributes that hold content. */
+/** Names of attributes that hold content, of spans that have little else. */
 export const CONTENT = {
-  inputMessages: "gen_ai.input.messages",
-  outputMessages: "gen_ai.output.messages",
   toolArguments: "gen_ai.tool.call.arguments",
   toolResult: "gen_ai.tool.call.result",
   input: "input",
@@ -34,26 +32,46 @@ interface Tokens {
   readonly reasoningTokens?: number;
 }
 
+/** One list for each reason: what is the same is found to be so at a glance, and is kept once. */
+const REASONS: ReadonlyMap<string, readonly string[]> = new Map(
+  ["stop", "length", "content-filter", "tool-calls", "error", "other"].map((reason) => [
+    reason,
+    Object.freeze([reason]),
+  ]),
+);
+const reasons = (reason: string): readonly string[] => REASONS.get(reason) ?? [reason];
+
 export interface AgentFacts {
   readonly id: string;
   readonly name: string;
   /** Of the first model that it may call. */
   readonly model: string;
   readonly conversationId: string | undefined;
-  readonly finishReason: string;
-  readonly usage: Tokens;
+  /** Content, cleaned. */
+  readonly input: string | undefined;
 }
 
-export const agentAttributes = ({ id, name, model, conversationId, finishReason, usage }: AgentFacts): Attributes => ({
+/** Of a run that begins. What its end tells has its place already. */
+export const agentAttributes = ({ id, name, model, conversationId, input }: AgentFacts): Attributes => ({
   "gen_ai.operation.name": "invoke_agent",
   "gen_ai.agent.id": id,
   "gen_ai.agent.name": name,
   "gen_ai.request.model": model,
   "gen_ai.conversation.id": conversationId,
-  "gen_ai.response.finish_reasons": [finishReason],
-  "gen_ai.usage.input_tokens": usage.promptTokens,
-  "gen_ai.usage.output_tokens": usage.completionTokens,
+  "gen_ai.input.messages": input,
+  "gen_ai.output.messages": undefined,
+  "gen_ai.response.finish_reasons": undefined,
+  "gen_ai.usage.input_tokens": undefined,
+  "gen_ai.usage.output_tokens": undefined,
 });
+
+/** @param output content, cleaned */
+export function endAgent(attributes: Attributes, reason: string, usage: Tokens, output: string | undefined): void {
+  attributes["gen_ai.output.messages"] = output;
+  attributes["gen_ai.response.finish_reasons"] = reasons(reason);
+  attributes["gen_ai.usage.input_tokens"] = usage.promptTokens;
+  attributes["gen_ai.usage.output_tokens"] = usage.completionTokens;
+}
 
 /** What a model call asks for, as the call has it. */
 interface Parameters {
@@ -76,6 +94,8 @@ export interface ModelFacts {
   readonly usage: Tokens;
   /** Seconds until the first part of the answer; undefined when there was none. */
   readonly firstPart: number | undefined;
+  /** Content, cleaned. */
+  readonly output: string | undefined;
 }
 
 export const modelAttributes = ({
@@ -86,6 +106,7 @@ export const modelAttributes = ({
   finishReason,
   usage,
   firstPart,
+  output,
 }: ModelFacts): Attributes => ({
   "gen_ai.operation.name": "chat",
   "gen_ai.provider.name": provider,
@@ -98,7 +119,8 @@ export const modelAttributes = ({
   "gen_ai.request.seed": parameters.seed,
   "gen_ai.request.stop_sequences": parameters.stopSequences,
   "gen_ai.output.type": json ? "json" : undefined,
-  "gen_ai.response.finish_reasons": [finishReason],
+  "gen_ai.output.messages": output,
+  "gen_ai.response.finish_reasons": reasons(finishReason),
   "gen_ai.response.time_to_first_chunk": firstPart,
   "gen_ai.usage.input_tokens": usage.promptTokens,
   "gen_ai.usage.output_tokens": usage.completionTokens,

@@ -27,7 +27,7 @@ export interface Cleaner {
 export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cleaner {
   const known = knownSecrets(secrets);
   const blank = known === null ? redact : (text: string) => redact(text.replace(known, BLANK));
-  const clean = mode === "full" ? (text: string) => text : blank;
+  const clean = mode === "full" ? (text: string) => text : remembering(blank);
   return {
     mode,
     content(value) {
@@ -41,6 +41,19 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
     },
     // A message is no content: it is there with `none` too, and its secrets are never.
     message: (text) => cut(text, MOST_MESSAGE, mode === "full" ? clean : blank),
+  };
+}
+
+/** Looks once at what comes twice in a row, as the answer of a model does that is the answer of its agent. */
+function remembering(blank: (text: string) => string): (text: string) => string {
+  let last = "";
+  let cleaned = "";
+  return (text) => {
+    if (text !== last) {
+      cleaned = blank(text);
+      last = text;
+    }
+    return cleaned;
   };
 }
 

@@ -141,6 +141,14 @@ class LiveSpan implements Span, SpanData {
     else Object.assign(this.attributes, attributes);
   }
 
+  clean(value: unknown): string | undefined {
+    return this.#trace.tracing.cleaner.content(value);
+  }
+
+  elapsed(): number {
+    return this.#trace.tracing.clock.now() - this.start;
+  }
+
   content(name: string, value: unknown): void {
     if (this.end !== 0) return;
     const text = this.#trace.tracing.cleaner.content(value);

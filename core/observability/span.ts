@@ -42,11 +42,17 @@ export interface Span extends SpanContext, SpanOrigin {
   begin(name: string, kind: SpanKind, entity: Entity): Span;
   /** A span below this one, of the same entity. */
   child(name: string, kind: SpanKind): Span;
+  /** What was set so far. */
+  readonly attributes: Attributes | null;
+  /** Milliseconds since it began. */
+  elapsed(): number;
   /** Adds attributes. The first ones are kept as they are, so that they must be the caller's own. */
   set(attributes: Attributes): void;
   /** An input or output, as an attribute. What is kept of it is what `observability.content` says; it is looked at once, here. */
   content(name: string, value: unknown): void;
-  /** Whether `content` keeps anything: for values that have to be made first. */
+  /** What is kept of an input or output, for attributes that are set together; undefined for nothing. */
+  clean(value: unknown): string | undefined;
+  /** Whether `content` and `clean` keep anything: for values that have to be made first. */
   readonly wantsContent: boolean;
   event(name: string, attributes?: Attributes): void;
   /** Another span that this one goes on from, maybe of another trace. */
