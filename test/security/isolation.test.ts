@@ -235,13 +235,21 @@ for (const kind of ["memory", "sqlite"]) {
       assert.equal(saved.status, 400);
     });
 
-    test("identity is the token's without a conversation and without memory too: the history says who asked", async () => {
+    test("identity is the token's without a conversation and without memory too: the history and the trace say who asked", async () => {
       const alone = { authorization: `Bearer ${token({ sub: "carol" })}` };
       const text = { path: "/agents/assistant/text", body: { input: "alone" } };
       dataOf(await send(service, "agents.generateText", alone, text));
       const request: OwningRequest = { path: "/agents/assistant/history" };
       const { entries, total } = dataOf(await send(service, "agents.history", alone, request));
       assert.deepEqual([total, entries.length, entries[0].userId, entries[0].input], [1, 1, "carol", "alone"]);
+      const path = "/observability/traces";
+      const { traces } = dataOf(await send(service, "observability.listTraces", alone, { path }));
+      assert.deepEqual([traces.length, traces[0]?.rootSpan.attributes["entity.id"]], [1, "assistant"]);
+      const other = { authorization: `Bearer ${token({ sub: "dave" })}` };
+      assert.deepEqual(dataOf(await send(service, "observability.listTraces", other, { path })).traces, []);
+      const trace = { path: `${path}/${traces[0].traceId}` };
+      assert.equal(dataOf(await send(service, "observability.getTrace", alone, trace)).spanCount, traces[0].spanCount);
+      assert.equal((await send(service, "observability.getTrace", other, trace)).status, 404);
       const refused = await send(service, "agents.generateText", alone, {
         ...text,
         body: { input: "x", options: { memory: { userId: "ada" } } },
