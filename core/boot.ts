@@ -2,7 +2,7 @@
  * Boot as a compiler: read, load plugins, check references, compile. Every stage reports all that it finds, and nothing
  * listens until there is nothing to report (design.md, "BOOT").
  */
-import { basename, dirname, parse, resolve } from "node:path";
+import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { A2a } from "./a2a/a2a.ts";
@@ -34,12 +34,11 @@ import type { LogText } from "./observability/log-text.ts";
 import { MetricsPage } from "./observability/metrics/page.ts";
 import { openOtlp } from "./observability/otlp/open.ts";
 import { createTracer, type Tracer } from "./observability/tracer.ts";
-import type { PluginKind } from "./plugin.ts";
+import { Platform } from "./platform/platform.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
-import { PLUGIN_KINDS } from "./registry/kinds.ts";
 import { loadPlugins } from "./registry/load.ts";
-import { type PluginProblem, shortPath } from "./registry/problem.ts";
 import type { Registry } from "./registry/registry.ts";
+import { knownPlugins, pluginIssue } from "./registry/report.ts";
 import { createService, type Service, type ServiceParts } from "./service.ts";
 import { createNamespaces } from "./storage/keyv-namespace.ts";
 import { MeasuredStore } from "./storage/measured-store.ts";
@@ -48,6 +47,7 @@ import { openStore, parseSqliteUrl } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
 import { compileTools } from "./tools/compile.ts";
 import { openTraces } from "./traces/open.ts";
+import { PROJECT } from "./version.ts";
 import { openWorkflows } from "./workflows/open.ts";
 
 /** The plugins that Penstock ships: beside `core/` in the source, beside the bundle in `dist/`. */
@@ -65,6 +65,8 @@ export interface BootOptions {
   ring?: LogRing;
   /** Open the manifest's store, once nothing else is wrong. Default: no, so that commands which only look leave no file. */
   store?: boolean;
+  /** The folder of the package.json whose packages are looked after; default: Penstock's own. */
+  project?: string;
   /** False: leave the indexes of semantic search alone, whatever state they are in. */
   semantic?: boolean;
 }
@@ -215,6 +217,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
       meters,
       metrics: new MetricsPage(meters),
       logs: options.ring ?? new LogRing(0),
+      platform: new Platform({ ...host, folder, project: options.project ?? PROJECT, ...manifest.updates }),
     },
     models,
     verifier,
@@ -277,22 +280,4 @@ async function storeOf(manifest: Manifest, making: Making, options: BootOptions)
     issues.push(loaded.issueAt(["store"], messageOf(error).replace(/^store: /, "")));
   }
   return createMemoryStore();
-}
-
-/** Names by kind; those of files that failed too, whose failure is report enough. */
-function knownPlugins(registry: Registry, problems: readonly PluginProblem[]): Record<PluginKind, readonly string[]> {
-  const rows = PLUGIN_KINDS.map(({ kind, folder }) => {
-    const failed = problems
-      .filter(({ file }) => basename(dirname(file)) === folder)
-      .map(({ file }) => parse(file).name);
-    return [kind, [...registry.names(kind), ...failed]];
-  });
-  return Object.fromEntries(rows);
-}
-
-/** Placed where the cause says, which is how the loader words it for people. */
-function pluginIssue({ file, phase, cause }: PluginProblem): Issue {
-  const [, line = "1", column = "1"] = /\bline (\d+)(?:, column (\d+))?/.exec(cause) ?? [];
-  const place = { line: Number(line), column: Number(column) };
-  return { severity: "error", file: shortPath(file), ...place, path: phase, message: cause };
 }

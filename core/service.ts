@@ -20,6 +20,7 @@ import type { Memory } from "./memory/memory.ts";
 import type { LogRing } from "./observability/log-ring.ts";
 import type { Meters } from "./observability/metrics/meters.ts";
 import type { MetricsPage } from "./observability/metrics/page.ts";
+import type { Platform } from "./platform/platform.ts";
 import type { Store } from "./storage/store.ts";
 import { describeTool } from "./tools/describe.ts";
 import type { Traces } from "./traces/traces.ts";
@@ -43,6 +44,7 @@ export interface Service {
   readonly logs: LogRing;
   /** The lines as they are written, for sockets. */
   readonly logNews: Feed<LogNews>;
+  readonly platform: Platform;
   /** By their id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
   /** What runs did. */
@@ -84,6 +86,7 @@ export type ServiceParts = Pick<
   | "store"
   | "memories"
   | "logs"
+  | "platform"
   | "meters"
   | "metrics"
   | "traces"

@@ -32,6 +32,8 @@ export interface StartOptions {
   plugins?: readonly string[];
   port?: number;
   host?: string;
+  /** The folder of the package.json whose packages `/updates` is about; default: Penstock's own. */
+  project?: string;
   env?: Readonly<Record<string, string | undefined>>;
   /** Where the log goes; default: standard output. */
   log?: DestinationStream;
@@ -67,8 +69,8 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   text.hide([env[CONSOLE_KEY] ?? "", env.SERVICE_SECRET_KEY ?? ""]);
   const ring = new LogRing(BOOT_LINES);
   const logger = createLogger("info", { destination: options.log, text, ring });
-  const { config, plugins = [] } = options;
-  const booted = await boot({ config, plugins, env, logger, text, ring, store: true });
+  const { config, plugins = [], project } = options;
+  const booted = await boot({ config, plugins, project, env, logger, text, ring, store: true });
   if (booted.service === null) {
     await booted.close();
     throw new BootError(booted);

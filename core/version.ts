@@ -1,4 +1,8 @@
-/** The version of Penstock, as in package.json. */
+/** The version of Penstock, as in package.json, and where that is. */
 import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
 
 export const VERSION: string = createRequire(import.meta.url)("../package.json").version;
+
+/** The folder of package.json. */
+export const PROJECT: string = fileURLToPath(new URL("..", import.meta.url));

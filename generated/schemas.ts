@@ -1865,6 +1865,58 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "InstalledUpdates": {
+    "type": "object",
+    "description": "What was installed.",
+    "properties": {
+      "message": {
+        "type": "string",
+        "description": "What came of it, for people."
+      },
+      "packages": {
+        "type": "array",
+        "description": "The packages whose version is another now.",
+        "items": {
+          "type": "object",
+          "description": "One of them.",
+          "properties": {
+            "name": {
+              "type": "string",
+              "description": "As package.json names it."
+            },
+            "from": {
+              "type": "string",
+              "description": "The version before; absent when there was none."
+            },
+            "to": {
+              "type": "string",
+              "description": "The version that is installed now."
+            }
+          },
+          "required": [
+            "name",
+            "to"
+          ]
+        }
+      }
+    },
+    "required": [
+      "message",
+      "packages"
+    ],
+    "examples": [
+      {
+        "message": "installed 1 package: restart the service to use them",
+        "packages": [
+          {
+            "name": "ajv",
+            "from": "8.20.0",
+            "to": "8.21.0"
+          }
+        ]
+      }
+    ]
+  },
   "InstrumentationScope": {
     "type": "object",
     "description": "What recorded it.",
@@ -4713,6 +4765,50 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "SetupObservabilityRequest": {
+    "type": "object",
+    "description": "The keys of the observability service.",
+    "properties": {
+      "publicKey": {
+        "type": "string",
+        "description": "Letters, digits, `_`, `.` and `-`.",
+        "pattern": "^[A-Za-z0-9_.-]{1,256}$"
+      },
+      "secretKey": {
+        "type": "string",
+        "description": "Letters, digits, `_`, `.` and `-`.",
+        "pattern": "^[A-Za-z0-9_.-]{1,256}$"
+      }
+    },
+    "required": [
+      "publicKey",
+      "secretKey"
+    ],
+    "examples": [
+      {
+        "publicKey": "pk_1",
+        "secretKey": "sk_1"
+      }
+    ]
+  },
+  "SetupResult": {
+    "type": "object",
+    "description": "The keys are written.",
+    "properties": {
+      "message": {
+        "type": "string",
+        "description": "Where, and when they count."
+      }
+    },
+    "required": [
+      "message"
+    ],
+    "examples": [
+      {
+        "message": "the keys are in .env: they count from the next start on"
+      }
+    ]
+  },
   "SpanAttributes": {
     "type": "object",
     "description": "Values by name, as OpenTelemetry has them; `entity.*` say whose work the span is.",
@@ -6075,6 +6171,50 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "Update": {
+    "type": "object",
+    "description": "A package with a newer version.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "As package.json names it."
+      },
+      "installed": {
+        "type": "string",
+        "description": "The version that is installed; absent when none is."
+      },
+      "latest": {
+        "type": "string",
+        "description": "The newest version of the registry."
+      },
+      "type": {
+        "type": "string",
+        "description": "The first part in which they differ; `latest` where that cannot be said.",
+        "enum": [
+          "major",
+          "minor",
+          "patch",
+          "latest"
+        ]
+      },
+      "packageJson": {
+        "type": "string",
+        "description": "The section of package.json.",
+        "enum": [
+          "dependencies",
+          "devDependencies",
+          "optionalDependencies",
+          "peerDependencies"
+        ]
+      }
+    },
+    "required": [
+      "name",
+      "latest",
+      "type",
+      "packageJson"
+    ]
+  },
   "UpdateConversationRequest": {
     "type": "object",
     "description": "Changes of a conversation.",
@@ -6103,6 +6243,71 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "channel": null,
           "done": true
         }
+      }
+    ]
+  },
+  "UpdateList": {
+    "type": "object",
+    "description": "The packages that have a newer version.",
+    "properties": {
+      "hasUpdates": {
+        "type": "boolean",
+        "description": "Whether there are any."
+      },
+      "updates": {
+        "type": "array",
+        "description": "By name.",
+        "items": {
+          "$ref": "#/components/schemas/Update"
+        }
+      },
+      "count": {
+        "type": "integer",
+        "description": "How many there are.",
+        "minimum": 0
+      },
+      "message": {
+        "type": "string",
+        "description": "The same for people."
+      }
+    },
+    "required": [
+      "hasUpdates",
+      "updates",
+      "count",
+      "message"
+    ],
+    "examples": [
+      {
+        "hasUpdates": true,
+        "updates": [
+          {
+            "name": "ajv",
+            "installed": "8.20.0",
+            "latest": "8.21.0",
+            "type": "minor",
+            "packageJson": "dependencies"
+          }
+        ],
+        "count": 1,
+        "message": "1 package can be updated"
+      }
+    ]
+  },
+  "UpdateRequest": {
+    "type": "object",
+    "description": "What to install.",
+    "properties": {
+      "packageName": {
+        "type": "string",
+        "description": "A package that package.json names; left out: all that have a newer version.",
+        "minLength": 1,
+        "maxLength": 214
+      }
+    },
+    "examples": [
+      {
+        "packageName": "ajv"
       }
     ]
   },

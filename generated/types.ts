@@ -3330,6 +3330,117 @@ export interface ToolExecutionResult {
 }
 
 /**
+ * What to install.
+ */
+export interface UpdateRequest {
+  /**
+   * A package that package.json names; left out: all that have a newer version.
+   */
+  packageName?: string;
+}
+
+/**
+ * A package with a newer version.
+ */
+export interface Update {
+  /**
+   * As package.json names it.
+   */
+  name: string;
+  /**
+   * The version that is installed; absent when none is.
+   */
+  installed?: string;
+  /**
+   * The newest version of the registry.
+   */
+  latest: string;
+  /**
+   * The first part in which they differ; `latest` where that cannot be said.
+   */
+  type: "major" | "minor" | "patch" | "latest";
+  /**
+   * The section of package.json.
+   */
+  packageJson: "dependencies" | "devDependencies" | "optionalDependencies" | "peerDependencies";
+}
+
+/**
+ * The packages that have a newer version.
+ */
+export interface UpdateList {
+  /**
+   * Whether there are any.
+   */
+  hasUpdates: boolean;
+  /**
+   * By name.
+   */
+  updates: Update[];
+  /**
+   * How many there are.
+   */
+  count: number;
+  /**
+   * The same for people.
+   */
+  message: string;
+}
+
+/**
+ * What was installed.
+ */
+export interface InstalledUpdates {
+  /**
+   * What came of it, for people.
+   */
+  message: string;
+  /**
+   * The packages whose version is another now.
+   *
+   * Items: One of them.
+   */
+  packages: {
+    /**
+     * As package.json names it.
+     */
+    name: string;
+    /**
+     * The version before; absent when there was none.
+     */
+    from?: string;
+    /**
+     * The version that is installed now.
+     */
+    to: string;
+  }[];
+}
+
+/**
+ * The keys of the observability service.
+ */
+export interface SetupObservabilityRequest {
+  /**
+   * Letters, digits, `_`, `.` and `-`.
+   */
+  publicKey: string;
+  /**
+   * Letters, digits, `_`, `.` and `-`.
+   */
+  secretKey: string;
+}
+
+/**
+ * The keys are written.
+ */
+export interface SetupResult {
+  /**
+   * Where, and when they count.
+   */
+  message: string;
+}
+
+/**
  * `running` while at least one execution runs, else `idle`.
  */
 export type WorkflowStatus = "idle" | "running";
@@ -5188,6 +5299,12 @@ export interface Schemas {
   ToolList: ToolList;
   ExecuteToolRequest: ExecuteToolRequest;
   ToolExecutionResult: ToolExecutionResult;
+  UpdateRequest: UpdateRequest;
+  Update: Update;
+  UpdateList: UpdateList;
+  InstalledUpdates: InstalledUpdates;
+  SetupObservabilityRequest: SetupObservabilityRequest;
+  SetupResult: SetupResult;
   WorkflowStatus: WorkflowStatus;
   WorkflowSummary: WorkflowSummary;
   WorkflowList: WorkflowList;

@@ -80,6 +80,8 @@ const LATE = [
   "core/codegen/main.ts",
   "core/http/openapi.ts",
   "core/mcp/connection.ts",
+  "core/platform/environment-file.ts",
+  "core/platform/updates.ts",
   "core/mcp/endpoint.ts",
   "core/observability/metrics/exposition.ts",
   "core/observability/otlp/collector.ts",

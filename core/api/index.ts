@@ -10,6 +10,7 @@ import { OBSERVABILITY_ROUTES } from "./observability.ts";
 import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { TOOL_ROUTES } from "./tools.ts";
+import { UPDATE_ROUTES } from "./updates.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
 
 export const ROUTES: readonly Route<Service>[] = [
@@ -22,5 +23,6 @@ export const ROUTES: readonly Route<Service>[] = [
   ...OBSERVABILITY_LOG_ROUTES,
   ...MCP_ROUTES,
   ...OBSERVABILITY_ROUTES,
+  ...UPDATE_ROUTES,
   ...PLATFORM_ROUTES,
 ];

@@ -17,6 +17,7 @@ const PATH_PARAMETERS: Record<string, string> = {
   "mcp/serverId": "Id of the MCP server.",
   "mcp/toolName": "Name of the tool, as the server lists it.",
   "tools/name": "Name of the tool.",
+  "updates/packageName": "Name of the package; one with a scope is one segment, `@scope%2Fname`.",
   "ui/asset": "File name of the asset.",
   "workflows/id": "Id of the workflow.",
   "workflows/executionId": "Id of the execution.",

@@ -16,9 +16,6 @@ export function addNotices(check: Check): void {
       warn(["tools", name, "approval"], "this version cannot ask for approval yet: the tool never runs");
     }
   }
-  if (isMap(document.updates) && document.updates.install === true) {
-    warn(["updates", "install"], "this version installs no updates yet");
-  }
 }
 
 /** Whether others than this machine may reach a host. A name other than localhost may be anything. */

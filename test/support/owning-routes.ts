@@ -195,6 +195,10 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "platform.health": FREE,
   "platform.metrics": FREE,
   "platform.readiness": FREE,
+  "updates.list": FREE,
+  "updates.install": FREE,
+  "updates.installOne": FREE,
+  "observability.setup": FREE,
   "logs.list": {
     kind: "list",
     request: () => ({ path: "/api/logs?level=warn&limit=1000" }),

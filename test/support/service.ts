@@ -2,9 +2,11 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Booted } from "../../core/boot.ts";
 import { type Running, start } from "../../core/start.ts";
 
 export interface TestService extends Running {
+  readonly booted: Booted;
   /** Every line of the log, parsed. */
   readonly log: Record<string, unknown>[];
   get(path: string, headers?: Record<string, string>): Promise<Response>;
@@ -14,6 +16,8 @@ export interface TestService extends Running {
 export interface TestOptions {
   plugins?: string[];
   env?: Record<string, string | undefined>;
+  /** Default: a folder without packages. */
+  project?: string;
 }
 
 /** Starts a service and stops it when the test ends, or the file (`{ after }` of node:test). `server.port` is 0 and the log level debug unless the manifest says otherwise. */
@@ -28,11 +32,13 @@ export async function startService(
     config,
     typeof manifest === "string" ? manifest : JSON.stringify({ logs: { level: "debug" }, ...manifest }),
   );
+  if (options.project === undefined) await writeFile(join(folder, "package.json"), "{}");
   const log: Record<string, unknown>[] = [];
   const running = await start({
     config,
     port: 0,
     plugins: options.plugins,
+    project: options.project ?? folder,
     env: options.env ?? process.env,
     log: { write: (line: string) => void log.push(JSON.parse(line)) },
   });

@@ -1,12 +1,13 @@
 /** Walks the routes table: what must hold for every row, whatever it serves. */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, type TestContext, test } from "node:test";
 import { ROUTES } from "../../core/api/index.ts";
 import { NOBODY } from "../../core/http/route.ts";
 import { createRouter } from "../../core/http/router.ts";
 import type { Running } from "../../core/start.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";
+import { settledProject } from "../support/npm-registry.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
 import { recordOne, spanIdAt, traceIdAt } from "../support/spans.ts";
@@ -138,6 +139,10 @@ const REQUESTS: Record<string, Plain> = {
   "platform.health": { path: "/healthz" },
   "platform.readiness": { path: "/readyz" },
   "platform.metrics": { path: "/metrics" },
+  "updates.list": { path: "/updates" },
+  "updates.install": { path: "/updates", body: {} },
+  "updates.installOne": { path: "/updates/tiny" },
+  "observability.setup": { path: "/setup-observability", body: { publicKey: "pk", secretKey: "sk" } },
   "logs.list": { path: "/api/logs?level=error" },
   "observability.logs": { path: "/observability/logs?severityText=ERROR" },
   "observability.traceLogs": { path: `/observability/traces/${LOGGED.traceId}/logs`, logs: true },
@@ -179,6 +184,11 @@ async function prepare(
 
 const shapeOf = ({ method, path }: { method: string; path: string }) => `${method} ${path.replace(/:[^/]+/g, ":")}`;
 
+function serve(t: TestContext, rest: object = {}) {
+  const { folder, env } = settledProject(t);
+  return startService(t, { ...MANIFEST, updates: { install: true }, ...rest }, { project: folder, env });
+}
+
 describe("every row of the routes table", () => {
   test("is there: the contract's rows of this version, and no others", () => {
     const rows = ROUTES.map(({ method, path }) => `${method} ${path}`);
@@ -217,6 +227,7 @@ describe("every row of the routes table", () => {
       "GET /tools",
       "GET /ui",
       "GET /ui/:asset",
+      "GET /updates",
       "GET /workflows",
       "GET /workflows/:id",
       "GET /workflows/:id/executions/:executionId/state",
@@ -236,7 +247,10 @@ describe("every row of the routes table", () => {
       "POST /api/memory/save-messages",
       "POST /mcp/:serverId/mcp",
       "POST /mcp/servers/:serverId/tools/:toolName",
+      "POST /setup-observability",
       "POST /tools/:name/execute",
+      "POST /updates",
+      "POST /updates/:packageName",
       "POST /workflows/:id/execute",
       "POST /workflows/:id/executions/:executionId/cancel",
       "POST /workflows/:id/executions/:executionId/replay",
@@ -294,7 +308,7 @@ describe("every row of the routes table", () => {
     test(`${method} ${path} answers its plainest request, in the form that its row states`, async (t) => {
       const request = REQUESTS[operation];
       assert.ok(request !== undefined, `add a plain request for ${operation}`);
-      const service = await startService(t, MANIFEST);
+      const service = await serve(t);
       await prepare(service, request);
       const { path: target, body: sent, headers } = request;
       const reply = await inject(service.dispatch, { method, path: target, body: sent, headers });
@@ -327,7 +341,7 @@ describe("every row of the routes table", () => {
 
 for (const transport of TRANSPORTS) {
   test(`every row answers over ${transport} with the bytes that it answers in the process, and refuses other methods`, async (t) => {
-    const service = await startService(t, { ...MANIFEST, server: { transport } });
+    const service = await serve(t, { server: { transport } });
     for (const { method, operation, path: pattern } of ROUTES) {
       const { path, body, headers, status = 200 } = REQUESTS[operation]!;
       await prepare(service, REQUESTS[operation]!);

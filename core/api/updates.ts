@@ -1,0 +1,63 @@
+/** Contract, "Observability, logs, updates, discovery": updates of packages, and the keys of observability. */
+import { defineRoute } from "../http/route.ts";
+import type { Service } from "../service.ts";
+
+export const UPDATE_ROUTES = [
+  defineRoute<Service>({
+    operation: "updates.list",
+    method: "GET",
+    path: "/updates",
+    group: "updates",
+    summary: "Check for newer versions of packages",
+    description: "What `npm outdated` says, within 10 s.",
+    output: { json: "UpdateList" },
+    handle: async (_input, { service }) => (await service.platform.updates()).list(),
+  }),
+  defineRoute<Service, undefined, "UpdateRequest">({
+    operation: "updates.install",
+    method: "POST",
+    path: "/updates",
+    group: "updates",
+    summary: "Install newer versions of packages",
+    description:
+      "Of one, or of all that have one. Only where the manifest has `updates.install: true`, and one at a time.",
+    body: "UpdateRequest",
+    bodyOptional: true,
+    checksOrigin: true,
+    failures: ["conflict"],
+    output: { json: "InstalledUpdates" },
+    handle: async ({ body }, { service }) => (await service.platform.updates()).install(body.packageName),
+  }),
+  defineRoute<Service>({
+    operation: "updates.installOne",
+    method: "POST",
+    path: "/updates/:packageName",
+    group: "updates",
+    summary: "Install the newest version of one package",
+    description: "A name with a scope is one segment: `@scope%2Fname`.",
+    checksOrigin: true,
+    failures: ["conflict"],
+    output: { json: "InstalledUpdates" },
+    handle: async ({ params }, { service }) => {
+      const { packageName } = params;
+      return (await service.platform.updates()).install(packageName!);
+    },
+  }),
+  defineRoute<Service, undefined, "SetupObservabilityRequest">({
+    operation: "observability.setup",
+    method: "POST",
+    path: "/setup-observability",
+    group: "observability",
+    summary: "Write the keys of the observability service to the environment file",
+    description: "`.env` beside the manifest, of which everything else stays as it is.",
+    body: "SetupObservabilityRequest",
+    checksOrigin: true,
+    failures: ["conflict"],
+    output: { json: "SetupResult" },
+    async handle({ body }, { service }) {
+      const file = await service.platform.environmentFile();
+      await file.set({ SERVICE_PUBLIC_KEY: body.publicKey, SERVICE_SECRET_KEY: body.secretKey });
+      return { message: "the keys are in .env: they count from the next start on" };
+    },
+  }),
+];

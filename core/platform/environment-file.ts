@@ -1,0 +1,92 @@
+/** The `.env` file beside the manifest, which is rewritten as a whole or not at all. */
+import { randomBytes } from "node:crypto";
+import { lstat, open, readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { ServiceError } from "../errors.ts";
+import { withVariables } from "./environment-text.ts";
+
+/** Bytes. A larger one is no file of settings. */
+const LARGEST = 1024 * 1024;
+/** For its owner alone: it holds secrets. */
+const PRIVATE = 0o600;
+
+export class EnvironmentFile {
+  readonly #folder: string;
+  /** Changes go one after the other, so that none is lost. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /**
+   * Sets variables and keeps the rest of the file byte for byte. The change is on disk when it resolves.
+   *
+   * @param values that need no quotes
+   * @throws ServiceError `conflict` when `.env` is no plain file, `internal` when it cannot be written
+   */
+  set(values: Readonly<Record<string, string>>): Promise<void> {
+    const change = this.#turn.then(() => this.#set(values));
+    this.#turn = change.catch(() => undefined);
+    return change;
+  }
+
+  async #set(values: Readonly<Record<string, string>>): Promise<void> {
+    const file = join(this.#folder, ".env");
+    try {
+      const mode = await modeOf(file);
+      const text = mode === null ? "" : await readFile(file, "latin1");
+      await replace(this.#folder, file, withVariables(text, values), mode ?? PRIVATE);
+    } catch (error) {
+      if (error instanceof ServiceError) throw error;
+      const code = (error as NodeJS.ErrnoException).code ?? "unknown error";
+      throw new ServiceError("internal", `.env beside the manifest cannot be written: ${code}`, { cause: error });
+    }
+  }
+}
+
+/** Null when there is no such file. */
+async function modeOf(file: string): Promise<number | null> {
+  let found: Awaited<ReturnType<typeof lstat>>;
+  try {
+    found = await lstat(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+  // A new file would take the place of a link, and what it leads to would stay as it is.
+  if (!found.isFile())
+    throw new ServiceError("conflict", ".env beside the manifest is no plain file: change it by hand");
+  if (found.size > LARGEST) throw new ServiceError("conflict", ".env beside the manifest is larger than 1 MiB");
+  return Number(found.mode) & 0o777;
+}
+
+/** A reader, and a machine that loses its power, see the old file or the new one. */
+async function replace(folder: string, file: string, text: string, mode: number): Promise<void> {
+  const fresh = `${file}.${randomBytes(6).toString("hex")}`;
+  try {
+    const handle = await open(fresh, "wx", mode);
+    try {
+      await handle.chmod(mode);
+      await handle.writeFile(text, "latin1");
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(fresh, file);
+  } catch (error) {
+    await rm(fresh, { force: true });
+    throw error;
+  }
+  await syncFolder(folder);
+}
+
+/** Where a folder can be synchronised at all. */
+async function syncFolder(folder: string): Promise<void> {
+  try {
+    const handle = await open(folder, "r");
+    await handle.sync().finally(() => handle.close());
+  } catch {
+    // Windows cannot: the rename itself is all that there is.
+  }
+}

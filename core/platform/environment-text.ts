@@ -1,0 +1,62 @@
+/** Changes variables in the text of a `.env` file, and nothing else of it. */
+
+/** Beginning of an assignment: indent, `export`, the name, `=` and the spaces after it. A byte order mark may go before. */
+const ASSIGNMENT = /^((?:\u00ef\u00bb\u00bf)?[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*)(.*)$/s;
+const COMMENT = /[ \t]+#.*$/;
+
+/**
+ * Every assignment of a variable gets the new value; those that are not there are added at the end. The end of each line, what
+ * stands before an assignment and a comment behind it stay as they are.
+ *
+ * @param text each character a byte of the file, so that any encoding survives
+ * @param values that need no quotes
+ */
+export function withVariables(text: string, values: Readonly<Record<string, string>>): string {
+  const set = new Set<string>();
+  const lines = statementsOf(text).map((line) => {
+    const end = /\r?\n$/.exec(line)?.[0] ?? "";
+    const [, before = "", name = "", given = ""] = ASSIGNMENT.exec(line.slice(0, line.length - end.length)) ?? [];
+    if (!Object.hasOwn(values, name)) return line;
+    set.add(name);
+    return before + values[name] + commentOf(given) + end;
+  });
+  const newline = /\r?\n/.exec(text)?.[0] ?? "\n";
+  const missing = Object.entries(values).filter(([name]) => !set.has(name));
+  const added = missing.map(([name, value]) => `${name}=${value}${newline}`);
+  const whole = lines.join("");
+  const gap = added.length > 0 && whole !== "" && !whole.endsWith("\n") ? newline : "";
+  return whole + gap + added.join("");
+}
+
+/** Lines with their ends; a value in quotes that goes over several of them is one. */
+function statementsOf(text: string): string[] {
+  const statements: string[] = [];
+  for (let at = 0; at < text.length; ) {
+    const end = endOf(text, at);
+    statements.push(text.slice(at, end));
+    at = end;
+  }
+  return statements;
+}
+
+function endOf(text: string, at: number): number {
+  const after = (from: number) => {
+    const newline = text.indexOf("\n", from);
+    return newline === -1 ? text.length : newline + 1;
+  };
+  const end = after(at);
+  const given = ASSIGNMENT.exec(text.slice(at, end))?.[3];
+  const quote = given?.[0];
+  if (given === undefined || (quote !== '"' && quote !== "'" && quote !== "`")) return end;
+  const opened = end - given.length;
+  const closed = text.indexOf(quote, opened + 1);
+  // One that is never closed is a character of the value.
+  return closed === -1 ? end : after(closed);
+}
+
+/** Of a value in quotes, what stands behind them. */
+function commentOf(given: string): string {
+  const quote = given[0];
+  const closed = quote === '"' || quote === "'" || quote === "`" ? given.indexOf(quote, 1) : -1;
+  return COMMENT.exec(closed === -1 ? given : given.slice(closed + 1))?.[0] ?? "";
+}

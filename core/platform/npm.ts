@@ -1,0 +1,98 @@
+/** Runs npm: a child without a shell, within a time limit, without the secrets of the service. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { ServiceError, unavailable } from "../errors.ts";
+
+export interface NpmRun {
+  readonly folder: string;
+  /** Of the service; the child gets what npm needs of it. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Milliseconds. */
+  readonly limit: number;
+  /** Ends it. */
+  readonly signal: AbortSignal;
+}
+
+export interface NpmOutcome {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Characters of its output; npm that says more is ended. */
+const LOUDEST = 8 * 1024 * 1024;
+/** Milliseconds from the request to end to the end. */
+const LINGER = 1_000;
+
+/** Scripts of packages run with this: what the service knows is none of their business. */
+const PASSED =
+  /^(?:path|pathext|home|userprofile|appdata|localappdata|systemroot|comspec|tmpdir|temp|tmp|lang|lc_all|node_env|node_extra_ca_certs|ssl_cert_file|ssl_cert_dir|(?:https?|no|all)_proxy|npm_config_.*)$/i;
+
+/** @throws ServiceError `internal` when there is no npm, `unavailable` when it takes too long or the service stops */
+export async function runNpm(parameters: readonly string[], run: NpmRun): Promise<NpmOutcome> {
+  if (run.signal.aborted) throw unavailable("the service is stopping");
+  const what = `npm ${parameters[0]}`;
+  // A group of its own, so that what it starts ends with it.
+  const grouped = process.platform !== "win32";
+  const [command, before] = commandOf(run.env);
+  const child = spawn(command, [...before, ...parameters], {
+    cwd: run.folder,
+    env: Object.fromEntries(Object.entries(run.env).filter(([name]) => PASSED.test(name))),
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: grouped,
+    windowsHide: true,
+  });
+  let failure: ServiceError | null = null;
+  let killing: NodeJS.Timeout | undefined;
+  const end = (reason: ServiceError) => {
+    if (failure !== null) return;
+    failure = reason;
+    kill(child, "SIGTERM", grouped);
+    killing = setTimeout(() => kill(child, "SIGKILL", grouped), LINGER);
+  };
+  const limit = setTimeout(() => end(unavailable(`${what} took longer than ${run.limit / 1000} s`)), run.limit);
+  const stop = () => end(unavailable(`the service is stopping: ${what} was ended`));
+  run.signal.addEventListener("abort", stop);
+  try {
+    const outcome = await outcomeOf(child, () => end(new ServiceError("internal", `${what} said too much`)));
+    if (failure !== null) throw failure;
+    return outcome;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    throw new ServiceError("internal", "npm was not found: it must be on the PATH of the service");
+  } finally {
+    clearTimeout(limit);
+    clearTimeout(killing);
+    run.signal.removeEventListener("abort", stop);
+  }
+}
+
+/** The npm that started the service, where one did: a script for this Node. */
+function commandOf({ npm_execpath: script = "" }: NpmRun["env"]): [command: string, parameters: string[]] {
+  return /\bnpm-cli\.c?js$/.test(script) ? [process.execPath, [script]] : ["npm", []];
+}
+
+function outcomeOf(child: ChildProcess, tooLoud: () => void): Promise<NpmOutcome> {
+  return new Promise((resolve, reject) => {
+    let stdout = "";
+    let stderr = "";
+    child.stdout!.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+      if (stdout.length > LOUDEST) tooLoud();
+    });
+    child.stderr!.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+      if (stderr.length > LOUDEST) tooLoud();
+    });
+    child.on("error", reject);
+    child.on("close", (code) => resolve({ code: code ?? 1, stdout, stderr }));
+  });
+}
+
+function kill(child: ChildProcess, signal: NodeJS.Signals, grouped: boolean): void {
+  try {
+    if (grouped && child.pid !== undefined) process.kill(-child.pid, signal);
+    else child.kill(signal);
+  } catch {
+    // It has ended.
+  }
+}

@@ -1,0 +1,47 @@
+/** What the service does about itself: its packages and its environment. Loaded with the first request for it. */
+import type { Logger } from "pino";
+import type { EnvironmentFile } from "./environment-file.ts";
+import type { Updates } from "./updates.ts";
+
+export interface PlatformSource {
+  /** Of the manifest. */
+  readonly folder: string;
+  /** That of the package.json whose packages are looked after. */
+  readonly project: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Whether packages may be installed. */
+  readonly install: boolean;
+  readonly logger: Logger;
+  /** Called when the service ends. */
+  onClose(callback: () => Promise<void>): void;
+}
+
+export class Platform {
+  readonly #source: PlatformSource;
+  #updates: Promise<Updates> | null = null;
+  #environmentFile: Promise<EnvironmentFile> | null = null;
+
+  constructor(source: PlatformSource) {
+    this.#source = source;
+  }
+
+  updates(): Promise<Updates> {
+    this.#updates ??= this.#openUpdates();
+    return this.#updates;
+  }
+
+  environmentFile(): Promise<EnvironmentFile> {
+    this.#environmentFile ??= import("./environment-file.ts").then(
+      ({ EnvironmentFile }) => new EnvironmentFile(this.#source.folder),
+    );
+    return this.#environmentFile;
+  }
+
+  async #openUpdates(): Promise<Updates> {
+    const { project: folder, env, install, logger, onClose } = this.#source;
+    const { Updates } = await import("./updates.ts");
+    const updates = new Updates({ folder, env, install, logger });
+    onClose(() => updates.close());
+    return updates;
+  }
+}

@@ -1,0 +1,194 @@
+/** Newer versions of the packages of the service: which there are, and installing them. */
+import type { Logger } from "pino";
+import type { InstalledUpdates, Update, UpdateList } from "../../generated/types.ts";
+import { invalid, ServiceError, unavailable } from "../errors.ts";
+import { type NpmOutcome, runNpm } from "./npm.ts";
+import { type Dependency, installedVersion, isExact, newest, readDependencies } from "./packages.ts";
+
+/** Milliseconds that looking may take, and installing. */
+const LOOK = 10_000;
+const INSTALL = 600_000;
+
+export interface UpdatesSource {
+  /** The folder of the package.json. */
+  readonly folder: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Whether packages may be installed at all. */
+  readonly install: boolean;
+  readonly logger: Logger;
+}
+
+export class Updates {
+  readonly #source: UpdatesSource;
+  readonly #closing = new AbortController();
+  #looking: Promise<UpdateList> | null = null;
+  #installing: Promise<unknown> | null = null;
+
+  constructor(source: UpdatesSource) {
+    this.#source = source;
+  }
+
+  /**
+   * What `npm outdated` says; who asks while it runs gets the same answer.
+   *
+   * @throws ServiceError `unavailable` when the registry cannot be asked within 10 s
+   */
+  list(): Promise<UpdateList> {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = null;
+    });
+    return this.#looking;
+  }
+
+  /**
+   * Installs the newest version of a package, or of all that have a newer one.
+   *
+   * @throws ServiceError `invalid_input` when that is switched off or package.json names no such package, `conflict` while another
+   * installation runs, `internal` when npm fails
+   */
+  async install(name?: string): Promise<InstalledUpdates> {
+    const { install, folder } = this.#source;
+    if (!install) throw invalid("installing is switched off: set updates.install: true in the manifest");
+    const chosen = name === undefined ? undefined : choose(await readDependencies(folder), name);
+    if (this.#installing !== null) throw new ServiceError("conflict", "another installation is running");
+    const work = this.#install(chosen).finally(() => {
+      this.#installing = null;
+    });
+    this.#installing = work;
+    return work;
+  }
+
+  /** Ends what runs. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.allSettled([this.#looking, this.#installing]);
+  }
+
+  async #look(): Promise<UpdateList> {
+    const dependencies = await readDependencies(this.#source.folder);
+    if (dependencies.size === 0) return listOf([]);
+    const outcome = await this.#npm(["outdated", "--json"], LOOK);
+    // 1 says that something is outdated.
+    if (outcome.code > 1) throw this.#unreachable(outcome);
+    const updates = updatesOf(outcome, dependencies);
+    if (updates === null) throw this.#unreachable(outcome);
+    return listOf(updates);
+  }
+
+  async #install(chosen: Dependency | undefined): Promise<InstalledUpdates> {
+    const { folder, logger } = this.#source;
+    const wanted = chosen === undefined ? await this.#outdated() : [chosen];
+    const before = await Promise.all(wanted.map(({ name }) => installedVersion(folder, name)));
+    for (const exact of [true, false]) {
+      const group = wanted.filter((dependency) => isExact(dependency) === exact).map((each) => newest(each)!);
+      if (group.length === 0) continue;
+      const save = exact ? ["--save-exact"] : [];
+      const outcome = await this.#npm(
+        ["install", "--json", "--no-audit", "--no-fund", ...save, "--", ...group],
+        INSTALL,
+      );
+      if (outcome.code !== 0) throw this.#failed(outcome);
+    }
+    const packages = [];
+    for (const [index, { name }] of wanted.entries()) {
+      const [from, to] = [before[index], await installedVersion(folder, name)];
+      if (to !== null && to !== from) packages.push({ name, ...(from != null && { from }), to });
+    }
+    logger.info({ packages }, "packages were installed");
+    const count = packages.length;
+    if (count === 0) return { message: "nothing to install: all is up to date", packages };
+    return {
+      message: `installed ${count} package${count === 1 ? "" : "s"}: restart the service to use them`,
+      packages,
+    };
+  }
+
+  async #outdated(): Promise<Dependency[]> {
+    const [dependencies, { updates }] = [await readDependencies(this.#source.folder), await this.list()];
+    const found = updates.map(({ name }) => dependencies.get(name)!);
+    return found.filter((dependency) => newest(dependency) !== null);
+  }
+
+  #npm(parameters: readonly string[], limit: number): Promise<NpmOutcome> {
+    const { folder, env } = this.#source;
+    return runNpm(parameters, { folder, env, limit, signal: this.#closing.signal });
+  }
+
+  #unreachable(outcome: NpmOutcome): ServiceError {
+    const { code, summary } = complaintOf(outcome);
+    this.#source.logger.warn({ code, summary }, "npm outdated failed");
+    return unavailable(`the versions of packages cannot be looked up: npm says ${code}`);
+  }
+
+  #failed(outcome: NpmOutcome): ServiceError {
+    const { code, summary } = complaintOf(outcome);
+    this.#source.logger.error({ code, summary }, "npm install failed");
+    return new ServiceError("internal", `npm install failed: ${code}; the log says more`);
+  }
+}
+
+function listOf(updates: Update[]): UpdateList {
+  const count = updates.length;
+  const message =
+    count === 0 ? "all packages are up to date" : `${count} package${count === 1 ? "" : "s"} can be updated`;
+  return { hasUpdates: count > 0, updates, count, message };
+}
+
+/** @throws ServiceError `invalid_input` */
+function choose(dependencies: ReadonlyMap<string, Dependency>, name: string): Dependency {
+  const shown = JSON.stringify(name.slice(0, 214));
+  const found = dependencies.get(name);
+  if (found === undefined) throw invalid(`packageName must be a package that package.json names, not ${shown}`);
+  if (newest(found) === null) throw invalid(`packageName: ${shown} does not come from the registry: update it by hand`);
+  return found;
+}
+
+/** Null when npm says something else. */
+function updatesOf({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dependency>): Update[] | null {
+  const said = objectIn(stdout.trim() === "" ? "{}" : stdout);
+  if (said === null || "error" in said) return null;
+  const updates = new Map<string, Update>();
+  for (const [key, value] of Object.entries(said)) {
+    // An alias shows as `name:other@1.2.0`, a package that is there more than once as a list.
+    const name = key.split(":", 1)[0]!;
+    const section = dependencies.get(name)?.section;
+    const { current, latest } = ([value].flat()[0] ?? {}) as { current?: unknown; latest?: unknown };
+    if (section === undefined || typeof latest !== "string") continue;
+    const installed = typeof current === "string" ? current : undefined;
+    // What is newer than the newest release is no update.
+    if (installed === latest) continue;
+    updates.set(name, {
+      name,
+      ...(installed !== undefined && { installed }),
+      latest,
+      type: typeOf(installed, latest),
+      packageJson: section,
+    });
+  }
+  return [...updates.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+const PARTS = ["major", "minor", "patch"] as const;
+
+/** The first part of the versions that differs; `latest` where that says nothing. */
+function typeOf(installed: string | undefined, latest: string): Update["type"] {
+  const [old, fresh] = [installed ?? "", latest].map((version) => /^(\d+)\.(\d+)\.(\d+)/.exec(version)?.slice(1));
+  if (old === undefined || fresh === undefined) return "latest";
+  return PARTS[old.findIndex((part, index) => part !== fresh[index])] ?? "latest";
+}
+
+function complaintOf({ stdout, stderr, code }: NpmOutcome): { code: string; summary: string } {
+  const error = objectIn(stdout)?.error as { code?: unknown; summary?: unknown } | undefined;
+  const named = typeof error?.code === "string" && /^\w{1,40}$/.test(error.code) ? error.code : `exit code ${code}`;
+  const summary = typeof error?.summary === "string" && error.summary !== "" ? error.summary : stderr;
+  return { code: named, summary: summary.slice(0, 2_000) };
+}
+
+function objectIn(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,28 @@
+/** Plugins that did not load, for the report of a boot. */
+import { basename, dirname, parse } from "node:path";
+import type { Issue } from "../manifest/issues.ts";
+import type { PluginKind } from "../plugin.ts";
+import { PLUGIN_KINDS } from "./kinds.ts";
+import { type PluginProblem, shortPath } from "./problem.ts";
+import type { Registry } from "./registry.ts";
+
+/** Names by kind; those of files that failed too, whose failure is report enough. */
+export function knownPlugins(
+  registry: Registry,
+  problems: readonly PluginProblem[],
+): Record<PluginKind, readonly string[]> {
+  const rows = PLUGIN_KINDS.map(({ kind, folder }) => {
+    const failed = problems
+      .filter(({ file }) => basename(dirname(file)) === folder)
+      .map(({ file }) => parse(file).name);
+    return [kind, [...registry.names(kind), ...failed]];
+  });
+  return Object.fromEntries(rows);
+}
+
+/** Placed where the cause says, which is how the loader words it for people. */
+export function pluginIssue({ file, phase, cause }: PluginProblem): Issue {
+  const [, line = "1", column = "1"] = /\bline (\d+)(?:, column (\d+))?/.exec(cause) ?? [];
+  const place = { line: Number(line), column: Number(column) };
+  return { severity: "error", file: shortPath(file), ...place, path: phase, message: cause };
+}
