@@ -1,12 +1,17 @@
 /** Tools of foreign MCP servers (`mcp.clients`): for agents, workflows and the API, while their servers come and go. */
 import assert from "node:assert/strict";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { boot } from "../../core/boot.ts";
 import { eventually } from "../support/event-reader.ts";
 import { type ForeignServer, startForeignServer } from "../support/mcp-server.ts";
 import { calls, says } from "../support/openai-upstream.ts";
+import { silent } from "../support/providers.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 
@@ -215,4 +220,16 @@ test("servers that do not answer hold up neither the start nor the end, and thei
   }
   await service.stop();
   assert.ok(performance.now() - began < 9_000, "less than the patience with a server");
+});
+
+test("to look at a manifest connects to no server and runs no command", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-mcp-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const clients = { touch: { command: "touch", args: ["touched"] } };
+  const config = join(folder, "service.yaml");
+  await writeFile(config, JSON.stringify(manifestWith({ tools: ["touch_x"] }, { mcp: { clients } })));
+  const booted = await boot({ config, plugins: [], env: {}, logger: silent });
+  assert.deepEqual(booted.issues, []);
+  await booted.close();
+  assert.deepEqual(await readdir(folder), ["service.yaml"]);
 });

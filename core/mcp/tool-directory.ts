@@ -1,4 +1,4 @@
-/** The MCP clients of the manifest: whose tools they are, and where they stand among those of the service. */
+/** The tools of a service by name: those of the manifest, and those that MCP clients take from foreign servers. */
 import type { Logger } from "pino";
 import { createClientSchemas } from "../agents/client-schema.ts";
 import type { Manifest } from "../manifest/manifest.ts";
@@ -9,7 +9,7 @@ import { McpClient } from "./client.ts";
 import { ImportedTool } from "./imported-tool.ts";
 import { namedTools } from "./named-tools.ts";
 
-export interface McpClientsOptions {
+export interface DirectoryOptions {
   /** Where commands run. */
   readonly folder: string;
   readonly logger: Logger;
@@ -27,7 +27,7 @@ export class ToolDirectory extends Map<string, Tool> {
   readonly #named = new Set<string>();
   readonly #listeners: (() => void)[] = [];
 
-  constructor(tools: ReadonlyMap<string, Tool>, manifest: Manifest, { folder, logger, meters }: McpClientsOptions) {
+  constructor(tools: ReadonlyMap<string, Tool>, manifest: Manifest, { folder, logger, meters }: DirectoryOptions) {
     super(tools);
     this.#meters = meters;
     const clients = Object.entries(manifest.mcp.clients);
