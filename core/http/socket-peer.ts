@@ -8,14 +8,14 @@ import type { Peer, SocketHandlers } from "./socket.ts";
 import { userIdOf } from "./user.ts";
 
 /** Bytes that may wait for a peer. A message goes out while nothing waits, however long it is. */
-export const PEER_BUFFER = 256 * 1024;
+const PEER_BUFFER = 256 * 1024;
 /** Handlers of messages that a peer may keep busy at once. */
 const BUSIEST = 256;
 /** Most bytes of a reason in a close frame. */
 const LONGEST_REASON = 123;
 
 /** What is known of a peer before its socket is open. */
-export interface PeerFacts {
+interface PeerFacts {
   readonly operation: string;
   readonly user: User | null;
   readonly caller: Caller;

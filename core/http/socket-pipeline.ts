@@ -21,13 +21,13 @@ import { createSocketRouter, hasOpenEnd, type SocketMatch, unfold } from "./sock
 export const CREDENTIALS: readonly string[] = Object.freeze(["key", "token", "dev"]);
 
 /** A socket as access and CORS see it. Its path has no open end. */
-export interface SocketPath {
+interface SocketPath {
   readonly method: "WS";
   readonly path: string;
   readonly group: Group;
 }
 
-export interface SocketSettings<S> extends Shared<S> {
+interface SocketSettings<S> extends Shared<S> {
   requestId(given: string): string;
   open: OpenSockets;
   /** CORS of one path, and that of what no socket answers. */

@@ -3,7 +3,7 @@ import type { OpenSocket, SocketEvents, SocketOptions, Upgrade } from "../http/e
 import { InjectedExchange, type InjectedReply, type InjectOptions } from "./inject.ts";
 
 /** The socket of a handshake that was accepted, from its client's side. Its messages are there at once. */
-export class InjectedSocket {
+class InjectedSocket {
   /** What was sent to the client and not taken off yet. */
   readonly received: string[] = [];
   /** The code of its end; null while it is open. */

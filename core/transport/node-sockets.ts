@@ -49,7 +49,7 @@ class NodeSocket implements OpenSocket {
 }
 
 /** A handshake that is to be answered. */
-export interface Handshake {
+interface Handshake {
   request: IncomingMessage;
   socket: Socket;
   /** What arrived behind the head. */

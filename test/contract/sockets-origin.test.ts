@@ -12,6 +12,16 @@ const APP = "https://app.example";
 const PLUGINS = {
   "sockets/live.mjs": `export default { kind: "socket", path: "/live/:id", open(peer) { peer.send(1); } };`,
   "sockets/tree.mjs": `export default { kind: "socket", path: "/tree/**", open(peer) { peer.send(1); } };`,
+  "sockets/notes.mjs": `export default { kind: "socket", path: "/notes",
+    async message(peer, { create, get }) {
+      const memory = peer.call.memory();
+      try {
+        const { id, userId } = create ? await memory.create({ conversationId: create, resourceId: "assistant" }) : await memory.get(get);
+        peer.send({ id, userId });
+      } catch (error) {
+        peer.send({ refused: error.kind });
+      }
+    } };`,
   "sockets/busy.mjs": `export default { kind: "socket", path: "/busy", message: () => new Promise(() => {}) };`,
   "origins/odd.mjs": `export default { kind: "origin", origin: (origin) => (origin.endsWith(".odd.example") ? "https://odd.example" : origin === "${APP}" ? origin : undefined) };`,
 };
@@ -103,6 +113,21 @@ test("the origin goes before credentials, and credentials before the query and b
   assert.equal(await status("/ws/observability?key=key-0123456789"), 101);
   assert.equal(await status("/nowhere?key=key-0123456789"), 401);
   assert.equal(await status("/nowhere?token=token-of-ada-0123456789"), 404);
+});
+
+test("what a socket does with the service is its user's, and nobody else's", async (t) => {
+  const tokens = { "token-of-ada-0123456789": { id: "ada" }, "token-of-bob-0123456789": { id: "bob" } };
+  const auth = { mode: "authNext", provider: { use: "static", tokens } };
+  const manifest = manifestWith({}, { auth, memory: { default: {} }, routes: [{ use: "notes" }] });
+  const service = await startService(t, manifest, { plugins: [pluginFolder(t, PLUGINS)] });
+  const open = (who: string) => openSocket(`${service.url}/notes?token=token-of-${who}-0123456789`);
+  const [ada, bob] = [await open("ada"), await open("bob")];
+  ada.send({ create: "c1" });
+  assert.deepEqual(await ada.next(), { id: "c1", userId: "ada" });
+  bob.send({ get: "c1" });
+  assert.deepEqual(await bob.next(), { refused: "not_found" });
+  ada.send({ get: "c1" });
+  assert.deepEqual(await ada.next(), { id: "c1", userId: "ada" });
 });
 
 test("more messages than a handler keeps up with close the socket (1013)", async (t) => {
