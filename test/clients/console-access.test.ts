@@ -12,6 +12,12 @@ import { SECRET, token } from "../support/tokens.ts";
 const KEY = "the key of the console";
 const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
 
+/** Moments and texts of the lines of the log that are shown, with what is bound to each. */
+const LINES = `[...document.querySelectorAll(".lines li")].map((line) => [
+  line.querySelector("time").dateTime,
+  line.textContent,
+])`;
+
 describe("the console at GET /", { skip: browserMissing() }, () => {
   let browser: Browser;
   const endings: (() => unknown)[] = [];
@@ -117,9 +123,9 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await context.close();
   });
 
-  test("below a path of a proxy everything is found: files, calls, streams and the log", async (t) => {
+  test("below a path of a proxy that knows no WebSockets all is found: files, calls, streams and the log", async (t) => {
     const service = await startService(t, CONSOLE_MANIFEST);
-    const address = await startPrefixProxy(t, "/desk", service.port);
+    const address = await startPrefixProxy(t, { prefix: "/desk", port: service.port, sockets: false });
     const opened = await openConsole(browser, address);
     const { page, context } = opened;
     await visit(page, "Workflows");
@@ -128,9 +134,17 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await page.getByRole("button", { name: "Run" }).click();
     await page.getByText("Needs approval").waitFor();
     await visit(page, "Logs");
+    await page.getByRole("status").filter({ hasText: "Not live: asked for every 2 s." }).waitFor();
     await page.getByRole("combobox", { name: "Least level" }).selectOption("debug");
     await page.waitForURL(/level=debug/);
-    await page.getByRole("log", { name: "Log" }).getByText("request").first().waitFor();
+    const log = page.getByRole("log", { name: "Log" });
+    await log.locator(".message").nth(5).waitFor();
+    service.logger.warn("another line");
+    await log.getByText("another line").waitFor();
+    const lines = await page.evaluate<[string, string][]>(LINES);
+    const moments = lines.map(([moment]) => moment);
+    assert.deepEqual(moments, moments.toSorted(), "the newest last");
+    assert.equal(new Set(lines.map(([, text]) => text)).size, lines.length, "each of them once");
     await assertSound({ ...opened, complaints: opened.complaints.filter((text) => !text.startsWith("WebSocket")) });
     await context.close();
   });

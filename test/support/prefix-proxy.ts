@@ -2,11 +2,13 @@
 import { createServer, request } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 
-/** @returns the address of the service behind it, with a slash at the end */
+/**
+ * @param sockets whether it lets WebSockets through
+ * @returns the address of the service behind it, with a slash at the end
+ */
 export async function startPrefixProxy(
   test: { after(callback: () => Promise<void>): void },
-  prefix: string,
-  port: number,
+  { prefix, port, sockets }: { prefix: string; port: number; sockets: boolean },
 ): Promise<string> {
   const inside = (url: string | undefined) => (url?.startsWith(`${prefix}/`) ? url.slice(prefix.length) : null);
   const server = createServer((incoming, reply) => {
@@ -26,6 +28,10 @@ export async function startPrefixProxy(
   });
   server.on("upgrade", (incoming, client) => {
     const path = inside(incoming.url);
+    if (!sockets) {
+      client.destroy();
+      return;
+    }
     const upstream = connect(port, "127.0.0.1");
     for (const [socket, other] of [
       [client, upstream],

@@ -44,7 +44,7 @@ export function logsView(place) {
     failed = text;
   }
 
-  /** @param {readonly Line[]} lines @param {boolean} anew */
+  /** @param {readonly Line[]} lines the oldest first @param {boolean} anew in place of what is shown */
   function show(lines, anew) {
     if (signal.aborted) return;
     if (paused) {
@@ -53,9 +53,9 @@ export function logsView(place) {
       return;
     }
     const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
-    const sorted = [...lines].sort((a, b) => (a.timestamp < b.timestamp ? -1 : 1)).slice(-MOST);
-    if (anew) replace(list, ...sorted.map(lineItem));
-    else list.append(...sorted.map(lineItem));
+    const items = lines.slice(-MOST).map(lineItem);
+    if (anew) replace(list, ...items);
+    else list.append(...items);
     while (list.childElementCount > MOST) list.firstElementChild?.remove();
     if (atEnd) list.scrollTop = list.scrollHeight;
   }
@@ -79,7 +79,7 @@ export function logsView(place) {
 
 /**
  * @typedef {object} Listener
- * @property {(lines: readonly Line[], anew: boolean) => void} show
+ * @property {(lines: readonly Line[], anew: boolean) => void} show the oldest first
  * @property {(text: string) => void} say
  * @property {(error: unknown) => void} fail null: it is over
  */
@@ -117,13 +117,18 @@ function listen({ api, signal }, filter, { show, say, fail }) {
   }
 
   async function poll() {
-    const query = new URLSearchParams({ ...filter, limit: "200" });
+    /** Lines of the last moment, which will be among the next ones again. @type {Set<string>} */
+    let known = new Set();
+    let since = "";
     while (!signal.aborted) {
       try {
+        const query = new URLSearchParams({ ...filter, limit: "200", ...(since !== "" && { since }) });
         const { data } = await /** @type {Promise<{ data: Line[] }>} */ (api.whole(`api/logs?${query}`, { signal }));
         say(`Not live: asked for every ${PAUSE / 1000} s.`);
         fail(null);
-        show(data, true);
+        show(data.filter((line) => !known.has(JSON.stringify(line))).reverse(), since === "");
+        since = data[0]?.timestamp ?? since;
+        known = new Set(data.filter(({ timestamp }) => timestamp === since).map((line) => JSON.stringify(line)));
       } catch (error) {
         if (signal.aborted) return;
         say("");
