@@ -13,6 +13,8 @@ const BATCH = 256;
 const DELAY = 1_000;
 const PAUSE = 1_000;
 const LONGEST_PAUSE = 30_000;
+/** How much longer than a batch took to be written the next one waits: requests come first, however many spans there are. */
+const REST = 4;
 /** Milliseconds between two lines that say that spans are lost. */
 const TELL = 60_000;
 /** Milliseconds that the end of the service waits for what is left. */
@@ -41,6 +43,8 @@ export class SpanQueue implements SpanSink {
   #timer: NodeJS.Timeout | null = null;
   /** Failures in a row. */
   #failures = 0;
+  /** Milliseconds that the last batch took of the event loop before it was on its way. */
+  #work = 0;
   /** Spans that nobody has been told of. */
   #lost = 0;
   /** `performance.now()` from which on loss is worth a line. */
@@ -116,7 +120,10 @@ export class SpanQueue implements SpanSink {
 
   async #trip(): Promise<void> {
     const batch = this.#waiting.slice(0, BATCH);
-    const result = await this.#settings.collector.send(batch);
+    const began = performance.now();
+    const sending = this.#settings.collector.send(batch);
+    this.#work = performance.now() - began;
+    const result = await sending;
     if (result.kind !== "failed") this.#waiting.splice(0, batch.length);
     this.#settle(batch.length, result);
     this.#sending = null;
@@ -127,7 +134,7 @@ export class SpanQueue implements SpanSink {
   #rest(): number {
     const { delay = DELAY, pause = PAUSE } = this.#settings.times ?? {};
     if (this.#failures > 0) return Math.min(pause * 2 ** (this.#failures - 1), LONGEST_PAUSE);
-    return this.#waiting.length >= BATCH ? 0 : delay;
+    return this.#waiting.length >= BATCH ? this.#work * REST : delay;
   }
 
   /** One line when it stops working and one when it works again. */
