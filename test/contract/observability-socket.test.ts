@@ -219,3 +219,16 @@ test("under authNext it needs the key of the console; where it is moved to users
     await nothingElse(socket);
   }
 });
+
+test("under legacy it needs the key of the console or a token", async (t) => {
+  const env = { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" };
+  const auth = { mode: "legacy", provider: { use: "jwt", secret: SECRET } };
+  const service = await startService(t, manifestWith({}, { auth }), { env });
+  assert.equal((await refusedSocket(`${service.url}/ws/observability/deeper`)).status, 401);
+  for (const credential of ["key=the-key-of-the-console", `token=${token({ sub: "ada" })}`]) {
+    const socket = await follow(service, `/ws/observability/deeper?${credential}`);
+    const { id } = record(service.service.traces.sink, { userId: "bob" });
+    assert.equal((await next(socket)).span.traceId, id);
+    await socket.close();
+  }
+});

@@ -1,13 +1,16 @@
 /** How traces are kept: on every engine, out of what a tracer would hand over. */
 import assert from "node:assert/strict";
+import { resolve } from "node:path";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 import { unavailable } from "../../core/errors.ts";
 import type { Manifest } from "../../core/manifest/manifest.ts";
 import { EVERYTHING } from "../../core/memory/memory.ts";
 import type { AttributeValue } from "../../core/observability/span.ts";
 import { segmentDataKey, segmentKey, TRACE_COUNTERS } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { openTraces } from "../../core/traces/open.ts";
 import { TraceRetention } from "../../core/traces/retention.ts";
@@ -15,7 +18,7 @@ import type { Traces } from "../../core/traces/traces.ts";
 import { ENGINES } from "../support/executions.ts";
 import { silent } from "../support/providers.ts";
 import { FLOW, HandTrace, now, record, spanIdAt, traceIdAt } from "../support/spans.ts";
-import { recordingLogger } from "../support/storage.ts";
+import { otherProcess, recordingLogger, temporaryFolder } from "../support/storage.ts";
 
 const DAY = 86_400_000;
 const MANIFEST = { name: "T", version: "1", observability: { sample: 1, retention: 7 * DAY } } as unknown as Manifest;
@@ -102,6 +105,44 @@ for (const engine of ENGINES) {
     });
   });
 }
+
+test("a process that is killed while it writes loses a moment, and nothing that was written", async (t) => {
+  const file = `${await temporaryFolder(t)}/test.db`;
+  const url = (path: string) => JSON.stringify(pathToFileURL(resolve(path)).href);
+  const other = otherProcess(
+    t,
+    `import { openSqliteStore } from ${url("core/storage/sqlite-store.ts")};
+     import { Recorder } from ${url("core/traces/recorder.ts")};
+     import { record } from ${url("test/support/spans.ts")};
+     import { pino } from "pino";
+     const logger = pino({ level: "silent" });
+     const store = await openSqliteStore({ file: ${JSON.stringify(file)}, logger });
+     const recorder = new Recorder(store, { origin: { service: "T", version: "1", scope: "1" }, process: "p", logger });
+     const sink = { live: false, began: (trace) => recorder.began(trace), take: (...given) => recorder.take(...given) };
+     for (;;) {
+       const ids = Array.from({ length: 50 }, () => record(sink).id);
+       await recorder.flush();
+       console.log(ids.join(" "));
+     }`,
+  );
+  const written: string[] = [];
+  const read = (line: string | undefined) => written.push(...(line?.split(" ") ?? []));
+  while (written.length < 1_000) read(await other.line());
+  await other.kill();
+  for (let line = await other.line(); line !== undefined; line = await other.line()) read(line);
+  const store = await openSqliteStore({ file, logger: silent });
+  t.after(() => store.close());
+  const traces = open(store);
+  const { traceCount, spanCount } = await traces.status();
+  assert.ok(traceCount >= written.length && spanCount === 2 * traceCount, `${traceCount} of ${written.length}`);
+  const kept: string[] = [];
+  for (let offset = 0; offset < traceCount; offset += 200) {
+    const page = await all(traces).list({ limit: 200, offset });
+    kept.push(...page.map(({ traceId }) => traceId));
+  }
+  assert.deepEqual(kept.toReversed().slice(0, written.length), written);
+  assert.equal((await all(traces).get(written.at(-1)!)).spanCount, 2);
+});
 
 test("a trace is found among many by the time in its id: what cannot hold it is not read", async () => {
   const inner = createMemoryStore();
