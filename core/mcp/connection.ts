@@ -1,5 +1,4 @@
 /** One connection to a foreign MCP server, over HTTP or to a process of its own: the only file that knows the client's SDK. */
-import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import {
   type CallToolResult,
@@ -15,6 +14,7 @@ import type { Logger } from "pino";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { VERSION } from "../version.ts";
 import { boundedFetch, LARGEST_MESSAGE } from "./bounded-fetch.ts";
+import { readLines } from "./lines.ts";
 import { untilAborted } from "./until-aborted.ts";
 
 /** A tool as the server describes it. */
@@ -50,6 +50,7 @@ type Broken = Parameters<typeof boundedFetch>[0];
 const PATIENCE = 10_000;
 /** Milliseconds for a server to hear that its session is over. */
 const FAREWELL = 1_000;
+/** Characters of a line of the log. */
 const LONGEST_LINE = 1_000;
 
 /** Results are not checked against schemas of the server: it would be its own word against itself, at our cost. */
@@ -122,8 +123,7 @@ function processOf(
     maxBufferSize: LARGEST_MESSAGE,
     ...(env !== undefined && { env: { ...env } }),
   });
-  const lines = createInterface({ input: transport.stderr as Readable });
-  lines.on("line", (line) => logger.info({ stderr: line.slice(0, LONGEST_LINE) }, "MCP server"));
+  readLines(transport.stderr as Readable, LONGEST_LINE, (line) => logger.info({ stderr: line }, "MCP server"));
   return transport;
 }
 
