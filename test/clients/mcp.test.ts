@@ -1,6 +1,7 @@
 /** Real MCP clients speak to `/mcp/:serverId/mcp`: both generations of the SDK, the current revision of the protocol and the one before. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { eventually } from "../support/event-reader.ts";
 import { FIXTURES } from "../support/fixtures.ts";
 import { CLIENTS, connect, type TestClient } from "../support/mcp-clients.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
@@ -9,11 +10,12 @@ import { dataOf } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { SECRET, token } from "../support/tokens.ts";
 
-/** Waits for the end of its call, and tells it to whoever asks next. */
+/** Waits for the end of its call, and tells whoever asks which calls have begun and ended. */
 const HANG = `
-const ended = [];
+const begun = [], ended = [];
 export default { kind: "tool", name: "hang", execute(input, { signal }) {
-  if (input.ask) return { ended: ended.splice(0) };
+  if (input.ask) return { begun, ended };
+  begun.push(input.id);
   return new Promise((_, reject) => signal.addEventListener("abort", () => { ended.push(input.id); reject(signal.reason); }));
 } };`;
 const MANIFEST = manifestWith(
@@ -153,31 +155,27 @@ for (const name of CLIENTS) {
       const leaving = await connect(name, address(), bearer("ada"));
       const id = `${name} leaves`;
       const call = leaving.call("hang", { id }).catch(() => "gone");
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await until("begun", id);
       await leaving.close();
       assert.equal(await soon(call, "the end of the call"), "gone");
-      await ended(id);
+      await until("ended", id);
     });
 
     test("cancels a call", async () => {
       const id = `${name} cancels`;
       const cancel = new AbortController();
       const call = ada.call("hang", { id }, cancel.signal).catch(() => "cancelled");
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await until("begun", id);
       cancel.abort();
       assert.equal(await soon(call, "the end of the call"), "cancelled");
-      await ended(id);
+      await until("ended", id);
     });
 
-    async function ended(id: string): Promise<void> {
-      const deadline = Date.now() + 5_000;
-      for (;;) {
-        const { structuredContent } = await ada.call("hang", { ask: true });
-        if (structuredContent.ended.includes(id)) return;
-        assert.ok(Date.now() < deadline, "the tool still runs");
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
-    }
+    const until = (what: "begun" | "ended", id: string) =>
+      eventually(
+        async () => (await ada.call("hang", { ask: true })).structuredContent[what].includes(id),
+        `the call has ${what}`,
+      );
 
     test("is refused without a token", async () => {
       await assert.rejects(connect(name, address()), /401|[Uu]nauthorized|authentication required/);
