@@ -1,6 +1,6 @@
 /** Lines of the log for the sockets that follow it: each is read once, and only while somebody follows. */
 import { Feed } from "../http/feed.ts";
-import { entryOf, type LogRecord, recordOf } from "../observability/log-line.ts";
+import { entryOf, type LogEntry, type LogRecord, recordOf } from "../observability/log-line.ts";
 import type { LogRing } from "../observability/log-ring.ts";
 
 /** Lines for sockets that are behind. */
@@ -9,15 +9,31 @@ const KEPT = 1024;
 export class LogNews {
   /** As pino wrote it, and the ring keeps it. */
   readonly line: string;
+  #entry: LogEntry | null = null;
   #record: LogRecord | null = null;
+  #update: Uint8Array | null = null;
   #text: Uint8Array | null = null;
 
   constructor(line: string) {
     this.line = line;
   }
 
+  get entry(): LogEntry {
+    this.#entry ??= entryOf(this.line);
+    return this.#entry;
+  }
+
+  /** The message of `/ws/logs`. */
+  get update(): Uint8Array {
+    if (this.#update === null) {
+      const { timestamp } = this.entry;
+      this.#update = Buffer.from(JSON.stringify({ type: "update", logs: [this.entry], timestamp }));
+    }
+    return this.#update;
+  }
+
   get record(): LogRecord {
-    this.#record ??= recordOf(entryOf(this.line));
+    this.#record ??= recordOf(this.entry);
     return this.#record;
   }
 

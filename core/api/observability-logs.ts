@@ -1,13 +1,10 @@
 /** Lines of the log: contract, "Observability, logs, updates, discovery". */
-import { instantOf } from "../http/instant.ts";
 import { type Context, defineRoute } from "../http/route.ts";
 import { principalOf } from "../memory/choose.ts";
 import { LEVELS, type Level, type LogEntry, recordOf } from "../observability/log-line.ts";
 import { findLines, type LogFilter } from "../observability/log-query.ts";
 import type { Service } from "../service.ts";
-
-const LIMIT = 100;
-const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId"] as const;
+import { BINDINGS, filterOf, LIMIT, momentOf } from "./log-filter.ts";
 
 export const OBSERVABILITY_LOG_ROUTES = [
   defineRoute<Service, "LogsQuery">({
@@ -20,14 +17,8 @@ export const OBSERVABILITY_LOG_ROUTES = [
     query: "LogsQuery",
     output: { envelope: "LogsReply" },
     handle({ query }, call) {
-      const { limit = LIMIT, level, since, until } = query;
-      const filter = {
-        least: level === undefined ? 0 : LEVELS.indexOf(level),
-        since: momentOf("since", since),
-        until: momentOf("until", until),
-        bound: BINDINGS.flatMap((name) => (query[name] === undefined ? [] : [[name, query[name]] as const])),
-      };
-      const { entries, total } = find(call, filter, limit);
+      const { limit = LIMIT } = query;
+      const { entries, total } = find(call, filterOf(query), limit);
       return { success: true, data: entries, total, query: { ...asked(query), limit } };
     },
   }),
@@ -102,10 +93,6 @@ async function recordsOf(kind: "trace" | "span", id: string, limit: number | und
 const records = (entries: readonly LogEntry[]) => ({ logs: entries.map(recordOf), count: entries.length });
 
 const boundTo = (name: string, value: string | undefined) => (value === undefined ? [] : [[name, value] as const]);
-
-/** As times of lines are written, so that they compare as texts. */
-const momentOf = (field: string, text: string | undefined): string | undefined =>
-  text === undefined ? undefined : new Date(instantOf(field, text)).toISOString();
 
 /** The graver one of the two. */
 function leastOf({ severityText, severityNumber = 1 }: { severityText?: string; severityNumber?: number }): number {

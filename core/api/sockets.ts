@@ -3,6 +3,7 @@ import { messageOf } from "../errors.ts";
 import type { SocketRoute } from "../http/socket.ts";
 import { userIdOf } from "../http/user.ts";
 import type { Service } from "../service.ts";
+import { LOG_SOCKET } from "./log-socket.ts";
 import { OBSERVABILITY_SOCKET } from "./observability-socket.ts";
 
 export const SOCKETS: readonly SocketRoute<Service>[] = [
@@ -26,6 +27,7 @@ export const SOCKETS: readonly SocketRoute<Service>[] = [
       };
     },
   },
+  LOG_SOCKET,
   OBSERVABILITY_SOCKET,
 ];
 

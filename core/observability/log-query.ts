@@ -18,11 +18,6 @@ export interface LogFilter {
   readonly search?: string | undefined;
 }
 
-/** The entry of a line that fits; null when it does not. */
-export function matchLine(line: string, filter: LogFilter): LogEntry | null {
-  return mayMatch(line, filter) ? matchEntry(entryOf(line), filter) : null;
-}
-
 /** The newest entries that fit, and how many do. */
 export function findLines(ring: LogRing, filter: LogFilter, limit: number): { entries: LogEntry[]; total: number } {
   const entries: LogEntry[] = [];
@@ -36,8 +31,8 @@ export function findLines(ring: LogRing, filter: LogFilter, limit: number): { en
       total++;
       continue;
     }
-    const entry = matchEntry(entryOf(line), filter);
-    if (entry === null) continue;
+    const entry = entryOf(line);
+    if (!matchesEntry(entry, filter)) continue;
     total++;
     if (entries.length < limit) entries.push(entry);
   }
@@ -45,7 +40,7 @@ export function findLines(ring: LogRing, filter: LogFilter, limit: number): { en
 }
 
 /** False for most that do not match, without parsing them. */
-function mayMatch(line: string, { least = 0, since, until, bound = [], entityId, search }: LogFilter): boolean {
+export function mayMatch(line: string, { least = 0, since, until, bound = [], entityId, search }: LogFilter): boolean {
   if (rankOf(line) < least) return false;
   if (since !== undefined && timeOf(line) < since) return false;
   if (until !== undefined && timeOf(line) > until) return false;
@@ -54,13 +49,13 @@ function mayMatch(line: string, { least = 0, since, until, bound = [], entityId,
   return search === undefined || line.toLowerCase().includes(JSON.stringify(search.toLowerCase()).slice(1, -1));
 }
 
-function matchEntry(entry: LogEntry, { bound = [], entityId, owner, search }: LogFilter): LogEntry | null {
-  if (!bound.every(([name, value]) => entry[name] === value)) return null;
-  if (entityId !== undefined && entry.agentId !== entityId && entry.workflowId !== entityId) return null;
-  if (owner !== undefined && !isOf(entry, owner)) return null;
-  if (search === undefined) return entry;
+export function matchesEntry(entry: LogEntry, { bound = [], entityId, owner, search }: LogFilter): boolean {
+  if (!bound.every(([name, value]) => entry[name] === value)) return false;
+  if (entityId !== undefined && entry.agentId !== entityId && entry.workflowId !== entityId) return false;
+  if (owner !== undefined && !isOf(entry, owner)) return false;
+  if (search === undefined) return true;
   const { timestamp: _timestamp, level: _level, ...said } = entry;
-  return says(said, search.toLowerCase()) ? entry : null;
+  return says(said, search.toLowerCase());
 }
 
 /** Lines that the service writes of itself are nobody's. */

@@ -114,8 +114,10 @@ describe("the log over HTTP", () => {
       ["model unavailable, falling back", "in a run", "model unavailable, falling back"],
     );
     const names = { requestId: "request-of-the-run", agentId: "assistant", conversationId: "c-1", userId: "ada" };
-    const { timestamp: _, level: _level, msg: _msg, ...bound } = run[1];
+    const { timestamp: _, level: _level, msg: _msg, traceId, spanId, ...bound } = run[1];
     assert.deepEqual(bound, { ...names, tool: "log" });
+    for (const path of [`traces/${traceId}`, `spans/${spanId}`])
+      assert.ok((await dataOf(service.get(`/observability/${path}/logs`))).count >= 1, path);
 
     const executing = { input: { msg: "in a step" }, options: { executionId: "e-1", userId: "ada" } };
     await dataOf(service.post("/workflows/noting/execute", executing));

@@ -1,0 +1,26 @@
+/** From the query of `/api/logs` and `/ws/logs` to what is looked for. */
+import type { LogsQuery } from "../../generated/types.ts";
+import { instantOf } from "../http/instant.ts";
+import { LEVELS } from "../observability/log-line.ts";
+import type { LogFilter } from "../observability/log-query.ts";
+
+/** Lines in a reply, unless it asks for another number. */
+export const LIMIT = 100;
+
+/** Names of lines that may be asked for. */
+export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId"] as const;
+
+/** @throws ServiceError `invalid_input` for a moment that is none */
+export function filterOf(query: LogsQuery): LogFilter {
+  const { level, since, until } = query;
+  return {
+    least: level === undefined ? 0 : LEVELS.indexOf(level),
+    since: momentOf("since", since),
+    until: momentOf("until", until),
+    bound: BINDINGS.flatMap((name) => (query[name] === undefined ? [] : [[name, query[name]] as const])),
+  };
+}
+
+/** As times of lines are written, so that they compare as texts. */
+export const momentOf = (field: string, text: string | undefined): string | undefined =>
+  text === undefined ? undefined : new Date(instantOf(field, text)).toISOString();

@@ -1,0 +1,76 @@
+/** `/ws/logs`: lines of the log as they are written (contract, "WebSockets"). */
+import type { LogsQuery } from "../../generated/types.ts";
+import { validators } from "../../generated/validators.js";
+import { messageOf, ServiceError } from "../errors.ts";
+import { type Check, requireValid } from "../http/decode.ts";
+import type { Text } from "../http/route.ts";
+import type { SocketHandlers, SocketRoute } from "../http/socket.ts";
+import { principalOf } from "../memory/choose.ts";
+import { findLines, type LogFilter, matchesEntry, mayMatch } from "../observability/log-query.ts";
+import type { Service } from "../service.ts";
+import { filterOf, LIMIT } from "./log-filter.ts";
+import type { LogNews } from "./log-news.ts";
+
+/** @throws ServiceError `invalid_input` */
+function wantedOf(given: object): { filter: LogFilter; limit: number } {
+  // A copy: the check reads numbers from texts.
+  const query = { ...given } as LogsQuery;
+  requireValid(validators.LogsQuery as Check, query);
+  return { filter: filterOf(query), limit: query.limit ?? LIMIT };
+}
+
+export const LOG_SOCKET: SocketRoute<Service> = {
+  operation: "sockets.logs",
+  path: "/ws/logs",
+  group: "observability",
+  summary: "Lines of the log as they are written",
+  query: {
+    level: "Only lines of this level and graver ones.",
+    agentId: "Only lines of runs of this agent; `conversationId`, `workflowId` and `executionId` likewise.",
+    since: "Only lines written at this moment or later (ISO 8601); `until` likewise.",
+    limit: "Lines that are sent at the beginning, at most 1000. Default 100.",
+  },
+  check(query) {
+    wantedOf(query);
+  },
+  open(peer, { logs, logNews, isolated }) {
+    const { userId, isolated: own } = principalOf(peer, isolated);
+    const bounded = (filter: LogFilter): LogFilter => (own ? { ...filter, owner: userId } : filter);
+    const wanted = wantedOf(peer.query);
+    let filter = bounded(wanted.filter);
+    const { entries } = findLines(logs, filter, wanted.limit);
+    // As they were written: what comes after them is added to the end.
+    peer.send(JSON.stringify({ type: "initial", logs: entries.reverse(), timestamp: new Date().toISOString() }));
+    const lines = logNews.follow(peer, (news) => updateFor(news, filter));
+    const handlers: SocketHandlers = {
+      message(text) {
+        try {
+          filter = bounded(wantedOf(filterIn(text)).filter);
+        } catch (error) {
+          peer.send(JSON.stringify({ type: "ERROR", success: false, error: messageOf(error) }));
+        }
+      },
+      drained: () => lines.wake(),
+      close: () => lines.stop(),
+    };
+    return handlers;
+  },
+};
+
+const updateFor = (news: LogNews, filter: LogFilter): Text | null =>
+  mayMatch(news.line, filter) && matchesEntry(news.entry, filter) ? news.update : null;
+
+/** @throws ServiceError `invalid_input` for anything but `{"type": "updateFilter", "filter": {...}}` */
+function filterIn(text: string): object {
+  try {
+    const { type, filter } = JSON.parse(text) as { type?: unknown; filter?: unknown };
+    if (type === "updateFilter" && typeof filter === "object" && filter !== null && !Array.isArray(filter))
+      return filter;
+  } catch {
+    // Said below.
+  }
+  throw new ServiceError(
+    "invalid_input",
+    'message must be JSON such as {"type":"updateFilter","filter":{"level":"warn"}}',
+  );
+}
