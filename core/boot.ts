@@ -14,6 +14,7 @@ import { customSockets } from "./api/custom-sockets.ts";
 import { ROUTES } from "./api/index.ts";
 import { SOCKETS } from "./api/sockets.ts";
 import { compileAccess } from "./auth/classes.ts";
+import { keysIn } from "./auth/credentials.ts";
 import { accessProblems } from "./auth/notices.ts";
 import { openVerifier } from "./auth/provider.ts";
 import type { Verifier } from "./auth/provider-port.ts";
@@ -172,7 +173,10 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const traces = openTraces(manifest, store, logger, meters);
   const otlp = options.store && !hasErrors(issues) ? await openOtlp(manifest, options, meters) : null;
   const sinks = otlp === null ? [traces.sink] : [traces.sink, otlp.sink];
-  const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, sinks);
+  const tracer = createTracer(
+    { ...manifest.observability, secrets: [...loaded.secrets, ...keysIn(options.env)] },
+    sinks,
+  );
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);
   const parts = { tools, models, memories, store, logger };
   const { agents, problems: inAgents, histories } = compileAgents(manifest, { ...parts, meters });

@@ -2,7 +2,7 @@
 import type { DestinationStream, Logger } from "pino";
 import { validators } from "../generated/validators.js";
 import { compileDoors } from "./auth/authorize.ts";
-import { CONSOLE_KEY, compileCredentials } from "./auth/credentials.ts";
+import { compileCredentials, keysIn } from "./auth/credentials.ts";
 import { HANDSHAKE } from "./auth/entry.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
@@ -66,7 +66,7 @@ export class BootError extends Error {
 export async function start(options: StartOptions): Promise<Running & { booted: Booted }> {
   const env = options.env ?? process.env;
   const text = new LogText();
-  text.hide([env[CONSOLE_KEY] ?? "", env.SERVICE_SECRET_KEY ?? ""]);
+  text.hide(keysIn(env));
   const ring = new LogRing(BOOT_LINES);
   const logger = createLogger("info", { destination: options.log, text, ring });
   const { config, plugins = [], project } = options;

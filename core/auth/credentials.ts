@@ -7,6 +7,10 @@ import type { TokenRequest } from "./provider-port.ts";
 /** The environment variable with the console's key. */
 export const CONSOLE_KEY = "SERVICE_CONSOLE_ACCESS_KEY";
 
+/** Keys that the environment holds beside those that the manifest names. */
+export const keysIn = (env: Readonly<Record<string, string | undefined>>): string[] =>
+  [env[CONSOLE_KEY], env.SERVICE_SECRET_KEY].filter((key) => key !== undefined);
+
 /** What of a request is looked at. */
 export type Head = Pick<Exchange, "method" | "path" | "query" | "header" | "headers">;
 

@@ -16,6 +16,10 @@ export function addNotices(check: Check): void {
       warn(["tools", name, "approval"], "this version cannot ask for approval yet: the tool never runs");
     }
   }
+  const { sample, otlp } = isMap(document.observability) ? document.observability : {};
+  if (sample === 0 && isMap(otlp) && typeof otlp.endpoint === "string" && otlp.endpoint !== "") {
+    warn(["observability", "otlp", "endpoint"], "nothing is sent there: observability.sample is 0");
+  }
 }
 
 /** Whether others than this machine may reach a host. A name other than localhost may be anything. */

@@ -310,3 +310,19 @@ test("with sample 0 nothing is traced: no trace, none in the history, no telemet
   for (const { isTelemetryEnabled } of await dataOf(quiet.service.get("/agents")))
     assert.equal(isTelemetryEnabled, false);
 });
+
+test("secrets of the environment, of the request and of tools are in no trace; an agent's answer is", async (t) => {
+  const env = { ...process.env, SERVICE_CONSOLE_ACCESS_KEY: "console-key-of-tests", PARTNER: "from-the-environment" };
+  const manifest = { ...MANIFEST, "x-partner": "${PARTNER}" };
+  const careful = await startWorkflows(t, {}, manifest, { env });
+  const said = "console-key-of-tests from-the-environment ada@example.org 4111 1111 1111 1111 and tea";
+  await dataOf(careful.service.post("/agents/writer/text", { input: said }));
+  await refused(careful.service.post("/tools/add/execute", { input: { a: { password: "hunter2" }, b: 1 } }));
+  for (const entity of ["writer", "add"]) {
+    const trace = JSON.stringify(await newest(entity, entity === "add" ? "error" : "completed", careful));
+    for (const secret of ["console-key", "from-the-env", "ada@", "4111", "hunter2"]) {
+      assert.ok(!trace.includes(secret), `${secret} in ${trace}`);
+    }
+    assert.ok(trace.includes(entity === "add" ? "[redacted]" : "and tea"));
+  }
+});
