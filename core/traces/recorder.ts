@@ -76,7 +76,7 @@ export class Recorder {
     return this.#lost;
   }
 
-  /** Why nothing can be written at the moment, if so. */
+  /** Whether the store took nothing when it was asked last. */
   get failing(): boolean {
     return this.#failing;
   }

@@ -50,11 +50,11 @@ export class TraceRetention {
   /** Removes what is older than the retention at `now` (milliseconds since 1970), and the oldest of what is too much. */
   async forget(now: number): Promise<void> {
     const { retention, size } = this.#options;
-    const oldest = segmentsFrom(Math.max(0, Math.floor(now - retention)));
-    let tooMuch = await this.#tooMuch(size);
+    const old = segmentsFrom(Math.max(0, Math.floor(now - retention)));
     while (!this.#stop.signal.aborted) {
-      const before = tooMuch > 0 ? segmentsFrom(Math.ceil(now)) : oldest;
-      const heads = await readHeads(this.#store, { before, limit: BATCH });
+      // Each time anew: other processes are at it too.
+      const tooMuch = await this.#tooMuch(size);
+      const heads = await readHeads(this.#store, { ...(tooMuch <= 0 && { before: old }), limit: BATCH });
       let freed = 0;
       const group = heads.filter((head) => {
         const goes = freed < tooMuch || sealedAt(head.name) < now - retention;
@@ -69,7 +69,6 @@ export class TraceRetention {
         if (!(error instanceof CommitConflict)) throw error;
         return;
       }
-      tooMuch -= freed;
       await sleep(PAUSE, undefined, { signal: this.#stop.signal }).catch(() => {});
     }
   }
