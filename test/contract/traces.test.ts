@@ -313,6 +313,7 @@ test("with sample 0 nothing is traced: no trace, none in the history, no telemet
 
 test("secrets of the environment, of the request and of tools are in no trace; an agent's answer is", async (t) => {
   const env = { ...process.env, SERVICE_CONSOLE_ACCESS_KEY: "console-key-of-tests", PARTNER: "from-the-environment" };
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: the manifest writes references to the environment so.
   const manifest = { ...MANIFEST, "x-partner": "${PARTNER}" };
   const careful = await startWorkflows(t, {}, manifest, { env });
   const said = "console-key-of-tests from-the-environment ada@example.org 4111 1111 1111 1111 and tea";
