@@ -45,7 +45,8 @@ export function isAnothers(pattern: ParsedPattern, route: RouteShape, routes: re
     let taken = false;
     for (const [index, segment] of segments.entries()) {
       const mine = own[index] as string;
-      if (segment === mine || (segment.startsWith(":") && mine.startsWith(":"))) continue;
+      // Behind the word that decides, the other one takes whatever stands there.
+      if (segment === mine || (segment.startsWith(":") && (taken || mine.startsWith(":")))) continue;
       if (!mine.startsWith(":") || pattern.segments[index] !== segment) return false;
       taken = true;
     }

@@ -39,7 +39,7 @@ const described = (auth: Partial<AuthManifest>, text: string, provided: string[]
   return describeAccess(accessOf(auth, provided).of(found));
 };
 
-const HELD = ["GET /healthz", "GET /readyz", "GET /ui/:asset"];
+const HELD = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
 const isHeld = ({ method, path }: Row) => HELD.includes(`${method} ${path}`);
 
 describe("classes of routes", () => {
@@ -50,17 +50,22 @@ describe("classes of routes", () => {
   });
 
   test("authNext: groups have the class that the contract's table gives them", () => {
-    const classes: Record<string, string> = { management: "console", docs: "console", execution: "user" };
     for (const each of ROUTES.filter((route) => !isHeld(route))) {
-      assert.equal(described({}, `${each.method} ${each.path}`), classes[each.group], each.operation);
+      const expected = each.group === "execution" ? "user" : "console";
+      assert.equal(described({}, `${each.method} ${each.path}`), expected, each.operation);
     }
     for (const text of HELD) assert.equal(described({ consoleRoutes: ["/**"] }, text), "public", text);
   });
 
   test("legacy: groups have the class that the contract's table gives them; suspend and resume are open", () => {
     const open = /^\/workflows\/.*\/(suspend|resume)$/;
+    const classes: Record<string, string> = {
+      execution: "user",
+      observability: "console or user",
+      updates: "console or user",
+    };
     for (const each of ROUTES) {
-      const expected = each.group === "execution" && !open.test(each.path) ? "user" : "public";
+      const expected = open.test(each.path) ? "public" : (classes[each.group] ?? "public");
       for (const defaultPrivate of [false, true]) {
         const auth = { mode: "legacy", defaultPrivate } as const;
         assert.equal(described(auth, `${each.method} ${each.path}`), expected, each.operation);
