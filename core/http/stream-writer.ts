@@ -3,7 +3,7 @@ import type { Exchange } from "./exchange.ts";
 
 export abstract class StreamWriter {
   protected readonly exchange: Exchange;
-  /** Bytes that may wait for a reader in all; a producer that goes on regardless loses the connection. */
+  /** Bytes that may wait for a reader in all; a producer that goes on regardless of one that is behind loses the connection. */
   readonly #limit: number;
   /** Settles when a reader that is behind has caught up. */
   protected behind: Promise<void> | undefined;
@@ -39,8 +39,10 @@ export abstract class StreamWriter {
 
   protected write(chunk: string): void {
     const { exchange } = this;
+    const wasBehind = this.behind !== undefined;
     if (exchange.write(chunk) || exchange.closed) return;
-    if (exchange.buffered > this.#limit) {
+    // One message that is large by itself is in memory already, and whoever reads it is not slow for that.
+    if (wasBehind && exchange.buffered > this.#limit) {
       exchange.destroy();
       return;
     }

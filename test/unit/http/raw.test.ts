@@ -81,6 +81,21 @@ function held() {
   return { stream, sink: () => sink, end, fail };
 }
 
+/** A stream whose reader has not read anything yet. */
+async function paused(t: Pick<TestContext, "after">, name: string) {
+  const feed = held();
+  const { dispatch } = rig(t, { handler: () => ({ status: 200, headers: TEXT, stream: feed.stream }) });
+  const transport = name === "uws" ? await createUwsTransport() : createNodeTransport();
+  const options = { host: "127.0.0.1", port: 0, connections: 10, headLimit: 16 * 1024 };
+  const listening = await transport.listen(dispatch, options);
+  t.after(() => listening.close());
+  const client = await RawClient.open(listening.port);
+  client.socket.pause();
+  await client.send("POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}");
+  while (feed.sink() === undefined) await new Promise((resolve) => setTimeout(resolve, 1));
+  return { feed, client };
+}
+
 describe("a raw row", () => {
   test("replies with the status, the headers and the body of its handler, and the headers of CORS", async (t) => {
     const { post } = rig(t, {
@@ -236,16 +251,7 @@ describe("the stream of a raw row", () => {
   for (const name of TRANSPORTS) {
     test(`waits for a slow reader over ${name}, and loses nothing`, async (t) => {
       const piece = "x".repeat(64 * 1024);
-      const feed = held();
-      const { dispatch } = rig(t, { handler: () => ({ status: 200, headers: TEXT, stream: feed.stream }) });
-      const transport = name === "uws" ? await createUwsTransport() : createNodeTransport();
-      const options = { host: "127.0.0.1", port: 0, connections: 10, headLimit: 16 * 1024 };
-      const listening = await transport.listen(dispatch, options);
-      t.after(() => listening.close());
-      const client = await RawClient.open(listening.port);
-      client.socket.pause();
-      await client.send("POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}");
-      while (feed.sink() === undefined) await new Promise((resolve) => setTimeout(resolve, 1));
+      const { feed, client } = await paused(t, name);
       let sent = 0;
       let behind: Promise<void> | undefined;
       for (; behind === undefined; sent++) {
@@ -258,6 +264,24 @@ describe("the stream of a raw row", () => {
       feed.end();
       assert.equal((await client.reply()).body.length, sent * piece.length);
       client.close();
+    });
+
+    test(`sends a text over ${name} that is larger than what may wait for a reader; more after it is too much`, async (t) => {
+      const large = "x".repeat(16 * 1024 * 1024);
+      const { feed, client } = await paused(t, name);
+      const behind = feed.sink().send(large);
+      assert.ok(behind !== undefined, "it waits");
+      client.socket.resume();
+      await behind;
+      feed.end();
+      assert.equal((await client.reply()).body.length, large.length);
+      client.close();
+      const { feed: deaf } = await paused(t, name);
+      deaf.sink().send(large);
+      deaf.sink().send("and this");
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      assert.ok(deaf.sink().closed, "its producer did not wait for the reader");
+      deaf.end();
     });
   }
 });
