@@ -23,7 +23,17 @@ export interface Cors {
   preflight(origin: string, requestedHeaders: string, allow: string): HeaderList;
 }
 
-const EXPOSED = ["x-request-id", "x-error-code", "retry-after", "x-vercel-ai-ui-message-stream", "x-execution-id"];
+/** What clients in a page read beside the body. */
+const EXPOSED = [
+  "x-request-id",
+  "x-error-code",
+  "retry-after",
+  "x-vercel-ai-ui-message-stream",
+  "x-execution-id",
+  "x-approval-id",
+  "mcp-session-id",
+  "www-authenticate",
+];
 const HEADER_NAMES = /^[A-Za-z0-9_\-, ]{1,2048}$/;
 
 /** No headers at all: `cors: false`. */

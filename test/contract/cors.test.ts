@@ -68,7 +68,7 @@ for (const transport of TRANSPORTS) {
       assert.equal(reply.get("access-control-allow-origin"), A);
       assert.equal(reply.get("access-control-allow-credentials"), "true");
       assert.equal(reply.get("vary"), "Origin");
-      assert.match(reply.get("access-control-expose-headers")!, /x-request-id.*x-three/);
+      assert.match(reply.get("access-control-expose-headers")!, /x-request-id.*mcp-session-id.*x-three/);
       const preflight = await headersOf(service, "OPTIONS", "/agents", A);
       assert.equal(preflight.get("access-control-allow-methods"), "GET, POST");
       assert.equal(preflight.get("access-control-allow-headers"), "x-one, x-two");
