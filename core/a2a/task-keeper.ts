@@ -11,8 +11,11 @@ import { type IndexValue, readOpenRow, type TaskRows } from "./task-rows.ts";
 /** Milliseconds between two rounds. */
 const ROUND = 60_000;
 const BATCH = 100;
-/** Milliseconds after its last sign of life that a task of another process is taken for dead. */
-const SILENCE = 60_000;
+/**
+ * Milliseconds without a sign of life after which a task of another process is taken for dead. They are counted here: the
+ * clock of the other process may be wrong.
+ */
+const SILENCE = 45_000;
 
 export interface TaskKeeperOptions {
   readonly agents: readonly string[];
@@ -25,6 +28,8 @@ export class TaskKeeper {
   readonly #rows: TaskRows;
   readonly #options: TaskKeeperOptions;
   readonly #rounds: Repeat;
+  /** Open tasks, by key: the last sign of life of each, and since when it stands, by `performance.now()`. */
+  #signs = new Map<string, { readonly revision: number; readonly since: number }>();
   #stopped = false;
 
   constructor(rows: TaskRows, options: TaskKeeperOptions) {
@@ -39,7 +44,7 @@ export class TaskKeeper {
 
   /** On a store of this process alone, whatever is open was left behind. */
   async start(): Promise<void> {
-    await this.interrupt(isShared(this.#rows.store) ? Date.now() - SILENCE : Number.POSITIVE_INFINITY);
+    await this.interrupt(isShared(this.#rows.store) ? SILENCE : 0);
     if (this.#options.agents.length > 0) this.#rounds.start();
   }
 
@@ -48,16 +53,25 @@ export class TaskKeeper {
     await this.#rounds.stop();
   }
 
-  /** Ends every open task that gave its last sign of life before `silentSince` (milliseconds since 1970). */
-  async interrupt(silentSince: number): Promise<void> {
+  /** Ends every open task whose last sign of life has been the same for `silence` milliseconds, since it was first looked at. */
+  async interrupt(silence: number): Promise<void> {
+    const now = performance.now();
+    const signs = new Map<string, { revision: number; since: number }>();
     let after: string | undefined;
     for (;;) {
       const range = { prefix: OPEN_TASKS, limit: BATCH };
       const open = await this.#rows.store.scan(after === undefined ? range : { ...range, after });
-      for (const row of open) if (readOpenRow(row.value).seen < silentSince) await this.#interrupt(row);
-      if (open.length < BATCH || this.#stopped) return;
+      for (const row of open) {
+        const { key, revision } = row;
+        const known = this.#signs.get(key);
+        const since = known?.revision === revision ? known.since : now;
+        if (now - since >= silence) await this.#interrupt(row);
+        else signs.set(key, { revision, since });
+      }
+      if (open.length < BATCH || this.#stopped) break;
       after = open.at(-1)!.key;
     }
+    this.#signs = signs;
   }
 
   async #interrupt(open: Row): Promise<void> {
@@ -86,7 +100,7 @@ export class TaskKeeper {
   }
 
   async #round(): Promise<void> {
-    if (isShared(this.#rows.store)) await this.interrupt(Date.now() - SILENCE);
+    if (isShared(this.#rows.store)) await this.interrupt(SILENCE);
     await this.forget(Date.now() - this.#options.retention);
   }
 }
