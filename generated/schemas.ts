@@ -3243,6 +3243,22 @@ export const schemas: Record<string, Record<string, unknown>> = {
                 "type": "object",
                 "additionalProperties": true,
                 "description": "Kept with the task."
+              },
+              "extensions": {
+                "type": "array",
+                "description": "Extensions of the protocol. There are none here: kept with the task.",
+                "maxItems": 100,
+                "items": {
+                  "type": "string"
+                }
+              },
+              "referenceTaskIds": {
+                "type": "array",
+                "description": "Other tasks. Kept with the task.",
+                "maxItems": 100,
+                "items": {
+                  "type": "string"
+                }
               }
             },
             "required": [
@@ -3270,6 +3286,14 @@ export const schemas: Record<string, Record<string, unknown>> = {
                   "null"
                 ],
                 "description": "Not supported: refused."
+              },
+              "acceptedOutputModes": {
+                "type": "array",
+                "description": "Media types that the client takes. Agents give text.",
+                "maxItems": 100,
+                "items": {
+                  "type": "string"
+                }
               }
             },
             "additionalProperties": true
@@ -3337,6 +3361,22 @@ export const schemas: Record<string, Record<string, unknown>> = {
                 "type": "object",
                 "additionalProperties": true,
                 "description": "Kept with the task."
+              },
+              "extensions": {
+                "type": "array",
+                "description": "Extensions of the protocol. There are none here: kept with the task.",
+                "maxItems": 100,
+                "items": {
+                  "type": "string"
+                }
+              },
+              "referenceTaskIds": {
+                "type": "array",
+                "description": "Other tasks. Kept with the task.",
+                "maxItems": 100,
+                "items": {
+                  "type": "string"
+                }
               }
             },
             "required": [
@@ -3364,6 +3404,14 @@ export const schemas: Record<string, Record<string, unknown>> = {
                   "null"
                 ],
                 "description": "Not supported: refused."
+              },
+              "acceptedOutputModes": {
+                "type": "array",
+                "description": "Media types that the client takes. Agents give text.",
+                "maxItems": 100,
+                "items": {
+                  "type": "string"
+                }
               }
             },
             "additionalProperties": true
@@ -3433,6 +3481,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "object",
         "additionalProperties": true,
         "description": "A JSON object; the agent gets it as text."
+      },
+      "metadata": {
+        "type": "object",
+        "additionalProperties": true,
+        "description": "Kept with the task."
       }
     },
     "required": [
@@ -3515,6 +3568,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Name of a file.",
         "maxLength": 1000
+      },
+      "metadata": {
+        "type": "object",
+        "additionalProperties": true,
+        "description": "Kept with the task."
       }
     },
     "additionalProperties": true

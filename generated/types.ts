@@ -1048,6 +1048,12 @@ export interface PeerPart {
    * Name of a file.
    */
   filename?: string;
+  /**
+   * Kept with the task.
+   */
+  metadata?: {
+    [k: string]: unknown;
+  };
   [k: string]: unknown;
 }
 
@@ -1088,6 +1094,12 @@ export interface PeerOldPart {
   data?: {
     [k: string]: unknown;
   };
+  /**
+   * Kept with the task.
+   */
+  metadata?: {
+    [k: string]: unknown;
+  };
   [k: string]: unknown;
 }
 
@@ -1126,6 +1138,18 @@ export interface PeerMessageRequest {
       metadata?: {
         [k: string]: unknown;
       };
+      /**
+       * Extensions of the protocol. There are none here: kept with the task.
+       *
+       * @maxItems 100
+       */
+      extensions?: string[];
+      /**
+       * Other tasks. Kept with the task.
+       *
+       * @maxItems 100
+       */
+      referenceTaskIds?: string[];
       [k: string]: unknown;
     };
     configuration?: {
@@ -1141,6 +1165,12 @@ export interface PeerMessageRequest {
        * Not supported: refused.
        */
       taskPushNotificationConfig?: {} | null;
+      /**
+       * Media types that the client takes. Agents give text.
+       *
+       * @maxItems 100
+       */
+      acceptedOutputModes?: string[];
       [k: string]: unknown;
     };
     /**
@@ -1189,6 +1219,18 @@ export interface PeerOldMessageRequest {
       metadata?: {
         [k: string]: unknown;
       };
+      /**
+       * Extensions of the protocol. There are none here: kept with the task.
+       *
+       * @maxItems 100
+       */
+      extensions?: string[];
+      /**
+       * Other tasks. Kept with the task.
+       *
+       * @maxItems 100
+       */
+      referenceTaskIds?: string[];
       [k: string]: unknown;
     };
     configuration?: {
@@ -1204,6 +1246,12 @@ export interface PeerOldMessageRequest {
        * Not supported: refused.
        */
       pushNotificationConfig?: {} | null;
+      /**
+       * Media types that the client takes. Agents give text.
+       *
+       * @maxItems 100
+       */
+      acceptedOutputModes?: string[];
       [k: string]: unknown;
     };
     /**

@@ -4,20 +4,31 @@ import { invalid } from "../errors.ts";
 import { type Check, requireValid } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
 
-/** By method. Of others the SDK says that it does not know them, or that they are not supported. */
-const SCHEMAS: Readonly<Record<string, InputSchemaId>> = {
-  SendMessage: "PeerMessageRequest",
-  SendStreamingMessage: "PeerMessageRequest",
-  GetTask: "PeerTaskRequest",
-  CancelTask: "PeerTaskRequest",
-  SubscribeToTask: "PeerTaskRequest",
-  ListTasks: "PeerTaskListRequest",
-  "message/send": "PeerOldMessageRequest",
-  "message/stream": "PeerOldMessageRequest",
-  "tasks/get": "PeerTaskRequest",
-  "tasks/cancel": "PeerTaskRequest",
-  "tasks/resubscribe": "PeerTaskRequest",
+/** Versions of the protocol that are spoken here. */
+export type Version = "0.3" | "1.0";
+
+/** Methods, and what their params must be; null: whatever they are. */
+const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSchemaId | null>>>> = {
+  "1.0": {
+    SendMessage: "PeerMessageRequest",
+    SendStreamingMessage: "PeerMessageRequest",
+    GetTask: "PeerTaskRequest",
+    CancelTask: "PeerTaskRequest",
+    SubscribeToTask: "PeerTaskRequest",
+    ListTasks: "PeerTaskListRequest",
+    GetExtendedAgentCard: null,
+  },
+  "0.3": {
+    "message/send": "PeerOldMessageRequest",
+    "message/stream": "PeerOldMessageRequest",
+    "tasks/get": "PeerTaskRequest",
+    "tasks/cancel": "PeerTaskRequest",
+    "tasks/resubscribe": "PeerTaskRequest",
+    "agent/getAuthenticatedExtendedCard": null,
+  },
 };
+
+export const hasMethod = (version: Version, method: string): boolean => Object.hasOwn(METHODS[version], method);
 
 /** A request of JSON-RPC. A list of them, which JSON-RPC has too, A2A does not. */
 export interface RpcRequest {
@@ -34,10 +45,13 @@ export function checkRequest(body: unknown): asserts body is RpcRequest {
 /** One of which a part of 1.0 has. */
 const CONTENTS = ["text", "raw", "url", "data"];
 
-/** @throws ServiceError `invalid_input` that names every field which is not as it must be */
-export function checkParams(method: string, params: unknown): void {
-  const schema = Object.hasOwn(SCHEMAS, method) ? SCHEMAS[method] : undefined;
-  if (schema === undefined) return;
+/**
+ * @param method one that this version has
+ * @throws ServiceError `invalid_input` that names every field which is not as it must be
+ */
+export function checkParams(version: Version, method: string, params: unknown): void {
+  const schema = METHODS[version][method] ?? null;
+  if (schema === null) return;
   requireValid(validators[schema] as Check, { params });
   if (schema === "PeerMessageRequest") checkParts((params as { message: { parts: object[] } }).message.parts);
 }

@@ -6,9 +6,7 @@ import type { RunCall } from "../agents/agent.ts";
 import { messageOf } from "../errors.ts";
 import type { RawReply, TextSink } from "../http/route.ts";
 import { a2aError } from "./failures.ts";
-import { checkParams, checkRequest } from "./params.ts";
-
-type Version = "0.3" | "1.0";
+import { checkParams, checkRequest, hasMethod, type Version } from "./params.ts";
 
 const JSON_HEADERS = ["content-type", "application/json; charset=utf-8", "cache-control", "no-store"];
 const EVENT_HEADERS = [
@@ -48,7 +46,10 @@ export async function answerRpc(
     if (version === null) throw unsupported(header!);
     // Refused whatever their params are, which the SDK would read first.
     if (/PushNotificationConfig/i.test(method)) throw new PushNotificationNotSupportedError();
-    checkParams(method, params);
+    // The SDK would say so of a method with an object for its params alone.
+    if (!hasMethod(version, method))
+      return reply(rpcError(id, A2A_ERROR_CODE.METHOD_NOT_FOUND, unknown(method, version)));
+    checkParams(version, method, params);
     const handler =
       version === "0.3" ? new LegacyJsonRpcTransportHandler(requests) : new JsonRpcTransportHandler(requests);
     const context = new ServerCallContext({ requestedVersion: version });
@@ -63,6 +64,9 @@ export async function answerRpc(
     return reply(failure(asked, error));
   }
 }
+
+const unknown = (method: string, version: Version) =>
+  `A2A ${version} has no method ${JSON.stringify(method.slice(0, 64))}`;
 
 const unsupported = (version: string) =>
   new VersionNotSupportedError(`A2A ${version.slice(0, 20)} is not supported: 1.0 and 0.3 are`);

@@ -300,7 +300,15 @@ const REFUSED: [what: string, method: string, params: unknown, code: number, mes
   ["push notifications", "ListTaskPushNotificationConfigs", { taskId: "x" }, -32003, /./],
   ["push notifications", "DeleteTaskPushNotificationConfig", { taskId: "x", id: "y" }, -32003, /./],
   ["another card", "GetExtendedAgentCard", {}, -32004, /one card/],
-  ["a method of another protocol", "tools/call", {}, -32601, /./],
+  [
+    "a list that is none",
+    "SendMessage",
+    message({ extensions: 1 }),
+    -32602,
+    /params\.message\.extensions must be array/,
+  ],
+  ["a method of another protocol", "tools/call", {}, -32601, /A2A 1\.0 has no method "tools\/call"/],
+  ["no params, a method that is none", "Reply", undefined, -32601, /A2A 1\.0 has no method "Reply"/],
 ];
 
 for (const [what, method, params, code, expected] of REFUSED) {
@@ -364,6 +372,17 @@ test("versions: 1.0 by its header or by its methods, 0.3 without a header, other
   assert.equal(await codeOf("GetTask", "0.3"), -32601);
   assert.equal(await codeOf("GetTask", "2.0"), -32009);
   assert.equal(await codeOf("GetTask", "one"), -32009);
+});
+
+test("message/send of 0.3 with a list that is none is refused with -32602, in the words of the request", async () => {
+  const message = { kind: "message", messageId: "m", role: "user", parts: [{ kind: "text", text: "x" }] };
+  const of = async (change: object) => {
+    const body = { jsonrpc: "2.0", id: 1, method: "message/send", params: { message: { ...message, ...change } } };
+    const { error } = (await (await service.post("/a2a/desk", body)).json()) as Loose;
+    return error;
+  };
+  assert.deepEqual(await of({ extensions: 1 }), { code: -32602, message: "params.message.extensions must be array" });
+  assert.equal((await of({ referenceTaskIds: {} })).message, "params.message.referenceTaskIds must be array");
 });
 
 test("an agent that does not exist is 404, and a body of another type 415, in the envelope", async () => {
