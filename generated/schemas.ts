@@ -5051,7 +5051,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "parentSpanId": null,
         "name": "invoke_agent Assistant",
         "kind": 0,
-        "startTime": "2026-11-20T09:30:00.123Z",
+        "startTime": "2026-11-20T09:30:00.123456Z",
         "endTime": "2026-11-20T09:30:00.135Z",
         "duration": 12.4,
         "attributes": {

@@ -58,8 +58,12 @@ export function traceSummary(
 /** When the last of them ended. */
 export const endOf = (spans: readonly SpanData[]): number => spans.reduce((last, { end }) => Math.max(last, end), 0);
 
-/** Whole milliseconds; what is between them is in `duration`. */
-export const iso = (time: number): string => new Date(Math.floor(time)).toISOString();
+/** ISO 8601 to the microsecond: many spans begin within one millisecond. */
+export function iso(time: number): string {
+  const milliseconds = Math.floor(time);
+  const micros = Math.floor((time - milliseconds) * 1000);
+  return `${new Date(milliseconds).toISOString().slice(0, -1)}${String(micros).padStart(3, "0")}Z`;
+}
 
 /** Milliseconds, to the microsecond. */
 const durationOf = ({ start, end }: SpanData): number => Math.round((end - start) * 1000) / 1000;
