@@ -199,6 +199,29 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await assertSound(opened);
   });
 
+  test("logs: lines come as they are written, from a level on, and wait in a pause", async () => {
+    await visit(page, "Logs");
+    await page.getByRole("status").filter({ hasText: "Live." }).waitFor();
+    const log = page.getByRole("log", { name: "Log" });
+    service.logger.info("an info");
+    service.logger.warn({ order: 17 }, `a warning ${HOSTILE}`);
+    await log.getByText("a warning").click();
+    await log.getByText('"order": 17').waitFor();
+    await log.getByText("an info").waitFor();
+    await page.getByRole("button", { name: "Pause" }).click();
+    service.logger.info("in the pause");
+    await page.getByRole("button", { name: "Pause" }).click();
+    service.logger.info("after the pause");
+    await log.getByText("after the pause").waitFor();
+    await log.getByText("in the pause").waitFor();
+    await page.getByRole("combobox", { name: "Least level" }).selectOption("warn");
+    await log.getByText("an info").waitFor({ state: "detached" });
+    await log.getByText("a warning").waitFor();
+    service.logger.error("an error");
+    await log.getByText("an error").waitFor();
+    await assertSound(opened);
+  });
+
   test("by keyboard alone: past the bar, to an agent, and through a chat; the focus follows", async () => {
     await page.goto(`${service.url}/#/workflows`);
     await page.reload();

@@ -10,8 +10,9 @@ import { section } from "./parts.js";
 /** As the spans of workflows name it. */
 const EXECUTION_ID = "workflow.execution.id";
 const OCCASION = "workflow.execution.occasion";
-/** Traces are asked for in one page; those of one execution begin after it did. */
 const PAGE = "200";
+/** A trace may begin before its execution does, with the request; in milliseconds. */
+const BEFORE = 1000;
 
 /**
  * Null where there are none to be shown: nothing is traced, or who asks may not see it.
@@ -21,7 +22,8 @@ const PAGE = "200";
  * @param {AbortSignal} signal
  */
 export async function executionTraces(api, { workflowId, executionId, startAt }, signal) {
-  const query = new URLSearchParams({ entityType: "workflow", entityId: workflowId, from: startAt, limit: PAGE });
+  const from = new Date(Date.parse(startAt) - BEFORE).toISOString();
+  const query = new URLSearchParams({ entityType: "workflow", entityId: workflowId, from, limit: PAGE });
   try {
     /** @type {TraceList} */
     const { traces } = await api.get(`observability/traces?${query}`, { signal });
