@@ -13,14 +13,21 @@ export interface Check {
   errors?: ErrorObject[] | null;
 }
 
+export function isJsonType(contentType: string): boolean {
+  if (contentType === "application/json") return true;
+  const type = typeOf(contentType);
+  return type === "application/json" || /^application\/[a-z0-9.!#$&^_-]+\+json$/.test(type);
+}
+
+const typeOf = (contentType: string): string => contentType.split(";", 1)[0]!.trim().toLowerCase();
+
 /** Throws `unsupported_media_type` when there is a body of a type that is not JSON. */
 export function requireJson(contentType: string, head: Pick<Exchange, "header">): void {
-  if (contentType === "application/json" || contentType === "") return;
-  const type = contentType.split(";", 1)[0]!.trim().toLowerCase();
-  if (type === "application/json" || /^application\/[a-z0-9.!#$&^_-]+\+json$/.test(type)) return;
+  if (contentType === "" || isJsonType(contentType)) return;
   const length = head.header("content-length");
   if ((length === "" || length === "0") && head.header("transfer-encoding") === "") return;
-  throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type.slice(0, 80)}`);
+  const type = typeOf(contentType).slice(0, 80);
+  throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type}`);
 }
 
 /** Parses a JSON body; throws `invalid_input` when it is not JSON or too deep. */

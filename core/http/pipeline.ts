@@ -7,14 +7,22 @@ import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
-import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requireValid } from "./decode.ts";
+import {
+  type Check,
+  decodeParameters,
+  isJsonType,
+  parseBody,
+  parseQuery,
+  requireJson,
+  requireValid,
+} from "./decode.ts";
 import { envelope, JSON_TYPE, refusal } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { isOriginAllowed } from "./origin.ts";
+import { requireAnnounced, requireOrigin } from "./origin.ts";
 import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
-import { shown, unanswered } from "./unanswered.ts";
+import { unanswered } from "./unanswered.ts";
 
 /**
  * Throws `unauthorized`, or sets `user` and `caller` of the call. Reads the head before the first await only.
@@ -179,6 +187,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     const { query } = exchange;
     const allowed = authorize === null ? undefined : authorize(call, exchange, values);
     requireJson(type, exchange);
+    if (!isJsonType(type)) requireAnnounced(exchange, cors, settings.publicUrl);
     exchange.readBody(
       settings.bodyLimit,
       (bytes) => {
@@ -226,12 +235,6 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       }
     },
   };
-}
-
-function requireOrigin(exchange: Exchange, cors: Cors, publicUrl: string | undefined): void {
-  const origin = exchange.header("origin");
-  if (isOriginAllowed(origin, exchange.header("host"), cors, publicUrl)) return;
-  throw new ServiceError("forbidden", `pages of ${shown(origin)} may not use this: server.cors does not allow them`);
 }
 
 function decodeBody(bytes: Uint8Array): unknown {

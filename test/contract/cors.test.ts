@@ -54,6 +54,34 @@ for (const transport of TRANSPORTS) {
       assert.equal(preflight.get("access-control-allow-headers"), "content-type, x-mine");
     });
 
+    test("a request that browsers send without asking first is 403 for pages of foreign origins, and not for others", async (t) => {
+      const service = await serve(t, { transport, cors: { origin: [A] } });
+      const body = new TextEncoder().encode(JSON.stringify({ input: "hi" }));
+      const statusFrom = async (headers: Record<string, string>, path = "/agents/assistant/text") => {
+        const reply = await fetch(service.url + path, {
+          method: "POST",
+          headers,
+          ...(path.endsWith("text") && { body }),
+        });
+        const { success } = (await reply.json()) as { success: boolean };
+        return [reply.status, success];
+      };
+      assert.deepEqual(await statusFrom({ origin: B }), [403, false]);
+      assert.deepEqual(await statusFrom({ origin: "null" }), [403, false]);
+      assert.deepEqual(await statusFrom({ origin: B, "content-type": "text/plain" }), [415, false]);
+      assert.deepEqual(await statusFrom({ origin: A }), [200, true]);
+      assert.deepEqual(await statusFrom({ origin: service.url }), [200, true]);
+      assert.deepEqual(await statusFrom({}), [200, true], "a program");
+      assert.deepEqual(
+        await statusFrom({ origin: B }, "/workflows/none/executions/x/cancel"),
+        [403, false],
+        "without a body",
+      );
+      assert.deepEqual(await statusFrom({ origin: A }, "/workflows/none/executions/x/cancel"), [404, false]);
+      // Of this the browser has asked before.
+      assert.deepEqual(await statusFrom({ origin: B, "content-type": "application/json" }), [200, true]);
+    });
+
     test("with settings: origin, allowHeaders, allowMethods, exposeHeaders, maxAge and credentials are what is sent", async (t) => {
       const cors = {
         origin: [A, "https://c.example"],
