@@ -25,8 +25,8 @@ export class Endpoint {
     this.tasks = new Tasks(source.rows, source.logger);
   }
 
-  /** @param card of the agent, as JSON */
-  answer(agent: Agent, card: string, body: unknown, call: Context<unknown>): Promise<RawReply> {
+  /** @param card that of the agent, as JSON: hardly a method wants it */
+  answer(agent: Agent, card: () => string, body: unknown, call: Context<unknown>): Promise<RawReply> {
     const { isolated, patience } = this.#source;
     const principal = principalOf(call, isolated);
     const requests = new Requests({ agent, card, tasks: this.tasks, principal, call, patience });

@@ -40,7 +40,7 @@ import type { SeenTask, Tasks } from "./tasks.ts";
 export interface RequestSource {
   readonly agent: Agent;
   /** Its card, as JSON. */
-  readonly card: string;
+  readonly card: () => string;
   readonly tasks: Tasks;
   readonly principal: Principal;
   readonly call: RunCall;
@@ -56,7 +56,7 @@ export class Requests implements A2ARequestHandler {
   }
 
   async getAgentCard(): Promise<AgentCard> {
-    return CardCodec.fromJSON(JSON.parse(this.#source.card));
+    return CardCodec.fromJSON(JSON.parse(this.#source.card()));
   }
 
   async getAuthenticatedExtendedAgentCard(): Promise<never> {

@@ -85,7 +85,7 @@ export const A2A_ROUTES = [
       const agent = service.agents.get(params.id!);
       if (agent === undefined) throw unknownAgent(params.id!);
       const endpoint = await service.a2a.endpoint();
-      return endpoint.answer(agent, cardOf(call, agent.id).json, body, call);
+      return endpoint.answer(agent, () => cardOf(call, agent.id).json, body, call);
     },
   }),
 ];
