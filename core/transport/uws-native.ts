@@ -74,6 +74,8 @@ export interface NativeSocketBehavior {
   open(socket: NativeSocket): void;
   message(socket: NativeSocket, bytes: ArrayBuffer, isBinary: boolean): void;
   drain(socket: NativeSocket): void;
+  /** The addon answers by itself, however much waits for the peer. */
+  ping(socket: NativeSocket): void;
   close(socket: NativeSocket, code: number): void;
 }
 

@@ -12,6 +12,8 @@ const IDLE = 46;
  * that is too large is closed with 1009.
  */
 const HEADROOM = 2;
+/** Pings of a peer that takes nothing: their answers pile up, and who sends more is cut. */
+const MOST_PINGS = 60;
 
 /** What a listener does for its sockets. */
 export interface UwsSocketHost {
@@ -28,6 +30,8 @@ export class UwsSocket implements OpenSocket {
   /** Null before it is open, and from its end on. */
   #native: NativeSocket | null = null;
   #events: SocketEvents | null = null;
+  /** Since nothing waited for the peer. */
+  #pings = 0;
 
   constructor(open: (socket: OpenSocket) => SocketEvents) {
     this.#open = open;
@@ -40,6 +44,11 @@ export class UwsSocket implements OpenSocket {
 
   message(text: string): void {
     this.#events?.message(text);
+  }
+
+  pinged(): void {
+    if (this.buffered === 0) this.#pings = 0;
+    else if (++this.#pings > MOST_PINGS) this.destroy();
   }
 
   drained(): void {
@@ -107,6 +116,7 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
       else guard(() => native.getUserData().socket.message(Buffer.from(bytes).toString("utf8")));
     },
     drain: (native) => guard(() => native.getUserData().socket.drained()),
+    ping: (native) => guard(() => native.getUserData().socket.pinged()),
     close(native, code) {
       host.gone();
       guard(() => native.getUserData().socket.ended(code));

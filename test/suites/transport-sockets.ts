@@ -323,6 +323,29 @@ export function socketSuite(subject: Subject): void {
     assert.equal(client.received.charCodeAt(0), 0x8a);
   });
 
+  test("a peer that pings and takes no answer is cut: they do not pile up", async () => {
+    server.log.length = 0;
+    const client = await opened("/a");
+    client.socket.pause();
+    const pings = Buffer.concat(Array(8_000).fill(frame(PING, "x".repeat(125))));
+    // A client that does not read does not learn of its end.
+    const over = () => server.log.some((line) => line.startsWith("ended"));
+    for (let sent = 0; sent < 50 && !over(); sent++) {
+      client.socket.write(pings);
+      await sleep(10);
+    }
+    await eventually(over, "it was cut");
+    client.close();
+    const polite = await opened("/a");
+    for (let round = 0; round < 3; round++) {
+      polite.received = "";
+      await polite.send(pings.subarray(0, 50 * 131));
+      await polite.until((received) => received.length === 50 * 127);
+    }
+    assert.ok(!polite.isClosed);
+    polite.close();
+  });
+
   if (subject.name === "node") {
     // Those of the addon take half a minute, and no less than eight seconds.
     test("a peer that does not answer pings is cut, one that does is not", async () => {
@@ -331,6 +354,7 @@ export function socketSuite(subject: Subject): void {
       const dead = await RawClient.open(pinging.listening.port);
       await dead.send(handshake("/dead"));
       await dead.closed;
+      await eventually(() => pinging.log.length === 3, "it was told");
       assert.deepEqual(pinging.log, ["open /good", "open /dead", "ended 1006"]);
       await sleep(150);
       good.socket.send("alive");
