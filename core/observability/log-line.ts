@@ -50,6 +50,18 @@ export function headed(head: string, rest: unknown): string {
   return text === "{}" ? `${head}}` : `${head},${text.slice(1)}`;
 }
 
+const HEAD = /^\{"level":(?:"([^"]*)"|(\d+)),"time":"([^"]{24})"/;
+
+/** A plugin may give its logger levels of its own, or their numbers: its line becomes one of a level that is known here. */
+export function withKnownLevel(line: string): string {
+  const rank = rankOf(line);
+  if (rank !== -1 && line.startsWith(`${LEVELS[rank]}","time":"`, BEFORE_LEVEL)) return line;
+  const [, name, number, time = new Date().toISOString()] = HEAD.exec(line) ?? [];
+  const level = LEVELS[Number(number) / 10 - 1] ?? "info";
+  const { level: _level, time: _time, ...rest } = parsed(line);
+  return `${headed(`{"level":"${level}","time":"${time}"`, name === undefined ? rest : { levelName: name, ...rest })}\n`;
+}
+
 export function entryOf(line: string): LogEntry {
   const { level: _level, time: _time, timestamp: _timestamp, msg = "", ...bindings } = parsed(line);
   return { timestamp: timeOf(line), level: LEVELS[rankOf(line)]!, msg: String(msg), ...bindings };

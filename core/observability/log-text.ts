@@ -7,11 +7,16 @@ const KEYS =
 const SECRET_KEY = new RegExp(`^(?:${KEYS})$`, "i");
 
 /** Credentials inside texts: in URLs, in headers that a message repeats, and JSON Web Tokens. */
-const IN_URL = /([?&](?:key|token|api_key)=)[^&\s"']+/gi;
+const IN_QUERY =
+  "[?&](?:(?:access|api|secret|private)?[-_]?key|(?:access|refresh|id|session|auth)?[-_]?token|(?:client[-_]?)?secret|password|passwd)=";
+const IN_URL = new RegExp(`(${IN_QUERY})[^&\\s"']+`, "gi");
+const BEFORE_AT = `:\\/\\/[^\\s/@:"'<>]{0,128}:`;
+const PASSWORD = `[^\\s/@"'<>]{1,256}@`;
+const OF_USER = new RegExp(`(${BEFORE_AT})${PASSWORD}`, "g");
 const BEARER = /(\bBearer\s+)[\w.~+/=-]+/gi;
 const WEB_TOKEN = /\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*/g;
 
-const SUSPICIOUS = `"(?:${KEYS})":|[?&](?:key|token|api_key)=|\\bBearer\\s|\\beyJ[\\w-]{5}`;
+const SUSPICIOUS = `"(?:${KEYS})":|${IN_QUERY}|${BEFORE_AT}${PASSWORD}|\\bBearer\\s|\\beyJ[\\w-]{5}`;
 
 /** Names of things are what a line is found by: a value from the environment that is one too is no secret there. */
 const NAMES = new Set([
@@ -76,7 +81,11 @@ export class LogText {
   }
 
   #text(text: string): string {
-    let clean = text.replace(IN_URL, `$1${MASK}`).replace(BEARER, `$1${MASK}`).replace(WEB_TOKEN, MASK);
+    let clean = text
+      .replace(IN_URL, `$1${MASK}`)
+      .replace(OF_USER, `$1${MASK}@`)
+      .replace(BEARER, `$1${MASK}`)
+      .replace(WEB_TOKEN, MASK);
     for (const secret of this.#secrets) {
       if (secret.length >= SHORT) clean = clean.replaceAll(secret, MASK);
       else if (clean === secret) clean = MASK;

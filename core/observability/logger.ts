@@ -1,6 +1,7 @@
 /** pino, set up so that no secret and no prompt reaches a log. */
 import { type DestinationStream, type Logger, pino } from "pino";
 import { messageOf } from "../errors.ts";
+import { withKnownLevel } from "./log-line.ts";
 import type { LogRing } from "./log-ring.ts";
 import { LogText } from "./log-text.ts";
 
@@ -43,7 +44,7 @@ export function createLogger(level: string, { destination, text = new LogText(),
     serializers: { err: describe, error: describe },
     hooks: {
       streamWrite(line: string): string {
-        const clean = text.clean(line);
+        const clean = text.clean(withKnownLevel(line));
         ring?.push(clean);
         return clean;
       },

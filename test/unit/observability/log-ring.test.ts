@@ -41,6 +41,27 @@ test("it holds the newest lines, whatever is pushed and however it is resized", 
   );
 });
 
+test("lines of a logger with levels of its own have a level that is known, and break nothing", () => {
+  const ring = new LogRing(10);
+  const logger = createLogger("trace", { destination: NOWHERE, ring });
+  const own = logger.child({ agentId: "a" }, { customLevels: { verbose: 35, timing: 36 } });
+  own.verbose({ password: "hunter2" }, "one");
+  own.timing({ level: "x", time: 5 }, "two");
+  logger.child({}, { formatters: { level: (_label, number) => ({ level: number }) } }).error("three");
+  const { entries, total } = findLines(ring, {}, 10);
+  assert.equal(total, 3);
+  assert.deepEqual(
+    entries.map(({ msg, level, levelName, password }) => [msg, level, levelName, password]),
+    [
+      ["three", "error", undefined, undefined],
+      ["two", "info", "timing", undefined],
+      ["one", "info", "verbose", "***"],
+    ],
+  );
+  for (const { timestamp } of entries) assert.ok(Math.abs(Date.parse(timestamp) - Date.now()) < 60_000, timestamp);
+  for (const text of ring.newest()) assert.ok(text.endsWith("}\n"), text);
+});
+
 test("all lines together are bounded, whatever the number of lines", () => {
   const ring = new LogRing(1_000_000);
   const text = line({ msg: "x".repeat(10_000) });

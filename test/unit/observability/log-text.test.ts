@@ -57,6 +57,20 @@ test("short secrets are hidden where they are a whole value; names of things sta
   assert.deepEqual(rest, { agentId: "support", pin: "***", word: "about ***", msg: 'it is "***"' });
 });
 
+test("credentials in addresses are hidden: the password of a user, and parameters that are named so", () => {
+  for (const [said, shown] of [
+    ["postgres://bob:sEcr3t@db/x refused", "postgres://bob:***@db/x refused"],
+    ["see https://:pw@h/?a=1", "see https://:***@h/?a=1"],
+    ["GET /x?access_token=abc&apiKey=def&b=1", "GET /x?access_token=***&apiKey=***&b=1"],
+    ["GET /x?b=1&client_secret=abc", "GET /x?b=1&client_secret=***"],
+    ["http://host:80/a@b, mail@host, ?monkey=1&tokens=2", "http://host:80/a@b, mail@host, ?monkey=1&tokens=2"],
+  ] as const) {
+    const [line] = linesOf([], (logger) => logger.info({ note: [said] }, said));
+    const { note, msg } = JSON.parse(line!);
+    assert.deepEqual([msg, note], [shown, [shown]]);
+  }
+});
+
 test("errors of model clients leave their prompts behind, under err and under error", () => {
   const failure = Object.assign(new Error("refused"), { requestBodyValues: { prompt: "the plan" }, statusCode: 400 });
   for (const key of ["err", "error"]) {
