@@ -57,6 +57,8 @@ function endOf(text: string, at: number): number {
 /** Of a value in quotes, what stands behind them. */
 function commentOf(given: string): string {
   const quote = given[0];
+  // Of a variable without a value.
+  if (quote === "#") return ` ${given}`;
   const closed = quote === '"' || quote === "'" || quote === "`" ? given.indexOf(quote, 1) : -1;
   return COMMENT.exec(closed === -1 ? given : given.slice(closed + 1))?.[0] ?? "";
 }

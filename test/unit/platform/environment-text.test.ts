@@ -13,6 +13,7 @@ const CASES: [title: string, before: string, after: string][] = [
   ["lines of Windows", "X=y\r\nA=old\r\n", "X=y\r\nA=1\r\nB=2\r\n"],
   ["export, indent and spaces", "  export A = old\nB= old\n", "  export A = 1\nB= 2\n"],
   ["a comment behind it", "A=old # mine\nB='#x' # yours\n", "A=1 # mine\nB=2 # yours\n"],
+  ["a comment and no value", "A= # mine\nB=#yours\n", "A= 1 # mine\nB=2 #yours\n"],
   ["a hash inside a value is none", "A=old#x\nB=2\n", "A=1\nB=2\n"],
   ["comments stay comments", "#A=old\n# B=old\n", "#A=old\n# B=old\nA=1\nB=2\n"],
   ["every one of several", "A=old\nA=older\nB=2\n", "A=1\nA=1\nB=2\n"],
