@@ -21,6 +21,9 @@ export function filterOf(query: LogsQuery): LogFilter {
   };
 }
 
+/** Later ones have years of six digits, with a sign, which no text of a line compares with. */
+const LAST = Date.parse("9999-12-31T23:59:59.999Z");
+
 /** As times of lines are written, so that they compare as texts. */
 export const momentOf = (field: string, text: string | undefined): string | undefined =>
-  text === undefined ? undefined : new Date(instantOf(field, text)).toISOString();
+  text === undefined ? undefined : new Date(Math.min(instantOf(field, text), LAST)).toISOString();

@@ -6,10 +6,14 @@ import { type Check, requireValid } from "../http/decode.ts";
 import type { Text } from "../http/route.ts";
 import type { SocketHandlers, SocketRoute } from "../http/socket.ts";
 import { principalOf } from "../memory/choose.ts";
+import type { LogEntry } from "../observability/log-line.ts";
 import { findLines, type LogFilter, matchesEntry, mayMatch } from "../observability/log-query.ts";
 import type { Service } from "../service.ts";
 import { filterOf, LIMIT } from "./log-filter.ts";
 import type { LogNews } from "./log-news.ts";
+
+/** Characters of the lines at the beginning, however many are asked for: the whole of it waits for a peer that reads slowly. */
+const LONGEST_INITIAL = 1024 * 1024;
 
 /** @throws ServiceError `invalid_input` */
 function wantedOf(given: object): { filter: LogFilter; limit: number } {
@@ -28,7 +32,7 @@ export const LOG_SOCKET: SocketRoute<Service> = {
     level: "Only lines of this level and graver ones.",
     agentId: "Only lines of runs of this agent; `conversationId`, `workflowId` and `executionId` likewise.",
     since: "Only lines written at this moment or later (ISO 8601); `until` likewise.",
-    limit: "Lines that are sent at the beginning, at most 1000. Default 100.",
+    limit: "Lines that are sent at the beginning, at most 1000 and 1 Mi characters. Default 100.",
   },
   check(query) {
     wantedOf(query);
@@ -39,8 +43,7 @@ export const LOG_SOCKET: SocketRoute<Service> = {
     const wanted = wantedOf(peer.query);
     let filter = bounded(wanted.filter);
     const { entries } = findLines(logs, filter, wanted.limit);
-    // As they were written: what comes after them is added to the end.
-    peer.send(JSON.stringify({ type: "initial", logs: entries.reverse(), timestamp: new Date().toISOString() }));
+    peer.send(initialOf(entries));
     const lines = logNews.follow(peer, (news) => updateFor(news, filter));
     const handlers: SocketHandlers = {
       message(text) {
@@ -56,6 +59,23 @@ export const LOG_SOCKET: SocketRoute<Service> = {
     return handlers;
   },
 };
+
+/**
+ * As they were written: what comes after them is added to the end.
+ *
+ * @param entries newest first
+ */
+function initialOf(entries: readonly LogEntry[]): string {
+  const logs: string[] = [];
+  let left = LONGEST_INITIAL;
+  for (const entry of entries) {
+    const text = JSON.stringify(entry);
+    left -= text.length;
+    if (left < 0) break;
+    logs.push(text);
+  }
+  return `{"type":"initial","logs":[${logs.reverse().join(",")}],"timestamp":"${new Date().toISOString()}"}`;
+}
 
 const updateFor = (news: LogNews, filter: LogFilter): Text | null =>
   mayMatch(news.line, filter) && matchesEntry(news.entry, filter) ? news.update : null;

@@ -53,6 +53,16 @@ for (const transport of TRANSPORTS) {
   });
 }
 
+test("WS /ws/logs: the lines at the beginning are bounded, the newest are kept", async (t) => {
+  const { url, logger } = await serve(t);
+  for (let index = 0; index < 100; index++) logger.warn({ executionId: "long", index }, "x".repeat(15_000));
+  const socket = await openSocket(`${url}/ws/logs?executionId=long&limit=1000`);
+  const { logs } = await socket.next();
+  assert.ok(JSON.stringify(logs).length < 1024 * 1024 + 1000 && logs.length > 60, String(logs.length));
+  assert.deepEqual([logs[0].index, logs.at(-1).index], [100 - logs.length, 99]);
+  await socket.close();
+});
+
 test("WS /ws/logs: a query that does not parse is refused before the handshake, by name", async (t) => {
   const { url } = await serve(t);
   for (const [query, error] of [

@@ -77,6 +77,7 @@ describe("the log over HTTP", () => {
     assert.equal((await levels(`since=${oldest}&until=${newest}`)).length, 4);
     assert.deepEqual(await levels(`since=${new Date(Date.parse(newest) + 1).toISOString()}`), []);
     assert.deepEqual(await levels("until=2020-01-01"), []);
+    assert.equal((await levels("since=0000-01-01&until=9999-12-31T23:59:59-05:00")).length, 4);
     assert.deepEqual((await list("executionId=unheard-of")).total, 0);
   });
 
