@@ -52,7 +52,8 @@ const result = await autocannon({
   connections: job.connections,
   duration: job.seconds,
   method,
-  ...(body === null ? {} : { headers: { "content-type": "application/json" }, body: fill(body, 0) }),
+  headers: { ...scenario.headers?.(), ...(body !== null && { "content-type": "application/json" }) },
+  ...(body !== null && { body: fill(body, 0) }),
   ...(pick && { requests: [{ setupRequest }] }),
   ...(pairs && { requests: pairs }),
   verifyBody: (body) => {

@@ -41,7 +41,7 @@ export function idIn(pattern: string, body: string): string {
 }
 
 async function send(port: number, scenario: HttpScenario, path: string, sent: string | null): Promise<Reply> {
-  const headers = sent === null ? {} : { "content-type": "application/json" };
+  const headers = { ...scenario.headers?.(), ...(sent !== null && { "content-type": "application/json" }) };
   const { method } = scenario;
   const reply = await new Promise<Reply & { body: string }>((resolve, reject) => {
     const asked = request({ host: "127.0.0.1", port, method, path, headers, agent: false }, (response) => {

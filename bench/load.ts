@@ -141,6 +141,7 @@ async function wrk(port: number, scenario: HttpScenario, load: Load, sample: Rep
       `-d${load.seconds}s`,
       "-s",
       script,
+      ...Object.entries(scenario.headers?.() ?? {}).flatMap(([name, value]) => ["-H", `${name}: ${value}`]),
       `http://127.0.0.1:${port}${fill(scenario.path, 0)}`,
     ];
     const { numbers, next } = scenario;

@@ -8,6 +8,8 @@ import type { Running } from "./targets.ts";
 export interface Contender {
   name: string;
   server: Running;
+  /** What it is asked, where that is not what the others are. */
+  scenario?: HttpScenario;
 }
 
 export interface Plan extends Load {
@@ -58,19 +60,19 @@ export async function measure(
   sample: Reply,
   plan: Plan,
 ): Promise<Measured[]> {
-  for (const { name, server } of contenders) {
+  for (const { name, server, scenario: asked = scenario } of contenders) {
     plan.onRun?.(`${scenario.name}: warming ${name}`);
-    await runLoad(plan.tools[0]!, server, scenario, { ...plan, seconds: WARM_UP }, sample);
+    await runLoad(plan.tools[0]!, server, asked, { ...plan, seconds: WARM_UP }, sample);
   }
   const results = new Map<string, Measured>();
   for (let round = 0; round < plan.rounds; round += 1) {
     const order = round % 2 === 0 ? contenders : [...contenders].reverse();
-    for (const { name, server } of order) {
+    for (const { name, server, scenario: asked = scenario } of order) {
       // A server that broke under the last run must not be measured as a fast one.
-      await capture(server.port, scenario);
+      await capture(server.port, asked);
       for (const tool of plan.tools) {
         plan.onRun?.(`${scenario.name}: round ${round + 1} of ${plan.rounds}, ${name}, ${tool}`);
-        const result = await runLoad(tool, server, scenario, plan, sample);
+        const result = await runLoad(tool, server, asked, plan, sample);
         const key = `${tool} ${name}`;
         const row = results.get(key) ?? { scenario: scenario.name, tool, contender: name, rounds: [], median: result };
         row.rounds.push(result);

@@ -23,13 +23,28 @@ export interface HttpResult {
   scenario: HttpScenario;
   server: Measured;
   bare: Measured;
+  /** The scenario's twin under the same tool. */
+  twin?: Measured;
+}
+
+export function failuresOf({ server, bare, twin }: HttpResult): number {
+  return server.median.failures + bare.median.failures + (twin?.median.failures ?? 0);
+}
+
+/** Parts of 1 by which a row is slower than its twin. */
+function slower({ server, twin }: HttpResult): { cpu: number; rate: number } {
+  const beside = twin?.median;
+  return beside
+    ? { cpu: server.median.cpuMicros / beside.cpuMicros - 1, rate: 1 - server.median.rate / beside.rate }
+    : { cpu: Number.NaN, rate: Number.NaN };
 }
 
 /** The figure that the scenario's aim speaks of. */
-export function aimedFigure({ scenario, server, bare }: HttpResult): number {
-  return scenario.aim.measure === "CPU share of bare"
-    ? bare.median.cpuMicros / server.median.cpuMicros
-    : server.median.rate;
+export function aimedFigure(result: HttpResult): number {
+  const { scenario, server, bare } = result;
+  const { measure } = scenario.aim;
+  if (measure === "% CPU above twin") return slower(result).cpu * 100;
+  return measure === "CPU share of bare" ? bare.median.cpuMicros / server.median.cpuMicros : server.median.rate;
 }
 
 export function httpTable(results: readonly HttpResult[]): string {
@@ -59,10 +74,35 @@ export function httpTable(results: readonly HttpResult[]): string {
       percent(bare.median.cpuMicros / server.median.cpuMicros),
       aimText(scenario.aim),
       verdict(reaches(scenario.aim, aimedFigure(result))),
-      String(server.median.failures + bare.median.failures),
+      String(failuresOf(result)),
     ];
   });
   return table([[...head, "CPU share", "aim", "", "failures"], ...rows]);
+}
+
+/** The rows that have a twin, beside it. */
+export function twinTable(results: readonly HttpResult[]): string {
+  const rows = results.flatMap((result) => {
+    const { scenario, server, twin } = result;
+    if (!twin) return [];
+    const { cpu, rate } = slower(result);
+    return [
+      [
+        scenario.title,
+        server.tool,
+        decimal(server.median.cpuMicros, 1),
+        decimal(twin.median.cpuMicros, 1),
+        percent(cpu),
+        whole(server.median.rate),
+        whole(twin.median.rate),
+        percent(rate),
+        aimText(scenario.aim),
+        verdict(reaches(scenario.aim, aimedFigure(result))),
+      ],
+    ];
+  });
+  const head = ["beside its twin", "load", "CPU us/req", "twin's", "more", "req/s", "twin's", "fewer", "aim", ""];
+  return table([head, ...rows]);
 }
 
 export function specialTable(rows: readonly { scenario: SpecialScenario; figure: Figure }[]): string {
@@ -87,6 +127,7 @@ export function httpLine(result: HttpResult): string {
     tool: server.tool,
     server: server.median,
     bare: bare.median,
+    ...(result.twin && { twin: result.twin.median }),
     aim: scenario.aim,
     value,
     reached: reaches(scenario.aim, value),

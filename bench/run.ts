@@ -1,11 +1,11 @@
 /** `npm run bench`: see README.md beside this file. */
 import { loadavg } from "node:os";
 import { capture } from "./capture.ts";
-import { measure } from "./measure.ts";
+import { type Contender, measure } from "./measure.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
 import { exitOnSignals, pins } from "./process.ts";
 import { profileScenario } from "./profile.ts";
-import { type HttpResult, httpLine, httpTable, specialLine, specialTable } from "./report.ts";
+import { failuresOf, type HttpResult, httpLine, httpTable, specialLine, specialTable, twinTable } from "./report.ts";
 import { chosen, type HttpScenario, httpScenarios, type Service, type SpecialScenario } from "./scenarios.ts";
 import { soak } from "./soak.ts";
 import { type Figure, runSpecial } from "./special.ts";
@@ -20,27 +20,28 @@ function startServer(options: Options, service: Service = "plain", nodeOptions: 
   return startPenstock({ entry: options.entry, transport: options.transport, service, nodeOptions });
 }
 
-/** One scenario on a fresh server and a fresh bare one, so that no row inherits the heap of the row before. */
+/**
+ * One scenario on a fresh server, a fresh bare one and where there is a twin a fresh one for that, so that no row inherits the
+ * heap of the row before.
+ */
 async function runHttp(scenario: HttpScenario, options: Options): Promise<HttpResult[]> {
-  const server = await startServer(options, scenario.service);
+  const { twin } = scenario;
+  const contenders: Contender[] = [];
   try {
+    const server = await startServer(options, scenario.service);
+    contenders.push({ name: "server", server });
     await scenario.prepare?.(server.port);
     const sample = await capture(server.port, scenario);
-    const bare = await startCeiling([sample]);
-    try {
-      const contenders = [
-        { name: "server", server },
-        { name: "bare", server: bare },
-      ];
-      const measured = await measure(scenario, contenders, sample, { ...options, onRun: say });
-      const row = (tool: string, contender: string) =>
+    contenders.push({ name: "bare", server: await startCeiling([sample]) });
+    if (twin) contenders.push({ name: "twin", server: await startServer(options, twin.service), scenario: twin });
+    const measured = await measure(scenario, contenders, sample, { ...options, onRun: say });
+    return options.tools.map((tool) => {
+      const row = (contender: string) =>
         measured.find((result) => result.tool === tool && result.contender === contender)!;
-      return options.tools.map((tool) => ({ scenario, server: row(tool, "server"), bare: row(tool, "bare") }));
-    } finally {
-      await bare.stop();
-    }
+      return { scenario, server: row("server"), bare: row("bare"), ...(twin && { twin: row("twin") }) };
+    });
   } finally {
-    await server.stop();
+    for (const { server } of contenders) await server.stop();
   }
 }
 
@@ -71,8 +72,9 @@ async function bench(options: Options): Promise<number> {
   if (others > BUSY)
     print(`OTHERS WERE BUSY: load average ${others.toFixed(1)} at the start; rates mean little, CPU shares more\n`);
   if (http.length > 0) print(`${httpTable(http)}\n`);
+  if (http.some(({ twin }) => twin)) print(`${twinTable(http)}\n`);
   if (special.length > 0) print(`${specialTable(special)}\n`);
-  return http.reduce((sum, { server, bare }) => sum + server.median.failures + bare.median.failures, 0);
+  return http.reduce((sum, result) => sum + failuresOf(result), 0);
 }
 
 async function runSoak(options: Options, minutes: number): Promise<number> {

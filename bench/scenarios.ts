@@ -1,5 +1,6 @@
 /** What is measured, with the aim of each row and the check of every reply. One row here is one line of the report. */
 
+import { authScenarios } from "./auth-scenarios.ts";
 import { MEMORY_SCENARIOS } from "./memory-scenarios.ts";
 import type { Numbers } from "./numbers.ts";
 import { DELTAS, enveloped, eventsOf, WORDS } from "./replies.ts";
@@ -7,7 +8,7 @@ import { WORKFLOW_SCENARIOS } from "./workflow-scenarios.ts";
 
 /** `least`: higher is better; `most`: lower is better. The unit is the one of the measure. */
 export interface Aim {
-  measure: "requests/s" | "CPU share of bare" | "ms" | "MiB" | "s" | "KiB/stream" | "KiB/socket";
+  measure: "requests/s" | "CPU share of bare" | "% CPU above twin" | "ms" | "MiB" | "s" | "KiB/stream" | "KiB/socket";
   least?: number;
   most?: number;
 }
@@ -22,12 +23,16 @@ export interface HttpScenario {
   path: string;
   /** JSON text. */
   body: string | null;
+  /** Sent with each request. */
+  headers?(): Readonly<Record<string, string>>;
   /** What stands in the place of the marker in the path or the body, request by request (`bench/numbers.ts`). */
   numbers?: Numbers;
   /** A second request after each first one, about what it made; both count. */
   next?: Next;
   /** Fills the store before the first request. */
   prepare?(port: number): Promise<void>;
+  /** A row with the same replies that this one is compared with: it runs beside it, in the same rounds. */
+  twin?: HttpScenario;
   aim: Aim;
   /** What is wrong with a reply's body, or null. */
   check(body: string): string | null;
@@ -36,9 +41,17 @@ export interface HttpScenario {
 /**
  * What it runs on: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file, `workflow` is workflow.yaml with
  * one, and `workflow-memory` the same in memory; `traces` is traces.yaml. Nothing is traced in these but in the last; `traced` is
- * service.yaml with every run traced, and `traced-content` with inputs and outputs too, cleaned of secrets.
+ * service.yaml with every run traced, and `traced-content` with inputs and outputs too, cleaned of secrets. `auth` is auth.yaml.
  */
-export type Service = "plain" | "memory" | "workflow" | "workflow-memory" | "traces" | "traced" | "traced-content";
+export type Service =
+  | "plain"
+  | "memory"
+  | "workflow"
+  | "workflow-memory"
+  | "traces"
+  | "traced"
+  | "traced-content"
+  | "auth";
 
 export interface Next {
   /** Finds an id in the reply to the first request: a pattern of Lua and a regular expression at once. */
@@ -87,20 +100,24 @@ function textScenario(service: Service, name: string, title: string, least: numb
   };
 }
 
+const AGENTS: HttpScenario = {
+  kind: "http",
+  service: "plain",
+  name: "agents",
+  title: "GET /agents",
+  method: "GET",
+  path: "/agents",
+  body: null,
+  aim: { measure: "CPU share of bare", least: 0.95 },
+  check: (body) => (count(body, '"id":"') >= 4 && body.startsWith('{"success":true') ? null : "not the list of agents"),
+};
+
+const TEXT = textScenario("plain", "text", "POST /agents/:id/text", 60_000);
+
 export const SCENARIOS: readonly Scenario[] = [
-  {
-    kind: "http",
-    service: "plain",
-    name: "agents",
-    title: "GET /agents",
-    method: "GET",
-    path: "/agents",
-    body: null,
-    aim: { measure: "CPU share of bare", least: 0.95 },
-    check: (body) =>
-      count(body, '"id":"') >= 4 && body.startsWith('{"success":true') ? null : "not the list of agents",
-  },
-  textScenario("plain", "text", "POST /agents/:id/text", 60_000),
+  AGENTS,
+  TEXT,
+  ...authScenarios({ agents: AGENTS, text: TEXT }),
   // Tracing may cost 15 % of what goes without.
   textScenario("traced", "text-traced", "POST /agents/:id/text, traced", 51_000),
   textScenario("traced-content", "text-traced-content", "POST /agents/:id/text, traced with content", 51_000),

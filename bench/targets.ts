@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Reply } from "./capture.ts";
+import { AUTH_ENV } from "./credentials.ts";
 import { ended, firstMessage, SERVER_CORE, spawnOn } from "./process.ts";
 import type { Service } from "./scenarios.ts";
 
@@ -40,7 +41,7 @@ export interface PenstockOptions {
 interface Served {
   manifest: string;
   file: boolean;
-  /** Read by the manifest. */
+  /** Read by the manifest, or by the service itself. */
   env?: Readonly<Record<string, string>>;
 }
 
@@ -52,6 +53,7 @@ const SERVICES: Readonly<Record<Service, Served>> = {
   traces: { manifest: "traces.yaml", file: false },
   traced: { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1" } },
   "traced-content": { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1", BENCH_CONTENT: "redacted" } },
+  auth: { manifest: "auth.yaml", file: false, env: AUTH_ENV },
 };
 
 const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;

@@ -1,5 +1,5 @@
 /** What a request carries to be let in by (contract, "Credentials"), read from its head. */
-import { hash, timingSafeEqual } from "node:crypto";
+import { timingSafeEqual } from "node:crypto";
 import { parseQuery } from "../http/decode.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { TokenRequest } from "./provider-port.ts";
@@ -30,29 +30,55 @@ export const isDevelopment = (env: Environment): boolean => env.NODE_ENV !== "pr
 export function compileCredentials(env: Environment): Credentials {
   const development = isDevelopment(env);
   const key = env[CONSOLE_KEY] ?? "";
-  const expected = key === "" ? null : digestOf(key);
+  const isKey = key === "" ? null : comparison(key);
   return {
     development,
-    consoleKey: expected !== null,
+    consoleKey: isKey !== null,
     isDevelopment: (head) => development && head.header("x-service-dev") === "true",
     isConsole(head) {
-      if (expected === null) return false;
+      if (isKey === null) return false;
       const sent = head.header("x-console-access-key");
-      if (sent !== "" && timingSafeEqual(digestOf(sent), expected)) return true;
+      if (sent !== "" && isKey(sent)) return true;
       const { query } = head;
       if (!query.includes("key=")) return false;
       const given = parseQuery(query).key;
-      return typeof given === "string" && timingSafeEqual(digestOf(given), expected);
+      return typeof given === "string" && isKey(given);
     },
   };
 }
 
-/** Texts of any length become comparable in constant time. */
-const digestOf = (text: string): Buffer => hash("sha256", text, "buffer");
+/** Bytes that are compared at least. */
+const FRAME = 128;
+/** The most bytes that one character takes. */
+const CHARACTER = 4;
+
+/**
+ * Compares texts with a secret in a time that says neither how much of it was right nor how long it is: both stand in frames
+ * of one size, which is filled up with zeros. That costs a third of comparing digests.
+ */
+function comparison(secret: string): (text: string) => boolean {
+  const length = Buffer.byteLength(secret);
+  // There is room for a character after the secret: what begins with it and goes on is longer, even where it is cut.
+  const expected = Buffer.alloc(Math.max(FRAME, length + CHARACTER));
+  expected.write(secret);
+  const frame = Buffer.alloc(expected.length);
+  return (text) => {
+    const written = frame.write(text);
+    frame.fill(0, written);
+    return timingSafeEqual(frame, expected) && written === length;
+  };
+}
+
+const SCHEME = /^bearer +/i;
 
 /** The token of the `Authorization` header; null where there is none. */
 export function bearerOf(head: Pick<Head, "header">): string | null {
-  return /^bearer +([^\s,]+)$/i.exec(head.header("authorization"))?.[1] ?? null;
+  const sent = head.header("authorization");
+  const scheme = SCHEME.exec(sent);
+  if (scheme === null) return null;
+  const token = sent.slice(scheme[0].length);
+  // One pattern for all of it would cost more, and so would the copy that it makes.
+  return token === "" || token.includes(",") || token.includes(" ") || token.includes("\t") ? null : token;
 }
 
 /** A copy for the provider. */
