@@ -25,7 +25,7 @@ export class A2a {
     const isolated = isIsolated(manifest);
     const rows = new TaskRows(store, isolated);
     const retention = history.retention as unknown as number;
-    this.#keeper = new TaskKeeper(rows, { agents: Object.keys(agents), retention, logger });
+    this.#keeper = new TaskKeeper(rows, { hasAgents: Object.keys(agents).length > 0, retention, logger });
     const patience = server.limits.request * PATIENCE;
     this.#load = async () => {
       const { Endpoint } = await import("./endpoint.ts");

@@ -18,7 +18,8 @@ const BATCH = 100;
 const SILENCE = 45_000;
 
 export interface TaskKeeperOptions {
-  readonly agents: readonly string[];
+  /** Whether there are agents, whose tasks come and go. */
+  readonly hasAgents: boolean;
   /** Milliseconds. */
   readonly retention: number;
   readonly logger: Logger;
@@ -45,7 +46,7 @@ export class TaskKeeper {
   /** On a store of this process alone, whatever is open was left behind. */
   async start(): Promise<void> {
     await this.interrupt(isShared(this.#rows.store) ? SILENCE : 0);
-    if (this.#options.agents.length > 0) this.#rounds.start();
+    if (this.#options.hasAgents) this.#rounds.start();
   }
 
   async close(): Promise<void> {
@@ -87,7 +88,7 @@ export class TaskKeeper {
 
   /** Deletes what last changed before `time` (milliseconds since 1970), a few tasks at a time. */
   async forget(time: number): Promise<void> {
-    for (const agent of this.#options.agents) {
+    for await (const agent of this.#rows.agents()) {
       for (;;) {
         const prefix = taskIndex(agent);
         const old = await this.#rows.store.scan({ prefix, before: prefix + taskEntry(time, ""), limit: BATCH });

@@ -1,5 +1,14 @@
 /** Tasks in the store. Every change expects the row as it was read: of two at once, one is a `CommitConflict`. */
-import { indexedTask, openTaskKey, taskEntry, taskIndex, taskKey } from "../storage/keys.ts";
+import {
+  indexedAgent,
+  indexedTask,
+  openTaskKey,
+  TASK_INDEXES,
+  taskEntry,
+  taskIndex,
+  taskIndexEnd,
+  taskKey,
+} from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";
 import { isOver, type TaskRecord, type TaskState } from "./task.ts";
 
@@ -27,6 +36,19 @@ export class TaskRows {
     const row = await this.store.get(taskKey(agent, task));
     if (row === undefined) return undefined;
     return { record: JSON.parse(row.value), revision: row.revision, size: row.value.length };
+  }
+
+  /** Every agent that has tasks, those that the manifest does not name any more too. */
+  async *agents(): AsyncGenerator<string> {
+    let after: string | undefined;
+    for (;;) {
+      const range = { prefix: TASK_INDEXES, limit: 1 };
+      const [row] = await this.store.scan(after === undefined ? range : { ...range, after });
+      if (row === undefined) return;
+      const agent = indexedAgent(row.key);
+      yield agent;
+      after = taskIndexEnd(agent);
+    }
   }
 
   /** Gives the revision of the task's row, as `change` does. */
@@ -57,8 +79,9 @@ export class TaskRows {
       delete: found.flatMap(({ key, value }) => {
         const { updatedAt, task } = indexedTask(key);
         const [, , owner]: IndexValue = JSON.parse(value);
-        const own = this.#isolated ? [taskIndex(agent, owner) + taskEntry(updatedAt, task)] : [];
-        return [key, taskKey(agent, task), openTaskKey(task), ...own];
+        // There or not: tasks may have belonged to users before.
+        const own = taskIndex(agent, owner) + taskEntry(updatedAt, task);
+        return [key, taskKey(agent, task), openTaskKey(task), own];
       }),
       expect: found.map(({ key, revision }) => [key, revision]),
     });

@@ -119,6 +119,11 @@ export const taskKey = (agent: string, task: string) => `a2/${text(agent)}/${tex
 /** Prefix of an agent's tasks by their last change; of those of a user. */
 export const taskIndex = (agent: string, user?: string) =>
   user === undefined ? `a2i/${text(agent)}/` : `a2u/${text(agent)}/${text(user)}/`;
+/** The prefix of that of every agent, and the agent of a row of it: ids of agents are text that keys hold as it is. */
+export const TASK_INDEXES = "a2i/";
+export const indexedAgent = (key: string): string => key.split("/")[1]!;
+/** Comes after every task of an agent, and before the next agent. */
+export const taskIndexEnd = (agent: string) => `${taskIndex(agent)}~`;
 /** The rest of a row of either index; the first part alone is where those of a time begin. */
 export const taskEntry = (updatedAt: number, task: string) => `${number(updatedAt)}/${text(task)}`;
 /** The time and the task of a row of either index. Ids of tasks are text that keys hold as it is. */

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { before, describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { followElsewhere, type TaskEvent } from "../../../core/a2a/follow.ts";
+import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
 import { openRow, TaskRows } from "../../../core/a2a/task-rows.ts";
 import { LONGEST_ANSWER, type TaskRun } from "../../../core/a2a/task-run.ts";
@@ -43,7 +44,7 @@ function processOn(t: TestContext, store: Store) {
   const rows = new TaskRows(store, true);
   const tasks = new Tasks(rows, logger);
   t.after(() => tasks.close());
-  const keeper = (retention = 60_000) => new TaskKeeper(rows, { agents: [...agents.keys()], retention, logger });
+  const keeper = (retention = 60_000) => new TaskKeeper(rows, { hasAgents: true, retention, logger });
   const begin = (agent: string, principal = ADA): Promise<TaskRun> =>
     tasks.begin(
       agents.get(agent)!,
@@ -138,6 +139,22 @@ describe("tasks in a store", () => {
     assert.deepEqual(
       left.map((rows) => rows.length),
       [1, 1, 1, 1],
+    );
+  });
+
+  test("tasks of agents that are no more, and of users from before, are forgotten too", async (t) => {
+    const store = createMemoryStore();
+    const { begin, rows } = processOn(t, store);
+    const run = await begin("nap");
+    await whenOver(run);
+    const gone = { ...run.record, task: { ...run.record.task, id: newTaskId(Date.now()) } };
+    for (const agent of ["gone", "gone-2", "gone2", "na"]) await rows.create({ ...gone, agent });
+    const keeper = new TaskKeeper(new TaskRows(store, false), { hasAgents: true, retention: 1, ...recordingLogger() });
+    await keeper.forget(Date.now() + 10_000);
+    const left = await Promise.all(["a2/", "a2i/", "a2u/"].map((prefix) => store.scan({ prefix, limit: 9 })));
+    assert.deepEqual(
+      left.map((found) => found.length),
+      [0, 0, 0],
     );
   });
 
