@@ -71,10 +71,18 @@ export function endModelCall(span: Span, plan: RunPlan, parameters: CallOptions,
   const json = parameters.responseFormat?.type === "json";
   const { finishReason, usage, firstPart } = step;
   const output = span.wantsContent ? span.clean(said(step)) : undefined;
-  span.set(modelAttributes({ provider, model, parameters, json, finishReason, usage, firstPart, output }));
+  const stopSequences = stopsOf(span, parameters);
+  const facts = { provider, model, parameters, json, finishReason, usage, firstPart, output, stopSequences };
+  span.set(modelAttributes(facts));
   if (error === null) span.finish();
   else if (error instanceof Aborted || plan.call.signal.aborted) cancelSpan(span);
   else failSpan(span, error);
+}
+
+/** Texts of the request: content, as its input is. */
+function stopsOf(span: Span, { stopSequences }: CallOptions): string[] | undefined {
+  if (stopSequences === undefined || !span.wantsContent) return undefined;
+  return stopSequences.map((text) => span.clean(text) ?? "");
 }
 
 /** A text that is all that was said stands as it is. */

@@ -81,7 +81,6 @@ interface Parameters {
   readonly frequencyPenalty: number;
   readonly presencePenalty: number;
   readonly seed: number | undefined;
-  readonly stopSequences: readonly string[] | undefined;
 }
 
 export interface ModelFacts {
@@ -96,6 +95,8 @@ export interface ModelFacts {
   readonly firstPart: number | undefined;
   /** Content, cleaned. */
   readonly output: string | undefined;
+  /** The same. */
+  readonly stopSequences: readonly string[] | undefined;
 }
 
 export const modelAttributes = ({
@@ -103,6 +104,7 @@ export const modelAttributes = ({
   model,
   parameters,
   json,
+  stopSequences,
   finishReason,
   usage,
   firstPart,
@@ -117,7 +119,7 @@ export const modelAttributes = ({
   "gen_ai.request.frequency_penalty": parameters.frequencyPenalty || undefined,
   "gen_ai.request.presence_penalty": parameters.presencePenalty || undefined,
   "gen_ai.request.seed": parameters.seed,
-  "gen_ai.request.stop_sequences": parameters.stopSequences,
+  "gen_ai.request.stop_sequences": stopSequences,
   "gen_ai.output.type": json ? "json" : undefined,
   "gen_ai.output.messages": output,
   "gen_ai.response.finish_reasons": reasons(finishReason),

@@ -1,5 +1,6 @@
 /** What no line of the log may hold: credentials, by the names and forms that they have, and values of the manifest's own. */
 import { headed, headOf } from "./log-line.ts";
+import { BLANK, isSecretName, withoutCredentials } from "./redaction.ts";
 
 /** Keys whose values are hidden, at any depth, in any case. */
 const KEYS =
@@ -16,7 +17,18 @@ const OF_USER = new RegExp(`(${BEFORE_AT})${PASSWORD}`, "g");
 const BEARER = /(\bBearer\s+)[\w.~+/=-]+/gi;
 const WEB_TOKEN = /\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*/g;
 
-const SUSPICIOUS = `"(?:${KEYS})":|${IN_QUERY}|${BEFORE_AT}${PASSWORD}|\\bBearer\\s|\\beyJ[\\w-]{5}`;
+/** Of what has to be looked at more closely: names of secret values before a sign, and beginnings of credentials. */
+const SUSPICIOUS = [
+  "(?:authorization|cookie|passw(?:or)?d|passphrase|passcode|pwd|secrets?|token|key|key[-_]?id|credentials?|string|cvv|cvc|ssn|otp)[^\\w\\s]{0,16}[ \\t]{0,4}[:=]",
+  "\\b(?:bearer|basic)\\s",
+  "passw(?:or)?d is ",
+  IN_QUERY,
+  "\\beyJ[\\w-]{5}",
+  `${BEFORE_AT}${PASSWORD}`,
+  "-----BEGIN",
+  "(?:sk|pk|rk|whsec|gh[opsur]|github_pat|glpat|xox[a-z]|xapp|hf|npm|gsk|xai|pplx|tvly|nvapi|shpat|dop_v1|r8)[-_][\\w-]{12}",
+  "(?:AKIA|ASIA|AIza|ya29\\.)[\\w-]{12}",
+].join("|");
 
 /** Names of things are what a line is found by: a value from the environment that is one too is no secret there. */
 const NAMES = new Set([
@@ -74,7 +86,7 @@ export class LogText {
     if (Array.isArray(value)) return value.map((item) => this.#cleaned(item, depth + 1));
     const copy: Record<string, unknown> = Object.create(null);
     for (const [key, item] of Object.entries(value)) {
-      if (SECRET_KEY.test(key)) copy[key] = MASK;
+      if (SECRET_KEY.test(key) || isSecretName(key)) copy[key] = MASK;
       else copy[key] = depth === 0 && NAMES.has(key) ? item : this.#cleaned(item, depth + 1);
     }
     return copy;
@@ -91,7 +103,7 @@ export class LogText {
       else if (clean === secret) clean = MASK;
       else clean = clean.replaceAll(`"${secret}"`, `"${MASK}"`);
     }
-    return clean;
+    return withoutCredentials(clean).replaceAll(BLANK, MASK);
   }
 }
 

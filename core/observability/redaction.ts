@@ -29,7 +29,7 @@ const RULES: readonly Rule[] = [
     pattern: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)/g,
     blank: BLANK,
   },
-  { sign: "://", pattern: /:\/\/[^\s/@:"'<>]{0,128}:[^\s/@"'<>]{1,256}@/g, blank: `://${BLANK}@` },
+  { sign: "://", pattern: /:\/\/[^\s/@:"'<>]{0,128}:(?!\*\*\*@)[^\s/@"'<>]{1,256}@/g, blank: `://${BLANK}@` },
   { sign: "earer", pattern: /\b([Bb]earer\s{1,8})[\w.~+/=:-]{6,}/g, blank: `$1${BLANK}` },
   { sign: "EARER", pattern: /\b(BEARER\s{1,8})[\w.~+/=:-]{6,}/g, blank: `$1${BLANK}` },
   // A word of English has no capital, figure or sign after its first letter.
@@ -53,8 +53,8 @@ const RULES: readonly Rule[] = [
   ...["AKIA", "ASIA"].map((sign) => ({ sign, pattern: new RegExp(`${sign}[A-Z0-9]{12,}`, "g"), blank: BLANK })),
   { sign: "AIza", pattern: /AIza[\w-]{20,}/g, blank: BLANK },
   { sign: "ya29.", pattern: /ya29\.[\w-]{12,}/g, blank: BLANK },
-  { sign: "@", pattern: /(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+/g, blank: BLANK },
 ];
+const ADDRESS = /(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+/g;
 
 /** `password: value`, `"apiKey":"value"`, `?token=value`, with quotes that may be escaped several times, and whole lines of HTTP. */
 function named(sign: ":" | "="): Rule[] {
@@ -86,12 +86,19 @@ function isPlain(text: string): boolean {
   return !text.includes("assw");
 }
 
-/** @returns the text without credentials, card numbers and e-mail addresses. It may be longer than it was. */
-export function redact(text: string): string {
-  if (isPlain(text)) return text;
+/** @returns the text without what has the form of credentials, or follows their name */
+export function withoutCredentials(text: string): string {
   let clean = text;
   for (const { sign, pattern, blank } of RULES)
     if (clean.includes(sign)) clean = clean.replace(pattern, blank as string);
+  return clean;
+}
+
+/** @returns the text without credentials, card numbers and e-mail addresses. It may be longer than it was. */
+export function redact(text: string): string {
+  if (isPlain(text)) return text;
+  let clean = withoutCredentials(text);
+  if (clean.includes("@")) clean = clean.replace(ADDRESS, BLANK);
   return FIGURES.test(clean) ? clean.replace(CARD, withoutCard) : clean;
 }
 

@@ -1,5 +1,6 @@
 /** A trace or a span by its id. Ids tell when it began, and segments are in the order of time: there is no index of ids. */
 import type { SpanData } from "../observability/sink.ts";
+import type { Attributes } from "../observability/span.ts";
 import {
   foreignRows,
   secondRows,
@@ -18,8 +19,11 @@ import { readSegment } from "./segments.ts";
 import { NEAR, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
 import type { Found } from "./wire.ts";
 
-/** Spans of one trace that are shown. */
+/** Spans of one trace that are shown, and characters that they have together: a caller may go on with one trace for ever. */
 const MOST = 10_000;
+const MOST_TEXT = 4 * 1024 * 1024;
+/** Characters of a span beside its attributes. */
+const BARE = 512;
 /** Rows of one read. */
 const PAGE = 64;
 const DAY = 86_400_000;
@@ -30,24 +34,27 @@ export interface Places {
   readonly origin: Origin;
 }
 
-/** @returns at most 10,000 spans in the order they began; none: there is no such trace for this caller */
+/**
+ * @returns at most 10,000 spans of about 4 Mi characters in the order they began; none: there is no such trace for this
+ * caller
+ */
 export async function findTrace(places: Places, traceId: string, owner: string | undefined): Promise<Found[]> {
   const { recorder, origin, store } = places;
-  const found = new Map<string, Found>();
+  const found = new Gathered();
   const pending = recorder.pending();
   let done = false;
   for (const trace of recorder.open) {
     if (trace.traceId !== traceId) continue;
-    if (sees(owner, trace.userId)) addAll(found, trace.spans, origin);
+    if (sees(owner, trace.userId)) found.add(trace.spans, origin);
     done ||= !trace.foreign && trace.handed === 0;
   }
   const take = (reader: SegmentReader): boolean => {
     let whole = false;
     for (const line of reader.linesOf(traceId)) {
-      if (sees(owner, line.userId)) addAll(found, line.spans, reader.origin);
+      if (sees(owner, line.userId)) found.add(line.spans, reader.origin);
       whole ||= isWhole(line);
     }
-    return whole || found.size >= MOST;
+    return whole || found.full;
   };
   const known = new Set(pending.map(({ name }) => name));
   for (const { text } of pending) done = take(new SegmentReader(text)) || done;
@@ -59,7 +66,7 @@ export async function findTrace(places: Places, traceId: string, owner: string |
       if (reader !== null && take(reader)) break;
     }
   }
-  return [...found.values()].sort(inOrder);
+  return found.spans.sort(inOrder);
 }
 
 export async function findSpan(places: Places, spanId: string, owner: string | undefined): Promise<Found | null> {
@@ -101,12 +108,39 @@ function inOrder({ span: one }: Found, { span: other }: Found): number {
 /** Of a trace whose id is ours, and whose spans are all in this line. */
 const isWhole = ({ last, handed, spans }: Line): boolean => last && handed === 0 && spans[0]?.parentSpanId === null;
 
-/** The root of a long trace may have been handed over twice. */
-function addAll(found: Map<string, Found>, spans: readonly SpanData[], origin: Origin): void {
-  for (const span of spans) {
-    if (found.size >= MOST) return;
-    if (!found.has(span.spanId)) found.set(span.spanId, { span, origin });
+/** What was found of one trace, as far as it is shown. */
+class Gathered {
+  readonly #byId = new Map<string, Found>();
+  #text = 0;
+
+  get full(): boolean {
+    return this.#byId.size >= MOST || this.#text >= MOST_TEXT;
   }
+
+  get spans(): Found[] {
+    return [...this.#byId.values()];
+  }
+
+  /** The root of a long trace may have been handed over twice. */
+  add(spans: readonly SpanData[], origin: Origin): void {
+    for (const span of spans) {
+      if (this.full) return;
+      if (this.#byId.has(span.spanId)) continue;
+      this.#byId.set(span.spanId, { span, origin });
+      this.#text += BARE + lengthOf(span.attributes);
+    }
+  }
+}
+
+/** Characters of attributes; those of events are few. */
+function lengthOf(attributes: Attributes | null): number {
+  let length = 0;
+  for (const name in attributes) {
+    const value = attributes[name];
+    if (typeof value === "string") length += value.length;
+    else if (Array.isArray(value)) for (const item of value) length += String(item).length;
+  }
+  return length;
 }
 
 /** Names of segments that may hold what began at `time`, the likely ones first; some of them twice. */

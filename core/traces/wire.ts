@@ -60,9 +60,10 @@ export const endOf = (spans: readonly SpanData[]): number => spans.reduce((last,
 
 /** ISO 8601 to the microsecond: many spans begin within one millisecond. */
 export function iso(time: number): string {
-  const milliseconds = Math.floor(time);
-  const micros = Math.floor((time - milliseconds) * 1000);
-  return `${new Date(milliseconds).toISOString().slice(0, -1)}${String(micros).padStart(3, "0")}Z`;
+  // Rounded, as the microseconds that are kept: a fraction of a large number lies a little below or above what was written.
+  const micros = Math.round(time * 1000);
+  const milliseconds = Math.floor(micros / 1000);
+  return `${new Date(milliseconds).toISOString().slice(0, -1)}${String(micros - milliseconds * 1000).padStart(3, "0")}Z`;
 }
 
 /** Milliseconds, to the microsecond. */

@@ -311,6 +311,29 @@ test("with sample 0 nothing is traced: no trace, none in the history, no telemet
     assert.equal(isTelemetryEnabled, false);
 });
 
+test("stop sequences are content: cleaned as such, and none with none", async (t) => {
+  const options = { stopSequences: ["END", "sk-proj-abc1234567890abcdef"] };
+  const stopsOf = async (of: Client) => {
+    await dataOf(of.service.post("/agents/writer/text", { input: "hello", options }));
+    return only(await newest("writer", "completed", of), "chat echo").attributes["gen_ai.request.stop_sequences"];
+  };
+  assert.deepEqual(await stopsOf(client), ["END", "[redacted]"]);
+  const silent = await startWorkflows(t, {}, { ...MANIFEST, observability: { content: "none" } });
+  assert.equal(await stopsOf(silent), undefined);
+});
+
+test("GET /observability/traces/:traceId of a trace that callers went on with for ever is bounded", async () => {
+  const traceId = `${MARKER.slice(2)}99`;
+  const headers = { traceparent: `00-${traceId}-b7ad6b7169203331-01` };
+  const input = { msg: "pen ".repeat(2000) };
+  for (let round = 0; round < 16; round++) {
+    const calls = Array.from({ length: 50 }, () => service.post("/tools/log/execute", { input }, headers));
+    for (const reply of await Promise.all(calls)) await reply.text();
+  }
+  const reply = await (await service.get(`/observability/traces/${traceId}`)).text();
+  assert.ok(reply.length > 4 * 1024 * 1024 && reply.length < 12 * 1024 * 1024, String(reply.length));
+});
+
 test("secrets of the environment, of the request and of tools are in no trace; an agent's answer is", async (t) => {
   const env = { ...process.env, SERVICE_CONSOLE_ACCESS_KEY: "console-key-of-tests", PARTNER: "from-the-environment" };
   // biome-ignore lint/suspicious/noTemplateCurlyInString: the manifest writes references to the environment so.

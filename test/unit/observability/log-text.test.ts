@@ -90,3 +90,26 @@ test("hostile lines take no time: a megabyte of near misses", () => {
   assert.ok(performance.now() - began < 5_000);
   assert.equal(ring.count, 5);
 });
+
+test("credentials are hidden by their forms and by the names before them, whoever logs them", () => {
+  const key = "sk-proj-abc1234567890abcdef";
+  const said = [
+    "Authorization: Basic dXNlcjpwYXNzd29yZA==",
+    `refused ${key}`,
+    "postgres://ada:pgsecret1@db/pens",
+    "password=hunter22 and more",
+    "password is hunter22",
+    "AKIAABCDEFGHIJKLMNOP",
+  ];
+  const bound = { dbPassword: "hunter22", connectionString: "Host=db", headers: { "x-session-token": "hunter22" } };
+  const lines = linesOf([], (logger) => {
+    for (const text of said) logger.warn(text);
+    for (const text of said) logger.error({ err: new Error(text) }, "failed");
+    for (const [name, value] of Object.entries(bound)) logger.info({ [name]: value }, "x");
+  });
+  assert.equal(lines.length, 2 * said.length + 3);
+  for (const line of lines) {
+    assert.doesNotMatch(line, /dXNlcjpw|abc1234567890|pgsecret1|hunter22|AKIAABC|Host=db/);
+    assert.match(line, /\*\*\*/);
+  }
+});
