@@ -1,4 +1,5 @@
 /** A foreign MCP server as this service knows it: its tools, and a connection that is made again when it is lost. */
+import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import type { createClientSchemas } from "../agents/client-schema.ts";
 import { messageOf } from "../errors.ts";
@@ -99,15 +100,18 @@ export class McpClient {
       const tool = this.#tools.get(name);
       if (tool === undefined)
         throw new ToolUnavailable(`MCP server "${this.name}" has no tool ${JSON.stringify(name)}`);
+      let result: CallToolResult;
       try {
-        return callOutput(await connection.call(tool.name, input, signal, this.timeout));
+        result = await connection.call(tool.name, input, signal, this.timeout);
       } catch (error) {
         signal.throwIfAborted();
-        if (!isLost(error)) throw error;
+        if (!isLost(error)) throw new Error(`MCP server "${this.name}": ${reasonOf(error)}`, { cause: error });
         this.#lose(connection, reasonOf(error));
         if (tried > 0 || !isUnsent(error))
           throw new Error(`MCP server "${this.name}" was lost during the call: ${reasonOf(error)}`, { cause: error });
+        continue;
       }
+      return callOutput(result);
     }
   }
 

@@ -171,5 +171,5 @@ export function reasonOf(error: unknown): string {
   const { code, syscall } = systemFailure(error) ?? {};
   if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;
-  return error instanceof Error ? error.message.split("\n", 1)[0]!.slice(0, 200) : "it failed";
+  return error instanceof Error ? error.message.replace(/\s+/g, " ").slice(0, 200) : "it failed";
 }

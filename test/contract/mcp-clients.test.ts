@@ -191,6 +191,28 @@ test("a model is told of a tool what its server says, and what the tool gave; on
   assert.match(JSON.stringify(last.messages.at(-1)), /the manual is closed/);
 });
 
+/** A server whose tool does not answer as the protocol has it. */
+const WRONG = `
+const replies = {
+  initialize: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "x", version: "1" } },
+  "tools/list": { tools: [{ name: "odd", inputSchema: { type: "object" } }] },
+  "tools/call": { content: "no list" },
+};
+require("node:readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method } = JSON.parse(line);
+  if (id !== undefined) console.log(JSON.stringify({ jsonrpc: "2.0", id, result: replies[method] }));
+});`;
+
+test("an answer that the protocol does not know is a failure of the tool, in a line that names the server", async (t) => {
+  const clients = { wrong: { command: process.execPath, args: ["-e", WRONG] } };
+  const service = await startService(t, manifestWith({ tools: ["wrong_odd"] }, { mcp: { clients } }));
+  await ready(service, "wrong_odd");
+  const { status, error } = await errorOf(execute(service, "wrong_odd"));
+  assert.equal(status, 500);
+  assert.match(error, /^MCP server "wrong": Invalid result for tools\/call: .*expected array, received string[^\n]*$/);
+  assert.equal((await toolOf(service, "wrong_odd")).status, "ready");
+});
+
 test("servers that do not answer hold up neither the start nor the end, and their tools are 503", async (t) => {
   const silent = createServer(() => {});
   await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
