@@ -20,7 +20,6 @@ import { begin, type Fold } from "./fold.ts";
 import { createExecutionIds } from "./ids.ts";
 import type { Start } from "./journal.ts";
 import { Elsewhere } from "./list-open.ts";
-import { loggerOf } from "./logger.ts";
 import { isAway } from "./patience.ts";
 import { noWorkflow } from "./refusals.ts";
 import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./spans.ts";
@@ -179,12 +178,14 @@ export class Engine implements Workflows {
   }
 
   #lost(execution: Execution, error: unknown): void {
-    const { number } = execution.fold.start;
+    const { id, number, workflowId } = execution.fold.start;
+    // Not the caller's logger: it may be gone, and this is about the process.
+    const about = { executionId: id, workflowId };
     if (error instanceof CommitConflict) {
-      loggerOf(execution).warn("another process has taken this execution over: it is given up here");
+      this.logger.warn(about, "another process has taken this execution over: it is given up here");
     } else if (execution.lifetime.stopped?.kind !== "closing") {
       if (!isAway(error)) this.givenUp.add(number);
-      loggerOf(execution).error({ err: error }, `an execution is given up here: ${messageOf(error)}`);
+      this.logger.error({ ...about, err: error }, `an execution is given up here: ${messageOf(error)}`);
     }
   }
 

@@ -349,14 +349,14 @@ export function socketSuite(subject: Subject): void {
   if (subject.name === "node") {
     // Those of the addon take half a minute, and no less than eight seconds.
     test("a peer that does not answer pings is cut, one that does is not", async () => {
-      const pinging = await serve(subject, 10, 100);
+      const pinging = await serve(subject, 10, 400);
       const good = await openSocket(`${pinging.url}/good`);
       const dead = await RawClient.open(pinging.listening.port);
       await dead.send(handshake("/dead"));
       await dead.closed;
       await eventually(() => pinging.log.length === 3, "it was told");
       assert.deepEqual(pinging.log, ["open /good", "open /dead", "ended 1006"]);
-      await sleep(150);
+      await sleep(500);
       good.socket.send("alive");
       await good.until(() => good.waiting.length > 0, "an echo");
       await pinging.listening.close();
