@@ -96,7 +96,9 @@ async function answer<S>(
   try {
     return { ...(await run(call, tool, given)) };
   } catch (error) {
-    if (!(error instanceof ServiceError)) call.logger.error({ err: error, tool: tool.name }, messageOf(error));
+    // What a client gave up is no failure of the service.
+    if (!(error instanceof ServiceError) && !call.signal.aborted)
+      call.logger.error({ err: error, tool: tool.name }, messageOf(error));
     const text = [failureText(error, call.requestId), ...hints(error)].join("\n");
     return { content: [{ type: "text", text }], isError: true };
   }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { inject } from "../../core/transport/inject.ts";
+import { eventually } from "../support/event-reader.ts";
 import { FIXTURES } from "../support/fixtures.ts";
 import { dataOf, errorOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
@@ -273,4 +274,26 @@ test("POST /mcp/:serverId/mcp: a call that runs when the service ends is told so
   assert.equal(reply.status, 200);
   const [text] = await Promise.all([reply.text(), service.stop()]);
   assert.match(text, /"id":1,"error":\{"code":-32603,"message":"the server is stopping"\}/);
+});
+
+test("POST /mcp/:serverId/mcp: a call of an agent whose client leaves ends, and is no error in the log", async (t) => {
+  const service = await serve(t, {
+    providers: { demo: { use: "scripted", firstDelay: "60s" } },
+    mcp: { servers: { main: { agents: ["assistant"] } } },
+  });
+  const isAt = (status: string) => async () => (await dataOf(service.get("/agents/assistant"))).status === status;
+  const leaving = new AbortController();
+  const params = { name: "agent_assistant", arguments: { prompt: "x" } };
+  const body = JSON.stringify({ ...LIST, method: "tools/call", params });
+  const headers = { ...ACCEPT, "content-type": "application/json" };
+  const call = fetch(`${service.url}/mcp/main/mcp`, { method: "POST", headers, body, signal: leaving.signal });
+  call.then((reply) => reply.text()).catch(() => {});
+  await eventually(isAt("working"), "the call has begun");
+  leaving.abort();
+  await eventually(isAt("idle"), "the call has ended");
+  await new Promise(setImmediate);
+  assert.deepEqual(
+    service.log.filter(({ level }) => level === "error"),
+    [],
+  );
 });
