@@ -9,8 +9,12 @@ export type ContentMode = "none" | "redacted" | "full";
 /** Characters that are kept of one value, and of a message of an error. */
 export const MOST_CONTENT = 8 * 1024;
 const MOST_MESSAGE = 512;
-/** Characters behind the cut that are read to know whether it goes through a secret, and are not kept. */
+/**
+ * Characters behind the cut that are read to know whether it goes through a secret, and are not kept: as many as the longest
+ * known secret has, within bounds.
+ */
 const BEHIND = 256;
+const MOST_BEHIND = 8 * 1024;
 /** Objects within each other. */
 const DEEPEST = 12;
 const CUT = "…";
@@ -28,19 +32,21 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
   const known = knownSecrets(secrets);
   const blank = known === null ? redact : (text: string) => redact(text.replace(known, BLANK));
   const clean = mode === "full" ? (text: string) => text : remembering(blank);
+  const longest = secrets.reduce((most, { length }) => Math.max(most, length), 0);
+  const behind = Math.min(MOST_BEHIND, Math.max(BEHIND, 2 * longest));
   return {
     mode,
     content(value) {
       if (mode === "none" || value === undefined) return undefined;
-      if (typeof value === "string") return cut(value, MOST_CONTENT, clean);
+      if (typeof value === "string") return cut(value, MOST_CONTENT, clean, behind);
       try {
-        return new Writer(clean, mode === "full").write(value);
+        return new Writer(clean, mode === "full", behind).write(value);
       } catch {
         return "[unreadable]";
       }
     },
     // A message is no content: it is there with `none` too, and its secrets are never.
-    message: (text) => cut(text, MOST_MESSAGE, mode === "full" ? clean : blank),
+    message: (text) => cut(text, MOST_MESSAGE, mode === "full" ? clean : blank, behind),
   };
 }
 
@@ -61,28 +67,37 @@ function remembering(blank: (text: string) => string): (text: string) => string 
 const SHORTEST_SECRET = 6;
 
 function knownSecrets(secrets: readonly string[]): RegExp | null {
-  const long = secrets.filter((secret) => secret.length >= SHORTEST_SECRET).sort((a, b) => b.length - a.length);
+  const forms = secrets.filter((secret) => secret.length >= SHORTEST_SECRET).flatMap(formsOf);
+  const long = [...new Set(forms)].sort((a, b) => b.length - a.length);
   if (long.length === 0) return null;
   return new RegExp(long.map((secret) => secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "g");
 }
 
+/** As it is, in a text of JSON, in an address. */
+function formsOf(secret: string): string[] {
+  const forms = [secret, JSON.stringify(secret).slice(1, -1)];
+  return secret.isWellFormed() ? [...forms, encodeURIComponent(secret)] : forms;
+}
+
 /** At most `most` characters of a text, and a sign that there was more. */
-function cut(text: string, most: number, clean: (text: string) => string): string {
+function cut(text: string, most: number, clean: (text: string) => string, behind: number): string {
   if (text.length <= most) return clean(text);
-  const seen = clean(text.slice(0, most + BEHIND));
+  const seen = clean(text.slice(0, most + behind));
   // What is at the end now came after the cut, or is what was put there for it.
-  return seen.slice(0, Math.min(most, Math.max(0, seen.length - BEHIND))) + CUT;
+  return seen.slice(0, Math.min(most, Math.max(0, seen.length - behind))) + CUT;
 }
 
 /** Writes a value as JSON would, until there is no room. */
 class Writer {
   readonly #clean: (text: string) => string;
   readonly #full: boolean;
+  readonly #behind: number;
   #text = "";
 
-  constructor(clean: (text: string) => string, full: boolean) {
+  constructor(clean: (text: string) => string, full: boolean, behind: number) {
     this.#clean = clean;
     this.#full = full;
+    this.#behind = behind;
   }
 
   write(value: unknown): string {
@@ -96,7 +111,7 @@ class Writer {
 
   #value(value: unknown, depth: number): void {
     if (this.#room <= 0) this.#text += `"${CUT}"`;
-    else if (typeof value === "string") this.#text += JSON.stringify(cut(value, this.#room, this.#clean));
+    else if (typeof value === "string") this.#text += JSON.stringify(cut(value, this.#room, this.#clean, this.#behind));
     else if (typeof value === "number") this.#number(value);
     else if (typeof value === "object" && value !== null) this.#object(value, depth);
     else this.#text += typeof value === "boolean" ? String(value) : typeof value === "bigint" ? `"${value}"` : "null";
@@ -118,16 +133,23 @@ class Writer {
   }
 
   #array(values: readonly unknown[], depth: number): void {
+    const name = values[0];
+    // `["authorization", "..."]`, as lists of headers have it.
+    const pair = !this.#full && values.length === 2 && typeof name === "string" && isSecretName(name);
     this.#text += "[";
     for (let index = 0; index < values.length; index++) {
       if (index > 0) this.#text += ",";
-      this.#value(values[index], depth + 1);
+      if (pair && index === 1) this.#text += `"${BLANK}"`;
+      else this.#value(values[index], depth + 1);
       if (this.#room <= 0) break;
     }
     this.#text += "]";
   }
 
   #members(values: Record<string, unknown>, depth: number): void {
+    // `{"name": "authorization", "value": "..."}`, as lists of headers have it too.
+    const told = values.name ?? values.key;
+    const pair = !this.#full && typeof told === "string" && isSecretName(told);
     this.#text += "{";
     let first = true;
     for (const name in values) {
@@ -135,8 +157,9 @@ class Writer {
       if (value === undefined || typeof value === "function") continue;
       if (!first) this.#text += ",";
       first = false;
-      this.#text += `${JSON.stringify(cut(name, Math.min(MOST_MESSAGE, Math.max(this.#room, 0)), this.#clean))}:`;
-      if (!this.#full && isSecretName(name) && value !== null) this.#text += `"${BLANK}"`;
+      this.#text += `${JSON.stringify(cut(name, Math.min(MOST_MESSAGE, Math.max(this.#room, 0)), this.#clean, this.#behind))}:`;
+      const secret = !this.#full && (isSecretName(name) || (pair && name === "value"));
+      if (secret && value !== null) this.#text += `"${BLANK}"`;
       else this.#value(value, depth + 1);
       if (this.#room <= 0) break;
     }

@@ -7,7 +7,7 @@ export const BLANK = "[redacted]";
 
 /** How names of secret values end, in lower case with `_` between words. Numbers of tokens are none. */
 const SECRET_NAME =
-  /(?:authorization|cookie|passw(?:or)?d|passphrase|passcode|pwd|secrets?|token|(?:api|access|private|signing|encryption|secret)_?key|access_?key_?id|credentials?|connection_?string|cvv|cvc|ssn|otp)$/;
+  /(?:authorization|cookies?|passw(?:or)?ds?|passphrases?|passcode|pwd|secrets?|token|(?:access|refresh|auth|bearer|api|session)_?tokens|(?:api|access|private|signing|encryption|secret)_?keys?|access_?key_?id|credentials?|connection_?string|cvv|cvc|ssn|otp)$/;
 const SEPARATORS = /[-\s.]/g;
 /** Characters of a name that are looked at. */
 const NAME_END = 64;

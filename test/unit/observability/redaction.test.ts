@@ -242,3 +242,37 @@ test("no secret reaches a sink: content, errors and what sinks are handed", () =
     assert.ok(!JSON.stringify(sink.only).includes(JSON.stringify(secret).slice(1, -1)), text);
   }
 });
+
+test("secrets of the manifest are found as JSON and addresses write them, and however long they are", () => {
+  const lines = 'first "line"\nsecond line';
+  const cleaner = createCleaner("redacted", [lines]);
+  for (const text of [JSON.stringify({ lines }), encodeURIComponent(lines)]) {
+    assert.doesNotMatch(cleaner.content(text)!, /first|second/);
+  }
+  const long = Array.from({ length: 60 }, (_, index) => `part${index}`).join("/");
+  for (const limited of [createCleaner("redacted", [long]), createCleaner("none", [long])]) {
+    for (let before = 0; before < 600; before += 20) {
+      const about = (most: number) => `${" ".repeat(most - before)}${long}${" ".repeat(1000)}`;
+      assert.doesNotMatch(limited.content(about(MOST_CONTENT)) ?? "", /part/);
+      assert.doesNotMatch(limited.message(about(600)), /part/);
+    }
+  }
+});
+
+test("values are secret by the name beside them too, as in lists of headers, and in the plural", () => {
+  const headers = [
+    ["authorization", "one-hidden"],
+    { name: "Set-Cookie", value: "two-hidden" },
+    { key: "X-Api-Key", value: "three-hidden" },
+  ];
+  const value = {
+    headers,
+    passwords: ["four-hidden"],
+    accessTokens: ["five-hidden"],
+    tokens: 7,
+    pair: ["tea", "shown"],
+  };
+  const text = redacted.content(value)!;
+  assert.doesNotMatch(text, /hidden/);
+  assert.match(text, /"tokens":7,"pair":\["tea","shown"\]/);
+});
