@@ -92,6 +92,17 @@ function otherMethod<S>(
   refuseUnknown(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
 }
 
+/** Who is not let in does not learn what else is wrong. */
+function failOnceAllowed<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
+  if (allowed instanceof Promise) {
+    call.track();
+    allowed.then(
+      () => call.fail(error),
+      (refused) => call.fail(refused),
+    );
+  } else call.fail(error);
+}
+
 /** Who is not let in does not learn what is there. */
 function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
   const { authorizeUnknown: authorize, defaultCors } = settings;
@@ -102,14 +113,7 @@ function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, err
   const cors = defaultCors.constant ?? defaultCors.headers(exchange.header("origin"));
   const call = new Call(settings, exchange, settings.meters.ofUnmatched(exchange.method), cors);
   try {
-    const allowed = authorize(call, exchange, []);
-    if (allowed instanceof Promise) {
-      call.track();
-      allowed.then(
-        () => call.fail(error),
-        (refused) => call.fail(refused),
-      );
-    } else call.fail(error);
+    failOnceAllowed(call, authorize(call, exchange, []), error);
   } catch (refused) {
     call.fail(refused);
   }
@@ -117,8 +121,7 @@ function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, err
 
 function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
   const { status, headers, body } = refusal(error, exchange.requestId);
-  const { constant } = settings.defaultCors;
-  const cors = constant ?? settings.defaultCors.headers(exchange.header("origin"));
+  const cors = settings.defaultCors.constant ?? settings.defaultCors.headers(exchange.header("origin"));
   exchange.reply(status, [...headers, ...cors], body);
   settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);
 }
@@ -186,8 +189,13 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   function read(call: Call<S>, exchange: Exchange, values: string[], corsHeaders: HeaderList, type: string): void {
     const { query } = exchange;
     const allowed = authorize === null ? undefined : authorize(call, exchange, values);
-    requireJson(type, exchange);
-    if (!isJsonType(type)) requireAnnounced(exchange, cors, settings.publicUrl);
+    try {
+      requireJson(type, exchange);
+      if (!isJsonType(type)) requireAnnounced(exchange, cors, settings.publicUrl);
+    } catch (error) {
+      failOnceAllowed(call, allowed, error);
+      return;
+    }
     exchange.readBody(
       settings.bodyLimit,
       (bytes) => {

@@ -111,6 +111,27 @@ test("neither tokens nor secrets reach the log, whatever a provider throws", asy
   }
 });
 
+test("a token that takes time to check is judged before the type of the body", async (t) => {
+  const plugins = pluginFolder(t, {
+    "auth/slow.mjs": `export default { kind: "auth", create: () => ({ type: "slow", verifyToken: async (token) => {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      if (token !== "good") throw new Error("no");
+      return { id: "ada" };
+    } }) };\n`,
+  });
+  const auth = { mode: "authNext", provider: { use: "slow" } };
+  const service = await startService(t, manifestWith({}, { auth }), { plugins: [plugins], env: PRODUCTION });
+  for (const [text, status] of [
+    ["bad", 401],
+    ["good", 415],
+  ] as const) {
+    const headers = { ...bearer(text), "content-type": "text/plain" };
+    const request = { method: "POST", headers, body: "x" };
+    // A rejection that nobody handles would fail the test too.
+    assert.equal((await fetch(`${service.url}/agents/assistant/text`, request)).status, status);
+  }
+});
+
 test("legacy takes the same providers, and isolates nobody unless it is told to", async (t) => {
   const memory = { default: {} };
   const start = (auth: object) =>
