@@ -34,8 +34,9 @@ export const LOG_SOCKET: SocketRoute<Service> = {
     since: "Only lines written at this moment or later (ISO 8601); `until` likewise.",
     limit: "Lines that are sent at the beginning, at most 1000 and 1 Mi characters. Default 100.",
   },
-  check(query) {
-    wantedOf(query);
+  check(asked, { isolated }) {
+    wantedOf(asked.query);
+    principalOf(asked, isolated);
   },
   open(peer, { logs, logNews, isolated }) {
     const { userId, isolated: own } = principalOf(peer, isolated);

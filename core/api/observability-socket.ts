@@ -40,8 +40,9 @@ export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
     entityId: "Only what is the work of this agent, workflow or tool. `agentId` is the same.",
     entityType: "Only what is the work of such a one: `agent`, `workflow` or `tool`.",
   },
-  check(query) {
-    wantedOf(query);
+  check(asked, { isolated }) {
+    wantedOf(asked.query);
+    principalOf(asked, isolated);
   },
   open(peer, service) {
     const wanted = wantedOf(peer.query);

@@ -148,7 +148,7 @@ class Handshake<S> {
       const { route, names } = this.#match.route;
       const params = decodeParameters(names, this.#match.values);
       const query = withoutCredentials(upgrade.query);
-      route.check?.(query, params, this.#settings.service);
+      route.check?.({ query, params, user: call.user, caller: call.caller }, this.#settings.service);
       this.#accept(call, route, params, query);
     } catch (error) {
       call.fail(error);

@@ -58,7 +58,7 @@ export interface SocketRoute<S> {
   /** Names of the query's parameters with what they mean, for the documentation. */
   readonly query?: Readonly<Record<string, string>>;
   /** Called before the handshake is answered: a ServiceError refuses it (a query that does not parse is `invalid_input`, 400). */
-  check?(query: Readonly<Record<string, string>>, params: Readonly<Record<string, string>>, service: S): void;
+  check?(asked: Pick<Peer, "query" | "params" | "user" | "caller">, service: S): void;
   /** Called once the socket is open. */
   open(peer: Peer, service: S): SocketHandlers;
 }

@@ -80,6 +80,11 @@ test("WS /ws/logs: a query that does not parse is refused before the handshake, 
 test("WS /ws/logs, moved to users: each sees the lines of his own alone", async (t) => {
   const auth = { mode: "authNext", provider: { use: "jwt", secret: SECRET }, consoleRoutes: [] };
   const { url, logger } = await serve(t, { auth });
+  for (const path of ["/ws/logs", "/ws/observability"]) {
+    const { status, body } = await refusedSocket(`${url}${path}?token=${token({ name: "nobody" })}`);
+    assert.equal(status, 401, path);
+    assert.match(JSON.parse(body).error, /the token names no user/);
+  }
   const write = () => {
     for (const userId of ["ada", "bob", undefined]) logger.warn({ userId, agentId: "a" }, `of ${userId}`);
   };
