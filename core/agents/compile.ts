@@ -176,7 +176,8 @@ function defaultsOf(agent: AgentManifest, manifest: Manifest): Settings {
     },
     TABLE_DEFAULTS,
   );
-  return Object.freeze(settle({ ...agent.options, maxSteps: agent.maxSteps }, base));
+  // Not frozen: a run for the user of a token copies them, which would take six times as long.
+  return settle({ ...agent.options, maxSteps: agent.maxSteps }, base);
 }
 
 /** What the list shows: every tool that a request may be offered and that has a fixed name. */
