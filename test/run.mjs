@@ -31,36 +31,39 @@ if (files.length === 0) {
 }
 
 /**
- * Folders whose files may share a process. Starting one and loading the source costs more than most of these files take;
- * what ends, blocks or measures its process has one of its own.
+ * Folders whose files may share a process, and how many do. Starting one and loading the source costs more than most of these files
+ * take; what ends, blocks or measures its process has one of its own.
  */
-const SHARING = ["test/unit/"];
-/** Files a process: few enough that the processes end at about the same time. */
-const TOGETHER = 8;
+const SHARING = { "test/unit/": 8, "test/contract/": 4, "test/manifest/": 4 };
 const bundles = "node_modules/.cache/tests";
 
-/** The paths to run: files by themselves, and modules that import several of those that may share. */
+/** The paths to run: files by themselves, and modules that import some of those that may share. */
 function processes() {
-  const shared = files.filter((file) => SHARING.some((folder) => file.startsWith(folder)));
-  const alone = files.filter((file) => !shared.includes(file));
   rmSync(bundles, { recursive: true, force: true });
   mkdirSync(bundles, { recursive: true });
-  const count = Math.ceil(shared.length / TOGETHER);
-  const names = Array.from({ length: count }, (_, index) => {
-    const name = `${bundles}/${process.pid}-${index}.test.mjs`;
-    // Dealt out like cards: files of one folder are much alike, and so are then the bundles.
-    const mine = shared.filter((_file, position) => position % count === index);
-    writeFileSync(name, mine.map((file) => `import ${JSON.stringify(pathToFileURL(resolve(file)).href)};\n`).join(""));
-    return name;
+  const folderOf = (file) => Object.keys(SHARING).find((folder) => file.startsWith(folder));
+  const names = Object.entries(SHARING).flatMap(([folder, together]) => {
+    const shared = files.filter((file) => folderOf(file) === folder);
+    const count = Math.ceil(shared.length / together);
+    return Array.from({ length: count }, (_, index) => {
+      const name = `${bundles}/${folder.split("/")[1]}-${index}.test.mjs`;
+      // Dealt out like cards: neighbours are much alike, and so are then the bundles.
+      const mine = shared.filter((_file, position) => position % count === index);
+      writeFileSync(
+        name,
+        mine.map((file) => `import ${JSON.stringify(pathToFileURL(resolve(file)).href)};\n`).join(""),
+      );
+      return name;
+    });
   });
-  return [...alone, ...names];
+  return [...files.filter((file) => folderOf(file) === undefined), ...names];
 }
 
 const binary = values.node === undefined ? process.execPath : fetchNode(values.node);
 console.log(
   `${files.length} test files on Node.js ${execFileSync(binary, ["--version"], { encoding: "utf8" }).trim()}`,
 );
-const options = ["--import", "tsx", "--test", "--test-concurrency=2", "--test-timeout=120000", "--test-reporter=spec"];
+const options = ["--import", "tsx", "--test", "--test-concurrency=3", "--test-timeout=240000", "--test-reporter=spec"];
 const path = `${resolve(binary, "..")}:${process.env.PATH}`;
 const env = { ...process.env, NODE_ENV: "test", PATH: path };
 const child = spawn(binary, [...options, ...processes()], { stdio: "inherit", env });
