@@ -169,6 +169,8 @@ export class Tasks {
   async #find(agent: string, id: string, principal: Principal) {
     if (!isTaskId(id)) return undefined;
     const run = this.#runs.get(id);
+    // One that ends is told as it ends: another process may have ended it otherwise.
+    if (run !== undefined && run.ending !== null) await run.ending;
     const found = run === undefined ? await this.rows.read(agent, id) : foundIn(run);
     if (found === undefined || found.record.agent !== agent) return undefined;
     return mayAccess(principal, found.record.owner, undefined) ? { ...found, run } : undefined;
