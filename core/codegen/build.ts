@@ -66,8 +66,11 @@ function pluginFiles(root: string): string[] {
 /** Files under `core/` that code reads at run time: pages, templates; and the plain JavaScript that runs in threads and browsers. */
 function dataFiles(root: string): string[] {
   const ignored = new Set([".md", ...CODE]);
+  const isSetting = (path: string) => basename(path) === "tsconfig.json";
   const isRead = (path: string) => path.endsWith("-worker.js") || path.startsWith(join(root, CONSOLE) + sep);
-  return filesBelow(join(root, "core")).filter((path) => !ignored.has(extname(path)) || isRead(path));
+  return filesBelow(join(root, "core")).filter(
+    (path) => !isSetting(path) && (!ignored.has(extname(path)) || isRead(path)),
+  );
 }
 
 /** The entry, which has no file of its own, and the part of the command line that a build leaves out. */
