@@ -16,6 +16,16 @@ export interface EndpointSource {
   readonly patience: number;
 }
 
+/** What a request asks, and of whom. */
+export interface Asked {
+  readonly agent: Agent;
+  /** That of the agent, as JSON: hardly a method wants it. */
+  readonly card: () => string;
+  readonly body: unknown;
+  /** `performance.now()` when it came: the first one waits for the protocol to be loaded. */
+  readonly began: number;
+}
+
 export class Endpoint {
   readonly #source: EndpointSource;
   readonly tasks: Tasks;
@@ -25,11 +35,10 @@ export class Endpoint {
     this.tasks = new Tasks(source.rows, source.logger);
   }
 
-  /** @param card that of the agent, as JSON: hardly a method wants it */
-  answer(agent: Agent, card: () => string, body: unknown, call: Context<unknown>): Promise<RawReply> {
+  answer({ agent, card, body, began }: Asked, call: Context<unknown>): Promise<RawReply> {
     const { isolated, patience } = this.#source;
     const principal = principalOf(call, isolated);
-    const requests = new Requests({ agent, card, tasks: this.tasks, principal, call, patience });
+    const requests = new Requests({ agent, card, tasks: this.tasks, principal, call, until: began + patience });
     return answerRpc(body, call.headers["a2a-version"], requests, call);
   }
 }

@@ -44,8 +44,8 @@ export interface RequestSource {
   readonly tasks: Tasks;
   readonly principal: Principal;
   readonly call: RunCall;
-  /** Milliseconds that a reply may wait for the end of its task. */
-  readonly patience: number;
+  /** Until when a reply may wait for the end of its task, by `performance.now()`. */
+  readonly until: number;
 }
 
 export class Requests implements A2ARequestHandler {
@@ -66,10 +66,10 @@ export class Requests implements A2ARequestHandler {
   /** The task when it has ended, or when it has taken as long as a reply may. */
   async sendMessage(request: SendMessageRequest) {
     return this.#guard(async () => {
-      const { call, patience } = this.#source;
+      const { call, until } = this.#source;
       const run = await this.#begin(request);
       const { returnImmediately, historyLength } = request.configuration ?? {};
-      if (!returnImmediately && !run.isOver) await run.over.wait(call.signal, patience);
+      if (!returnImmediately && !run.isOver) await run.over.wait(call.signal, Math.max(until - performance.now(), 0));
       return shown(run.snapshot(), historyLength);
     });
   }

@@ -82,10 +82,11 @@ export const A2A_ROUTES = [
     output: { raw: [JSON_TYPE, "text/event-stream"], malformed },
     async handle({ params, body }, call) {
       const { service } = call;
+      const began = performance.now();
       const agent = service.agents.get(params.id!);
       if (agent === undefined) throw unknownAgent(params.id!);
       const endpoint = await service.a2a.endpoint();
-      return endpoint.answer(agent, () => cardOf(call, agent.id).json, body, call);
+      return endpoint.answer({ agent, card: () => cardOf(call, agent.id).json, body, began }, call);
     },
   }),
 ];
