@@ -1,8 +1,9 @@
 // Runs every test file, or those whose path contains one of the arguments: `npm test`, `node test/run.mjs contract`.
 // `--node VERSION` runs them on another Node.js, fetched from the npm registry and kept in node_modules/.cache.
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 
@@ -35,12 +36,11 @@ if (files.length === 0) {
  * take; what ends, blocks or measures its process has one of its own.
  */
 const SHARING = { "test/unit/": 8, "test/contract/": 4, "test/manifest/": 4 };
-const bundles = "node_modules/.cache/tests";
+/** Not below node_modules, where newer versions of Node look for no tests. */
+const bundles = mkdtempSync(join(tmpdir(), "penstock-tests-"));
 
 /** The paths to run: files by themselves, and modules that import some of those that may share. */
 function processes() {
-  rmSync(bundles, { recursive: true, force: true });
-  mkdirSync(bundles, { recursive: true });
   const folderOf = (file) => Object.keys(SHARING).find((folder) => file.startsWith(folder));
   const names = Object.entries(SHARING).flatMap(([folder, together]) => {
     const shared = files.filter((file) => folderOf(file) === folder);
@@ -67,4 +67,7 @@ const options = ["--import", "tsx", "--test", "--test-concurrency=3", "--test-ti
 const path = `${resolve(binary, "..")}:${process.env.PATH}`;
 const env = { ...process.env, NODE_ENV: "test", PATH: path };
 const child = spawn(binary, [...options, ...processes()], { stdio: "inherit", env });
-child.on("exit", (code, signal) => process.exit(signal === null ? code : 1));
+child.on("exit", (code, signal) => {
+  rmSync(bundles, { recursive: true, force: true });
+  process.exit(signal === null ? code : 1);
+});
