@@ -1,13 +1,25 @@
-// Runs every test file, or those whose path contains one of the arguments: `npm test`, `node test/run.mjs contract`.
+// Runs every test file, or those whose path contains one of the arguments: `npm test`, `npm test -- contract`.
+// `--checks` goes with a run of every file: types, lint and generated files are checked first.
+// `--watch` runs the named files again whenever they or what they import change.
 // `--node VERSION` runs them on another Node.js, fetched from the npm registry and kept in node_modules/.cache.
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 
-const { values, positionals: wanted } = parseArgs({ allowPositionals: true, options: { node: { type: "string" } } });
+const { values, positionals: wanted } = parseArgs({
+  allowPositionals: true,
+  options: { node: { type: "string" }, checks: { type: "boolean" }, watch: { type: "boolean" } },
+});
+
+const CHECKS = [["typecheck"], ["lint"], ["generate", "--", "--check"]];
+if (values.checks && wanted.length === 0)
+  for (const check of CHECKS) {
+    const { status } = spawnSync("npm", ["run", "--silent", ...check], { stdio: "inherit" });
+    if (status !== 0) process.exit(status ?? 1);
+  }
 
 /** The binary of the npm package `node`; its install script only puts the binary of this platform in place. */
 function fetchNode(version) {
@@ -63,10 +75,11 @@ const binary = values.node === undefined ? process.execPath : fetchNode(values.n
 console.log(
   `${files.length} test files on Node.js ${execFileSync(binary, ["--version"], { encoding: "utf8" }).trim()}`,
 );
+const watch = values.watch ? ["--watch"] : [];
 const options = ["--import", "tsx", "--test", "--test-concurrency=3", "--test-timeout=240000", "--test-reporter=spec"];
 const path = `${resolve(binary, "..")}:${process.env.PATH}`;
 const env = { ...process.env, NODE_ENV: "test", PATH: path };
-const child = spawn(binary, [...options, ...processes()], { stdio: "inherit", env });
+const child = spawn(binary, [...options, ...watch, ...(values.watch ? files : processes())], { stdio: "inherit", env });
 child.on("exit", (code, signal) => {
   rmSync(bundles, { recursive: true, force: true });
   process.exit(signal === null ? code : 1);

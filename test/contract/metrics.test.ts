@@ -251,8 +251,8 @@ test("GET /metrics says how late the event loop was since the last scrape", asyn
   assert.ok(late > 0.1 && late < 30, String(late));
 });
 
-test("GET /metrics has the families that the README lists, and no others of Penstock's own", async () => {
-  const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
+test("GET /metrics has the families that docs/observability.md lists, and no others of Penstock's own", async () => {
+  const readme = await readFile(new URL("../../docs/observability.md", import.meta.url), "utf8");
   const table = /\| `penstock_\.\.\.`[\s\S]*?\n\n/.exec(readme)![0];
   const listed = [...table.matchAll(/^\| (`[^|]*)\|/gm)]
     .slice(1)

@@ -75,9 +75,9 @@ test("a run arrives at the collector as one tree, the same that GET /observabili
   }
 });
 
-test("the manifest of the README sends its spans", async (t) => {
+test("the manifest of docs/observability.md sends its spans to a collector", async (t) => {
   const receiver = await receiverOf(t);
-  const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
+  const readme = await readFile(new URL("../../docs/observability.md", import.meta.url), "utf8");
   const block = /^```yaml\n(observability:\n.*?)^```/ms.exec(readme)![1]!;
   const { post } = await startService(
     t,

@@ -1,4 +1,4 @@
-/** The README's proxy snippets, run as they stand by the real proxies (only ports differ), in front of a real service. */
+/** The proxy snippets, run as they stand by the real proxies (only ports differ), in front of a real service. */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -13,7 +13,7 @@ import { TRANSPORTS } from "../support/transports.ts";
 
 interface Proxy {
   name: string;
-  /** The README's snippet as a whole configuration file. */
+  /** The snippet as a whole configuration file. */
   configuration(snippet: string, folder: string): string;
   command(file: string, folder: string): [string, string[]];
 }
@@ -37,9 +37,9 @@ const PROXIES: Proxy[] = [
 const installed = (command: string) => spawnSync("which", [command]).status === 0;
 
 async function snippetOf(language: string): Promise<string> {
-  const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
+  const readme = await readFile(new URL("../../docs/deployment.md", import.meta.url), "utf8");
   const found = readme.match(new RegExp(`\`\`\`${language}\n(.*?)\`\`\``, "s"));
-  assert.ok(found, `the README has a ${language} snippet`);
+  assert.ok(found, `docs/deployment.md has a ${language} snippet`);
   return found[1]!;
 }
 
@@ -130,7 +130,7 @@ for (const proxy of PROXIES) {
 const NGINX = PROXIES[0]!;
 const skip = installed("nginx") ? false : "nginx is not installed on this machine";
 
-/** As the README says it: the proxy strips the base path. */
+/** As docs/deployment.md says it: the proxy strips the base path. */
 const BASE = {
   base: "/base",
   edit: (snippet: string) =>
@@ -172,7 +172,7 @@ test("behind nginx below a base path: every link of the pages leads somewhere, /
   assert.equal(card.url, `${publicUrl}/a2a/assistant`);
 });
 
-test("behind nginx as the README configures it: a trusted proxy says who asks, and by which address", {
+test("behind nginx as docs/deployment.md configures it: a trusted proxy says who asks, and by which address", {
   skip,
 }, async (t) => {
   const plugins = [pluginFolder(t, { "routes/from.mjs": FROM })];

@@ -1,4 +1,4 @@
-/** From what was counted to the families of `/metrics`. The names are part of the interface: README, "Metrics". */
+/** From what was counted to the families of `/metrics`. The names are part of the interface: docs/observability.md, "Metrics". */
 import { type Family, histogramSamples, type Sample, tallySamples } from "./family.ts";
 import type { Meters } from "./meters.ts";
 import type { RequestMeter } from "./request-meter.ts";

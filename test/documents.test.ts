@@ -1,5 +1,6 @@
-/** What README.md shows is run as it stands, with only ports, keys and addresses of the outside world replaced. */
+/** What README.md and docs/ show is run as it stands, with only ports, keys and addresses of the outside world replaced. */
 import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -13,18 +14,25 @@ import { startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
 
-const README = await readFile(join(ROOT, "README.md"), "utf8");
+/** Texts by their path below the root. */
+const DOCUMENTS = new Map(
+  ["README.md", ...readdirSync(join(ROOT, "docs")).map((name) => `docs/${name}`)]
+    .filter((path) => path.endsWith(".md"))
+    .map((path) => [path, readFileSync(join(ROOT, path), "utf8")]),
+);
+const README = DOCUMENTS.get("README.md")!;
+const EVERYTHING = [...DOCUMENTS.values()].join("\n");
 const FLAGSHIP = await readFile(join(ROOT, "service.yaml"), "utf8");
 
 /** The one code block of a language that holds a text. */
 function block(language: string, holds: string): string {
-  const blocks = [...README.matchAll(/^```(\w+)\n(.*?)^```/gms)].filter(([, name]) => name === language);
+  const blocks = [...EVERYTHING.matchAll(/^```(\w+)\n(.*?)^```/gms)].filter(([, name]) => name === language);
   const found = blocks.map(([, , text]) => text!).filter((text) => text.includes(holds));
-  assert.equal(found.length, 1, `README.md has one ${language} block with ${holds}`);
+  assert.equal(found.length, 1, `README.md and docs/ have one ${language} block with ${holds}`);
   return found[0]!;
 }
 
-/** A shell command of the README against another address. */
+/** A shell command of the documents against another address. */
 async function shell(command: string, url: string): Promise<Loose> {
   const { code, stdout, stderr } = await run("sh", ["-c", command.replaceAll("http://127.0.0.1:3141", url)]);
   assert.equal(code, 0, stderr);
@@ -66,7 +74,7 @@ test("README: npm start serves, curl gets the answer that is printed there, and 
   assert.doesNotMatch(service.stdout() + service.stderr(), /\n\s+at /, "without a stack trace");
 });
 
-test("README: the memory commands, one after the other: what is said is kept, read, found and added to", async (t) => {
+test("docs/memory.md: the commands, one after the other: what is said is kept, read, found and added to", async (t) => {
   const service = await startService(t, FLAGSHIP, { env: {} });
   const told = await shell(block("sh", "has no elevator"), service.url);
   assert.equal(told.success, true);
@@ -88,7 +96,7 @@ test("README: the memory commands, one after the other: what is said is kept, re
   );
 });
 
-test("README: the workflow commands: the refund waits for a person, who says yes", async (t) => {
+test("docs/workflows.md: the commands: the refund waits for a person, who says yes", async (t) => {
   const service = await startService(t, FLAGSHIP, { env: {} });
   const waiting = await shell(block("sh", "/workflows/refund/execute"), service.url);
   assert.deepEqual([waiting.data.executionId, waiting.data.status], ["refund-1", "suspended"]);
@@ -96,7 +104,7 @@ test("README: the workflow commands: the refund waits for a person, who says yes
   assert.deepEqual([data.status, data.result.amount], ["completed", 250]);
 });
 
-test("README: the workflow with every kind of step, written into service.yaml, does what is said beside it", async (t) => {
+test("docs/workflows.md: the workflow with every kind of step, written into service.yaml, does what is said beside it", async (t) => {
   const manifest = merge(parse(FLAGSHIP), parse(block("yaml", "Shows every kind of step")));
   const service = await startService(t, manifest, { env: {} });
   const { steps } = await dataOf(service.get("/workflows/invoice"));
@@ -112,7 +120,7 @@ test("README: the workflow with every kind of step, written into service.yaml, d
   assert.equal(state.suspension.stepId, "ask");
 });
 
-test("README: the A2A commands: an agent's card, and a task that it answers", async (t) => {
+test("docs/protocols.md: the A2A commands: an agent's card, and a task that it answers", async (t) => {
   const service = await startService(t, FLAGSHIP, { env: {} });
   const card = await shell(block("sh", "agent-card.json"), service.url);
   assert.equal(card.supportedInterfaces[0].url, `${service.url}/a2a/support`);
@@ -121,23 +129,23 @@ test("README: the A2A commands: an agent's card, and a task that it answers", as
   assert.match(result.task.artifacts[0].parts[0].text, /A-1002/);
 });
 
-test("README: the WebSocket command gets its message back", async (t) => {
+test("docs/protocols.md: the WebSocket command gets its message back", async (t) => {
   const service = await startService(t, FLAGSHIP, { env: {} });
   const command = block("sh", "/ws/ticker").replaceAll("ws://127.0.0.1:3141", service.url.replace("http", "ws"));
   assert.deepEqual(await shell(command, service.url), { hello: "there" });
 });
 
-test("README: the log is asked for as it says, and every row of it is named", async (t) => {
+test("docs/observability.md: the log is asked for as it says, and every row of it is named", async (t) => {
   const service = await startService(t, FLAGSHIP);
   service.logger.warn("seen");
   const { data } = await shell(block("sh", "/api/logs"), service.url);
   assert.equal(data[0].msg, "seen");
-  const section = README.slice(README.indexOf("## Logs"), README.indexOf("## Plugins"));
+  const section = DOCUMENTS.get("docs/observability.md")!;
   for (const path of ["/api/logs", "/observability/logs", "/observability/traces/:traceId/logs", "/spans/:spanId/logs"])
     assert.ok(section.includes(path), path);
 });
 
-test("README: the access section: who may call what, with the token that is made there", async (t) => {
+test("docs/access.md: who may call what, with the token that is made there", async (t) => {
   const env = {
     NODE_ENV: "production",
     JWT_SECRET: "a secret of the identity provider",
@@ -169,8 +177,8 @@ test("README: the access section: who may call what, with the token that is made
   }
 });
 
-test("README: every row of the workflow API is named", () => {
-  const section = README.slice(README.indexOf("## Workflows"), README.indexOf("## Plugins"));
+test("docs/workflows.md: every row of the workflow API is named", () => {
+  const section = DOCUMENTS.get("docs/workflows.md")!;
   const paths = ROUTES.filter(({ operation }) => operation.startsWith("workflows.")).map(({ path }) => path);
   assert.ok(paths.length > 0);
   for (const path of paths) {
@@ -180,8 +188,8 @@ test("README: every row of the workflow API is named", () => {
   }
 });
 
-test("README: every row of the memory API is named", () => {
-  const section = README.slice(README.indexOf("## Memory"), README.indexOf("## Plugins"));
+test("docs/memory.md: every row of the memory API is named", () => {
+  const section = DOCUMENTS.get("docs/memory.md")!;
   const paths = ROUTES.filter(({ operation }) => operation.startsWith("memory.")).map(({ path }) => path);
   assert.ok(paths.length > 0);
   for (const path of paths) {
@@ -205,8 +213,8 @@ test("README: the provider snippet, written into service.yaml, sends the agent's
 
 test("README: without the provider's key, and without a provider's package, check says what to do", async (t) => {
   const keyless = JSON.stringify(merge(parse(FLAGSHIP), parse(block("yaml", "openai:"))));
-  const [, line] = /`(claude: \{.*?\})`/s.exec(README) ?? [];
-  assert.ok(line, "the README shows a provider package");
+  const [, line] = /`(claude: \{.*?\})`/s.exec(EVERYTHING) ?? [];
+  assert.ok(line, "a provider package is shown");
   const packaged = { providers: parse(line.replace("\n", " ")), agents: { a: { model: "claude/any" } } };
   const path = await folder(t, { "key.yaml": keyless, "package.yaml": JSON.stringify(packaged) });
   const check = (name: string, env = {}) =>
@@ -232,7 +240,7 @@ test("README: the manifest example boots, greets, and adds", async (t) => {
   );
 });
 
-test("README: check, explain and routes print what is shown below them", async (t) => {
+test("README and docs/manifest.md: check, explain and routes print what is shown below them", async (t) => {
   const greeter = block("yaml", "name: Greeter");
   const right = await folder(t, { "greeter.yaml": greeter });
   const wrong = await folder(t, { "greeter.yaml": greeter.replace("    model:", "    modle:") });
@@ -250,28 +258,32 @@ test("README: check, explain and routes print what is shown below them", async (
   }
 });
 
-test("README: the plugin example is found in its folder, and the curl below it gets its result", async (t) => {
-  const source = block("ts", "// plugins/");
-  const [, file] = /^\/\/ (plugins\/\S+)\n/.exec(source) ?? [];
-  const path = await folder(t, { [file!]: source });
+test("docs/plugins.md: the plugin example is found in its folder, and the curl below it gets its result", async (t) => {
+  const source = block("ts", "// tools/gross.ts");
+  const [, file] = /^\/\/ (tools\/\S+)\n/.exec(source) ?? [];
+  const path = await folder(t, { [`plugins/${file}`]: source });
   const manifest = merge(parse(FLAGSHIP), parse(block("yaml", "gross: { use: gross }")));
   const service = await startService(t, manifest, { plugins: [join(path, "plugins")] });
   const { data } = await shell(block("sh", "/tools/gross/execute"), service.url);
   assert.deepEqual(data.result, { gross: 119 });
 });
 
-test("README: every npm script and every file that it names is there", async () => {
-  const { scripts } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
-  const named = new Set([...README.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!));
+test("README and docs/: every npm script and every link to a file exists", () => {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const named = new Set([...EVERYTHING.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!));
   assert.ok(named.size >= 6, [...named].join(", "));
   for (const name of named) assert.ok(name in scripts, `npm run ${name}`);
-  for (const file of ["service.yaml", "plugins/README.md", "core/README.md", "bench/README.md"]) {
-    assert.ok(README.includes(`\`${file}\``), file);
-    await readFile(join(ROOT, file));
-  }
+  for (const [path, text] of DOCUMENTS)
+    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)/g))
+      assert.ok(existsSync(join(ROOT, dirname(path), target!)), `${path} links to ${target}`);
 });
 
-test("README: the MCP commands and the client's configuration: the same tool, with MCP and without", async (t) => {
+test("README is at most 200 lines long and names every chapter of docs/", () => {
+  assert.ok(README.split("\n").length <= 200);
+  for (const path of DOCUMENTS.keys()) if (path !== "README.md") assert.ok(README.includes(`](${path})`), path);
+});
+
+test("docs/protocols.md: the MCP commands and the client's configuration: the same tool, with MCP and without", async (t) => {
   const service = await startService(t, FLAGSHIP, { env: {} });
   const { id, result } = await shell(block("sh", "mcp-protocol-version"), service.url);
   assert.deepEqual([id, result.structuredContent.status], [1, "shipped"]);
@@ -284,7 +296,7 @@ test("README: the MCP commands and the client's configuration: the same tool, wi
   await client.close();
 });
 
-test("README: MCP clients, written into service.yaml: a server over HTTP and a command, both in use", async (t) => {
+test("docs/protocols.md: MCP clients, written into service.yaml: a server over HTTP and a command, both in use", async (t) => {
   const server = await startForeignServer(t, "current");
   const written = block("yaml", "manual_search").replace("http://127.0.0.1:9000/mcp", server.url);
   const script = join(ROOT, "test/fixtures/mcp/process.mjs");

@@ -13,12 +13,13 @@ import { createNamespaces } from "../../core/storage/keyv-namespace.ts";
 import { openStore } from "../../core/storage/open-store.ts";
 import { vectorsSuite } from "../suites/vectors.suite.ts";
 import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
+import { ROOT } from "../support/command-line.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { openSocket } from "../support/sockets.ts";
 import { origin, silent } from "../support/tools.ts";
 
-const README = readFileSync(join(BUILT_IN, "README.md"), "utf8");
-const EXAMPLES = [...README.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)].map(
+const CHAPTER = readFileSync(join(ROOT, "docs/plugins.md"), "utf8");
+const EXAMPLES = [...CHAPTER.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)].map(
   ([, file, source]) => [file!, source!] as const,
 );
 const host = createHost({ logger: silent, env: {} });
@@ -26,7 +27,7 @@ let registry: Registry;
 
 const get = <K extends PluginKind>(kind: K, name: string): PluginKinds[K] => {
   const plugin = registry.get(kind, name);
-  assert.ok(plugin, `${kind} ${name} is in the README`);
+  assert.ok(plugin, `${kind} ${name} is in docs/plugins.md`);
   return plugin;
 };
 
@@ -37,7 +38,7 @@ before(async (t) => {
   registry = loaded.registry;
 });
 
-test("plugins/README.md has an example of every kind, none longer than 25 lines", () => {
+test("docs/plugins.md has an example of every kind, none longer than 25 lines", () => {
   for (const { folder } of PLUGIN_KINDS)
     assert.ok(
       EXAMPLES.some(([file]) => file.startsWith(`${folder}/`)),
@@ -46,13 +47,13 @@ test("plugins/README.md has an example of every kind, none longer than 25 lines"
   for (const [file, source] of EXAMPLES) assert.ok(source.trimEnd().split("\n").length <= 25, file);
 });
 
-test("the README's tool converts with its default rate", () => {
+test("docs/plugins.md: the tool converts with its default rate", () => {
   const { call } = origin();
   const result = get("tool", "convert").execute({ amount: 10 }, { ...call, context: {}, config: { rate: 2 } });
   assert.deepEqual(result, { amount: 20 });
 });
 
-test("the README's route answers, and 404 for another item", () => {
+test("docs/plugins.md: the route answers, and 404 for another item", () => {
   const { call } = origin();
   const ask = (item: string) =>
     get("route", "stock").handle({ query: {}, params: { item }, body: null, user: null, headers: {} }, call as never);
@@ -63,7 +64,7 @@ test("the README's route answers, and 404 for another item", () => {
   );
 });
 
-test("the README's route with an agent answers, in the caller's own conversation", async (t) => {
+test("docs/plugins.md: the route with an agent answers, in the caller's own conversation", async (t) => {
   const tokens = { "token-of-ada-0123456789": { id: "ada" }, "token-of-bob-0123456789": { id: "bob" } };
   const manifest = manifestWith(
     { memory: "default" },
@@ -84,7 +85,7 @@ test("the README's route with an agent answers, in the caller's own conversation
   assert.deepEqual(await ask("bob"), [404, undefined]);
 });
 
-test("the README's provider streams what it is told to say", async () => {
+test("docs/plugins.md: the provider streams what it is told to say", async () => {
   const provider = await createInstance(get("provider", "parrot"), { says: "ahoy" }, host);
   const { stream } = await provider.languageModel("any").doStream({ prompt: [] });
   const types: string[] = [];
@@ -92,7 +93,7 @@ test("the README's provider streams what it is told to say", async () => {
   assert.deepEqual(types, ["stream-start", "text-start", "ahoy", "text-end", "finish"]);
 });
 
-test("the README's step computes, and suspends when the discount is large", () => {
+test("docs/plugins.md: the step computes, and suspends when the discount is large", () => {
   const run = (percent: number, resumeData?: unknown) =>
     get("step", "discount").execute({
       data: { total: 100 },
@@ -105,7 +106,7 @@ test("the README's step computes, and suspends when the discount is large", () =
   assert.deepEqual(run(60, { approved: true }), { total: 40 });
 });
 
-test("the README's auth provider knows its own tokens", async () => {
+test("docs/plugins.md: the auth provider knows its own tokens", async () => {
   const provider = await createInstance(get("auth", "company"), { domain: "example.com" }, host);
   const request = { method: "GET", path: "/", headers: {}, query: {} };
   assert.deepEqual(await provider.verifyToken("ada@example.com", request), { id: "ada@example.com" });
@@ -113,13 +114,13 @@ test("the README's auth provider knows its own tokens", async () => {
   await assert.rejects(createInstance(get("auth", "company"), {}, host), /domain is required/);
 });
 
-test("the README's origin allows its own and no other", () => {
+test("docs/plugins.md: the origin allows its own and no other", () => {
   const { origin: allowed } = get("origin", "shops");
   assert.equal(allowed("https://a.shops.example"), "https://a.shops.example");
   assert.equal(allowed("https://elsewhere.example"), undefined);
 });
 
-test("the README's embedding gives a vector of its length for each text", async () => {
+test("docs/plugins.md: the embedding gives a vector of its length for each text", async () => {
   const embedding = await createInstance(get("embedding", "letters"), {}, host);
   const vectors = await embedding.embed(["abba", ""], {});
   assert.deepEqual(
@@ -129,11 +130,11 @@ test("the README's embedding gives a vector of its length for each text", async 
   assert.deepEqual([...vectors[0]!.slice(0, 3)], [2, 2, 0]);
 });
 
-vectorsSuite("of the README", () => createInstance(get("vectors", "table"), {}, host));
+vectorsSuite("of docs/plugins.md", () => createInstance(get("vectors", "table"), {}, host));
 
-test("the README's store is made from its configuration", async () => {});
+test("docs/plugins.md: the store is made from its configuration", async () => {});
 
-test("the README's store is one that the manifest can name", async () => {
+test("docs/plugins.md: the store is one that the manifest can name", async () => {
   const namespaces = createNamespaces();
   const store = await openStore("map:anything", { logger: silent, registry, host, folder: "" });
   namespaces.keep(store);
@@ -164,7 +165,7 @@ test("the README's store is one that the manifest can name", async () => {
   );
 });
 
-test("the README's socket greets and echoes", async (t) => {
+test("docs/plugins.md: the socket greets and echoes", async (t) => {
   const plugins = [pluginFolder(t, Object.fromEntries(EXAMPLES))];
   const service = await startService(t, manifestWith({}, { routes: [{ use: "echo" }] }), { plugins });
   const socket = await openSocket(`${service.url}/ws/echo-json`);
