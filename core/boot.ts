@@ -2,8 +2,6 @@
  * Boot as a compiler: read, load plugins, check references, compile. Every stage reports all that it finds, and nothing
  * listens until there is nothing to report (design.md, "BOOT").
  */
-import { resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import { A2a } from "./a2a/a2a.ts";
 import { compileAgents } from "./agents/compile.ts";
@@ -30,16 +28,18 @@ import { ToolDirectory } from "./mcp/tool-directory.ts";
 import { createMemories } from "./memory/memories.ts";
 import type { Memory } from "./memory/memory.ts";
 import { type OpenedSemantics, openSemantics } from "./memory/semantic/open.ts";
+import { BUILT_IN_PLUGINS } from "./models/builtin.ts";
 import { LogRing } from "./observability/log-ring.ts";
 import type { LogText } from "./observability/log-text.ts";
 import { MetricsPage } from "./observability/metrics/page.ts";
 import { openOtlp } from "./observability/otlp/open.ts";
 import { createTracer, type Tracer } from "./observability/tracer.ts";
 import { Platform } from "./platform/platform.ts";
+import { pluginFolders } from "./registry/discover.ts";
 import { createHost, type OwnedHost } from "./registry/host.ts";
 import { loadPlugins } from "./registry/load.ts";
 import type { Registry } from "./registry/registry.ts";
-import { knownPlugins, pluginIssue } from "./registry/report.ts";
+import { knownPlugins, pluginIssue, replacementIssue } from "./registry/report.ts";
 import { createService, type Service, type ServiceParts } from "./service.ts";
 import { createNamespaces } from "./storage/keyv-namespace.ts";
 import { MeasuredStore } from "./storage/measured-store.ts";
@@ -50,9 +50,6 @@ import { compileTools } from "./tools/compile.ts";
 import { openTraces } from "./traces/open.ts";
 import { PROJECT } from "./version.ts";
 import { openWorkflows } from "./workflows/open.ts";
-
-/** The plugins that Penstock ships: beside `core/` in the source, beside the bundle in `dist/`. */
-const BUILT_IN = fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "../plugins" : "./plugins", import.meta.url));
 
 export interface BootOptions {
   config: string;
@@ -101,11 +98,12 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const loaded = await loadManifest(options.config, env);
   options.text?.hide(loaded.secrets);
   const { sound, folder } = loaded;
-  const folders = [...(sound?.plugins ?? []).map((path) => resolve(folder, path)), ...options.plugins];
-  const { registry, problems } = await loadPlugins(folders, { builtIn: BUILT_IN });
+  const folders = [...pluginFolders(folder, sound?.plugins), ...options.plugins];
+  const { registry, problems, replaced } = await loadPlugins(folders, BUILT_IN_PLUGINS);
   const issues = [
     ...loaded.issues,
     ...problems.map(pluginIssue),
+    ...replaced.map(replacementIssue),
     ...checkReferences(loaded, knownPlugins(registry, problems)),
   ];
   // Of a manifest with errors the sound part is compiled all the same: what is wrong there belongs into this report.

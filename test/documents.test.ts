@@ -1,7 +1,7 @@
 /** What README.md and docs/ show is run as it stands, with only ports, keys and addresses of the outside world replaced. */
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -11,6 +11,7 @@ import { freePort, ROOT, run, serve } from "./support/command-line.ts";
 import { connect } from "./support/mcp-clients.ts";
 import { startForeignServer } from "./support/mcp-server.ts";
 import { startOpenAIUpstream } from "./support/openai-upstream.ts";
+import { EXAMPLES } from "./support/plugin-folder.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
 
@@ -46,6 +47,8 @@ async function folder(t: TestContext, files: Record<string, string>): Promise<st
     await mkdir(dirname(join(path, name)), { recursive: true });
     await writeFile(join(path, name), text);
   }
+  // The reader writes his manifests beside the plugins that are there.
+  if (!existsSync(join(path, "plugins"))) await symlink(EXAMPLES, join(path, "plugins"));
   return path;
 }
 

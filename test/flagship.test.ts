@@ -1,10 +1,11 @@
 /** The story of service.yaml, told to the shipped manifest as a reader would: offline, in an empty folder, without a key. */
 import assert from "node:assert/strict";
-import { copyFile, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { copyFile, mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { before, test } from "node:test";
 import { freePort, PENSTOCK, ROOT, type Served, serve } from "./support/command-line.ts";
+import { EXAMPLES } from "./support/plugin-folder.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { parseEvents } from "./support/service.ts";
 
@@ -19,6 +20,7 @@ before(async () => {
   home = await mkdtemp(join(tmpdir(), "penstock-flagship-home-"));
   const config = join(home, "service.yaml");
   await copyFile(MANIFEST, config);
+  await symlink(EXAMPLES, join(home, "plugins"));
   // The environment holds PORT and nothing else of anybody: no key, no proxy.
   const env = { PORT: String(await freePort()) };
   service = await serve({ after: stopLast }, [process.execPath, PENSTOCK, "--config", config], { cwd, env });
@@ -180,7 +182,7 @@ test("service.yaml: nothing was written to the folder it was started in, and SIG
   assert.deepEqual(await readdir(cwd), []);
   await stop();
   assert.equal(service.child.exitCode, 0);
-  assert.deepEqual((await readdir(home)).toSorted(), ["data", "service.yaml"]);
+  assert.deepEqual((await readdir(home)).toSorted(), ["data", "plugins", "service.yaml"]);
   await rm(cwd, { recursive: true });
   await rm(home, { recursive: true });
 });

@@ -1,11 +1,11 @@
 /** A start from the sources: it serves, and it loads what a start needs and no more. */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { build } from "esbuild";
 import { PENSTOCK, ROOT, serve } from "./support/command-line.ts";
-import { pluginFolder } from "./support/plugin-folder.ts";
+import { EXAMPLES, pluginFolder } from "./support/plugin-folder.ts";
 
 const MANIFEST = `
 name: Outside
@@ -32,6 +32,7 @@ describe("node core/penstock.js serve", () => {
   test("serves the flagship manifest: GET /agents, and / and /doc, which are loaded when asked for", async (t) => {
     // A copy, so that its store is not the reader's own.
     const cwd = pluginFolder(t, { "service.yaml": readFileSync(join(ROOT, "service.yaml"), "utf8") });
+    symlinkSync(EXAMPLES, join(cwd, "plugins"));
     const { url, interrupt } = await serve(t, [process.execPath, PENSTOCK, "serve", "--port", "0"], { cwd });
     const agents = (await (await fetch(`${url}/agents`)).json()) as { data: { id: string }[] };
     assert.deepEqual(
@@ -90,7 +91,7 @@ const LATE = [
   "core/storage/sqlite-store.ts",
   "core/transport/node.ts",
   "generated/schemas.ts",
-  "plugins/providers/openai-compatible/upstream.ts",
+  "core/models/openai-compatible/upstream.ts",
 ];
 const LATE_PACKAGES = [
   "@a2a-js/sdk",

@@ -1,7 +1,7 @@
 /**
  * `npm run build`: bundles Penstock for production into `dist/`, which starts with plain `node dist/penstock.js`.
  *
- * The folder mirrors the source tree where code looks for files beside itself: `dist/package.json`, `dist/plugins/**`,
+ * The folder mirrors the source tree where code looks for files beside itself: `dist/package.json`,
  * data files under `dist/core/**`. All outputs share chunks, so there is one copy of every module: a `ServiceError` thrown by a
  * plugin (which imports `#plugin`) is the one that the core knows.
  */
@@ -53,14 +53,6 @@ function filesBelow(folder: string): string[] {
     const path = join(folder, entry.name);
     return entry.isDirectory() ? filesBelow(path) : [path];
   });
-}
-
-const isCode = (path: string) => CODE.includes(extname(path)) && !/\.d\.m?ts$/.test(path);
-
-/** Plugins of `plugins/<kind>s/`; a folder inside those holds helpers, which are bundled into whoever imports them. */
-function pluginFiles(root: string): string[] {
-  const folder = join(root, "plugins");
-  return filesBelow(folder).filter((path) => isCode(path) && relative(folder, path).split(sep).length === 2);
 }
 
 /** Files under `core/` that code reads at run time: pages, templates; and the plain JavaScript that runs in threads and browsers. */
@@ -130,16 +122,11 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
   }
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
-  const plugins = pluginFiles(root).map((path) => {
-    const place = relative(root, path);
-    return { in: path, out: join(dirname(place), basename(place, extname(place))) };
-  });
   await esbuild.build({
     absWorkingDir: root,
     entryPoints: [
       { in: "penstock-entry", out: "penstock" },
       { in: join(root, "core/plugin.ts"), out: "plugin" },
-      ...plugins,
     ],
     outdir: out,
     bundle: true,

@@ -7,6 +7,7 @@ import { type FSWatcher, readdirSync, watch } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadManifest } from "../manifest/load.ts";
+import { pluginFolders } from "../registry/discover.ts";
 import type { Invocation } from "./invocation.ts";
 
 /** Editors write a file in several moves; milliseconds without one more before the service starts again. */
@@ -89,9 +90,9 @@ function ended(child: ChildProcess): Promise<void> {
 async function watched({ config, plugins }: Invocation): Promise<Watched[]> {
   const { manifest, folder } = await loadManifest(config, process.env);
   const roots = [
-    ...["../../plugins", "..", "../../generated"].map((path) => fileURLToPath(new URL(path, import.meta.url))),
+    ...["..", "../../generated"].map((path) => fileURLToPath(new URL(path, import.meta.url))),
     ...plugins.map((path) => resolve(path)),
-    ...(manifest?.plugins ?? []).map((path) => resolve(folder, path)),
+    ...pluginFolders(folder, manifest?.plugins),
   ];
   const file = resolve(config);
   return [

@@ -1,6 +1,6 @@
 /** Finds the plugin files of a folder: `<root>/<kind's folder>/*.{ts,mts,js,mjs}`. Reads names, never contents. */
-import { type Dirent, readdirSync, statSync } from "node:fs";
-import { basename, extname, join } from "node:path";
+import { type Dirent, existsSync, readdirSync, statSync } from "node:fs";
+import { basename, extname, join, resolve } from "node:path";
 import { suggest } from "../manifest/issues.ts";
 import type { PluginKind } from "../plugin.ts";
 import { PLUGIN_KINDS } from "./kinds.ts";
@@ -25,6 +25,16 @@ const ENDINGS = [".ts", ".mts", ".js", ".mjs"];
 const IGNORED = /^(\.|readme|licen[cs]e|changelog|package(-lock)?\.json$|tsconfig\.)|\.d\.[cm]?ts$|\.map$|~$/i;
 const FOLDERS = PLUGIN_KINDS.map(({ folder }) => folder);
 const FOLDER_LIST = FOLDERS.map((folder) => `${folder}/`).join(", ");
+
+/**
+ * The plugin folders of a manifest: `plugins/` beside it, where there is one, and those that it names.
+ *
+ * @param folder the manifest's own
+ */
+export function pluginFolders(folder: string, named: readonly string[] = []): string[] {
+  const beside = join(folder, "plugins");
+  return [...(existsSync(beside) ? [beside] : []), ...named.map((path) => resolve(folder, path))];
+}
 
 /**
  * @param root absolute path of a plugin folder

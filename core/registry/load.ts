@@ -2,7 +2,7 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Plugin } from "../plugin.ts";
+import type { Plugin, PluginKind } from "../plugin.ts";
 import { schemaProblems } from "../schema-shape.ts";
 import { discover, type PluginFile } from "./discover.ts";
 import { describeImportFailure } from "./import-failure.ts";
@@ -13,9 +13,11 @@ import { Registry, type RegistryEntry, registryKey } from "./registry.ts";
 import { prepareResolution } from "./resolution.ts";
 import { checkShape } from "./shape.ts";
 
-export interface LoadOptions {
-  /** The folder of the plugins that Penstock ships; always loaded, first. */
-  builtIn: string;
+/** A plugin that is part of Penstock. */
+export interface BuiltInPlugin {
+  readonly kind: PluginKind;
+  readonly name: string;
+  readonly plugin: Plugin;
 }
 
 export interface LoadedPlugins {
@@ -23,26 +25,35 @@ export interface LoadedPlugins {
   registry: Registry;
   /** All problems of all files, sorted by file. */
   problems: PluginProblem[];
+  /** Plugins of the user's that took the place of built-in ones. */
+  replaced: RegistryEntry[];
 }
 
 /** A file that is not imported after this long waits for something at its top level that will not come. */
 const IMPORT_LIMIT = 30_000;
 
-/** @param folders the user's plugin folders, absolute or relative to the working directory */
-export async function loadPlugins(folders: readonly string[], options: LoadOptions): Promise<LoadedPlugins> {
-  const roots = [...new Set([options.builtIn, ...folders].map(realFolder))];
-  const found = roots.map(discover);
+/**
+ * @param folders the user's plugin folders, absolute or relative to the working directory; one that is named twice counts once
+ * @param builtIn gives way to a plugin of the user's with the same kind and name
+ */
+export async function loadPlugins(
+  folders: readonly string[],
+  builtIn: readonly BuiltInPlugin[] = [],
+): Promise<LoadedPlugins> {
+  const found = [...new Set(folders.map(realFolder))].map(discover);
   const files = found.flatMap((discovery) => discovery.files);
-  await prepareResolution(
-    files.map(({ file }) => file),
-    { foreign: roots.length > 1 },
-  );
+  await prepareResolution(files.map(({ file }) => file));
   const loaded = await Promise.all(files.map(load));
-  const { entries, clashes } = register(loaded);
+  const { entries: own, clashes } = register(loaded);
+  const taken = new Set(own.map(({ kind, name }) => registryKey(kind, name)));
+  const isTaken = ({ kind, name }: Pick<RegistryEntry, "kind" | "name">) => taken.has(registryKey(kind, name));
+  const entries = [...builtIn.filter((plugin) => !isTaken(plugin)).map((plugin) => ({ ...plugin, file: "" })), ...own];
+  const known = new Set(builtIn.map(({ kind, name }) => registryKey(kind, name)));
   const problems = [...found, ...loaded, { problems: clashes }].flatMap((part) => part.problems);
   return {
     registry: new Registry(entries),
     problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)),
+    replaced: own.filter(({ kind, name }) => known.has(registryKey(kind, name))),
   };
 }
 
@@ -99,7 +110,7 @@ function configSchemaProblems(plugin: Plugin): string[] {
   return schema === undefined ? [] : schemaProblems(schema, "config");
 }
 
-/** Names are unique within a kind, over all folders: a folder of the user never shadows what Penstock ships. */
+/** Names are unique within a kind, over all folders. */
 function register(loaded: readonly Loaded[]): { entries: RegistryEntry[]; clashes: PluginProblem[] } {
   const entries = new Map<string, RegistryEntry>();
   const clashes: PluginProblem[] = [];

@@ -4,7 +4,7 @@ import type { PluginKind, PluginKinds } from "../plugin.ts";
 export interface RegistryEntry<K extends PluginKind = PluginKind> {
   readonly kind: K;
   readonly name: string;
-  /** Absolute path of the file. */
+  /** Absolute path of the file; empty for a built-in plugin. */
   readonly file: string;
   readonly plugin: PluginKinds[K];
 }

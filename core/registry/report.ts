@@ -4,7 +4,7 @@ import type { Issue } from "../manifest/issues.ts";
 import type { PluginKind } from "../plugin.ts";
 import { PLUGIN_KINDS } from "./kinds.ts";
 import { type PluginProblem, shortPath } from "./problem.ts";
-import type { Registry } from "./registry.ts";
+import type { Registry, RegistryEntry } from "./registry.ts";
 
 /** Names by kind; those of files that failed too, whose failure is report enough. */
 export function knownPlugins(
@@ -19,6 +19,16 @@ export function knownPlugins(
   });
   return Object.fromEntries(rows);
 }
+
+/** The start says whose plugin is used where two could be meant. */
+export const replacementIssue = ({ kind, name, file }: RegistryEntry): Issue => ({
+  severity: "warning",
+  file: shortPath(file),
+  line: 1,
+  column: 1,
+  path: name,
+  message: `this ${kind} takes the place of the built-in one`,
+});
 
 /** Placed where the cause says, which is how the loader words it for people. */
 export function pluginIssue({ file, phase, cause }: PluginProblem): Issue {

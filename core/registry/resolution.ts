@@ -4,12 +4,14 @@
  * Every way leads to the one module that core uses, so that a `ServiceError` of a plugin is core's own.
  */
 import Module, { register } from "node:module";
+import { fileURLToPath } from "node:url";
 import * as plugin from "../plugin.ts";
 
 const SPECIFIER = "#plugin";
 /** Mark what is done once per process: the module system is shared by all services in it. */
 const RESOLVES = Symbol.for("penstock.resolves");
 const TRANSLATES = Symbol.for("penstock.translates");
+const EXAMPLES = fileURLToPath(new URL("../../plugins/", import.meta.url));
 const TYPESCRIPT = /\.m?ts$/;
 
 type Load = (request: string, parent: unknown, isMain: boolean) => unknown;
@@ -21,17 +23,14 @@ interface Internals {
   [TRANSLATES]?: true;
 }
 
-/**
- * Call before importing `files`.
- *
- * @param options.foreign whether some of them lie outside the folder that Penstock ships
- */
-export async function prepareResolution(files: readonly string[], options: { foreign: boolean }): Promise<void> {
+/** Call before importing `files`. */
+export async function prepareResolution(files: readonly string[]): Promise<void> {
   // A bundle runs without tsx until a TypeScript plugin turns up; sources cannot run without it.
   const sources = TYPESCRIPT.test(import.meta.url);
+  // Examples beside the sources find `#plugin` by the package.json there.
+  if (files.every((file) => sources && file.startsWith(EXAMPLES))) return;
   const typescript = files.some((file) => TYPESCRIPT.test(file));
   const internals = Module as unknown as Internals;
-  if (!options.foreign && (sources || !typescript)) return;
   if (typescript && !internals[TRANSLATES]) {
     internals[TRANSLATES] = true;
     await registerTypeScript(sources);

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { boot } from "../../core/boot.ts";
 import { formatIssue } from "../../core/manifest/issues.ts";
 import { createLogger } from "../../core/observability/logger.ts";
+import { EXAMPLES } from "../support/plugin-folder.ts";
 
 const MANIFEST = `name: Faulty
 version: "1.0"
@@ -62,7 +63,12 @@ test("a manifest that is wrong in its shape, references, plugins, providers, wor
   t.after(() => rm(folder, { recursive: true, force: true }));
   const config = join(folder, "service.yaml");
   await writeFile(config, MANIFEST);
-  const { service, issues, host } = await boot({ config, plugins: [], env: {}, logger: createLogger("silent") });
+  const { service, issues, host } = await boot({
+    config,
+    plugins: [EXAMPLES],
+    env: {},
+    logger: createLogger("silent"),
+  });
   await host.close();
   assert.equal(service, null);
   const lines = issues.filter(({ severity }) => severity === "error").map(formatIssue);

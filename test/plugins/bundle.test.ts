@@ -32,9 +32,6 @@ async function bundle(t: TestContext, program: string): Promise<string> {
 }
 
 test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command line", async (t) => {
-  const builtIn = pluginFolder(t, {
-    "tools/prebuilt.mjs": 'export default { kind: "tool", execute: () => "prebuilt" };',
-  });
   const sources = {
     "tools/a.ts": PLUGIN,
     "tools/b.mts": PLUGIN.replaceAll(": number", ""),
@@ -46,34 +43,33 @@ test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command 
     t,
     `import { ServiceError } from "./core/plugin.ts";
 import { loadPlugins } from "./core/registry/load.ts";
-const [builtIn, ...folders] = process.argv.slice(2);
-const { registry, problems } = await loadPlugins(folders, { builtIn });
-const kinds = registry.names("tool").filter((name) => name !== "prebuilt").map((name) => {
+const { registry, problems } = await loadPlugins(process.argv.slice(2));
+const kinds = registry.names("tool").map((name) => {
   try { registry.get("tool", name).execute(-1); } catch (error) { return name + (error instanceof ServiceError ? error.kind : " foreign"); }
 });
 console.log(JSON.stringify({ problems, names: registry.names("tool"), kinds }));`,
   );
   // The flags that started this test would bring tsx along.
   const env = { ...process.env, NODE_OPTIONS: "" };
-  const { stdout } = await promisify(execFile)(process.execPath, [program, builtIn, modules, common], { env });
+  const { stdout } = await promisify(execFile)(process.execPath, [program, modules, common], { env });
   assert.deepEqual(JSON.parse(stdout), {
     problems: [],
-    names: ["a", "b", "c", "d", "e", "prebuilt"],
+    names: ["a", "b", "c", "d", "e"],
     kinds: ["aconflict", "bconflict", "cconflict", "dconflict", "econflict"],
   });
 });
 
-test("a bundle whose plugins are all prebuilt does not load tsx", async (t) => {
-  const builtIn = pluginFolder(t, { "tools/prebuilt.mjs": 'export default { kind: "tool", execute: () => 1 };' });
+test("a bundle whose plugins are all JavaScript does not load tsx", async (t) => {
+  const folder = pluginFolder(t, { "tools/prebuilt.mjs": 'export default { kind: "tool", execute: () => 1 };' });
   const program = await bundle(
     t,
     `import { createRequire } from "node:module";
 import { loadPlugins } from "./core/registry/load.ts";
-const { registry } = await loadPlugins([], { builtIn: process.argv[2] });
+const { registry } = await loadPlugins([process.argv[2]]);
 const tsx = Object.keys(createRequire(import.meta.url).extensions).includes(".ts") && !process.features.typescript;
 console.log(JSON.stringify({ names: registry.names("tool"), tsx }));`,
   );
-  const { stdout } = await promisify(execFile)(process.execPath, [program, builtIn], {
+  const { stdout } = await promisify(execFile)(process.execPath, [program, folder], {
     env: { ...process.env, NODE_OPTIONS: "" },
   });
   assert.deepEqual(JSON.parse(stdout), { names: ["prebuilt"], tsx: false });

@@ -12,8 +12,8 @@ import type { Registry } from "../../core/registry/registry.ts";
 import { createNamespaces } from "../../core/storage/keyv-namespace.ts";
 import { openStore } from "../../core/storage/open-store.ts";
 import { vectorsSuite } from "../suites/vectors.suite.ts";
-import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
 import { ROOT } from "../support/command-line.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { openSocket } from "../support/sockets.ts";
 import { origin, silent } from "../support/tools.ts";
@@ -33,7 +33,7 @@ const get = <K extends PluginKind>(kind: K, name: string): PluginKinds[K] => {
 
 before(async (t) => {
   const root = pluginFolder(t as never, Object.fromEntries(EXAMPLES));
-  const loaded = await loadPlugins([root], { builtIn: BUILT_IN });
+  const loaded = await loadPlugins([root]);
   assert.deepEqual(loaded.problems, []);
   registry = loaded.registry;
 });

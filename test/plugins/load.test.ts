@@ -2,16 +2,17 @@ import assert from "node:assert/strict";
 import { symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
 import { ServiceError } from "../../core/plugin.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { type PluginProblem, shortPath } from "../../core/registry/problem.ts";
-import { BUILT_IN, pluginFolder } from "../support/plugin-folder.ts";
+import { EXAMPLES, pluginFolder } from "../support/plugin-folder.ts";
 
 /** `tools/add.ts: shape: execute is missing` */
 const formatPluginProblem = ({ file, phase, cause }: PluginProblem, base = process.cwd()) =>
   `${shortPath(file, base)}: ${phase}: ${cause}`;
 
-const load = (folder: string) => loadPlugins([folder], { builtIn: BUILT_IN });
+const load = (folder: string) => loadPlugins([folder], BUILT_IN_PLUGINS);
 
 /** The problems of a folder, as `tools/x.ts: phase: cause`. */
 async function problemsOf(t: TestContext, files: Record<string, string>): Promise<string[]> {
@@ -22,8 +23,8 @@ async function problemsOf(t: TestContext, files: Record<string, string>): Promis
 
 const TOOL = 'export default { kind: "tool", execute: () => 1 };';
 
-test("the plugins that Penstock ships load without a problem", async () => {
-  const { registry, problems } = await loadPlugins([], { builtIn: BUILT_IN });
+test("the example plugins load without a problem", async () => {
+  const { registry, problems } = await loadPlugins([EXAMPLES], BUILT_IN_PLUGINS);
   assert.deepEqual(problems, []);
   assert.deepEqual(registry.get("tool", "add")?.execute({ a: 2, b: 3 }, null as never), { sum: 5 });
   assert.deepEqual(registry.names("step"), ["add-tax", "audit", "slow"]);
@@ -262,19 +263,24 @@ test("two plugins of one kind and name are a problem that names both files; kind
   assert.ok(registry.get("step", "one"));
 });
 
-test("a user's plugin does not shadow one that Penstock ships", async (t) => {
-  const root = pluginFolder(t, { "tools/add.ts": 'export default { kind: "tool", execute: () => "stolen" };' });
-  const { registry, problems } = await load(root);
+test("a user's plugin takes the place of a built-in one with its name, and that is told", async (t) => {
+  const root = pluginFolder(t, {
+    "tools/add.ts": TOOL,
+    "providers/scripted.ts": 'export default { kind: "provider", create: () => ({ languageModel: () => ({}) }) };',
+  });
+  const { registry, problems, replaced } = await load(root);
+  assert.deepEqual(problems, []);
+  assert.equal(registry.entry("provider", "scripted")?.file, join(root, "providers/scripted.ts"));
   assert.deepEqual(
-    problems.map((problem) => formatPluginProblem(problem, root)),
-    ['tools/add.ts: shape: the tool name "add" is taken by plugins/tools/add.ts: rename one of them'],
+    replaced.map(({ kind, name }) => `${kind} ${name}`),
+    ["provider scripted"],
   );
-  assert.equal(registry.get("tool", "add")?.description, "Adds two numbers");
+  assert.deepEqual(registry.names("provider"), ["openai-compatible", "scripted"]);
 });
 
-test("naming the same folder twice, or the built-in one, loads it once", async (t) => {
+test("naming the same folder twice loads it once", async (t) => {
   const root = pluginFolder(t, { "tools/mine.ts": TOOL });
-  const { registry, problems } = await loadPlugins([root, `${root}/`, BUILT_IN], { builtIn: BUILT_IN });
+  const { registry, problems } = await loadPlugins([root, `${root}/`]);
   assert.deepEqual(problems, []);
   assert.deepEqual(
     registry.names("tool").filter((name) => name === "mine"),

@@ -8,13 +8,14 @@ import { type EventProducer, type EventSink, NOBODY, Serialized, type User } fro
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories } from "../../core/memory/memories.ts";
 import { EVERYTHING } from "../../core/memory/memory.ts";
+import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
 import { createHost } from "../../core/registry/host.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { compileTools } from "../../core/tools/compile.ts";
 import type { HistoryPage } from "../../generated/types.ts";
-import { BUILT_IN, pluginFolder } from "./plugin-folder.ts";
+import { EXAMPLES, pluginFolder } from "./plugin-folder.ts";
 
 export const silent = pino({ level: "silent" });
 
@@ -72,7 +73,7 @@ export async function compile(test: TestContext, manifest: Manifest, store: Stor
   const host = createHost({ logger: silent, env: {} });
   test.after(() => host.close());
   const folder = pluginFolder(test, { "providers/parts.mjs": PARTS_PROVIDER, ...TOOLS });
-  const { registry, problems } = await loadPlugins([folder], { builtIn: BUILT_IN });
+  const { registry, problems } = await loadPlugins([EXAMPLES, folder], BUILT_IN_PLUGINS);
   const tools = compileTools(loaded.manifest, registry, host);
   const models = await createModels(loaded.manifest, registry, host);
   const memories = await createMemories(loaded.manifest, store);

@@ -8,6 +8,7 @@ import { createSchemaCompiler } from "../../core/json-schema.ts";
 import { formatIssue } from "../../core/manifest/issues.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories } from "../../core/memory/memories.ts";
+import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
 import { createHost } from "../../core/registry/host.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
@@ -16,7 +17,7 @@ import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/co
 import type { Step, StepCall, StepScope } from "../../core/workflows/definition.ts";
 import type { Parts } from "../../core/workflows/linking.ts";
 import { silent } from "./agents.ts";
-import { BUILT_IN, pluginFolder } from "./plugin-folder.ts";
+import { EXAMPLES, pluginFolder } from "./plugin-folder.ts";
 
 export interface DefinitionOptions {
   env?: Record<string, string>;
@@ -36,7 +37,7 @@ export async function linked(test: TestContext, manifest: string | object, optio
   const whole = loaded.manifest!;
   const host = createHost({ logger: silent, env });
   test.after(() => host.close());
-  const { registry, problems } = await loadPlugins([pluginFolder(test, plugins)], { builtIn: BUILT_IN });
+  const { registry, problems } = await loadPlugins([EXAMPLES, pluginFolder(test, plugins)], BUILT_IN_PLUGINS);
   assert.deepEqual(problems, []);
   const { tools } = compileTools(whole, registry, host);
   const { models } = await createModels(whole, registry, host);

@@ -1,6 +1,6 @@
 /** The openai-compatible provider over an upstream of this process, and what a failed call leaves behind. */
 import type { TestContext } from "node:test";
-import openaiCompatible from "../../plugins/providers/openai-compatible.ts";
+import openaiCompatible from "../../core/models/openai-compatible/openai-compatible.ts";
 import { type OpenAIUpstream, startOpenAIUpstream } from "./openai-upstream.ts";
 import { chainOf, makeProvider, soon } from "./providers.ts";
 

@@ -5,8 +5,8 @@ import { dirname, join } from "node:path";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 
-/** The folder that Penstock ships. */
-export const BUILT_IN = fileURLToPath(new URL("../../plugins", import.meta.url));
+/** The example plugins, which stand beside the shipped manifest. */
+export const EXAMPLES = fileURLToPath(new URL("../../plugins", import.meta.url));
 
 /** Writes `files` (contents by relative path) to a new folder, which goes when the test ends. */
 export function pluginFolder(test: Pick<TestContext, "after">, files: Record<string, string>): string {

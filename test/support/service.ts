@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Booted } from "../../core/boot.ts";
 import { type Running, start } from "../../core/start.ts";
+import { EXAMPLES } from "./plugin-folder.ts";
 
 export interface TestService extends Running {
   readonly booted: Booted;
@@ -14,6 +15,7 @@ export interface TestService extends Running {
 }
 
 export interface TestOptions {
+  /** Folders beside that of the examples. */
   plugins?: string[];
   env?: Record<string, string | undefined>;
   /** Default: a folder without packages. */
@@ -37,7 +39,7 @@ export async function startService(
   const running = await start({
     config,
     port: 0,
-    plugins: options.plugins,
+    plugins: [EXAMPLES, ...(options.plugins ?? [])],
     project: options.project ?? folder,
     env: options.env ?? process.env,
     log: { write: (line: string) => void log.push(JSON.parse(line)) },

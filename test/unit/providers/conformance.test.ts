@@ -1,6 +1,6 @@
 /** Our own providers against the suite for all providers. */
-import openaiCompatible from "../../../plugins/providers/openai-compatible.ts";
-import scripted from "../../../plugins/providers/scripted.ts";
+import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
+import scripted from "../../../core/models/scripted/scripted.ts";
 import { providerSuite } from "../../suites/provider.suite.ts";
 import { calls, failure, says, saysJson, stallsAfter, startOpenAIUpstream } from "../../support/openai-upstream.ts";
 import { makeProvider } from "../../support/providers.ts";

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { type ChainSettings, createModelChain } from "../../../core/agents/model-chain.ts";
-import openaiCompatible from "../../../plugins/providers/openai-compatible.ts";
-import scripted from "../../../plugins/providers/scripted.ts";
+import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
+import scripted from "../../../core/models/scripted/scripted.ts";
 import {
   calls,
   cutsAfter,

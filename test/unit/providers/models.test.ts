@@ -5,16 +5,14 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { createModels } from "../../../core/agents/models.ts";
 import { formatPath } from "../../../core/manifest/issues.ts";
 import { parseManifest } from "../../../core/manifest/load.ts";
+import { BUILT_IN_PLUGINS } from "../../../core/models/builtin.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { loadPlugins } from "../../../core/registry/load.ts";
 import { startOpenAIUpstream } from "../../support/openai-upstream.ts";
 import { ask, partsOf, silent, textOf } from "../../support/providers.ts";
-
-const BUILT_IN = fileURLToPath(new URL("../../../plugins", import.meta.url));
 
 interface Given {
   providers: Record<string, object>;
@@ -35,7 +33,7 @@ async function setUp(test: TestContext, { providers, models = [], rest = {}, fol
   const text = JSON.stringify({ name: "Test", version: "1.0.0", providers, agents, ...rest });
   const loaded = parseManifest(text, { file: "service.yaml", env });
   assert.deepEqual(loaded.issues, []);
-  const { registry } = await loadPlugins([], { builtIn: BUILT_IN });
+  const { registry } = await loadPlugins([], BUILT_IN_PLUGINS);
   const host = createHost({ logger: silent, env });
   test.after(() => host.close());
   const { models: made, problems } = await createModels(loaded.manifest!, registry, host, {

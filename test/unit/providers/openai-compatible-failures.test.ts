@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { test } from "node:test";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
-import openaiCompatible from "../../../plugins/providers/openai-compatible.ts";
+import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
 import { MODEL, openaiOver, rootOf, thrownBy, upstreamFor } from "../../support/openai-provider.ts";
 import {
   cutsAfter,

@@ -1,7 +1,7 @@
 /** The openai-compatible provider against a real server that speaks the wire format. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import openaiCompatible from "../../../plugins/providers/openai-compatible.ts";
+import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
 import { MODEL, openaiOver } from "../../support/openai-provider.ts";
 import { calls, says } from "../../support/openai-upstream.ts";
 import { ask, batchesOf, makeProvider, partOf, partsOf, textOf } from "../../support/providers.ts";

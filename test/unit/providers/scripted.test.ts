@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { LanguageModelV3CallOptions, LanguageModelV3Prompt } from "@ai-sdk/provider";
-import scripted from "../../../plugins/providers/scripted.ts";
+import scripted from "../../../core/models/scripted/scripted.ts";
 import { ask, batchesOf, chainOf, makeProvider, partOf, partsOf, soon, textOf } from "../../support/providers.ts";
 
 async function chain(test: TestContext, config: object = {}, model = "echo") {

@@ -14,10 +14,10 @@ import {
   type LanguageModelV3,
   type LanguageModelV3CallOptions,
   parseDuration,
-} from "#plugin";
-import { answer } from "./scripted/answer.ts";
-import { collect } from "./scripted/collect.ts";
-import { compileReplies, type ReplyConfig } from "./scripted/replies.ts";
+} from "../../plugin.ts";
+import { answer } from "./answer.ts";
+import { collect } from "./collect.ts";
+import { compileReplies, type ReplyConfig } from "./replies.ts";
 
 interface ModelConfig {
   replies: ReplyConfig[];

@@ -3,9 +3,9 @@
  *
  * `providerOptions` of a request are read under the provider's key in the manifest (or `name`) and `openaiCompatible`.
  */
-import { defineProvider, parseDuration } from "#plugin";
-import { relaxSchema } from "./openai-compatible/strict.ts";
-import type { Timeouts } from "./openai-compatible/upstream.ts";
+import { defineProvider, parseDuration } from "../../plugin.ts";
+import { relaxSchema } from "./strict.ts";
+import type { Timeouts } from "./upstream.ts";
 
 interface Config {
   baseURL: string;
@@ -81,7 +81,7 @@ export default defineProvider({
     // The SDK and undici are two hundred files: only a manifest that uses this provider waits for them.
     const [{ createOpenAICompatible }, { createUpstream }] = await Promise.all([
       import("@ai-sdk/openai-compatible"),
-      import("./openai-compatible/upstream.ts"),
+      import("./upstream.ts"),
     ]);
     const upstream = createUpstream(baseURL, { timeouts, connections: config.connections });
     host.onClose(() => upstream.close());

@@ -1,5 +1,10 @@
 /** The rules of a scripted model: which one applies to a call, and what the model says then. */
-import { compileTemplate, type LanguageModelV3CallOptions, type LanguageModelV3Prompt, type Template } from "#plugin";
+import {
+  compileTemplate,
+  type LanguageModelV3CallOptions,
+  type LanguageModelV3Prompt,
+  type Template,
+} from "../../plugin.ts";
 import type { Saying } from "./answer.ts";
 import { scriptedFailure } from "./failure.ts";
 import { fitSchema } from "./fit.ts";
