@@ -6,7 +6,7 @@ import { describeProblems } from "../json-schema.ts";
 import type { Exchange } from "./exchange.ts";
 
 /** Deepest nesting of arrays and objects in a body. */
-const DEEPEST = 128;
+export const DEEPEST = 128;
 
 export interface Check {
   (value: unknown): boolean;
@@ -41,7 +41,8 @@ export function parseBody(bytes: Uint8Array): unknown {
   }
 }
 
-function tooDeep(bytes: Uint8Array): boolean {
+/** Whether JSON text has more levels than that; text that is not JSON may be either. */
+export function tooDeep(bytes: Uint8Array): boolean {
   let depth = 0;
   let quoted = false;
   for (let index = 0; index < bytes.length; index++) {
