@@ -1130,11 +1130,56 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": 5
       },
       "threshold": {
-        "description": "Least similarity, 0 to 1.",
+        "description": "Least similarity, 0 to 1. Default: what suits the embedding, 0.3 for `local/use`, 0.4 for `local/hash`, else 0.7.",
         "type": "number",
         "minimum": 0,
-        "maximum": 1,
-        "default": 0.7
+        "maximum": 1
+      },
+      "scope": {
+        "description": "Where a run looks for similar messages: in its conversation, or in all conversations of its user. A conversation without a user is looked through alone.",
+        "type": "string",
+        "enum": [
+          "conversation",
+          "user"
+        ],
+        "default": "user"
+      }
+    },
+    "if": {
+      "properties": {
+        "embedding": {
+          "const": "local/use"
+        }
+      }
+    },
+    "then": {
+      "properties": {
+        "threshold": {
+          "default": 0.3
+        }
+      }
+    },
+    "else": {
+      "if": {
+        "properties": {
+          "embedding": {
+            "const": "local/hash"
+          }
+        }
+      },
+      "then": {
+        "properties": {
+          "threshold": {
+            "default": 0.4
+          }
+        }
+      },
+      "else": {
+        "properties": {
+          "threshold": {
+            "default": 0.7
+          }
+        }
       }
     },
     "required": [

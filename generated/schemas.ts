@@ -4704,7 +4704,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "threshold": {
         "type": "number",
-        "description": "Least similarity, 0 to 1. Default 0.7.",
+        "description": "Least similarity, 0 to 1. Default: the memory's `semantic.threshold`, which is 0.7 unless the manifest says otherwise or the embedding is a local one.",
         "minimum": 0,
         "maximum": 1
       }
@@ -4808,7 +4808,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "semanticThreshold": {
         "type": "number",
-        "description": "Least similarity, from 0 to 1. Default 0.7.",
+        "description": "Least similarity, from 0 to 1. Default: the memory's `semantic.threshold`, which is 0.7 unless the manifest says otherwise or the embedding is a local one.",
         "minimum": 0,
         "maximum": 1
       },

@@ -410,9 +410,13 @@ export interface SemanticMemoryManifest {
    */
   limit: number;
   /**
-   * Least similarity, 0 to 1.
+   * Least similarity, 0 to 1. Default: what suits the embedding, 0.3 for `local/use`, 0.4 for `local/hash`, else 0.7.
    */
   threshold: number;
+  /**
+   * Where a run looks for similar messages: in its conversation, or in all conversations of its user. A conversation without a user is looked through alone.
+   */
+  scope: "conversation" | "user";
 }
 
 /**
@@ -2547,7 +2551,7 @@ export interface SearchQuery {
    */
   limit?: number;
   /**
-   * Least similarity, 0 to 1. Default 0.7.
+   * Least similarity, 0 to 1. Default: the memory's `semantic.threshold`, which is 0.7 unless the manifest says otherwise or the embedding is a local one.
    */
   threshold?: number;
 }
@@ -3109,7 +3113,7 @@ export interface SemanticMemoryOptions {
    */
   semanticLimit?: number;
   /**
-   * Least similarity, from 0 to 1. Default 0.7.
+   * Least similarity, from 0 to 1. Default: the memory's `semantic.threshold`, which is 0.7 unless the manifest says otherwise or the embedding is a local one.
    */
   semanticThreshold?: number;
   /**

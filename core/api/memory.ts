@@ -6,7 +6,6 @@ import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../memor
 import type { Service } from "../service.ts";
 
 const LIMIT = 10;
-const THRESHOLD = 0.7;
 
 /** Which memory a request means by what it gives as `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
@@ -218,8 +217,8 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       output: { json: "SearchResults" },
       handle({ query }, call) {
         const { access } = open(call, query.agentId);
-        const { searchQuery: text, limit = LIMIT, threshold = THRESHOLD, conversationId, userId } = query;
-        return access.search({ text, limit, threshold, ...given({ conversationId, userId }) });
+        const { searchQuery: text, limit = LIMIT, threshold, conversationId, userId } = query;
+        return access.search({ text, limit, ...given({ threshold, conversationId, userId }) });
       },
     }),
   ];

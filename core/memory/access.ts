@@ -7,7 +7,7 @@ import { conversationIn, conversationText, type Snapshot } from "./conversation.
 import { Gone } from "./conversations.ts";
 import { createConversation } from "./create.ts";
 import type { Domain } from "./domain.ts";
-import { findByMeaning } from "./find.ts";
+import { findByMeaning, findSimilar, searchable } from "./find.ts";
 import { listConversations } from "./list.ts";
 import type {
   ListQuery,
@@ -17,9 +17,10 @@ import type {
   NewConversation,
   NewMessage,
   Principal,
+  SimilarQuery,
 } from "./memory.ts";
 import { messagesOf, type PreparedMessage, prepareMessage } from "./message.ts";
-import { readNote, rulesFor, shownNote, writeNote } from "./note.ts";
+import { checkNoteOwner, readNote, rulesFor, shownNote, writeNote } from "./note.ts";
 import type { NoteRules } from "./note-content.ts";
 import { actingUser, mayAccess, noConversation } from "./ownership.ts";
 import { messagePage } from "./pages.ts";
@@ -31,6 +32,7 @@ import { updateConversation } from "./update.ts";
 /** What is known of one memory beside its conversations. */
 export interface Named {
   readonly name: string;
+  readonly settings: Memory["settings"];
   readonly domain: Domain;
   readonly saver: Saver;
   /** Undefined without working memory. */
@@ -121,7 +123,7 @@ export class Access implements MemoryAccess {
     const { name, domain, notes } = this.#memory;
     const rules = rulesFor(name, notes, options.scope);
     const conversation = this.#checked(id, await domain.conversations.fresh(name, id), undefined);
-    this.#noteOwner(conversation, options);
+    checkNoteOwner(this.#principal, conversation, options);
     return readNote(domain, rules, conversation);
   }
 
@@ -134,17 +136,15 @@ export class Access implements MemoryAccess {
     return this.#change(id, undefined, async (found) => {
       const { name, domain, notes } = this.#memory;
       const rules = rulesFor(name, notes, options.scope);
-      this.#noteOwner(found, options);
+      checkNoteOwner(this.#principal, found, options);
       await writeNote(domain, rules, found, content, mode === "append");
     });
   }
 
   async search(query: Parameters<MemoryAccess["search"]>[0]): Promise<SearchResults> {
-    const { name, domain, semantic } = this.#memory;
-    if (semantic === undefined) {
-      throw invalid(`memory ${JSON.stringify(name)} has no embedding and vectors (memory.${name}.semantic)`);
-    }
-    const { text, conversationId, limit, threshold } = query;
+    const { name, domain, settings } = this.#memory;
+    const semantic = searchable(name, this.#memory.semantic);
+    const { text, conversationId, limit, threshold = settings.semantic!.threshold } = query;
     const userId = actingUser(this.#principal, query.userId);
     const conversation =
       conversationId === undefined
@@ -152,6 +152,14 @@ export class Access implements MemoryAccess {
         : this.#checked(conversationId, await domain.conversations.fresh(name, conversationId), userId);
     const owner = conversation?.userId ?? userId;
     return findByMeaning(domain, semantic, { text, owner, conversation, limit, threshold });
+  }
+
+  async similar({ id, userId }: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]> {
+    const { name, domain } = this.#memory;
+    const semantic = searchable(name, this.#memory.semantic);
+    const owner = actingUser(this.#principal, userId)!;
+    const conversation = await this.#ownedIfAny(id, owner);
+    return findSimilar(domain, semantic, { memory: name, owner, conversation }, query);
   }
 
   async recent(id: string, limit: number, userId?: string): Promise<Message[]> {
@@ -230,15 +238,6 @@ export class Access implements MemoryAccess {
     return owner;
   }
 
-  #noteOwner({ userId }: Snapshot, options: NoteOptions): void {
-    if (options.userId !== undefined && options.userId !== userId) {
-      throw invalid("userId must be the owner of the conversation");
-    }
-    if (options.scope === "user" && options.userId === undefined && !this.#principal.isolated) {
-      throw invalid("userId is required with scope=user");
-    }
-  }
-
   #change<T>(id: string, userId: string | undefined, work: (found: Snapshot) => Promise<T>): Promise<T> {
     return this.#again(async () => {
       const acting = userId === undefined ? undefined : actingUser(this.#principal, userId);
@@ -288,8 +287,8 @@ export class Access implements MemoryAccess {
 }
 
 /** The memory as the API and the agents get it. */
-export const asMemory = (named: Named, settings: Memory["settings"]): Memory => ({
+export const asMemory = (named: Named): Memory => ({
   name: named.name,
-  settings,
+  settings: named.settings,
   for: (principal) => new Access(named, principal),
 });

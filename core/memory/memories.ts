@@ -40,7 +40,7 @@ export async function createMemories(
   const compiler = createSchemaCompiler();
   for (const [name, memory] of settings) {
     const notes = notesOf(name, memory, compiler);
-    memories.set(name, asMemory({ name, domain, saver, notes, semantic: domain.semantic.get(name) }, memory));
+    memories.set(name, asMemory({ name, settings: memory, domain, saver, notes, semantic: domain.semantic.get(name) }));
   }
   return memories;
 }

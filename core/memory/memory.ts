@@ -51,6 +51,19 @@ export interface NewConversation {
   metadata?: Record<string, unknown>;
 }
 
+/** What a run wants to be told beside the newest messages of its conversation. */
+export interface SimilarQuery {
+  readonly text: string;
+  readonly limit: number;
+  readonly threshold: number;
+  /** Where to look: in the conversation, or in all of its user's. */
+  readonly scope: "conversation" | "user";
+  /** Ids of messages that the run is told anyway. */
+  readonly told: ReadonlySet<string>;
+  /** Whether those are all that the conversation has. */
+  readonly whole: boolean;
+}
+
 export type WorkingMemoryScope = "conversation" | "user";
 
 /** One named memory. */
@@ -101,11 +114,14 @@ export interface MemoryAccess {
     conversationId?: string;
     userId?: string;
     limit: number;
-    threshold: number;
+    /** Default: the memory's. */
+    threshold?: number | undefined;
   }): Promise<SearchResults>;
 
   /** For generation: the last `limit` messages in order, parsed. Empty when the conversation does not exist yet. */
   recent(id: string, limit: number, userId?: string): Promise<Message[]>;
+  /** For generation: what was said before that means something similar, in the order in which it was. */
+  similar(conversation: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]>;
   /** For generation: working memory as `workingMemory` gives it, before the conversation exists too; null without one. */
   note(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
   /**

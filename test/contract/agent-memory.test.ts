@@ -386,8 +386,7 @@ for (const store of ["memory:", "sqlite:data/test.db"]) {
     test("update_working_memory joins lists of 20,000 items at once, and tells the model of content that is too deep", async (t) => {
       const served = await serve(t, { workingMemory: { scope: "conversation", format: "json" } });
       const { service, upstream } = served;
-      const note = (content: unknown) =>
-        calls([{ name: "update_working_memory", input: { content, mode: "append" } }]);
+      const note = (content: unknown) => calls([{ name: "update_working_memory", input: { content, mode: "append" } }]);
       const list = (from: number) => ({ list: Array.from({ length: 20_000 }, (_, index) => [from + index]) });
       const deep = `{"list":${"[".repeat(50_000)}${"]".repeat(50_000)}}`;
       upstream.replies(note(list(0)), note(list(10_000)), note(deep), says("Noted"));

@@ -141,7 +141,12 @@ test("appends from two processes at once all stay", async () => {
 test("JSON: appending lists takes work in proportion to their length, whatever their items are", () => {
   const looks = (count: number, itemOf: (index: number) => Json): number => {
     const counter = { looks: 0 };
-    const old = { list: counted(Array.from({ length: count }, (_, index) => counted(itemOf(index), counter)), counter) };
+    const old = {
+      list: counted(
+        Array.from({ length: count }, (_, index) => counted(itemOf(index), counter)),
+        counter,
+      ),
+    };
     const added = Array.from({ length: count }, (_, index) => counted(itemOf(index + count), counter));
     const { list } = merge(old, { list: counted(added, counter) }) as { list: Json[] };
     assert.equal(list.length, 2 * count);
@@ -179,7 +184,11 @@ test("JSON that is too large or too deep is refused before it is merged, as text
       await rejectsAs(access.updateWorkingMemory("c", wrong, mode, {}), "invalid_input", /at most 262144 characters/);
     }
     for (const wrong of [deep, JSON.parse(deep) as Record<string, unknown>]) {
-      await rejectsAs(access.updateWorkingMemory("c", wrong, mode, {}), "invalid_input", /content is nested deeper than/);
+      await rejectsAs(
+        access.updateWorkingMemory("c", wrong, mode, {}),
+        "invalid_input",
+        /content is nested deeper than/,
+      );
     }
   }
   assert.equal(await content(), '{"list":["x"]}');
