@@ -19,6 +19,7 @@ const RANKS: readonly (readonly string[])[] = [
   [
     "generated",
     "core/access-lists.ts",
+    "core/clock.ts",
     "core/errors.ts",
     "core/duration.ts",
     "core/schema-shape.ts",

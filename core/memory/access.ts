@@ -290,5 +290,6 @@ export class Access implements MemoryAccess {
 export const asMemory = (named: Named): Memory => ({
   name: named.name,
   settings: named.settings,
+  now: named.domain.now,
   for: (principal) => new Access(named, principal),
 });

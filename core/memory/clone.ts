@@ -92,7 +92,7 @@ async function copy(domain: Domain, source: Snapshot, unborn: Unborn, includeMes
   // Nothing was saved to the source meanwhile: what was read is what it was at one moment.
   draft.expect.push([conversationKey(source.number), source.revision]);
   // The copies keep their numbers, and what is saved next comes after them.
-  const whole = { ...unborn, messages: source.messages };
+  const whole = { ...unborn, messages: source.messages, latest: source.latest };
   bear(draft, whole);
   if (messageCount > PIECE) draft.delete.push(unfinishedCopyKey(unborn.number));
   const revision = await store.commit(draft);

@@ -21,7 +21,7 @@ export async function conceive(domain: Domain, memory: string, wanted: NewConver
   const conversation = { id, resourceId, userId, title, metadata, createdAt, updatedAt: createdAt };
   const number = await domain.numbers.next();
   const head = headOf(conversation);
-  return { memory, number, id, userId, resourceId, updatedAt: now, messages: 0, head, conversation };
+  return { memory, number, id, userId, resourceId, updatedAt: now, messages: 0, latest: 0, head, conversation };
 }
 
 /** Adds what makes it visible to a commit, which then fails when the id is taken. */
@@ -42,7 +42,7 @@ export async function createConversation(
   const now = domain.now();
   const unborn = await conceive(domain, memory, wanted, now);
   const draft = createDraft();
-  const written = { ...unborn, messages: writeMessages(domain, draft, unborn, messages, now, new Map()) };
+  const written = { ...unborn, ...writeMessages(domain, draft, unborn, messages, now, new Map()) };
   bear(draft, written);
   const revision = await domain.store.commit(draft).catch((error: unknown) => {
     throw error instanceof CommitConflict ? idTaken(unborn.id) : error;

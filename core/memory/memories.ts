@@ -1,4 +1,5 @@
 /** The memories of a manifest over one store. */
+import { type Clock, risingClock, storedTime } from "../clock.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
 import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
 import { CONVERSATION_SEQUENCE } from "../storage/keys.ts";
@@ -18,7 +19,7 @@ export interface MemoriesOptions {
   /** The index of each memory that has one, by the memory's name. */
   semantic?: ReadonlyMap<string, Semantic>;
   /** Milliseconds since 1970; for tests. */
-  now?: () => number;
+  now?: Clock;
 }
 
 /**
@@ -45,23 +46,14 @@ export async function createMemories(
   return memories;
 }
 
-async function createDomain(store: Store, { semantic = new Map(), now = Date.now }: MemoriesOptions): Promise<Domain> {
+async function createDomain(store: Store, { semantic = new Map(), now }: MemoriesOptions): Promise<Domain> {
   return {
     store,
     conversations: new Conversations(store),
     lanes: createLanes(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE),
     semantic,
-    now: rising(now),
-  };
-}
-
-/** A clock that is set back must not put what is new before what is old. */
-function rising(now: () => number): () => number {
-  let last = 0;
-  return () => {
-    last = Math.max(last, now());
-    return last;
+    now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };
 }
 

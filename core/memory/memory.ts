@@ -39,8 +39,10 @@ export interface NewMessage {
   parts?: unknown[];
   content?: unknown;
   metadata?: Record<string, unknown>;
-  /** ISO 8601; default: now. */
+  /** ISO 8601: where its client puts it, whatever else there is. Default: after all that is there. */
   createdAt?: string;
+  /** Without `createdAt`: when it was said, by the memory's clock; where something there is later, then. Default: now. */
+  saidAt?: number;
 }
 
 export interface NewConversation {
@@ -71,6 +73,8 @@ export interface Memory {
   /** The name in the manifest. */
   readonly name: string;
   readonly settings: MemoryManifest;
+  /** Milliseconds since 1970; never goes back. */
+  readonly now: () => number;
   for(principal: Principal): MemoryAccess;
 }
 

@@ -1,4 +1,5 @@
 /** The workflows for one principal: what the rows of the API do. */
+
 import type {
   ExecuteWorkflowRequest,
   ExecutionCancellation,
@@ -7,6 +8,7 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
+import { storedTime } from "../clock.ts";
 import { CommitConflict, invalid, ServiceError } from "../errors.ts";
 import { type EventProducer, Serialized } from "../http/route.ts";
 import { seesEverything } from "../memory/choose.ts";
@@ -15,7 +17,7 @@ import { actingUser } from "../memory/ownership.ts";
 import type { Definition } from "./definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
-import type { Fold } from "./fold.ts";
+import { type Fold, timeAfter } from "./fold.ts";
 import { followLive, followLoaded } from "./follow.ts";
 import { followElsewhere } from "./follow-elsewhere.ts";
 import type { Start } from "./journal.ts";
@@ -109,7 +111,7 @@ export class Access implements WorkflowAccess {
       trace: undefined,
       id: this.#engine.newId(number),
       number,
-      at: Date.now(),
+      at: storedTime(),
       state,
       replay,
     };
@@ -185,7 +187,7 @@ export class Access implements WorkflowAccess {
       workflowId,
       workflowName: definition.name,
       definition: definition.hash,
-      at: Date.now(),
+      at: storedTime(),
       input,
       context: context ?? {},
       state: workflowState ?? {},
@@ -269,7 +271,7 @@ export class Access implements WorkflowAccess {
     const definition = { outline: await this.#engine.definitions.outline(found.start.definition) } as Definition;
     const caller = { requestId: "", logger: this.#engine.logger };
     const execution = this.#engine.restore(loaded.fold, definition, caller, { loaded, open: null, rest: found.rest });
-    execution.append(["cancel", "", Date.now(), reason]);
+    execution.append(["cancel", "", timeAfter(execution.fold), reason]);
     try {
       await execution.rest();
     } catch (error) {

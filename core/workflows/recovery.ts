@@ -1,10 +1,12 @@
 /** Takes up what a process that is gone left running. */
+
 import { CommitConflict, messageOf } from "../errors.ts";
 import { indexedExecution, OPEN_EXECUTIONS } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";
 import type { Definition } from "./definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
+import { timeAfter } from "./fold.ts";
 import { isLeftBehind } from "./left-behind.ts";
 import { loadExecution, readExecution } from "./load.ts";
 import { isAway } from "./patience.ts";
@@ -94,7 +96,7 @@ async function definitionOf(
 
 /** Nothing is lost: it can be resumed once what it needs is back. */
 function restWith(execution: Execution, reason: string): Promise<void> {
-  execution.append(["suspend", "", Date.now(), reason, null]);
+  execution.append(["suspend", "", timeAfter(execution.fold), reason, null]);
   return execution.rest();
 }
 
@@ -107,7 +109,7 @@ function fail(execution: Execution): Promise<void> {
   const running = [...fold.steps.values()]
     .filter(({ status, path }) => status === "running" && !isLeftBehind(path, fold, definition.outline))
     .reverse();
-  const at = Date.now();
+  const at = timeAfter(execution.fold);
   for (const { path } of running) execution.append(["fail", path, at, INTERRUPTED]);
   execution.append(["error", running[0]?.path ?? "", at, INTERRUPTED]);
   return execution.rest();
