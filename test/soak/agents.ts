@@ -130,3 +130,19 @@ export const history: Visit = async (caller) => {
   if (!["idle", "working"].includes(detail.status)) throw new Refused(`status ${detail.status}`);
   return "answered";
 };
+
+/** A client keeps so many conversations with agents, and none of them for long: what is stored is as much at the end as before. */
+const MOST = 3;
+
+export const forget: Visit = async (caller) => {
+  const list = "/api/memory/conversations";
+  const { conversations } = await call(
+    caller,
+    "GET",
+    `${list}?userId=${caller.name}&resourceId=chained&orderDirection=ASC`,
+  );
+  if (conversations.length < MOST) return "left";
+  const [oldest] = conversations;
+  assert.deepEqual(await call(caller, "DELETE", `${list}/${oldest.id}`), { deleted: true });
+  return "answered";
+};

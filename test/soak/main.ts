@@ -29,13 +29,19 @@ function print({ outcomes, measures, base, end, sockets }: SoakReport): void {
 const ends: (() => unknown)[] = [];
 const test = { after: (end: () => unknown) => void ends.push(end) };
 console.log(`${formatDuration(duration)} over ${transport}, ${rate} visits a second, seed ${seed}`);
+const endAll = async () => {
+  for (const end of ends.splice(0)) await end();
+};
+// The processes are groups of their own: no signal of a terminal reaches them.
+for (const signal of ["SIGINT", "SIGTERM"] as const)
+  process.once(signal, () => endAll().finally(() => process.exit(1)));
 let problems: string[];
 try {
   const report = await soak(test as Parameters<typeof soak>[0], { duration, rate, seed, transport, tell: console.log });
   print(report);
   problems = judge(report, GROWTH);
 } finally {
-  for (const end of ends) await end();
+  await endAll();
 }
 for (const problem of problems) console.error(problem);
 console.log(problems.length === 0 ? "as it should be" : `${problems.length} problems`);

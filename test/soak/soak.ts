@@ -22,6 +22,7 @@ const VISITS: readonly (readonly [weight: number, name: string, visit: Visit])[]
   [2, "agents.leaver", agents.leaver],
   [3, "agents.hasty", agents.hasty],
   [2, "agents.history", agents.history],
+  [2, "agents.forget", agents.forget],
   [10, "memory.save", memory.save],
   [8, "memory.page", memory.page],
   [5, "memory.search", memory.search],
