@@ -21,6 +21,7 @@ function print({ outcomes, measures, base, end, sockets }: SoakReport): void {
   }
   console.log(`before    ${describeMeasure(base)}, ${sockets[0]} sockets`);
   for (const quarter of [1, 2, 3, 4] as const) {
+    if (measures.length < 4) break;
     console.log(`quarter ${quarter} resident ${(residentIn(measures, quarter) / 1e6).toFixed(1)} MB`);
   }
   console.log(`after     ${describeMeasure(end)}, ${sockets[1]} sockets`);
@@ -29,19 +30,18 @@ function print({ outcomes, measures, base, end, sockets }: SoakReport): void {
 const ends: (() => unknown)[] = [];
 const test = { after: (end: () => unknown) => void ends.push(end) };
 console.log(`${formatDuration(duration)} over ${transport}, ${rate} visits a second, seed ${seed}`);
-const endAll = async () => {
-  for (const end of ends.splice(0)) await end();
-};
 // The processes are groups of their own: no signal of a terminal reaches them.
-for (const signal of ["SIGINT", "SIGTERM"] as const)
-  process.once(signal, () => endAll().finally(() => process.exit(1)));
+const interrupted = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupted.abort());
 let problems: string[];
 try {
-  const report = await soak(test as Parameters<typeof soak>[0], { duration, rate, seed, transport, tell: console.log });
+  const { signal } = interrupted;
+  const settings = { duration, rate, seed, transport, signal, tell: console.log };
+  const report = await soak(test as Parameters<typeof soak>[0], settings);
   print(report);
-  problems = judge(report, GROWTH);
+  problems = signal.aborted ? [...report.wrong, "interrupted"] : judge(report, GROWTH);
 } finally {
-  await endAll();
+  for (const end of ends) await end();
 }
 for (const problem of problems) console.error(problem);
 console.log(problems.length === 0 ? "as it should be" : `${problems.length} problems`);

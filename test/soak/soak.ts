@@ -57,6 +57,8 @@ export interface SoakSettings {
   readonly rate: number;
   readonly seed: number;
   readonly transport: string;
+  /** Ends it early. */
+  readonly signal?: AbortSignal;
   /** Told now and then how it goes. */
   readonly tell: (line: string) => void;
 }
@@ -77,7 +79,7 @@ export interface SoakReport {
 type Registrar = Parameters<typeof serve>[0];
 
 export async function soak(test: Registrar, settings: SoakSettings): Promise<SoakReport> {
-  const { duration, seed, transport, tell } = settings;
+  const { duration, seed, transport, signal, tell } = settings;
   const model = await serve(test, [process.execPath, "--import", "tsx", "test/soak/upstream.ts", String(seed)]);
   const served = await serveSoaked(test, model.url, transport);
   const before = served.sockets();
@@ -87,7 +89,8 @@ export async function soak(test: Registrar, settings: SoakSettings): Promise<Soa
   let going = true;
   const clients = startClients(settings, served.url, pool, report, () => going);
   for (let index = 1; index <= MEASURES && report.wrong.length === 0; index++) {
-    await sleep(duration / MEASURES);
+    await sleep(duration / MEASURES, undefined, { signal }).catch(() => {});
+    if (signal?.aborted) break;
     if (served.child.exitCode !== null) report.wrong.push(`the process ended:\n${served.stderr().slice(-3_000)}`);
     else report.measures.push(await served.measure());
     if (index % (MEASURES / 8) === 0) tell(`${index} of ${MEASURES}: ${describeMeasure(report.measures.at(-1)!)}`);
