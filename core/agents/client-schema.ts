@@ -4,9 +4,9 @@
 import { Ajv, type ValidateFunction } from "ajv";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
-import { invalid, messageOf } from "../errors.ts";
+import { invalid, messageOf, ServiceError } from "../errors.ts";
 import { describeProblems } from "../json-schema.ts";
-import { createTimeGuard, type TimeGuard, TooSlowError } from "./time-guard.ts";
+import { createTimeGuard, type TimeGuard } from "./time-guard.ts";
 
 /** Bytes of a schema as JSON, its levels, and milliseconds to compile it or to check one value: a busy machine is slow. */
 const LIMITS = { bytes: 64 * 1024, depth: 32, milliseconds: 1_000 };
@@ -107,15 +107,16 @@ function compile(
   return {
     schema,
     problems(value) {
-      if (!costly && countNodes(value, MOST_PAIRS / nodes) <= MOST_PAIRS / nodes)
-        return complaint(validate, value, root);
-      brief ??= build(false);
-      const check = brief;
       try {
+        if (!costly && countNodes(value, MOST_PAIRS / nodes) <= MOST_PAIRS / nodes)
+          return complaint(validate, value, root);
+        brief ??= build(false);
+        const check = brief;
         return guard(() => complaint(check, value, root), LIMITS.milliseconds);
       } catch (error) {
-        if (!(error instanceof TooSlowError || error instanceof RangeError)) throw error;
-        throw invalid(`${path} cannot be checked: ${error.message}`);
+        if (error instanceof ServiceError) throw error;
+        // Too slow, too deep, or a keyword whose value no schema may have: it is the client's.
+        throw invalid(`${path} cannot be checked: ${messageOf(error)}`);
       }
     },
   };
