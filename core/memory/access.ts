@@ -153,8 +153,7 @@ export class Access implements MemoryAccess {
     }
     const { text, conversationId, limit, threshold } = query;
     const userId = actingUser(this.#principal, query.userId);
-    const conversation =
-      conversationId === undefined ? undefined : await this.#lookup.fresh(conversationId, userId);
+    const conversation = conversationId === undefined ? undefined : await this.#lookup.fresh(conversationId, userId);
     const owner = conversation?.userId ?? userId;
     return findByMeaning(domain, semantic, { text, owner, conversation, limit, threshold });
   }

@@ -1,9 +1,10 @@
 /** Finds conversations for one principal: what is not its own does not exist. */
-import type { Conversations } from "./conversations.ts";
+
 import type { Snapshot } from "./conversation.ts";
+import type { Conversations } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
 import type { Principal } from "./memory.ts";
-import { mayAccess, noConversation, ownerOf } from "./ownership.ts";
+import { actingUser, mayAccess, noConversation } from "./ownership.ts";
 
 /**
  * `userId` is the user whom the conversation must belong to; `meant` the one whose is meant where several users have one of that id.
@@ -58,12 +59,11 @@ export class Lookup {
    * The user whose conversation of that id is meant, as `Conversations` takes it. Who sees everything and names nobody means the only
    * one there is.
    *
-   * @throws ServiceError `invalid_input` when there are several
+   * @throws ServiceError `invalid_input` when there are several, and for an isolated caller that names somebody else
    */
   owner(id: string, meant: string | undefined): string | undefined | Promise<string | undefined> {
-    if (this.#principal.isolated) return ownerOf(this.#principal);
-    if (meant !== undefined || !this.#domain.spaces.owned) return meant;
-    return this.#conversations.onlyOwner(this.#memory, id);
+    const acting = actingUser(this.#principal, meant);
+    return acting !== undefined || !this.#domain.spaces.owned ? acting : this.#conversations.onlyOwner(this.#memory, id);
   }
 
   get #conversations(): Conversations {

@@ -57,9 +57,7 @@ export const CONVERSATION_SEQUENCE = "s/conversation";
 export const OWN_CONVERSATION_IDS = "iu/";
 /** The row of a conversation's id: that of everybody, or that of a user. */
 export const conversationIdKey = (memory: string, id: string, owner?: string): string =>
-  owner === undefined
-    ? `id/${text(memory)}/${text(id)}`
-    : `iu/${text(memory)}/${text(id)}/${shortText(owner)}`;
+  owner === undefined ? `id/${text(memory)}/${text(id)}` : `iu/${text(memory)}/${text(id)}/${shortText(owner)}`;
 export const conversationIdKeys = (memory: string, id: string): IdKeys => ({
   of: (owner) => conversationIdKey(memory, id, owner),
   ofUsers: () => `iu/${text(memory)}/${text(id)}/`,
