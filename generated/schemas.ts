@@ -7569,8 +7569,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "userId": {
         "type": "string",
-        "description": "Owner of the conversation; needed with `scope=user`.",
-        "minLength": 1,
+        "description": "Owner of the conversation; needed with `scope=user`. Empty for nobody's.",
         "maxLength": 256
       }
     }

@@ -2531,7 +2531,7 @@ export interface WorkingMemoryQuery {
    */
   scope?: "conversation" | "user";
   /**
-   * Owner of the conversation; needed with `scope=user`.
+   * Owner of the conversation; needed with `scope=user`. Empty for nobody's.
    */
   userId?: string;
 }

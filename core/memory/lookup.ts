@@ -63,7 +63,9 @@ export class Lookup {
    */
   owner(id: string, meant: string | undefined): string | undefined | Promise<string | undefined> {
     const acting = actingUser(this.#principal, meant);
-    return acting !== undefined || !this.#domain.spaces.owned ? acting : this.#conversations.onlyOwner(this.#memory, id);
+    return acting !== undefined || !this.#domain.spaces.owned
+      ? acting
+      : this.#conversations.onlyOwner(this.#memory, id);
   }
 
   get #conversations(): Conversations {
