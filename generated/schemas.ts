@@ -485,8 +485,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "AttachQuery": {
     "type": "object",
-    "description": "Where to go on.",
+    "description": "Where to go on, and in whose execution.",
     "properties": {
+      "userId": {
+        "type": "string",
+        "description": "Owner of the execution; empty for nobody's. Needed where several have one of that id and the caller sees them all.",
+        "maxLength": 256
+      },
       "fromSequence": {
         "type": "integer",
         "description": "Number of the last event that is known: those after it follow. Default 0. The header `Last-Event-ID` goes before it.",
@@ -805,6 +810,23 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "flushOnToolResult": {
         "type": "boolean",
         "description": "In step mode: store at once when a tool has answered or failed. Default true."
+      }
+    }
+  },
+  "ConversationQuery": {
+    "type": "object",
+    "description": "Which memory is meant, and whose conversation.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Owner of the conversation; empty for nobody's. Needed where several have one of that id and the caller sees them all.",
+        "maxLength": 256
       }
     }
   },
@@ -2899,8 +2921,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "userId": {
         "type": "string",
-        "description": "Owner of the conversation; it is not found when it belongs to another.",
-        "minLength": 1,
+        "description": "Owner of the conversation; it is not found when it belongs to another. Empty for nobody's.",
         "maxLength": 256
       },
       "limit": {
@@ -3196,6 +3217,17 @@ export const schemas: Record<string, Record<string, unknown>> = {
         }
       }
     ]
+  },
+  "OwnerQuery": {
+    "type": "object",
+    "description": "Whose execution is meant.",
+    "properties": {
+      "userId": {
+        "type": "string",
+        "description": "Owner of the execution; empty for nobody's. Needed where several have one of that id and the caller sees them all.",
+        "maxLength": 256
+      }
+    }
   },
   "PeerMessageRequest": {
     "type": "object",
@@ -7537,8 +7569,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "userId": {
         "type": "string",
-        "description": "Owner of the conversation; needed with `scope=user`.",
-        "minLength": 1,
+        "description": "Owner of the conversation; needed with `scope=user`. Empty for nobody's.",
         "maxLength": 256
       }
     }

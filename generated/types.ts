@@ -2445,6 +2445,20 @@ export interface MemoryQuery {
 }
 
 /**
+ * Which memory is meant, and whose conversation.
+ */
+export interface ConversationQuery {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Owner of the conversation; empty for nobody's. Needed where several have one of that id and the caller sees them all.
+   */
+  userId?: string;
+}
+
+/**
  * Which conversations, and in which order.
  */
 export interface ConversationsQuery {
@@ -2487,7 +2501,7 @@ export interface MessagesQuery {
    */
   agentId?: string;
   /**
-   * Owner of the conversation; it is not found when it belongs to another.
+   * Owner of the conversation; it is not found when it belongs to another. Empty for nobody's.
    */
   userId?: string;
   /**
@@ -2521,7 +2535,7 @@ export interface WorkingMemoryQuery {
    */
   scope?: "conversation" | "user";
   /**
-   * Owner of the conversation; needed with `scope=user`.
+   * Owner of the conversation; needed with `scope=user`. Empty for nobody's.
    */
   userId?: string;
 }
@@ -3769,9 +3783,23 @@ export interface ExecutionsQuery {
 }
 
 /**
- * Where to go on.
+ * Whose execution is meant.
+ */
+export interface OwnerQuery {
+  /**
+   * Owner of the execution; empty for nobody's. Needed where several have one of that id and the caller sees them all.
+   */
+  userId?: string;
+}
+
+/**
+ * Where to go on, and in whose execution.
  */
 export interface AttachQuery {
+  /**
+   * Owner of the execution; empty for nobody's. Needed where several have one of that id and the caller sees them all.
+   */
+  userId?: string;
   /**
    * Number of the last event that is known: those after it follow. Default 0. The header `Last-Event-ID` goes before it.
    */
@@ -5307,6 +5335,7 @@ export interface Schemas {
   SearchResult: SearchResult;
   SearchResults: SearchResults;
   MemoryQuery: MemoryQuery;
+  ConversationQuery: ConversationQuery;
   ConversationsQuery: ConversationsQuery;
   MessagesQuery: MessagesQuery;
   WorkingMemoryQuery: WorkingMemoryQuery;
@@ -5370,6 +5399,7 @@ export interface Schemas {
   SuspendExecutionRequest: SuspendExecutionRequest;
   CancelExecutionRequest: CancelExecutionRequest;
   ExecutionsQuery: ExecutionsQuery;
+  OwnerQuery: OwnerQuery;
   AttachQuery: AttachQuery;
   Suspension: Suspension;
   ResultSuspension: ResultSuspension;

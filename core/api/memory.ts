@@ -66,26 +66,26 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { conversation };
       },
     }),
-    defineRoute<Service, "MemoryQuery">({
+    defineRoute<Service, "ConversationQuery">({
       operation: "memory.getConversation",
       method: "GET",
       path: "/api/memory/conversations/:conversationId",
       group: "execution",
       summary: "Get a conversation",
-      query: "MemoryQuery",
+      query: "ConversationQuery",
       output: { json: "ConversationReply" },
       async handle({ params, query }, call) {
         const id = conversationIdOf(params);
-        return { conversation: await open(call, query.agentId).access.get(id) };
+        return { conversation: await open(call, query.agentId).access.get(id, query.userId) };
       },
     }),
-    defineRoute<Service, "MemoryQuery", "UpdateConversationRequest">({
+    defineRoute<Service, "ConversationQuery", "UpdateConversationRequest">({
       operation: "memory.updateConversation",
       method: "PATCH",
       path: "/api/memory/conversations/:conversationId",
       group: "execution",
       summary: "Update a conversation",
-      query: "MemoryQuery",
+      query: "ConversationQuery",
       body: "UpdateConversationRequest",
       output: { json: "ConversationReply" },
       async handle({ params, query, body }, call) {
@@ -93,30 +93,30 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         const { title, metadata } = body;
         if (title === undefined && metadata === undefined) throw invalid("title or metadata is required");
         const { access } = open(call, body.agentId ?? query.agentId);
-        return { conversation: await access.update(id, given({ title, metadata })) };
+        return { conversation: await access.update(id, given({ title, metadata }), query.userId) };
       },
     }),
-    defineRoute<Service, "MemoryQuery">({
+    defineRoute<Service, "ConversationQuery">({
       operation: "memory.deleteConversation",
       method: "DELETE",
       path: "/api/memory/conversations/:conversationId",
       group: "execution",
       summary: "Delete a conversation with its messages and working memory",
-      query: "MemoryQuery",
+      query: "ConversationQuery",
       output: { json: "DeletedConversation" },
       async handle({ params, query }, call) {
         const id = conversationIdOf(params);
-        await open(call, query.agentId).access.delete(id);
+        await open(call, query.agentId).access.delete(id, query.userId);
         return { deleted: true };
       },
     }),
-    defineRoute<Service, "MemoryQuery", "CloneConversationRequest">({
+    defineRoute<Service, "ConversationQuery", "CloneConversationRequest">({
       operation: "memory.cloneConversation",
       method: "POST",
       path: "/api/memory/conversations/:conversationId/clone",
       group: "execution",
       summary: "Clone a conversation",
-      query: "MemoryQuery",
+      query: "ConversationQuery",
       body: "CloneConversationRequest",
       bodyOptional: true,
       failures: ["conflict"],
@@ -125,7 +125,8 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         const id = conversationIdOf(params);
         const { newConversationId, title, metadata, resourceId, includeMessages = true } = body;
         const { access } = open(call, body.agentId ?? query.agentId);
-        return access.clone(id, { ...given({ newConversationId, title, metadata, resourceId }), includeMessages });
+        const wanted = { ...given({ newConversationId, title, metadata, resourceId }), includeMessages };
+        return access.clone(id, wanted, query.userId);
       },
     }),
     defineRoute<Service, "MessagesQuery">({

@@ -1,13 +1,17 @@
 /** A conversation as it stands in its row. */
 import type { Conversation } from "../../generated/types.ts";
 import { invalid } from "../errors.ts";
+import type { Place } from "../storage/id-spaces.ts";
+import { conversationIdKey } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";
 
-/** What of a conversation is known as of `revision`. Memory, number, id, user and resource never change. */
+/** What of a conversation is known as of `revision`. Memory, number, id, its space, user and resource never change. */
 export interface Snapshot {
   readonly memory: string;
   readonly number: number;
   readonly id: string;
+  /** Whether the id is its user's own, which others may have too (storage/id-spaces.ts). */
+  readonly ownId: boolean;
   readonly userId: string;
   readonly resourceId: string;
   /** Milliseconds since 1970. */
@@ -60,17 +64,24 @@ export function headOf(conversation: Omit<Conversation, "updatedAt">): string {
 
 /** What a commit under `revision` makes of it. Written out, for copies of an object are slow where saves are many. */
 export const changed = (
-  { memory, number, id, userId, resourceId }: Omit<Snapshot, "revision">,
+  { memory, number, id, ownId, userId, resourceId }: Omit<Snapshot, "revision">,
   { updatedAt, messages, latest, head }: Changing,
   revision: number,
-): Snapshot => ({ memory, number, id, userId, resourceId, updatedAt, messages, latest, head, revision });
+): Snapshot => ({ memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision });
 
-export function snapshotOf(memory: string, number: number, { value, revision }: Row): Snapshot {
+export function snapshotOf(memory: string, { number, ownId }: Place, { value, revision }: Row): Snapshot {
   const [conversation, messages, dated] = JSON.parse(value) as [Conversation, number, number?];
   const { id, userId, resourceId } = conversation;
   const updatedAt = Date.parse(conversation.updatedAt);
   const head = conversationText(value).slice(0, -TAIL);
   // Rows of earlier versions do not say it.
   const latest = dated ?? updatedAt;
-  return { memory, number, id, userId, resourceId, updatedAt, messages, latest, head, revision };
+  return { memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision };
 }
+
+/** What a conversation is found by. */
+export type Called = Pick<Snapshot, "memory" | "id" | "ownId" | "userId">;
+
+/** The row that its id is in. */
+export const idKeyOf = ({ memory, id, ownId, userId }: Called): string =>
+  conversationIdKey(memory, id, ownId ? userId : undefined);

@@ -80,16 +80,21 @@ export interface Memory {
 
 /**
  * A memory for one principal. A conversation that does not exist, or belongs to somebody else, is ServiceError
- * `not_found`; a duplicate id is `conflict`; input that makes no sense is `invalid_input`.
+ * `not_found`; a duplicate id is `conflict`; input that makes no sense is `invalid_input`, and so is an id that several users
+ * have, unless `userId` says whose is meant.
  */
 export interface MemoryAccess {
   /** A `ConversationList` ready for the envelope. Rows are not parsed. */
   list(query: ListQuery): Promise<Serialized>;
-  get(id: string): Promise<Conversation>;
+  get(id: string, userId?: string): Promise<Conversation>;
   create(conversation: NewConversation): Promise<Conversation>;
   /** Merges metadata key by key; null deletes a key. */
-  update(id: string, change: { title?: string; metadata?: Record<string, unknown> }): Promise<Conversation>;
-  delete(id: string): Promise<void>;
+  update(
+    id: string,
+    change: { title?: string; metadata?: Record<string, unknown> },
+    userId?: string,
+  ): Promise<Conversation>;
+  delete(id: string, userId?: string): Promise<void>;
   clone(
     id: string,
     options: {
@@ -99,6 +104,7 @@ export interface MemoryAccess {
       resourceId?: string;
       includeMessages: boolean;
     },
+    userId?: string,
   ): Promise<{ conversation: Conversation; messageCount: number }>;
   /** `{conversation, messages}` ready for the envelope: the newest `limit` that match, in order. Rows are not parsed. */
   messages(id: string, query: MessageQuery): Promise<Serialized>;

@@ -6,6 +6,7 @@ import { CommitConflict, messageOf } from "../errors.ts";
 import { Serialized } from "../http/route.ts";
 import type { Principal } from "../memory/memory.ts";
 import type { SpanOrigin } from "../observability/span.ts";
+import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -17,7 +18,7 @@ import type { DescribedWorkflow } from "./describe.ts";
 import { drive } from "./drive.ts";
 import { type Caller, Execution, type Recorded } from "./execution.ts";
 import { begin, type Fold } from "./fold.ts";
-import { createExecutionIds } from "./ids.ts";
+import { createExecutionIds, nameIn, nameOf } from "./ids.ts";
 import type { Start } from "./journal.ts";
 import { Elsewhere } from "./list-open.ts";
 import { isAway } from "./patience.ts";
@@ -32,6 +33,7 @@ export interface EngineParts {
   /** Names this process in the store. */
   readonly process: string;
   readonly sequence: Sequence;
+  readonly spaces: IdSpaces;
   readonly definitions: Definitions;
   /** By id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
@@ -45,9 +47,10 @@ export class Engine implements Workflows {
   readonly definitions: Definitions;
   readonly newId = createExecutionIds();
   readonly sequence: Sequence;
+  readonly spaces: IdSpaces;
   readonly trace: SpanOrigin | undefined;
   readonly around: Surroundings;
-  /** What runs here, by id. */
+  /** What runs here, by `nameOf`. */
   readonly live = new Map<string, Execution>();
   /** Set when the store may say that something runs here which does not: nobody heard whether its first commit happened. */
   adrift = false;
@@ -64,6 +67,7 @@ export class Engine implements Workflows {
     this.logger = parts.logger;
     this.definitions = parts.definitions;
     this.sequence = parts.sequence;
+    this.spaces = parts.spaces;
     this.trace = parts.trace;
     const { store, process } = parts;
     this.around = { store, process, shared: isShared(store), volatile: isVolatile(store) };
@@ -86,6 +90,12 @@ export class Engine implements Workflows {
 
   for(principal: Principal): WorkflowAccess {
     return new Access(this, principal);
+  }
+
+  /** What runs here with an id: the owner's, else what has that id in the space of everybody, which may be another's. */
+  liveOf(id: string, owner: string | undefined): Execution | undefined {
+    const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(nameIn(id, owner));
+    return own ?? this.live.get(id);
   }
 
   /** Numbers of what runs here. */
@@ -124,9 +134,9 @@ export class Engine implements Workflows {
 
   /** Runs it until it rests. `work` is what is done; by default its steps. */
   run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
-    const { id, workflowId } = execution.fold.start;
-    this.live.set(id, execution);
-    this.#count(workflowId, 1);
+    const { start } = execution.fold;
+    this.live.set(nameOf(start), execution);
+    this.#count(start.workflowId, 1);
     countEntry(execution);
     execution.settled = this.#follow(execution, work);
     // Who waits for it hears of it; who has left need not.
@@ -135,7 +145,8 @@ export class Engine implements Workflows {
   }
 
   async #follow(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
-    const { id, workflowId } = execution.fold.start;
+    const { start } = execution.fold;
+    const name = nameOf(start);
     try {
       await work(execution);
       execution.spans?.end(execution.fold);
@@ -145,8 +156,8 @@ export class Engine implements Workflows {
       if (execution.recorded) this.#lost(execution, error);
       throw error;
     } finally {
-      if (this.live.get(id) === execution) this.live.delete(id);
-      this.#count(workflowId, -1);
+      if (this.live.get(name) === execution) this.live.delete(name);
+      this.#count(start.workflowId, -1);
       countExit(execution);
       execution.gone = !execution.rested;
       execution.wake();

@@ -4,8 +4,10 @@ import type { Logger } from "pino";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import { isIsolated } from "../memory/choose.ts";
 import type { SpanOrigin } from "../observability/span.ts";
-import { EXECUTION_SEQUENCE } from "../storage/keys.ts";
+import { openIdSpaces } from "../storage/id-spaces.ts";
+import { EXECUTION_SEQUENCE, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -59,7 +61,8 @@ export async function openWorkflows(
     Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
   );
   const sequence = await createSequence(store, EXECUTION_SEQUENCE);
-  const engine = new Engine({ store, logger, process: randomUUID(), sequence, definitions, described, trace });
+  const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
+  const engine = new Engine({ store, logger, process: randomUUID(), sequence, spaces, definitions, described, trace });
   const retention = new Retention(store, {
     workflows: retentionsOf(manifest),
     otherwise: manifest.history.retention as unknown as number,

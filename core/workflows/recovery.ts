@@ -7,6 +7,7 @@ import type { Definition } from "./definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
 import { timeAfter } from "./fold.ts";
+import { nameOf } from "./ids.ts";
 import { isLeftBehind } from "./left-behind.ts";
 import { loadExecution, readExecution } from "./load.ts";
 import { isAway } from "./patience.ts";
@@ -52,7 +53,7 @@ async function takeUpOne(engine: Engine, row: Row, live: ReadonlySet<number>, go
   const number = indexedExecution(row.key);
   if (own ? live.has(number) || engine.givenUp.has(number) : !(await gone(process))) return false;
   const found = await readExecution(engine.store, number);
-  if (found?.open?.revision !== row.revision || engine.live.has(found.start.id)) return false;
+  if (found?.open?.revision !== row.revision || engine.live.has(nameOf(found.start))) return false;
   const { definition, problem } = await definitionOf(engine, found.start.definition);
   let open = found.open;
   if (engine.around.shared) {
@@ -62,7 +63,7 @@ async function takeUpOne(engine: Engine, row: Row, live: ReadonlySet<number>, go
     open = claimed;
   }
   const loaded = await loadExecution(engine.store, found);
-  if (loaded === null || engine.live.has(found.start.id)) return false;
+  if (loaded === null || engine.live.has(nameOf(found.start))) return false;
   const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
   const execution = engine.restore(loaded.fold, definition, caller, { loaded, open, rest: null });
   engine.follow(execution, "recovery");

@@ -7,6 +7,7 @@ import type { Span } from "../observability/span.ts";
 import type { StepCall, StepScope, WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
 import { timeAfter } from "./fold.ts";
+import { effectsOf } from "./ids.ts";
 import type { Lifetime } from "./lifetime.ts";
 import { loggerOf } from "./logger.ts";
 
@@ -50,7 +51,7 @@ export class WorkCall implements StepCall {
   }
 
   get idempotencyKey(): string {
-    return `${this.executionId}:${this.#step.path}`;
+    return `${effectsOf(this.#execution.fold.start)}:${this.#step.path}`;
   }
 
   get requestId(): string {
