@@ -10,7 +10,7 @@ import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
 import { UwsExchange } from "./uws-exchange.ts";
-import { UwsHead } from "./uws-head.ts";
+import { type Problem, UwsHead } from "./uws-head.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
 import { socketBehavior, type UwsSocketHost } from "./uws-socket.ts";
@@ -115,7 +115,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     else this.#run(this.#dispatch, new UwsExchange(this, response, "GET", path, query), problem);
   }
 
-  #run<E extends UwsExchange>(dispatch: (exchange: E) => void, exchange: E, problem: 0 | 400 | 431): void {
+  #run<E extends UwsExchange>(dispatch: (exchange: E) => void, exchange: E, problem: Problem): void {
     this.corked = exchange;
     if (problem === 0) {
       this.reading = exchange;
