@@ -40,6 +40,7 @@ export async function firstFault(transport: Transport): Promise<string | null> {
       port: 0,
       connections: 8,
       headLimit: HEAD_LIMIT,
+      stall: PATIENCE,
     });
     const faults = PROBES.map(async ({ fault, pieces }) => ((await passes(listening.port, pieces)) ? null : fault));
     const first = await Promise.any(faults.map(insist)).catch(() => null);

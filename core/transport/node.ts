@@ -16,8 +16,6 @@ export interface NodeOptions {
   requestTimeout?: number;
   /** Milliseconds a connection may rest between requests. Default 75,000, longer than a proxy keeps an idle upstream. */
   idleTimeout?: number;
-  /** Milliseconds a reader may take nothing while a reply waits for it, give or take as much again. Default 15,000. */
-  stallTimeout?: number;
   /** Milliseconds between two pings of a WebSocket: a peer that has not answered one by the next is cut. Default 30,000. */
   pingEvery?: number;
 }
@@ -72,7 +70,6 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const sockets = new Map<Socket, Connection>();
   let stopping = false;
   const isStopping = () => stopping;
-  const stallTimeout = timeouts.stallTimeout ?? 15_000;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
   const webSockets = new NodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000);
@@ -89,7 +86,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
   server.maxConnections = options.connections;
   server.on("connection", (socket: Socket) => {
-    const connection: Connection = { open: new Set(), closing: false, isStopping, stallTimeout };
+    const connection: Connection = { open: new Set(), closing: false, isStopping, stall: options.stall };
     sockets.set(socket, connection);
     socket.once("close", () => {
       sockets.delete(socket);
