@@ -162,7 +162,7 @@ interface ParserError extends NodeJS.ErrnoException {
   bytesParsed?: number;
 }
 
-const LAST_REQUEST_LINE = /^(?:[^]*\r\n\r\n)?([A-Z]+) /;
+const LAST_REQUEST_LINE = /^(?:[\s\S]*\r\n\r\n)?([A-Z]+) /;
 
 /**
  * Whether what the parser refused is a HEAD, whose reply has no body. It keeps no method of a request that it has not read to the
