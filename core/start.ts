@@ -94,12 +94,13 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     await booted.begin();
     const chosen = await chooseTransport(server.transport, host, logger);
     transport = chosen.name;
-    const { connections, socketMessage } = server.limits;
+    const { connections, socketMessage, stall } = server.limits;
     listening = await chosen.listen(dispatch, {
       host,
       port: options.port ?? server.port,
       connections,
       headLimit: HEAD_LIMIT,
+      stall,
       sockets: { dispatch: upgrade, message: socketMessage },
     });
   } catch (error) {

@@ -596,6 +596,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "1MiB"
       },
+      "stall": {
+        "description": "Longest time a reader may take nothing while bytes wait for it.",
+        "$ref": "#/$defs/Duration",
+        "default": "120s"
+      },
       "drain": {
         "description": "Longest wait for running work when the service stops.",
         "$ref": "#/$defs/Duration",

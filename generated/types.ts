@@ -582,6 +582,10 @@ export interface LimitsManifest {
    */
   streamBuffer: Size;
   /**
+   * Longest time a reader may take nothing while bytes wait for it.
+   */
+  stall: Duration;
+  /**
    * Longest wait for running work when the service stops.
    */
   drain: Duration;

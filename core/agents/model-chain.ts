@@ -74,6 +74,9 @@ const UNSEEN: ReadonlySet<string> = new Set<LanguageModelV3StreamPart["type"]>([
   "raw",
 ]);
 
+/** How many of them are waited through: a model that says nothing else is not tried again. */
+const MOST_UNSEEN = 1024;
+
 /** @param models at least one */
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that were seen to answer in batches: they promise to honour the signal, which saves listening to it here.
@@ -215,8 +218,9 @@ class ChainedAnswer implements ModelStream {
   /** The batch when it holds something to see, with what was held before; else null, and it is held. */
   #show(batch: PartBatch): PartBatch | null {
     const held = this.#held;
+    const long = held !== null && held.length > MOST_UNSEEN;
     for (const part of batch) {
-      if (UNSEEN.has(part.type)) continue;
+      if (UNSEEN.has(part.type) && !long) continue;
       this.#visible = true;
       this.#held = null;
       return held === null ? batch : [...held, ...batch];

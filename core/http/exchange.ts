@@ -114,6 +114,8 @@ export interface ListenOptions {
   connections: number;
   /** Largest head (request line and headers) in bytes. */
   headLimit: number;
+  /** Milliseconds that a reader may take nothing while a reply waits for it, give or take as much again: then it is cut. */
+  stall: number;
   /** Left out: requests for a WebSocket are ordinary ones. */
   sockets?: SocketOptions;
 }

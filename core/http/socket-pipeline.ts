@@ -2,7 +2,7 @@
  * From a handshake to an open socket: origin, authorize, query, open. Until it is open a handshake is a request like any
  * other, with the same clock, log line and refusals (see pipeline.ts).
  */
-import { notFound, ServiceError, unavailable } from "../errors.ts";
+import { invalid, notFound, ServiceError, unavailable } from "../errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { Call, type Shared } from "./call.ts";
@@ -16,6 +16,7 @@ import type { Group } from "./route.ts";
 import type { SocketRoute } from "./socket.ts";
 import { SocketPeer } from "./socket-peer.ts";
 import { createSocketRouter, hasOpenEnd, type SocketMatch, unfold } from "./socket-router.ts";
+import { isProtocolList } from "./subprotocols.ts";
 
 /** Parameters of the query that let somebody in (contract, "WebSocket authentication"): handlers do not see them. */
 export const CREDENTIALS: readonly string[] = Object.freeze(["key", "token", "dev"]);
@@ -97,11 +98,14 @@ class Handshake<S> {
   readonly #settings: SocketSettings<S>;
   readonly #upgrade: Upgrade;
   readonly #match: SocketMatch<Compiled<S>> | null;
+  /** Read now: the head is gone when the credentials have been checked. */
+  readonly #protocols: string;
 
   constructor(settings: SocketSettings<S>, upgrade: Upgrade, match: SocketMatch<Compiled<S>> | null) {
     this.#settings = settings;
     this.#upgrade = upgrade;
     this.#match = match;
+    this.#protocols = upgrade.header("sec-websocket-protocol");
   }
 
   /** All that reads the head happens before this returns. */
@@ -143,6 +147,8 @@ class Handshake<S> {
     try {
       // Who is not let in does not learn what is there.
       if (this.#match === null) throw notFound(`no socket for ${upgrade.path.slice(0, 100)}`);
+      if (!isProtocolList(this.#protocols))
+        throw invalid("Sec-WebSocket-Protocol: expected different names, separated by commas");
       if (this.#settings.open.closing) throw unavailable("the server is stopping");
       if (call.finished || upgrade.closed) return;
       const { route, names } = this.#match.route;

@@ -9,6 +9,9 @@ const EMPTY = new Uint8Array(0);
 /** A body that nobody reads is let pass up to this many bytes, so that the connection lives on; beyond, it is closed. */
 const PASSABLE_BODY = 64 * 1024;
 
+/** Milliseconds: what timers of Node can count. */
+const LONGEST_TIMER = 2 ** 31 - 1;
+
 /** What an exchange needs to know of the server and the connection it belongs to. */
 export interface Connection {
   /** Replies still owed on this socket, in order. */
@@ -18,7 +21,7 @@ export interface Connection {
   /** True once the server is stopping: every reply then ends its connection. */
   isStopping(): boolean;
   /** Milliseconds a reader may take nothing while a reply waits for it. */
-  readonly stallTimeout: number;
+  readonly stall: number;
 }
 
 export class NodeExchange implements Exchange {
@@ -214,7 +217,7 @@ export class NodeExchange implements Exchange {
 
   /** A socket that takes nothing for so long is destroyed by Node; its timer starts again whenever it takes something. */
   #watchStall(): void {
-    this.#request.socket.setTimeout(this.#connection.stallTimeout);
+    this.#request.socket.setTimeout(Math.min(this.#connection.stall, LONGEST_TIMER));
   }
 
   /** Whatever is answered, the connection ends with it. */

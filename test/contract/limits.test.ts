@@ -29,6 +29,7 @@ test("the default limits are those that the manifest's grammar names", () => {
     request: 120_000,
     heartbeat: 15_000,
     streamBuffer: 1024 * 1024,
+    stall: 120_000,
     drain: 30_000,
     connections: 10_000,
     socketMessage: 64 * 1024,

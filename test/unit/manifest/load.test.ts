@@ -87,7 +87,7 @@ describe("explain", () => {
     const { entries } = loaded.explain("server.limits");
     assert.deepEqual(
       entries.map(({ path }) => path).sort(),
-      ["body", "connections", "drain", "heartbeat", "request", "socketMessage", "streamBuffer"].map(
+      ["body", "connections", "drain", "heartbeat", "request", "socketMessage", "stall", "streamBuffer"].map(
         (key) => `server.limits.${key}`,
       ),
     );
