@@ -21,6 +21,7 @@ const RANKS: readonly (readonly string[])[] = [
     "core/access-lists.ts",
     "core/errors.ts",
     "core/duration.ts",
+    "core/host-name.ts",
     "core/schema-shape.ts",
     "core/version.ts",
   ],
