@@ -11,6 +11,7 @@ import { decodeParameters, parseQuery } from "./decode.ts";
 import type { Upgrade } from "./exchange.ts";
 import type { OpenSockets } from "./open-sockets.ts";
 import { foreignHost, foreignPage } from "./origin.ts";
+import { segmentsOf } from "./pattern.ts";
 import type { Authorize } from "./pipeline.ts";
 import type { Group } from "./route.ts";
 import type { Site } from "./site.ts";
@@ -139,7 +140,8 @@ class Handshake<S> {
     const match = this.#match;
     if (match === null) return { cors: this.#settings.defaultCors, authorize: this.#settings.authorizeUnknown };
     const { route, door } = match.route;
-    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings, this.#upgrade.path);
+    const asked = `/${segmentsOf(this.#upgrade.path).filter(Boolean).join("/")}`;
+    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings, asked);
   }
 
   #open(call: Call<S>): void {
