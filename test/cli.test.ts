@@ -136,7 +136,7 @@ const OPENNESS: [server: string, rest: string, open: string][] = [
     "",
     "every program on this machine, and to pages of https://a.example, https://b.example (auth.mode: none)",
   ],
-  ["{ host: 0.0.0.0, cors: false }", "", "everybody who reaches 0.0.0.0 (auth.mode: none)"],
+  ["{ host: 0.0.0.0, transport: node, cors: false }", "", "everybody who reaches 0.0.0.0 (auth.mode: none)"],
   [
     "{}",
     "auth: { mode: authNext, provider: { use: static, tokens: { token-of-ada-0123456789: { id: ada } } } }\n",
