@@ -48,12 +48,26 @@ function isInternal(host: string): boolean {
   return name !== null && (!name.includes(".") || isAddress(name));
 }
 
+const CHANGING: ReadonlySet<string> = new Set(["POST", "PUT", "PATCH", "DELETE"]);
+
 /**
- * The refusal of what browsers send without asking first for a page of another site; null where there is none.
+ * The refusal of a page that is a stranger to a route; null where there is none. It goes before credentials are looked at: a browser
+ * sends those that it knows whoever wrote the page.
  *
  * @param cors of the route
  */
-export function unannounced(head: Head, cors: Cors, site: Site): ServiceError | null {
+export function foreignSender(
+  head: Head,
+  { method, pages }: { method: string; pages?: Pages },
+  cors: Cors,
+  site: Site,
+): ServiceError | null {
+  const unasked = CHANGING.has(method) ? unannounced(head, cors, site) : null;
+  return unasked ?? (pages === undefined ? null : foreignPage(head, pages, cors, site));
+}
+
+/** The refusal of what browsers send for a page of another site without asking first. */
+function unannounced(head: Head, cors: Cors, site: Site): ServiceError | null {
   const origin = head.header("origin");
   if (origin === "" || isJsonType(head.header("content-type"))) return null;
   if (isSamePlace(origin, head, site) || isNamed(origin, cors, site)) return null;

@@ -11,7 +11,7 @@ import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requi
 import { envelope, JSON_TYPE, refusal } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { foreignHost, foreignPage, unannounced } from "./origin.ts";
+import { foreignHost, foreignSender } from "./origin.ts";
 import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
 import type { Site } from "./site.ts";
@@ -99,12 +99,10 @@ function failOnceAllowed<S>(call: Call<S>, allowed: void | Promise<void>, error:
   } else call.fail(error);
 }
 
-const CHANGING: ReadonlySet<string> = new Set(["POST", "PUT", "PATCH", "DELETE"]);
-
 /** Who is not let in does not learn what is there. */
 function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
   const { authorizeUnknown: authorize, defaultCors, site } = settings;
-  const error = (CHANGING.has(exchange.method) ? unannounced(exchange, defaultCors, site) : null) ?? problem;
+  const error = foreignSender(exchange, exchange, defaultCors, site) ?? problem;
   if (authorize === null) {
     refuse(exchange, settings, error);
     return;
@@ -139,18 +137,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { bodyOptional = false, readsHeaders = false, readsClient = false, pages } = route;
-  const changes = CHANGING.has(route.method);
+  const { bodyOptional = false, readsHeaders = false, readsClient = false } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
-
-  /** Before credentials are looked at: a browser sends those that it knows whoever wrote the page. */
-  function refusePages(exchange: Exchange): void {
-    const foreign =
-      (changes ? unannounced(exchange, cors, settings.site) : null) ??
-      (pages === undefined ? null : foreignPage(exchange, pages, cors, settings.site));
-    if (foreign !== null) throw foreign;
-  }
 
   function handle(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
     try {
@@ -231,7 +220,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders);
       try {
-        refusePages(exchange);
+        const foreign = foreignSender(exchange, route, cors, settings.site);
+        if (foreign !== null) throw foreign;
         if (readsHeaders) call.headers = exchange.headers();
         if (readsTrace) call.traceparent = exchange.header("traceparent");
         if (readsClient) call.readClient();
