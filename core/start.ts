@@ -6,13 +6,14 @@ import { compileCredentials, keysIn } from "./auth/credentials.ts";
 import { HANDSHAKE } from "./auth/entry.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
-import { compileClients } from "./http/client.ts";
 import type { Dispatch, Listening, SocketOptions } from "./http/exchange.ts";
 import { InFlight } from "./http/in-flight.ts";
 import { OpenSockets } from "./http/open-sockets.ts";
 import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
+import { compileSite } from "./http/site.ts";
 import { compileSockets } from "./http/socket-pipeline.ts";
+import { isPublic } from "./manifest/notices.ts";
 import { LogRing } from "./observability/log-ring.ts";
 import { LogText } from "./observability/log-text.ts";
 import { createLogger } from "./observability/logger.ts";
@@ -83,7 +84,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const inFlight = new InFlight();
   const open = new OpenSockets();
   countRequests(service.meters, inFlight, open);
-  const { dispatch, upgrade } = compileDispatch(service, { logger, inFlight, open, booted, env });
+  const { dispatch, upgrade } = compileDispatch(service, { host, logger, inFlight, open, booted, env });
   const close = async () => {
     inFlight.close();
     await booted.close();
@@ -160,6 +161,8 @@ function countRequests(meters: Meters, inFlight: InFlight, open: OpenSockets): v
 }
 
 interface Surroundings {
+  /** Where it will listen. */
+  host: string;
   logger: Logger;
   inFlight: InFlight;
   open: OpenSockets;
@@ -169,10 +172,11 @@ interface Surroundings {
 
 function compileDispatch(
   service: Service,
-  { logger, inFlight, open, booted, env }: Surroundings,
+  { host, logger, inFlight, open, booted, env }: Surroundings,
 ): { dispatch: Dispatch; upgrade: SocketOptions["dispatch"] } {
   const { server } = service.manifest;
   const cors = compileServiceCors(server, booted.registry, logger);
+  const site = compileSite(server, service.access.mode === "none" && !isPublic(host));
   const credentials = compileCredentials(env);
   const doors = compileDoors(service.access, credentials, booted.verifier);
   const socketDoors = compileDoors(service.access, credentials, booted.verifier, HANDSHAKE);
@@ -183,12 +187,12 @@ function compileDispatch(
     tracer: booted.tracer,
     limits: server.limits,
     logs: logger.isLevelEnabled("debug"),
-    clientOf: compileClients(server.trustedProxies),
+    clientOf: site.clientOf,
     requestId: createRequestIds(),
     cors: cors.of,
     defaultCors: cors.default,
     meters: service.meters,
-    publicUrl: server.publicUrl,
+    site,
   };
   const sockets = compileSockets(service.sockets, {
     ...shared,

@@ -1219,6 +1219,15 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "pattern": "^https?://[^\\s/?#]+(/[^\\s?#]*)?$",
         "patternErrorMessage": "must be a URL such as https://api.example.com or http://localhost:3141/base"
       },
+      "allowedHosts": {
+        "description": "Names by which the service may be called without `auth` on the loopback, beside localhost and that of `publicUrl`: host names or addresses, without ports.",
+        "type": "array",
+        "items": {
+          "type": "string",
+          "minLength": 1
+        },
+        "default": []
+      },
       "transport": {
         "description": "HTTP engine. `auto` takes uWebSockets.js where it loads and is safe to use, else node:http.",
         "type": "string",

@@ -511,6 +511,10 @@ export interface ServerManifest {
    */
   publicUrl?: string;
   /**
+   * Names by which the service may be called without `auth` on the loopback, beside localhost and that of `publicUrl`: host names or addresses, without ports.
+   */
+  allowedHosts: string[];
+  /**
    * HTTP engine. `auto` takes uWebSockets.js where it loads and is safe to use, else node:http.
    */
   transport: "auto" | "uws" | "node";

@@ -22,6 +22,7 @@ const RANKS: readonly (readonly string[])[] = [
     "core/clock.ts",
     "core/errors.ts",
     "core/duration.ts",
+    "core/host-name.ts",
     "core/schema-shape.ts",
     "core/version.ts",
   ],

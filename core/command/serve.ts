@@ -1,5 +1,6 @@
 /** The command `serve`: starts, says where, and stays until a signal. */
 import { messageOf } from "../errors.ts";
+import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import { BootError, type Running, start } from "../start.ts";
 import { printIssues, printWarning } from "./inspect.ts";
@@ -32,7 +33,8 @@ export async function serve(invocation: Invocation): Promise<number> {
   return stopped;
 }
 
-function describe({ url, service, transport }: Running): string {
+function describe(running: Running): string {
+  const { url, service, transport } = running;
   const { manifest } = service;
   const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? "" : "s"}`;
   const serves = [
@@ -40,7 +42,27 @@ function describe({ url, service, transport }: Running): string {
     count(service.tools.size, "tool"),
     count(Object.keys(manifest.workflows).length, "workflow"),
   ];
-  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}`;
+  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}; ${openness(running)}`;
+}
+
+/** Who gets in, in a line: the manual says the rest. */
+function openness({ service, url }: Running): string {
+  const { auth, server } = service.manifest;
+  if (auth.mode !== "none") return "open to callers with a token or the console's key, and public routes to everybody";
+  const { hostname } = new URL(url);
+  const reached = isPublic(hostname) ? `everybody who reaches ${hostname}` : "every program on this machine";
+  return `open to ${reached}${readers(server.cors)} (auth.mode: none)`;
+}
+
+/** Pages that the browsers of these people may have open. */
+function readers(cors: ServerManifest["cors"]): string {
+  if (cors === false) return "";
+  const { origin = "*" } = cors;
+  if (typeof origin === "object" && !Array.isArray(origin)) return `, and to pages that server.cors.origin lets in`;
+  const origins = [origin].flat();
+  return origins.includes("*")
+    ? ", and to the pages of every site in its browsers"
+    : `, and to pages of ${origins.join(", ")}`;
 }
 
 /** The kind of store and its file; never the credentials of a database. */

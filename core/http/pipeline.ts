@@ -7,21 +7,14 @@ import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
-import {
-  type Check,
-  decodeParameters,
-  isJsonType,
-  parseBody,
-  parseQuery,
-  requireJson,
-  requireValid,
-} from "./decode.ts";
+import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requireValid } from "./decode.ts";
 import { envelope, JSON_TYPE, refusal } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { requireAnnounced, requireOrigin } from "./origin.ts";
+import { foreignHost, foreignSender } from "./origin.ts";
 import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
+import type { Site } from "./site.ts";
 import { unanswered } from "./unanswered.ts";
 
 /**
@@ -47,8 +40,7 @@ export interface PipelineSettings<S> extends Shared<S> {
   bodyLimit: number;
   /** What requests are counted by. */
   meters: Meters;
-  /** Where clients reach the service, as the manifest says. */
-  publicUrl: string | undefined;
+  site: Site;
   /** Whether a WebSocket answers at a path that no route has. */
   isSocket(path: string): boolean;
 }
@@ -62,8 +54,12 @@ interface Compiled {
 
 export function compilePipeline<S>(routes: readonly Route<S>[], settings: PipelineSettings<S>): Dispatch {
   const router = createRouter(routes.map((route) => compileRoute(route, settings)));
+  const { site } = settings;
+  const probes = new Set(routes.filter(({ group }) => group === "probe").map(({ path }) => path));
   return (exchange) => {
     exchange.requestId = settings.requestId(exchange.header("x-request-id"));
+    const foreign = site.closed ? foreignHost(exchange, site) : null;
+    if (foreign !== null && !probes.has(exchange.path)) return refuse(exchange, settings, foreign);
     const match = router.find(exchange.path);
     if (match === null) return refuseUnknown(exchange, settings, unanswered(exchange, settings.isSocket));
     const { endpoint, values } = match;
@@ -104,8 +100,9 @@ function failOnceAllowed<S>(call: Call<S>, allowed: void | Promise<void>, error:
 }
 
 /** Who is not let in does not learn what is there. */
-function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
-  const { authorizeUnknown: authorize, defaultCors } = settings;
+function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
+  const { authorizeUnknown: authorize, defaultCors, site } = settings;
+  const error = foreignSender(exchange, exchange, defaultCors, site) ?? problem;
   if (authorize === null) {
     refuse(exchange, settings, error);
     return;
@@ -140,7 +137,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { bodyOptional = false, readsHeaders = false, readsClient = false, checksOrigin = false } = route;
+  const { bodyOptional = false, readsHeaders = false, readsClient = false } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
 
@@ -191,7 +188,6 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     const allowed = authorize === null ? undefined : authorize(call, exchange, values);
     try {
       requireJson(type, exchange);
-      if (!isJsonType(type)) requireAnnounced(exchange, cors, settings.publicUrl);
     } catch (error) {
       failOnceAllowed(call, allowed, error);
       return;
@@ -224,7 +220,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders);
       try {
-        if (checksOrigin) requireOrigin(exchange, cors, settings.publicUrl);
+        const foreign = foreignSender(exchange, route, cors, settings.site);
+        if (foreign !== null) throw foreign;
         if (readsHeaders) call.headers = exchange.headers();
         if (readsTrace) call.traceparent = exchange.header("traceparent");
         if (readsClient) call.readClient();

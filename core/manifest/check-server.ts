@@ -1,5 +1,6 @@
 /** Addresses, origins, custom routes and the store. */
 import { isIP } from "node:net";
+import { bracketed, hostName } from "../host-name.ts";
 import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
 import type { Path } from "./issues.ts";
 
@@ -9,6 +10,13 @@ export function checkServer(check: Check): void {
     if (typeof network === "string" && !isNetwork(network)) {
       check.report(["server", "trustedProxies", index], `"${network}" is no address or network such as 10.0.0.0/8`);
     }
+  }
+  for (const [at, host] of texts(server.allowedHosts)) {
+    if (!isHost(host))
+      check.report(
+        ["server", "allowedHosts", ...at],
+        `"${host}" is no host such as desk.example: a name alone, or an address`,
+      );
   }
   if (isMap(server.cors)) checkCors(check, ["server", "cors"], server.cors);
   for (const [pattern, settings] of entriesOf(server.corsRoutes)) {
@@ -54,6 +62,12 @@ function checkCors(check: Check, path: Path, settings: Json): void {
 /** The texts of a list, each with its place. */
 function texts(list: unknown): (readonly [Path, string])[] {
   return listOf(list).flatMap((item, index) => (typeof item === "string" ? [[[index], item] as const] : []));
+}
+
+/** Without a port, which says nothing of whose name it is. */
+function isHost(text: string): boolean {
+  const host = bracketed(text);
+  return hostName(host) !== null && hostName(`${host}:1`) !== null;
 }
 
 function isNetwork(text: string): boolean {

@@ -7,7 +7,7 @@ import { type Connection, NodeExchange } from "./node-exchange.ts";
 import { NodeSockets } from "./node-sockets.ts";
 import { NodeUpgrade, UpgradableMessage } from "./node-upgrade.ts";
 import { refusal, refusalBody, refusalText } from "./refusal.ts";
-import { splitTarget } from "./target.ts";
+import { hostOf, splitTarget } from "./target.ts";
 
 export interface NodeOptions {
   /** Milliseconds for a whole head to arrive. Default 10,000. */
@@ -99,7 +99,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
     if (connection === undefined || connection.closing) return;
     request.on("error", ignore); // told by the socket's close
     response.on("error", ignore);
-    const target = isWellFramed(request) ? splitTarget(request.url!) : null;
+    const target = isWellFramed(request) ? targetOf(request) : null;
     if (target === null) return refuseRequest(connection, response, 400);
     dispatch(new NodeExchange(request, response, target, connection, expectsContinue));
     // Keep-alive connections that fall idle while stopping are closed by their reply, or here when it had begun before.
@@ -117,7 +117,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
       const socket = stream as Socket;
       socket.on("error", ignore); // told by its close
       const connection = sockets.get(socket);
-      const target = isWellFramed(request) ? splitTarget(request.url!) : null;
+      const target = isWellFramed(request) ? targetOf(request) : null;
       if (connection === undefined || connection.closing || connection.open.size > 0) socket.destroy();
       else if (target === null) socket.end(refusal(400), () => socket.destroy());
       else dispatchUpgrade(new NodeUpgrade(request, head, target, connection, webSockets));
@@ -180,6 +180,12 @@ function isWellFramed(request: IncomingMessage): boolean {
   if (host === undefined ? request.httpVersionMinor > 0 : host.includes(",")) return false;
   if (encoding === undefined) return true;
   return length === undefined && request.httpVersionMinor > 0 && encoding.toLowerCase() === "chunked";
+}
+
+function targetOf(request: IncomingMessage): ReturnType<typeof splitTarget> {
+  const host = hostOf(request.url!);
+  if (host !== null) request.headers.host = host;
+  return splitTarget(request.url!);
 }
 
 function ignore(): void {}

@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { pino } from "pino";
 import { invalid } from "../../../core/errors.ts";
-import { compileClients } from "../../../core/http/client.ts";
 import { compileCors } from "../../../core/http/cors.ts";
 import { InFlight } from "../../../core/http/in-flight.ts";
 import { compilePipeline } from "../../../core/http/pipeline.ts";
 import type { Context, RawReply, Route, TextSink } from "../../../core/http/route.ts";
+import { compileSite } from "../../../core/http/site.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
 import { type InjectOptions, inject } from "../../../core/transport/inject.ts";
 import { createNodeTransport } from "../../../core/transport/node.ts";
@@ -43,13 +43,14 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     handle: ({ body }, call) => handler(body, call),
   };
   const cors = compileCors({ origin: ["https://app.example"] });
+  const site = compileSite({ publicUrl: undefined, allowedHosts: [], trustedProxies: [] }, false);
   const dispatch = compilePipeline([row], {
     service: null,
     logger: pino({ level: "silent" }),
     inFlight,
     limits: { request, heartbeat: 1, streamBuffer: 1024 * 1024 },
     logs: false,
-    clientOf: compileClients([]),
+    clientOf: site.clientOf,
     requestId: () => "id-1",
     check: () => () => true,
     cors: () => cors,
@@ -58,7 +59,7 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     authorizeUnknown: null,
     bodyLimit: 1000,
     meters: new Meters({ models: [], agents: [], tools: [], workflows: [] }),
-    publicUrl: undefined,
+    site,
     isSocket: () => false,
   });
   const post = (options: Partial<InjectOptions> = {}) => inject(dispatch, { path: "/rpc", body: {}, ...options });
