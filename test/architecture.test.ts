@@ -19,9 +19,11 @@ const RANKS: readonly (readonly string[])[] = [
   [
     "generated",
     "core/access-lists.ts",
+    "core/bounded-errors.ts",
     "core/errors.ts",
     "core/duration.ts",
     "core/schema-shape.ts",
+    "core/unique-items.ts",
     "core/version.ts",
   ],
   ["core/json-schema.ts"],
