@@ -63,6 +63,7 @@ export async function generate(root: string): Promise<Generated> {
       ["all-validators.js", `/* ${HEAD} */\n${rest}`],
       ["all-validators.d.ts", `/* ${HEAD} */\n${declarations(IMPORTED_VALIDATOR, "keyof Schemas")}`],
       ["schemas.ts", moduleOf("schemas", "The schemas of bodies and events, as OpenAPI components.", shapes)],
+      ["defaults.ts", defaultsModule(usable)],
       ["manifest-schemas.ts", moduleOf("manifestSchemas", "The schemas of the manifest by name.", manifest)],
     ]),
   };
@@ -71,6 +72,28 @@ export async function generate(root: string): Promise<Generated> {
 function components(definitions: Definition[], prefix: string): Record<string, JsonSchema> {
   const sorted = [...definitions].sort((a, b) => (a.name < b.name ? -1 : 1));
   return Object.fromEntries(sorted.map(({ name, schema }) => [name, withoutTypes(rewriteReferences(schema, prefix))]));
+}
+
+/** What requests leave out, for the code: their validators add nothing, so that it can still come from elsewhere. */
+function defaultsModule(definitions: Definition[]): string {
+  const entries = definitions
+    .filter(({ group }) => group === "api")
+    .map(({ name, schema }) => [name, defaultsOf(schema)] as const)
+    .filter(([, found]) => Object.keys(found).length > 0)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  const comment = "What properties of requests are when they are left out, by the name of the schema.";
+  const text = JSON.stringify(Object.fromEntries(entries), null, 2);
+  return `/* ${HEAD} */\n\n/** ${comment} */\nexport const defaults = ${text} as const;\n`;
+}
+
+/** By property, and by those of objects inside; what a `$ref` leads to has a name of its own. */
+function defaultsOf({ properties = {} }: JsonSchema): JsonSchema {
+  const found: JsonSchema = {};
+  for (const [key, property] of Object.entries(properties as Record<string, JsonSchema>)) {
+    if ("default" in property) found[key] = property.default;
+    else if (Object.keys(defaultsOf(property)).length > 0) found[key] = defaultsOf(property);
+  }
+  return found;
 }
 
 /** `tsType` is for the type generator alone. */

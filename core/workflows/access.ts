@@ -1,4 +1,5 @@
 /** The workflows for one principal: what the rows of the API do. */
+import { defaults } from "../../generated/defaults.ts";
 import type {
   ExecuteWorkflowRequest,
   ExecutionCancellation,
@@ -55,7 +56,11 @@ export class Access implements WorkflowAccess {
     return this.#follow(execution, 0);
   }
 
-  async suspend(workflowId: string, id: string, reason = "API request"): Promise<ExecutionSuspended> {
+  async suspend(
+    workflowId: string,
+    id: string,
+    reason: string = defaults.SuspendExecutionRequest.reason,
+  ): Promise<ExecutionSuspended> {
     const request: StopRequest = { kind: "suspend", reason };
     const found = await this.#lookup.find(workflowId, id);
     const { suspension, status } = await this.#stop(found, request);
@@ -66,7 +71,11 @@ export class Access implements WorkflowAccess {
     return { executionId: id, status: "suspended", suspension: { suspendedAt, reason: suspension.reason } };
   }
 
-  async cancel(workflowId: string, id: string, reason = "API request"): Promise<ExecutionCancellation> {
+  async cancel(
+    workflowId: string,
+    id: string,
+    reason: string = defaults.CancelExecutionRequest.reason,
+  ): Promise<ExecutionCancellation> {
     const request: StopRequest = { kind: "cancel", reason };
     for (;;) {
       const found = await this.#lookup.find(workflowId, id);
