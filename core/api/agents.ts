@@ -99,7 +99,7 @@ export const AGENT_ROUTES = [
     handle({ params, query }, call) {
       const { service } = call;
       const principal = principalOf(call, service.isolated);
-      const { page, limit } = { ...defaults.HistoryQuery, ...query };
+      const { page = defaults.HistoryQuery.page, limit = defaults.HistoryQuery.limit } = query;
       return agentOf(service, params.id!).history(page, limit, principal);
     },
   }),

@@ -222,7 +222,8 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       output: { json: "SearchResults" },
       handle({ query }, call) {
         const { access } = open(call, query.agentId);
-        const { searchQuery: text, limit, threshold, conversationId, userId } = { ...defaults.SearchQuery, ...query };
+        const { searchQuery: text, conversationId, userId } = query;
+        const { limit = defaults.SearchQuery.limit, threshold = defaults.SearchQuery.threshold } = query;
         return access.search({ text, limit, threshold, ...given({ conversationId, userId }) });
       },
     }),

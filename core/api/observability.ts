@@ -32,7 +32,13 @@ export const OBSERVABILITY_ROUTES = [
     query: "TracesQuery",
     output: { json: "TraceList" },
     async handle({ query }, call) {
-      const { from, to, limit, offset, ...filters } = { ...defaults.TracesQuery, ...query };
+      const { from, to, entityId, entityType, status } = query;
+      const { limit = defaults.TracesQuery.limit, offset = defaults.TracesQuery.offset } = query;
+      const filters = {
+        ...(entityId !== undefined && { entityId }),
+        ...(entityType !== undefined && { entityType }),
+        ...(status !== undefined && { status }),
+      };
       const times = {
         ...(from !== undefined && { from: instantOf("from", from) }),
         ...(to !== undefined && { to: instantOf("to", to) }),

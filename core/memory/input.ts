@@ -12,6 +12,7 @@ import { instantOf } from "../http/instant.ts";
 import { actingUser } from "./choose.ts";
 import type { ListQuery, MessageQuery, NewMessage, Principal } from "./memory.ts";
 
+const LIST = defaults.ConversationsQuery;
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
 const LONGEST_ID = 256;
 const MOST_PROBLEMS = 20;
@@ -24,10 +25,14 @@ export function conversationIdOf(params: Record<string, string>): string {
 }
 
 export function listQuery(query: ConversationsQuery): ListQuery {
-  const { limit, offset, orderBy, orderDirection, userId, resourceId } = { ...defaults.ConversationsQuery, ...query };
-  const list: ListQuery = { limit, offset, orderBy, orderDirection: directionOf(orderDirection) };
-  if (userId !== undefined) list.userId = userId;
-  if (resourceId !== undefined) list.resourceId = resourceId;
+  const list: ListQuery = {
+    limit: query.limit ?? LIST.limit,
+    offset: query.offset ?? LIST.offset,
+    orderBy: query.orderBy ?? LIST.orderBy,
+    orderDirection: directionOf(query.orderDirection ?? LIST.orderDirection),
+  };
+  if (query.userId !== undefined) list.userId = query.userId;
+  if (query.resourceId !== undefined) list.resourceId = query.resourceId;
   return list;
 }
 

@@ -35,7 +35,8 @@ export function executionIdOf(params: Record<string, string>): string {
 
 /** @throws ServiceError `invalid_input` for a date or metadata that does not parse */
 export function executionQuery(query: ExecutionsQuery): ExecutionQuery {
-  const { workflowId, status, from, to, userId, limit, offset } = { ...defaults.ExecutionsQuery, ...query };
+  const { workflowId, status, from, to, userId } = query;
+  const { limit = defaults.ExecutionsQuery.limit, offset = defaults.ExecutionsQuery.offset } = query;
   const list: ExecutionQuery = { limit, offset };
   if (workflowId !== undefined) list.workflowId = workflowId;
   if (status !== undefined) list.status = STATUS[status];
