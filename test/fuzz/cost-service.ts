@@ -46,6 +46,7 @@ export const MANIFEST = {
     },
   },
   workflows: {
+    anything: { name: "Anything", steps: [{ id: "count", andThen: { set: { given: "{{ input }}" } } }] },
     flow: {
       name: "Flow",
       input: {
@@ -74,9 +75,13 @@ const NAMES: Readonly<Record<string, Json>> = {
   agentId: "assistant",
   userId: "ada",
   conversationId: "main",
-  workflowId: "flow",
+  workflowId: "anything",
   serverId: "main",
   name: "note",
+  toolName: "note",
+  executionId: "x",
+  stepId: "count",
+  schema: { type: "object" },
 };
 
 interface Operation {
@@ -119,7 +124,7 @@ function filled(path: string, { parameters = [] }: Operation): string {
   const [first] = path.slice(1).split("/");
   return path.replace(/\{(\w+)\}/g, (_, name: string) => {
     const example = parameters.find((each) => each.in === "path" && each.name === name)?.example;
-    return String(example ?? (name === "id" && first === "workflows" ? "flow" : (NAMES[name] ?? "x")));
+    return String(example ?? (name === "id" && first === "workflows" ? "anything" : (NAMES[name] ?? "x")));
   });
 }
 
@@ -173,8 +178,8 @@ async function toolInputs(service: TestService): Promise<Asked[]> {
   const { data: workflows } = (await read(service, "/workflows")) as { data: { id: string }[] };
   const inputs = tools.map(({ name, parameters }) => ({ path: `/tools/${name}/execute`, schema: parameters }));
   for (const { id } of workflows) {
-    const { data } = (await read(service, `/workflows/${id}`)) as { data: { inputSchema: Schema } };
-    inputs.push({ path: `/workflows/${id}/execute`, schema: data.inputSchema });
+    const { data } = (await read(service, `/workflows/${id}`)) as { data: { inputSchema: Schema | null } };
+    if (data.inputSchema !== null) inputs.push({ path: `/workflows/${id}/execute`, schema: data.inputSchema });
   }
   return inputs.map(({ path, schema }) => ({
     title: `POST ${path}, input`,
