@@ -1318,7 +1318,7 @@ export interface PeerTaskListRequest {
       | "TASK_STATE_REJECTED"
       | "TASK_STATE_AUTH_REQUIRED";
     /**
-     * Tasks of a page; 50 unless given.
+     * Tasks of a page.
      */
     pageSize?: number;
     /**
@@ -1706,11 +1706,11 @@ export type GeneratedObject = unknown;
  */
 export interface HistoryQuery {
   /**
-   * Which page, from 0. Default 0.
+   * Which page, from 0.
    */
   page?: number;
   /**
-   * Entries on a page, at most 100. Default 10.
+   * Entries on a page, at most 100.
    */
   limit?: number;
 }
@@ -1793,7 +1793,7 @@ export interface HistoryPage {
  */
 export interface LogsQuery {
   /**
-   * Lines in the reply, at most 1000. Default 100.
+   * Lines in the reply, at most 1000.
    */
   limit?: number;
   /**
@@ -1864,7 +1864,7 @@ export interface LogRecordsQuery {
    */
   search?: string;
   /**
-   * Lines in the reply, at most 1000. Default 100.
+   * Lines in the reply, at most 1000.
    */
   limit?: number;
 }
@@ -1874,7 +1874,7 @@ export interface LogRecordsQuery {
  */
 export interface SpanLogsQuery {
   /**
-   * Lines in the reply, at most 1000. Default 100.
+   * Lines in the reply, at most 1000.
    */
   limit?: number;
 }
@@ -2483,19 +2483,19 @@ export interface ConversationsQuery {
    */
   userId?: string;
   /**
-   * Conversations on the page, at most 200. Default 50.
+   * Conversations on the page, at most 200.
    */
   limit?: number;
   /**
-   * How many to pass over, at most 100000. Default 0.
+   * How many to pass over, at most 100000.
    */
   offset?: number;
   /**
-   * What they are sorted by. Default `updated_at`.
+   * What they are sorted by.
    */
   orderBy?: "created_at" | "updated_at" | "title";
   /**
-   * `ASC` or `DESC`, in any case. Default `DESC`.
+   * `ASC` or `DESC`, in any case.
    */
   orderDirection?: string;
 }
@@ -2513,7 +2513,7 @@ export interface MessagesQuery {
    */
   userId?: string;
   /**
-   * Messages on the page, at most 1000. Default 100.
+   * Messages on the page, at most 1000.
    */
   limit?: number;
   /**
@@ -2569,7 +2569,7 @@ export interface SearchQuery {
    */
   userId?: string;
   /**
-   * Messages found, at most 100. Default 10.
+   * Messages found, at most 100.
    */
   limit?: number;
   /**
@@ -2657,7 +2657,7 @@ export interface CloneConversationRequest {
     [k: string]: unknown;
   };
   /**
-   * Whether its messages are copied. Default true.
+   * Whether its messages are copied.
    */
   includeMessages?: boolean;
 }
@@ -2753,7 +2753,7 @@ export interface UpdateWorkingMemoryRequest {
    */
   content: string | Record<string, unknown>;
   /**
-   * `replace` (default) puts it in place of the note; `append` adds it: to markdown after a blank line, to JSON as a deep merge.
+   * `replace` puts it in place of the note; `append` adds it: to markdown after a blank line, to JSON as a deep merge.
    */
   mode?: "replace" | "append";
   /**
@@ -2872,11 +2872,11 @@ export interface TracesQuery {
    */
   to?: string;
   /**
-   * Traces on the page, at most 200. Default 50.
+   * Traces on the page, at most 200.
    */
   limit?: number;
   /**
-   * How many to pass over, at most 1000000. Default 0.
+   * How many to pass over, at most 1000000.
    */
   offset?: number;
 }
@@ -3131,7 +3131,7 @@ export interface SemanticMemoryOptions {
    */
   enabled?: boolean;
   /**
-   * How many similar messages are retrieved. Default 5.
+   * How many similar messages are retrieved.
    */
   semanticLimit?: number;
   /**
@@ -3139,7 +3139,7 @@ export interface SemanticMemoryOptions {
    */
   semanticThreshold?: number;
   /**
-   * Where the messages found go among the recent ones. Default `append`.
+   * Where the messages found go among the recent ones.
    */
   mergeStrategy?: "prepend" | "append" | "interleave";
 }
@@ -3149,15 +3149,15 @@ export interface SemanticMemoryOptions {
  */
 export interface ConversationPersistenceOptions {
   /**
-   * After every step, or when the run finishes. Default `step`.
+   * After every step, or when the run finishes.
    */
   mode?: "step" | "finish";
   /**
-   * Milliseconds by which checkpoints of steps are held back, to be stored together. Default 200.
+   * Milliseconds by which checkpoints of steps are held back, to be stored together.
    */
   debounceMs?: number;
   /**
-   * In step mode: store at once when a tool has answered or failed. Default true.
+   * In step mode: store at once when a tool has answered or failed.
    */
   flushOnToolResult?: boolean;
 }
@@ -3167,11 +3167,11 @@ export interface ConversationPersistenceOptions {
  */
 export interface MemoryRuntimeOptions {
   /**
-   * How many earlier messages the model sees; 0 means none. Default 10.
+   * How many earlier messages the model sees; 0 means none.
    */
   contextLimit?: number;
   /**
-   * Read memory, write nothing. Default false.
+   * Read memory, write nothing.
    */
   readOnly?: boolean;
   semanticMemory?: SemanticMemoryOptions;
@@ -3213,27 +3213,27 @@ export interface OutputOptions {
 export interface GenerateOptions {
   memory?: MemoryEnvelope;
   /**
-   * Most model calls of this run; tools run between them. Default: the agent's, else 5.
+   * Most model calls of this run; tools run between them. Left out: the agent's own.
    */
   maxSteps?: number;
   /**
-   * Randomness, from 0 to 1. Default 0.7.
+   * Randomness, from 0 to 1.
    */
   temperature?: number;
   /**
-   * Most tokens a model call may generate. Default 4000.
+   * Most tokens a model call may generate.
    */
   maxOutputTokens?: number;
   /**
-   * Nucleus sampling, from 0 to 1. Default 1.
+   * Nucleus sampling, from 0 to 1.
    */
   topP?: number;
   /**
-   * From 0 to 2. Default 0.
+   * From 0 to 2.
    */
   frequencyPenalty?: number;
   /**
-   * From 0 to 2. Default 0.
+   * From 0 to 2.
    */
   presencePenalty?: number;
   /**
@@ -3262,7 +3262,7 @@ export interface GenerateOptions {
   };
   output?: OutputOptions;
   /**
-   * Keeps a chat run alive when the client leaves; needs userId and conversationId. Default false.
+   * Keeps a chat run alive when the client leaves; needs userId and conversationId.
    */
   resumableStream?: boolean;
   /**
@@ -3737,7 +3737,7 @@ export interface ReplayExecutionRequest {
  */
 export interface SuspendExecutionRequest {
   /**
-   * Why. Default `API request`.
+   * Why.
    */
   reason?: string;
 }
@@ -3781,11 +3781,11 @@ export interface ExecutionsQuery {
    */
   metadata?: string;
   /**
-   * Executions on the page, at most 500. Default 50.
+   * Executions on the page, at most 500.
    */
   limit?: number;
   /**
-   * How many to pass over, at most 100000. Default 0.
+   * How many to pass over, at most 100000.
    */
   offset?: number;
 }
@@ -3809,7 +3809,7 @@ export interface AttachQuery {
    */
   userId?: string;
   /**
-   * Number of the last event that is known: those after it follow. Default 0. The header `Last-Event-ID` goes before it.
+   * Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.
    */
   fromSequence?: number;
 }

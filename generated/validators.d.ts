@@ -2,7 +2,7 @@
 import type { ErrorObject } from "ajv";
 import type { Schemas } from "./types.ts";
 
-/** Checks a value. After false, errors has every problem until the next call. */
+/** Checks a value. After false, errors has the first problems of every list and map until the next call. */
 export interface Validator<T> {
   (data: unknown): data is T;
   errors?: ErrorObject[] | null;

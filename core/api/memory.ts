@@ -1,11 +1,10 @@
 /** Contract, "Memory". */
+import { defaults } from "../../generated/defaults.ts";
 import { invalid } from "../errors.ts";
 import { type Context, defineRoute, type Route } from "../http/route.ts";
 import { actingUser, type ChosenMemory, namedMemory, principalOf, requiredUser } from "../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../memory/input.ts";
 import type { Service } from "../service.ts";
-
-const LIMIT = 10;
 
 /** Which memory a request means by what it gives as `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
@@ -123,7 +122,13 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       output: { json: "ClonedConversation", status: 201 },
       handle({ params, query, body }, call) {
         const id = conversationIdOf(params);
-        const { newConversationId, title, metadata, resourceId, includeMessages = true } = body;
+        const {
+          newConversationId,
+          title,
+          metadata,
+          resourceId,
+          includeMessages = defaults.CloneConversationRequest.includeMessages,
+        } = body;
         const { access } = open(call, body.agentId ?? query.agentId);
         const wanted = { ...given({ newConversationId, title, metadata, resourceId }), includeMessages };
         return access.clone(id, wanted, query.userId);
@@ -202,7 +207,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       async handle({ params, query, body }, call) {
         const id = conversationIdOf(params);
         const { access } = open(call, body.agentId ?? query.agentId);
-        const { content, mode = "replace", scope, userId } = body;
+        const { content, mode = defaults.UpdateWorkingMemoryRequest.mode, scope, userId } = body;
         await access.updateWorkingMemory(id, content, mode, given({ scope, userId }));
         return { updated: true };
       },
@@ -218,7 +223,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       output: { json: "SearchResults" },
       handle({ query }, call) {
         const { access } = open(call, query.agentId);
-        const { searchQuery: text, limit = LIMIT, threshold, conversationId, userId } = query;
+        const { searchQuery: text, limit = defaults.SearchQuery.limit, threshold, conversationId, userId } = query;
         return access.search({ text, limit, ...given({ threshold, conversationId, userId }) });
       },
     }),

@@ -1,5 +1,5 @@
 /** The workflows for one principal: what the rows of the API do. */
-
+import { defaults } from "../../generated/defaults.ts";
 import type {
   ExecuteWorkflowRequest,
   ExecutionCancellation,
@@ -58,7 +58,12 @@ export class Access implements WorkflowAccess {
     return this.#follow(execution, 0);
   }
 
-  async suspend(workflowId: string, id: string, reason = "API request", userId?: string): Promise<ExecutionSuspended> {
+  async suspend(
+    workflowId: string,
+    id: string,
+    reason: string = defaults.SuspendExecutionRequest.reason,
+    userId?: string,
+  ): Promise<ExecutionSuspended> {
     const request: StopRequest = { kind: "suspend", reason };
     const found = await this.#lookup.find(workflowId, id, userId);
     const { suspension, status } = await this.#stop(found, request);
@@ -72,7 +77,7 @@ export class Access implements WorkflowAccess {
   async cancel(
     workflowId: string,
     id: string,
-    reason = "API request",
+    reason: string = defaults.CancelExecutionRequest.reason,
     userId?: string,
   ): Promise<ExecutionCancellation> {
     const request: StopRequest = { kind: "cancel", reason };

@@ -87,7 +87,7 @@ async function paused(t: Pick<TestContext, "after">, name: string) {
   const feed = held();
   const { dispatch } = rig(t, { handler: () => ({ status: 200, headers: TEXT, stream: feed.stream }) });
   const transport = name === "uws" ? await createUwsTransport() : createNodeTransport();
-  const options = { host: "127.0.0.1", port: 0, connections: 10, headLimit: 16 * 1024 , stall: 120_000};
+  const options = { host: "127.0.0.1", port: 0, connections: 10, headLimit: 16 * 1024, stall: 120_000 };
   const listening = await transport.listen(dispatch, options);
   t.after(() => listening.close());
   const client = await RawClient.open(listening.port);
