@@ -40,4 +40,9 @@ function lineIn(stack: string | undefined, file: string): string | undefined {
   return at === -1 ? undefined : /^\d+/.exec(stack!.slice(at + file.length + 1))?.[0];
 }
 
-const oneLine = (text: string) => text.replace(/\s*\n\s*/g, " ").trim();
+const oneLine = (text: string) =>
+  text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean)
+    .join(" ");
