@@ -12,6 +12,8 @@ const LINGER = 1_000;
 
 /** Gives the exit code once the service has ended. */
 export async function serve(invocation: Invocation): Promise<number> {
+  // What cannot be said there is no reason to end what is served: a full disk, a terminal that was closed.
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   let running: Awaited<ReturnType<typeof start>>;
   try {
     running = await start(invocation);

@@ -106,7 +106,7 @@ export class LogText {
   #cleaned(value: unknown, depth: number, room: Room): unknown {
     room.characters -= AROUND;
     if (typeof value === "string") {
-      const clean = cut(value, Math.min(room.text, room.characters), this.#text, this.#behind);
+      const clean = cut(value, Math.max(0, Math.min(room.text, room.characters)), this.#text, this.#behind);
       room.characters -= clean.length;
       return clean;
     }
