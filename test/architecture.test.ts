@@ -22,6 +22,7 @@ const RANKS: readonly (readonly string[])[] = [
     "core/errors.ts",
     "core/duration.ts",
     "core/schema-shape.ts",
+    "core/thenable.ts",
     "core/version.ts",
   ],
   ["core/json-schema.ts"],
