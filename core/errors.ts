@@ -59,7 +59,17 @@ export function messageOf(thrown: unknown): string {
 }
 
 /** Parts of an error that somebody looks at. */
-const PARTS = ["name", "message", "stack", "code", "kind", "headers", "status", "statusCode", "responseHeaders"] as const;
+const PARTS = [
+  "name",
+  "message",
+  "stack",
+  "code",
+  "kind",
+  "headers",
+  "status",
+  "statusCode",
+  "responseHeaders",
+] as const;
 const DEEPEST_CAUSE = 8;
 
 /**
