@@ -14,6 +14,7 @@ import { createRequestIds } from "./http/request-id.ts";
 import { compileSite } from "./http/site.ts";
 import { compileSockets } from "./http/socket-pipeline.ts";
 import { isPublic } from "./manifest/notices.ts";
+import { LogOutput } from "./observability/log-output.ts";
 import { LogRing } from "./observability/log-ring.ts";
 import { LogText } from "./observability/log-text.ts";
 import { createLogger } from "./observability/logger.ts";
@@ -25,6 +26,7 @@ import { chooseTransport } from "./transport/choose.ts";
 const HEAD_LIMIT = 16 * 1024;
 /** Milliseconds for the peers of open sockets to answer that the service stops. */
 const FAREWELL = 1_000;
+const STANDARD_OUTPUT = 1;
 /** Lines of the log that are kept until the manifest says how many. */
 const BOOT_LINES = 1000;
 
@@ -69,7 +71,8 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const text = new LogText();
   text.hide(keysIn(env));
   const ring = new LogRing(BOOT_LINES);
-  const logger = createLogger("info", { destination: options.log, text, ring });
+  const output = new LogOutput(STANDARD_OUTPUT);
+  const logger = createLogger("info", { destination: options.log ?? output, text, ring });
   const { config, plugins = [], project } = options;
   const booted = await boot({ config, plugins, project, env, logger, text, ring, store: true });
   if (booted.service === null) {
@@ -84,6 +87,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const inFlight = new InFlight();
   const open = new OpenSockets();
   countRequests(service.meters, inFlight, open);
+  countLosses(service.meters, output);
   const { dispatch, upgrade } = compileDispatch(service, { host, logger, inFlight, open, booted, env });
   const close = async () => {
     inFlight.close();
@@ -157,6 +161,15 @@ function countRequests(meters: Meters, inFlight: InFlight, open: OpenSockets): v
     help: "WebSockets that are open.",
     type: "gauge",
     read: () => open.size,
+  });
+}
+
+function countLosses(meters: Meters, output: LogOutput): void {
+  meters.add({
+    name: "log_lines_lost_total",
+    help: "Lines of the log that could not be written to standard output.",
+    type: "counter",
+    read: () => output.lost,
   });
 }
 

@@ -683,6 +683,15 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         },
         "default": []
       },
+      "onPluginCrash": {
+        "description": "What an error does that a plugin throws where nobody waits for it, such as in a timer: `exit` ends the service in order, `log` says so and goes on.",
+        "type": "string",
+        "enum": [
+          "exit",
+          "log"
+        ],
+        "default": "exit"
+      },
       "server": {
         "$ref": "#/$defs/ServerManifest",
         "default": {}

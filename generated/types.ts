@@ -260,6 +260,10 @@ export interface Manifest {
    * More folders with plugins, beside `plugins/`; relative to the manifest.
    */
   plugins: string[];
+  /**
+   * What an error does that a plugin throws where nobody waits for it, such as in a timer: `exit` ends the service in order, `log` says so and goes on.
+   */
+  onPluginCrash: "exit" | "log";
   server: ServerManifest;
   /**
    * Where state is kept: `memory:`, `sqlite:FILE`, `postgres://...`, or a store plugin as `NAME` or `NAME:URL`.

@@ -26,6 +26,7 @@ const RANKS: readonly (readonly string[])[] = [
     "core/host-name.ts",
     "core/schema-shape.ts",
     "core/unique-items.ts",
+    "core/thenable.ts",
     "core/version.ts",
   ],
   ["core/json-schema.ts"],

@@ -2,6 +2,8 @@
 import { messageOf } from "../errors.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
+import { pluginFileOf } from "../registry/blame.ts";
+import { shortPath } from "../registry/problem.ts";
 import { BootError, type Running, start } from "../start.ts";
 import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
@@ -13,6 +15,8 @@ const LINGER = 1_000;
 
 /** Gives the exit code once the service has ended. */
 export async function serve(invocation: Invocation): Promise<number> {
+  // What cannot be said there is no reason to end what is served: a full disk, a terminal that was closed.
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   let running: Awaited<ReturnType<typeof start>>;
   try {
     running = await start(invocation);
@@ -68,7 +72,7 @@ function readers(cors: ServerManifest["cors"]): string {
 /** The kind of store and its file; never the credentials of a database. */
 const storeName = (store: string) => (/^(memory|sqlite):/.test(store) ? store : store.split(":", 1)[0]);
 
-function untilStopped(running: Running): Promise<number> {
+function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<number> {
   const { logger } = running;
   return new Promise((resolve) => {
     let begun = 0;
@@ -95,15 +99,32 @@ function untilStopped(running: Running): Promise<number> {
     process.on("SIGINT", onSignal);
     // Without a listener this signal would end the process, and what it runs, on the spot.
     process.on("SIGHUP", () => logger.warn("SIGHUP: this version does not reload; restart to apply changes"));
-    process.on("unhandledRejection", (error) =>
-      logger.error({ err: error }, "a promise was rejected and nobody looked"),
-    );
+    const { registry } = running.booted;
+    const { onPluginCrash } = running.service.manifest;
+    // A promise that nobody looked at has left nothing half done in others: it is told, whosever it is.
+    process.on("unhandledRejection", (error) => {
+      const { plugin, whose } = blame(error, registry.folders, "a promise");
+      logger.error({ err: error, plugin }, `${whose} was rejected and nobody looked`);
+    });
     process.on("uncaughtException", (error) => {
+      const { plugin, whose } = blame(error, registry.folders, "a timer or an event");
+      if (plugin !== undefined && onPluginCrash === "log") {
+        logger.error({ err: error, plugin }, `uncaught exception in ${whose}, going on`);
+        return;
+      }
       // Nobody knows what it left undone, so the process ends; but what others run may finish first.
-      logger.fatal({ err: error }, "uncaught exception, stopping");
+      logger.fatal({ err: error, plugin }, `uncaught exception${plugin === undefined ? "" : ` in ${whose}`}, stopping`);
       if (begun === 0) stop(1);
     });
   });
+}
+
+/** @param what threw, whosever it is */
+function blame(error: unknown, folders: readonly string[], what: string): { plugin?: string; whose: string } {
+  const file = pluginFileOf(error, folders);
+  if (file === null) return { whose: what };
+  const plugin = shortPath(file);
+  return { plugin, whose: `${what} of the plugin ${plugin}` };
 }
 
 /** The process ends by itself when nothing is left to do, else it is ended. */

@@ -1,7 +1,7 @@
 /** One request on its way through the pipeline: what the handler sees as its context, and how it is answered. */
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
-import { messageOf, ServiceError, unavailable } from "../errors.ts";
+import { caught, messageOf, ServiceError, unavailable } from "../errors.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
@@ -137,12 +137,13 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 
   /** Answers with a failure: a plain reply, or an event and the end when a stream has begun. */
-  fail(error: unknown): void {
+  fail(thrown: unknown): void {
     if (this.#finished) return;
     if (this.exchange.closed) {
       this.#finish(499);
       return;
     }
+    const error = caught(thrown);
     if (!(error instanceof ServiceError))
       this.logger.error({ err: error, operation: this.operation }, messageOf(error));
     else if (error.cause !== undefined)

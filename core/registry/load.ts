@@ -41,7 +41,7 @@ export async function loadPlugins(folders: readonly string[], options: LoadOptio
   const { entries, clashes } = register(loaded);
   const problems = [...found, ...loaded, { problems: clashes }].flatMap((part) => part.problems);
   return {
-    registry: new Registry(entries),
+    registry: new Registry(entries, roots),
     problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)),
   };
 }

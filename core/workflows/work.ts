@@ -2,8 +2,9 @@
 
 import { storedTime } from "../clock.ts";
 import { formatDuration } from "../duration.ts";
-import { messageOf, ServiceError } from "../errors.ts";
+import { caught, messageOf, ServiceError } from "../errors.ts";
 import { ExpressionError } from "../manifest/expression.ts";
+import { isThenable } from "../thenable.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
 import { type StepFold, timeAfter } from "./fold.ts";
@@ -97,7 +98,7 @@ function tapped(
 async function once(step: WorkStep, call: WorkCall, own: Lifetime, lifetime: Lifetime): Promise<Try> {
   try {
     const running = step.run(call);
-    const result = isPromise(running) ? await own.wait(running) : running;
+    const result = isThenable(running) ? await own.wait(running) : running;
     return result instanceof Suspend ? jsonSuspend(result) : read(step, result);
   } catch (thrown) {
     if (lifetime.stopped !== null) return null;
@@ -105,10 +106,6 @@ async function once(step: WorkStep, call: WorkCall, own: Lifetime, lifetime: Lif
     if (own.stopped !== null) return new Failure(`timed out after ${formatDuration(step.timeout ?? 0)}`, true);
     return failureOf(thrown);
   }
-}
-
-function isPromise(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }
 
 /** The output as JSON holds it: what the next step sees is what a restart would read. */
@@ -135,7 +132,8 @@ function jsonSuspend({ reason, data }: Suspend): Try {
 
 const LASTING = new Set(["invalid_input", "not_found", "conflict"]);
 
-function failureOf(thrown: unknown): Failure {
+function failureOf(given: unknown): Failure {
+  const thrown = caught(given);
   if (thrown instanceof ExpressionError) return new Failure(thrown.message, false);
   if (thrown instanceof ServiceError) return new Failure(thrown.message, !LASTING.has(thrown.kind));
   return new Failure(messageOf(thrown), true);
