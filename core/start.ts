@@ -80,8 +80,8 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   logger.level = logs.level;
   ring.resize(logs.buffer);
   const host = options.host ?? server.host;
-  const inFlight = new InFlight();
   const open = new OpenSockets();
+  const inFlight = new InFlight(() => open.tick());
   countRequests(service.meters, inFlight, open);
   const { dispatch, upgrade } = compileDispatch(service, { logger, inFlight, open, booted, env });
   const close = async () => {
