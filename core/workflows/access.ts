@@ -89,6 +89,7 @@ export class Access implements WorkflowAccess {
     const definition = await this.#engine.definitions.pinned(found.start.definition);
     const entry = planResume(loaded.fold, definition, body);
     if (this.#engine.live.has(id)) throw notSuspended(id, "running");
+    this.#engine.room.require();
     const execution = this.#engine.restore(loaded.fold, definition, call, { loaded, open: null, rest: found.rest });
     this.#engine.follow(execution, "resume");
     execution.append(entry);
@@ -98,6 +99,7 @@ export class Access implements WorkflowAccess {
 
   async replay(workflowId: string, id: string, body: ReplayExecutionRequest, call: WorkflowCall): Promise<Serialized> {
     const { found, loaded } = await this.#past(workflowId, id);
+    this.#engine.room.require();
     const { start } = found;
     const outline = await this.#engine.definitions.outline(start.definition);
     const { replay, state } = planReplay(loaded.fold, loaded.entries, outline, body);
@@ -167,6 +169,7 @@ export class Access implements WorkflowAccess {
   async #begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Execution> {
     const engine = this.#engine;
     const definition = engine.declared(workflowId);
+    engine.room.require();
     const { input = null, options = {} } = body;
     const problem = definition.inputCheck?.(input, "input") ?? null;
     if (problem !== null) throw invalid(problem);
