@@ -13,6 +13,7 @@ import { OpenSockets } from "./http/open-sockets.ts";
 import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
 import { compileSockets } from "./http/socket-pipeline.ts";
+import { Uploads } from "./http/uploads.ts";
 import { LogRing } from "./observability/log-ring.ts";
 import { LogText } from "./observability/log-text.ts";
 import { createLogger } from "./observability/logger.ts";
@@ -201,6 +202,7 @@ function compileDispatch(
     authorize: (route) => doors.of(service.access.of(route)),
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
+    uploads: new Uploads(server.limits.uploads),
     isSocket: sockets.has,
   });
   return { dispatch, upgrade: sockets.dispatch };

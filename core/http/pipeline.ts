@@ -2,12 +2,13 @@
  * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
  * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
  */
-import { invalid, messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import {
+  bodyFailure,
   type Check,
   decodeParameters,
   isJsonType,
@@ -18,11 +19,12 @@ import {
 } from "./decode.ts";
 import { envelope, JSON_TYPE, refusal } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
-import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
+import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
 import { requireAnnounced, requireOrigin } from "./origin.ts";
 import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
 import { unanswered } from "./unanswered.ts";
+import type { Uploads } from "./uploads.ts";
 
 /**
  * Throws `unauthorized`, or sets `user` and `caller` of the call. Reads the head before the first await only.
@@ -45,6 +47,7 @@ export interface PipelineSettings<S> extends Shared<S> {
   authorizeUnknown: Authorize<Call<S>> | null;
   /** Bytes. */
   bodyLimit: number;
+  uploads: Uploads;
   /** What requests are counted by. */
   meters: Meters;
   /** Where clients reach the service, as the manifest says. */
@@ -126,12 +129,6 @@ function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: Ser
   settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);
 }
 
-const BODY_PROBLEMS: Record<BodyProblem, (limit: number) => ServiceError> = {
-  too_large: (limit) => new ServiceError("too_large", `body is larger than ${limit} bytes`),
-  malformed: () => invalid("body could not be read: its length or encoding is malformed"),
-  aborted: () => invalid("body ended before its stated length"),
-};
-
 function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compiled {
   const names = [...route.path.matchAll(/\/:([^/]+)/g)].map((match) => match[1]!);
   const checkQuery = route.checks?.query ?? (route.query === undefined ? null : settings.check(route.query));
@@ -140,6 +137,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
+  const { uploads, bodyLimit } = settings;
   const { bodyOptional = false, readsHeaders = false, readsClient = false, checksOrigin = false } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
@@ -174,8 +172,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
 
   function receive(call: Call<S>, values: string[], query: string, bytes: Uint8Array, corsHeaders: HeaderList): void {
     let body: unknown;
+    uploads.give(bytes.length);
     try {
-      body = bytes.length === 0 && bodyOptional ? {} : decodeBody(bytes);
+      body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes);
       requireValid(checkBody!, body);
     } catch (error) {
       if (malformed === undefined) call.fail(error);
@@ -197,16 +196,20 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       return;
     }
     exchange.readBody(
-      settings.bodyLimit,
+      bodyLimit,
       (bytes) => {
         if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, corsHeaders);
         // The body arrives while the credentials are checked; nothing looks at it before they are.
         allowed.then(
           () => receive(call, values, query, bytes, corsHeaders),
-          (error) => call.fail(error),
+          (error) => {
+            uploads.give(bytes.length);
+            call.fail(error);
+          },
         );
       },
-      (problem) => call.fail(BODY_PROBLEMS[problem](settings.bodyLimit)),
+      (problem) => call.fail(bodyFailure(problem, bodyLimit)),
+      uploads,
     );
     if (allowed instanceof Promise) allowed.catch((error) => call.fail(error));
     if (!call.finished) call.track();
@@ -243,11 +246,6 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       }
     },
   };
-}
-
-function decodeBody(bytes: Uint8Array): unknown {
-  if (bytes.length === 0) throw invalid("body is required: a JSON object");
-  return parseBody(bytes);
 }
 
 type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
