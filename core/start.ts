@@ -202,6 +202,7 @@ function compileDispatch(
     authorize: (route) => doors.of(service.access.of(route)),
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
+    isProxied: server.trustedProxies.length > 0,
     uploads: new Uploads(server.limits.uploads),
     isSocket: sockets.has,
   });

@@ -48,6 +48,8 @@ export interface PipelineSettings<S> extends Shared<S> {
   /** Bytes. */
   bodyLimit: number;
   uploads: Uploads;
+  /** Whether some proxy is trusted, so that the head says who the client is. */
+  isProxied: boolean;
   /** What requests are counted by. */
   meters: Meters;
   /** Where clients reach the service, as the manifest says. */
@@ -138,7 +140,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
   const { uploads, bodyLimit } = settings;
-  const { bodyOptional = false, readsHeaders = false, readsClient = false, checksOrigin = false } = route;
+  const { bodyOptional = false, readsHeaders = false, checksOrigin = false } = route;
+  const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
 

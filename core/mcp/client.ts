@@ -1,7 +1,7 @@
 /** A foreign MCP server as this service knows it: its tools, and a connection that is made again when it is lost. */
 import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
-import type { createClientSchemas } from "../agents/client-schema.ts";
+import type { PrepareSchema } from "../agents/client-schema/schemas.ts";
 import { messageOf } from "../errors.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
@@ -30,7 +30,7 @@ export interface ForeignTool {
 export interface ClientParts {
   readonly folder: string;
   readonly logger: Logger;
-  readonly compile: ReturnType<typeof createClientSchemas>;
+  readonly prepare: PrepareSchema;
   /** Called when tools have come, changed or gone. */
   changed(): void;
 }
@@ -216,7 +216,7 @@ export class McpClient {
     const same = known?.description === description && JSON.stringify(known.parameters) === JSON.stringify(inputSchema);
     if (same && known.name === name) return known;
     try {
-      const schema = this.#parts.compile(inputSchema, "inputSchema");
+      const schema = this.#parts.prepare(inputSchema, "inputSchema");
       const parameters = inputSchema as JsonSchema;
       return { name, description, parameters, validate: (input) => schema.problems(input) };
     } catch (error) {

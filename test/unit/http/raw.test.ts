@@ -59,6 +59,7 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     authorizeUnknown: null,
     uploads: new Uploads(1024 * 1024),
     bodyLimit: 1000,
+    isProxied: false,
     meters: new Meters({ models: [], agents: [], tools: [], workflows: [] }),
     publicUrl: undefined,
     isSocket: () => false,
