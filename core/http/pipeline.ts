@@ -295,7 +295,6 @@ function compileOutput(output: Output, constant: HeaderList | null): Encode {
 }
 
 function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {
-  if (constant === null) return (cors) => [...own, ...cors];
-  const list = [...own, ...constant];
-  return () => list;
+  const list = [...own, ...(constant ?? [])];
+  return constant === null ? (cors) => [...own, ...cors] : () => list;
 }

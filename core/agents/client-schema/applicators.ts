@@ -1,5 +1,5 @@
 /** Keywords that apply schemas: to the value again, or to its parts. */
-import { dependencies } from "./assertions.ts";
+import { dependencies, isNamed } from "./assertions.ts";
 import { isMap } from "./equal.ts";
 import type { Evaluated, Interpreter } from "./interpreter.ts";
 import type { Schema } from "./prepare.ts";
@@ -77,15 +77,6 @@ function overProperties(
   }
   return holds;
 }
-
-const isNamed = (on: Interpreter, key: string, { properties, patternProperties }: Map_): boolean => {
-  if (isMap(properties) && Object.hasOwn(properties, key)) return true;
-  for (const pattern in (patternProperties as object | undefined) ?? {}) if (on.matches(pattern, key)) return true;
-  return false;
-};
-
-const refuseKey = (on: Interpreter, key: string): false =>
-  on.fail("additionalProperties", "must NOT have additional properties", { additionalProperty: key });
 
 const otherItems = (
   on: Interpreter,
@@ -171,10 +162,10 @@ export const APPLICATORS: ReadonlyMap<string, Applicator> = new Map<string, Appl
     "additionalProperties",
     (on, said: Schema, value, schema, evaluated) => {
       const check = (key: string, part: unknown) => {
-        if (isNamed(on, key, schema)) return null;
-        return said === false ? refuseKey(on, key) : on.checkPart(said, part, key);
+        return isNamed(on, key, schema) ? null : on.checkPart(said, part, key);
       };
-      return overProperties(on, value, check, evaluated);
+      // False is said of the value itself, and was.
+      return said === false || overProperties(on, value, check, evaluated);
     },
   ],
   [

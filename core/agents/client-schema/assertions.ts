@@ -54,6 +54,16 @@ function propertiesOf(value: unknown, on: Interpreter): number | null {
   return length;
 }
 
+export const isNamed = (
+  on: Interpreter,
+  key: string,
+  { properties, patternProperties }: Readonly<Record<string, unknown>>,
+): boolean => {
+  if (isMap(properties) && Object.hasOwn(properties, key)) return true;
+  for (const pattern in (patternProperties as object | undefined) ?? {}) if (on.matches(pattern, key)) return true;
+  return false;
+};
+
 const dependent: Assertion = (on, said, value) => {
   if (!isMap(value)) return true;
   let holds = true;
@@ -137,6 +147,20 @@ export const ASSERTIONS: ReadonlyMap<string, Assertion> = new Map<string, Assert
     },
   ],
   ["dependentRequired", dependent],
+  [
+    "additionalProperties",
+    (on, said, value, schema) => {
+      if (said !== false || !isMap(value)) return true;
+      let holds = true;
+      for (const additionalProperty in value) {
+        on.work.spend(1);
+        if (isNamed(on, additionalProperty, schema)) continue;
+        holds = on.fail("additionalProperties", "must NOT have additional properties", { additionalProperty });
+        if (on.stops) return false;
+      }
+      return holds;
+    },
+  ],
 ]);
 
 export const dependencies: Assertion = dependent;

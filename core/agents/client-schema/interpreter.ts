@@ -77,8 +77,10 @@ export class Interpreter {
     for (const keyword in schema) {
       this.work.spend(1);
       const assertion = ASSERTIONS.get(keyword);
-      if (assertion === undefined) later = true;
-      else if (!assertion(this, schema[keyword], value, schema)) {
+      const said = schema[keyword];
+      // What may be a schema is looked at again.
+      if (assertion === undefined || typeof said === "object" || said === true) later = true;
+      if (assertion !== undefined && !assertion(this, said, value, schema)) {
         holds = false;
         if (this.stops) return false;
       }

@@ -42,13 +42,14 @@ export function createClientSchemas(root = "result", rate: SchemaRate | null = n
   const kept = new Map<string, { schema: ClientSchema; weight: number }>();
   let weight = 0;
   return (schema, path, caller) => {
-    const text = boundedText(schema, path);
+    const text = JSON.stringify(schema);
     const known = kept.get(text);
     if (known !== undefined) {
       kept.delete(text);
       kept.set(text, known);
       return known.schema;
     }
+    checkBounds(schema, text, path);
     if (caller !== undefined) rate?.spend(caller, text.length);
     const prepared = prepareAs(schema as Record<string, unknown>, path);
     const made = { schema: clientSchema(schema, prepared, path, root), weight: text.length * WEIGHT + prepared.size };
@@ -63,12 +64,10 @@ export function createClientSchemas(root = "result", rate: SchemaRate | null = n
   };
 }
 
-function boundedText(schema: object, path: string): string {
+function checkBounds(schema: object, text: string, path: string): void {
   if (Array.isArray(schema) || !("type" in schema)) throw invalid(`${path} must be a JSON Schema with a type`);
-  checkNode(schema, path, 1);
-  const text = JSON.stringify(schema);
   if (Buffer.byteLength(text) > LIMITS.bytes) throw invalid(`${path} must be at most 64 KiB`);
-  return text;
+  checkNode(schema, path, 1);
 }
 
 function checkNode(node: unknown, path: string, depth: number): void {
