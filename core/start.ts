@@ -13,6 +13,7 @@ import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
 import { compileSite } from "./http/site.ts";
 import { compileSockets } from "./http/socket-pipeline.ts";
+import { Uploads } from "./http/uploads.ts";
 import { isPublic } from "./manifest/notices.ts";
 import { LogOutput } from "./observability/log-output.ts";
 import { LogRing } from "./observability/log-ring.ts";
@@ -84,8 +85,8 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   logger.level = logs.level;
   ring.resize(logs.buffer);
   const host = options.host ?? server.host;
-  const inFlight = new InFlight();
   const open = new OpenSockets();
+  const inFlight = new InFlight(() => open.tick());
   countRequests(service.meters, inFlight, open);
   countLosses(service.meters, output);
   const { dispatch, upgrade } = compileDispatch(service, { host, logger, inFlight, open, booted, env });
@@ -219,6 +220,8 @@ function compileDispatch(
     authorize: (route) => doors.of(service.access.of(route)),
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
+    isProxied: server.trustedProxies.length > 0,
+    uploads: new Uploads(server.limits.uploads),
     isSocket: sockets.has,
   });
   return { dispatch, upgrade: sockets.dispatch };

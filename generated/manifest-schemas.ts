@@ -581,6 +581,18 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "1MiB"
       },
+      "uploads": {
+        "description": "Most bytes of request bodies in memory at once, of all requests together; more are answered 503.",
+        "$ref": "#/$defs/Size",
+        "default": "256MiB"
+      },
+      "executions": {
+        "description": "Most workflow executions that run at once in this process; more are answered 503.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000000,
+        "default": 10000
+      },
       "request": {
         "description": "Longest time until the headers of the reply are out.",
         "$ref": "#/$defs/Duration",

@@ -578,6 +578,14 @@ export interface LimitsManifest {
    */
   body: Size;
   /**
+   * Most bytes of request bodies in memory at once, of all requests together; more are answered 503.
+   */
+  uploads: Size;
+  /**
+   * Most workflow executions that run at once in this process; more are answered 503.
+   */
+  executions: number;
+  /**
    * Longest time until the headers of the reply are out.
    */
   request: Duration;

@@ -47,6 +47,8 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   #started: number;
   user: User | null = null;
   caller: Caller = NOBODY;
+  /** Milliseconds since 1970 at which the credentials end; null when they do not. */
+  expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
   cutHeaders: Record<string, string> | undefined = undefined;
   /** As the caller sent it; an empty string where there is none, and where nobody asks. */
@@ -190,6 +192,7 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
 
   #use(writer: StreamWriter): void {
     this.#writer = writer;
+    if (this.expires !== null) writer.endAt(this.expires, () => this.#end(ENDED));
     if (!this.#finished) this.#shared.inFlight.streams++;
   }
 
@@ -226,9 +229,13 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 
   abandon(): void {
-    const error = this.#cut("the server is stopping");
+    this.#end(this.#cut("the server is stopping"));
+  }
+
+  #end(error: ServiceError): void {
     this.fail(error);
     this.#controller?.abort(error);
+    this.#writer?.leave();
   }
 
   #cut(message: string): ServiceError {
@@ -262,4 +269,5 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 }
 
+const ENDED = new ServiceError("unauthorized", "the token has ended: come with a new one");
 const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));

@@ -2,20 +2,29 @@
  * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
  * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
  */
-import { invalid, messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
-import { type Check, decodeParameters, parseBody, parseQuery, requireJson, requireValid } from "./decode.ts";
-import { envelope, JSON_TYPE, refusal } from "./encode.ts";
-import { EVENT_HEADERS } from "./event-writer.ts";
-import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
+import {
+  bodyFailure,
+  type Check,
+  decodeParameters,
+  parseBody,
+  parseQuery,
+  requireJson,
+  requireValid,
+} from "./decode.ts";
+import { refusal } from "./encode.ts";
+import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
 import { foreignHost, foreignSender } from "./origin.ts";
-import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
+import { compileOutput } from "./output.ts";
+import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
 import type { Site } from "./site.ts";
 import { unanswered } from "./unanswered.ts";
+import type { Uploads } from "./uploads.ts";
 
 /**
  * Throws `unauthorized`, or sets `user` and `caller` of the call. Reads the head before the first await only.
@@ -38,6 +47,9 @@ export interface PipelineSettings<S> extends Shared<S> {
   authorizeUnknown: Authorize<Call<S>> | null;
   /** Bytes. */
   bodyLimit: number;
+  uploads: Uploads;
+  /** Whether some proxy is trusted, so that the head says who the client is. */
+  isProxied: boolean;
   /** What requests are counted by. */
   meters: Meters;
   site: Site;
@@ -123,12 +135,6 @@ function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: Ser
   settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);
 }
 
-const BODY_PROBLEMS: Record<BodyProblem, (limit: number) => ServiceError> = {
-  too_large: (limit) => new ServiceError("too_large", `body is larger than ${limit} bytes`),
-  malformed: () => invalid("body could not be read: its length or encoding is malformed"),
-  aborted: () => invalid("body ended before its stated length"),
-};
-
 function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compiled {
   const names = [...route.path.matchAll(/\/:([^/]+)/g)].map((match) => match[1]!);
   const checkQuery = route.checks?.query ?? (route.query === undefined ? null : settings.check(route.query));
@@ -137,7 +143,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { bodyOptional = false, readsHeaders = false, readsClient = false } = route;
+  const { uploads, bodyLimit } = settings;
+  const { bodyOptional = false, readsHeaders = false } = route;
+  const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
 
@@ -171,8 +179,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
 
   function receive(call: Call<S>, values: string[], query: string, bytes: Uint8Array, corsHeaders: HeaderList): void {
     let body: unknown;
+    uploads.give(bytes.length);
     try {
-      body = bytes.length === 0 && bodyOptional ? {} : decodeBody(bytes);
+      body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes);
       requireValid(checkBody!, body);
     } catch (error) {
       if (malformed === undefined) call.fail(error);
@@ -193,16 +202,20 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       return;
     }
     exchange.readBody(
-      settings.bodyLimit,
+      bodyLimit,
       (bytes) => {
         if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, corsHeaders);
         // The body arrives while the credentials are checked; nothing looks at it before they are.
         allowed.then(
           () => receive(call, values, query, bytes, corsHeaders),
-          (error) => call.fail(error),
+          (error) => {
+            uploads.give(bytes.length);
+            call.fail(error);
+          },
         );
       },
-      (problem) => call.fail(BODY_PROBLEMS[problem](settings.bodyLimit)),
+      (problem) => call.fail(bodyFailure(problem, bodyLimit)),
+      uploads,
     );
     if (allowed instanceof Promise) allowed.catch((error) => call.fail(error));
     if (!call.finished) call.track();
@@ -240,58 +253,4 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       }
     },
   };
-}
-
-function decodeBody(bytes: Uint8Array): unknown {
-  if (bytes.length === 0) throw invalid("body is required: a JSON object");
-  return parseBody(bytes);
-}
-
-type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
-
-/** The header lists of a route are made once where CORS does not depend on the origin. */
-function compileOutput(output: Output, constant: HeaderList | null): Encode {
-  if ("json" in output) {
-    const status = output.status ?? 200;
-    const headers = combine(["content-type", JSON_TYPE], constant);
-    return (call, value, cors) => call.reply(status, headers(cors), envelope(value));
-  }
-  if ("envelope" in output) {
-    const headers = combine(["content-type", JSON_TYPE], constant);
-    return (call, value, cors) => call.reply(200, headers(cors), JSON.stringify(value));
-  }
-  if ("bare" in output) {
-    const headers = combine(["content-type", output.type], constant);
-    return (call, value, cors) => {
-      const { body, status = 200, headers: more } = value as Page;
-      call.reply(status, more === undefined ? headers(cors) : [...headers(cors), ...more], body);
-    };
-  }
-  if ("events" in output) {
-    const headers = combine([...EVENT_HEADERS, ...(output.headers ?? [])], constant);
-    return (call, value, cors) => {
-      call.track();
-      call.stream(headers(cors), output, value as EventProducer);
-    };
-  }
-  if ("raw" in output) {
-    return (call, value, cors) => {
-      const reply = value as RawReply;
-      const headers = cors.length === 0 ? reply.headers : [...reply.headers, ...cors];
-      if ("body" in reply) return call.reply(reply.status, headers, reply.body);
-      call.track();
-      call.streamText(headers, reply);
-    };
-  }
-  return (call, value, cors) => {
-    const page = value as Page;
-    const type = page.type ?? output.page;
-    call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
-  };
-}
-
-function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {
-  if (constant === null) return (cors) => [...own, ...cors];
-  const list = [...own, ...constant];
-  return () => list;
 }

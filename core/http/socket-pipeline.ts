@@ -174,8 +174,8 @@ class Handshake<S> {
     query: Record<string, string>,
   ): void {
     const { open: all, service, logger } = this.#settings;
-    const { user, caller, requestId, client } = call;
-    const facts = { operation, user, caller, requestId, client, params, query, logger };
+    const { user, caller, expires, requestId, client } = call;
+    const facts = { operation, user, caller, expires, requestId, client, params, query, logger };
     call.upgraded();
     this.#upgrade.accept((socket) => {
       const peer = new SocketPeer(socket, facts, (gone) => all.remove(gone));

@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { bracketed, hostName } from "../host-name.ts";
 import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
 import type { Path } from "./issues.ts";
+import { parseSize } from "./size.ts";
 
 export function checkServer(check: Check): void {
   const server = isMap(check.document.server) ? check.document.server : {};
@@ -18,11 +19,32 @@ export function checkServer(check: Check): void {
         `"${host}" is no host such as desk.example: a name alone, or an address`,
       );
   }
+  checkLimits(check, server.limits);
   if (isMap(server.cors)) checkCors(check, ["server", "cors"], server.cors);
   for (const [pattern, settings] of entriesOf(server.corsRoutes)) {
     const path = ["server", "corsRoutes", pattern];
     if (!/^([A-Z]+ )?\/\S*$/.test(pattern)) check.report(path, "must be a path with an optional method before it");
     if (isMap(settings)) checkCors(check, path, settings);
+  }
+}
+
+/** A body that fits must not be refused while there is no other. */
+function checkLimits(check: Check, limits: unknown): void {
+  if (!isMap(limits)) return;
+  const { body = "1MiB", uploads = "256MiB" } = limits;
+  if (sizeOf(uploads) < sizeOf(body))
+    check.report(
+      ["server", "limits", "uploads"],
+      "must be at least limits.body: a body of that size would never be taken",
+    );
+}
+
+/** NaN for what is none, which is reported by its shape. */
+function sizeOf(value: unknown): number {
+  try {
+    return parseSize(value as string);
+  } catch {
+    return Number.NaN;
   }
 }
 

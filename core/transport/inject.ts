@@ -1,5 +1,6 @@
 /** The in-process transport: a dispatch is called as a network transport would call it, without a socket. */
-import type { BodyProblem, Dispatch, Exchange, HeaderList } from "../http/exchange.ts";
+import type { BodyDone, BodyFailed, Dispatch, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Uploads } from "../http/uploads.ts";
 import { hostOf, splitTarget } from "./target.ts";
 
 export interface InjectOptions {
@@ -95,10 +96,11 @@ export class InjectedExchange implements Exchange {
     return this.#options.remoteAddress ?? "127.0.0.1";
   }
 
-  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void {
+  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
     if (!this.#headReadable || !this.#readable) throw new Error("a body can be read once, and from dispatch only");
     this.#readable = false;
     if (this.#body.length > limit) failed("too_large");
+    else if (uploads?.take(this.#body.length) === false) failed("crowded");
     else done(this.#body);
   }
 

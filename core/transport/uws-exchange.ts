@@ -1,5 +1,7 @@
 /** One request and its reply over uWebSockets.js. The lifetimes of native objects are listed in uws-native.ts. */
-import type { BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
+import type { BodyDone, BodyFailed, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Uploads } from "../http/uploads.ts";
+import { BodyBuffer } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 import { collectBody } from "./uws-body.ts";
 import type { UwsListener } from "./uws-listener.ts";
@@ -32,7 +34,7 @@ export class UwsExchange implements Exchange {
   /** Inside `cork`, whose end sends a head that is still waiting. */
   private corking = false;
   private aborted: (() => void) | null = null;
-  private bodyFailed: ((problem: BodyProblem) => void) | null = null;
+  private receiving: { buffer: BodyBuffer; failed: BodyFailed } | null = null;
 
   constructor(listener: UwsListener, response: NativeResponse, method: string, path: string, query: string) {
     this.listener = listener;
@@ -63,7 +65,7 @@ export class UwsExchange implements Exchange {
     return normalizeAddress(Buffer.from(this.response.getRemoteAddressAsText()).toString("latin1"));
   }
 
-  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void {
+  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
     this.assertReading();
     const { head } = this.listener;
     if (head.contentLength === 0 && !head.chunked) {
@@ -72,17 +74,18 @@ export class UwsExchange implements Exchange {
     }
     if (this.response === null) return;
     // A chunked body has no end in sight: until it is read, only closing gets rid of it.
-    this.mustClose = head.chunked || head.contentLength > limit;
-    if (head.contentLength > limit) {
-      failed("too_large");
+    const buffer = new BodyBuffer(limit, uploads);
+    const refused = buffer.refuses(head.contentLength);
+    this.mustClose = head.chunked || refused !== null;
+    if (refused !== null) {
+      failed(refused);
       return;
     }
-    this.bodyFailed = failed;
-    collectBody(this.response, limit, (body) => {
-      if (this.bodyFailed === null) return;
-      this.bodyFailed = null;
-      this.mustClose = body === null;
-      this.enter(() => (body === null ? failed("too_large") : done(body)));
+    this.receiving = { buffer, failed };
+    collectBody(this.response, buffer, (body) => {
+      this.receiving = null;
+      this.mustClose = typeof body === "string";
+      this.enter(() => (typeof body === "string" ? failed(body) : done(body)));
     });
   }
 
@@ -112,9 +115,9 @@ export class UwsExchange implements Exchange {
     this.response?.onAborted(() => {
       this.leave();
       if (this.closed) return; // only what was put off is lost
-      const { bodyFailed, aborted } = this;
+      const { receiving, aborted } = this;
       this.close();
-      if (bodyFailed !== null) this.guard(() => bodyFailed("aborted"));
+      if (receiving !== null) this.guard(() => receiving.failed("aborted"));
       if (aborted !== null) this.guard(aborted);
     });
   }
@@ -242,7 +245,8 @@ export class UwsExchange implements Exchange {
 
   private close(): void {
     this.closed = true;
-    this.bodyFailed = null;
+    this.receiving?.buffer.drop();
+    this.receiving = null;
     this.stream?.settle();
   }
 

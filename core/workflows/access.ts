@@ -108,6 +108,7 @@ export class Access implements WorkflowAccess {
     const definition = await this.#engine.definitions.pinned(found.start.definition);
     const entry = planResume(loaded.fold, definition, body);
     if (this.#engine.live.has(nameOf(found.start))) throw notSuspended(id, "running");
+    this.#engine.room.require();
     const execution = this.#engine.restore(loaded.fold, definition, call, { loaded, open: null, rest: found.rest });
     this.#engine.follow(execution, "resume");
     execution.append(entry);
@@ -123,6 +124,7 @@ export class Access implements WorkflowAccess {
     userId?: string,
   ): Promise<Serialized> {
     const { found, loaded } = await this.#past(workflowId, id, userId);
+    this.#engine.room.require();
     const { start } = found;
     const outline = await this.#engine.definitions.outline(start.definition);
     const { replay, state } = planReplay(loaded.fold, loaded.entries, outline, body);

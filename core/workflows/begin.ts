@@ -23,6 +23,7 @@ export async function beginExecution(
   call: WorkflowCall,
 ): Promise<Execution> {
   const definition = engine.declared(workflowId);
+  engine.room.require();
   const { input = null, options = {} } = body;
   const problem = definition.inputCheck?.(input, "input") ?? null;
   if (problem !== null) throw invalid(problem);

@@ -23,6 +23,7 @@ import type { Start } from "./journal.ts";
 import { Elsewhere } from "./list-open.ts";
 import { isAway } from "./patience.ts";
 import { noWorkflow } from "./refusals.ts";
+import { Room } from "./room.ts";
 import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./spans.ts";
 import type { Surroundings } from "./surroundings.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
@@ -37,6 +38,8 @@ export interface EngineParts {
   readonly definitions: Definitions;
   /** By id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
+  /** Most executions that run here at once. */
+  readonly most: number;
   /** What executions are traced with that no request asked for; absent where nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
 }
@@ -52,6 +55,7 @@ export class Engine implements Workflows {
   readonly around: Surroundings;
   /** What runs here, by `nameOf`. */
   readonly live = new Map<string, Execution>();
+  readonly room: Room;
   /** Set when the store may say that something runs here which does not: nobody heard whether its first commit happened. */
   adrift = false;
   /** Numbers of executions that could not even be ended: until the next start nothing of them is tried again. */
@@ -70,6 +74,7 @@ export class Engine implements Workflows {
     this.spaces = parts.spaces;
     this.trace = parts.trace;
     const { store, process } = parts;
+    this.room = new Room(parts.most, () => this.live.size);
     this.around = { store, process, shared: isShared(store), volatile: isVolatile(store) };
     this.elsewhere = this.around.shared ? new Elsewhere(store, () => this.numbers()) : null;
     this.#described = parts.described;
@@ -110,8 +115,13 @@ export class Engine implements Workflows {
     return definition;
   }
 
-  /** Begins an execution; what comes of it, `settled` tells. `before` is `Start.trace` of the one that it is made from. */
+  /**
+   * Begins an execution; what comes of it, `settled` tells. `before` is `Start.trace` of the one that it is made from.
+   *
+   * @throws ServiceError `unavailable` when too many are running
+   */
   begin(start: Start, definition: Definition, caller: Caller, before?: string): Execution {
+    this.room.require();
     const root = beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(begin(known), definition, caller, this.around, null);
@@ -159,6 +169,7 @@ export class Engine implements Workflows {
       if (this.live.get(name) === execution) this.live.delete(name);
       this.#count(start.workflowId, -1);
       countExit(execution);
+      this.room.left();
       execution.gone = !execution.rested;
       execution.wake();
     }

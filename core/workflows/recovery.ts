@@ -19,8 +19,8 @@ const BATCH = 100;
 export type Gone = (process: string) => boolean | Promise<boolean>;
 
 /**
- * Runs every open execution on whose process is gone. Resolves when all of them run here, but for those that cannot: the log
- * names them, and the next time it is tried again.
+ * Runs every open execution on whose process is gone, as there are places for them. Resolves when all of them run here, or have
+ * run, but for those that cannot: the log names them, and the next time it is tried again.
  *
  * @param gone whether a process, other than this one, will not come back
  * @param over whether nothing is to be taken up any more
@@ -35,7 +35,12 @@ export async function takeUp(engine: Engine, gone: Gone, over: () => boolean = (
     for (const row of rows) {
       if (over()) return count;
       try {
-        if (await takeUpOne(engine, row, live, gone)) count++;
+        const { process } = parseOpen(row.value);
+        const own = process === engine.around.process;
+        const number = indexedExecution(row.key);
+        if (own ? live.has(number) || engine.givenUp.has(number) : !(await gone(process))) continue;
+        // It may have to wait for a place for so long that nothing is to be taken up any more.
+        if (await engine.room.keep(async () => !over() && takeUpOne(engine, row, number))) count++;
       } catch (error) {
         if (isAway(error)) throw error;
         const message = `an execution cannot be taken up: ${messageOf(error)}`;
@@ -47,11 +52,7 @@ export async function takeUp(engine: Engine, gone: Gone, over: () => boolean = (
   }
 }
 
-async function takeUpOne(engine: Engine, row: Row, live: ReadonlySet<number>, gone: Gone): Promise<boolean> {
-  const { process } = parseOpen(row.value);
-  const own = process === engine.around.process;
-  const number = indexedExecution(row.key);
-  if (own ? live.has(number) || engine.givenUp.has(number) : !(await gone(process))) return false;
+async function takeUpOne(engine: Engine, row: Row, number: number): Promise<boolean> {
   const found = await readExecution(engine.store, number);
   if (found?.open?.revision !== row.revision || engine.live.has(nameOf(found.start))) return false;
   const { definition, problem } = await definitionOf(engine, found.start.definition);

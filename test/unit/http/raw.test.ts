@@ -8,6 +8,7 @@ import { InFlight } from "../../../core/http/in-flight.ts";
 import { compilePipeline } from "../../../core/http/pipeline.ts";
 import type { Context, RawReply, Route, TextSink } from "../../../core/http/route.ts";
 import { compileSite } from "../../../core/http/site.ts";
+import { Uploads } from "../../../core/http/uploads.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
 import { type InjectOptions, inject } from "../../../core/transport/inject.ts";
 import { createNodeTransport } from "../../../core/transport/node.ts";
@@ -57,7 +58,9 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     defaultCors: cors,
     authorize: () => null,
     authorizeUnknown: null,
+    uploads: new Uploads(1024 * 1024),
     bodyLimit: 1000,
+    isProxied: false,
     meters: new Meters({ models: [], agents: [], tools: [], workflows: [] }),
     site,
     isSocket: () => false,
