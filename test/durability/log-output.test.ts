@@ -56,7 +56,10 @@ async function serveInto(t: TestContext, output: number): Promise<Service> {
     await closed;
     return child.exitCode;
   };
-  t.after(stop);
+  t.after(async () => {
+    child.kill("SIGKILL");
+    await closed;
+  });
   const eventually: Service["eventually"] = async (holds) => {
     for (let tries = 0; tries < 600; tries++) {
       assert.equal(child.exitCode, null, stderr);
