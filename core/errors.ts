@@ -1,4 +1,5 @@
 /** The one error class of the domain. Handlers throw it; `http/encode.ts` alone turns it into a reply. */
+import { types } from "node:util";
 
 /** Machine code (`x-error-code`) and HTTP status of every kind of failure. */
 export const STATUS = {
@@ -55,6 +56,38 @@ export function messageOf(thrown: unknown): string {
     // An error with getters of its own, or a proxy.
   }
   return "unknown error";
+}
+
+/** Parts of an error that somebody looks at. */
+const PARTS = [
+  "name",
+  "message",
+  "stack",
+  "code",
+  "kind",
+  "headers",
+  "status",
+  "statusCode",
+  "responseHeaders",
+] as const;
+const DEEPEST_CAUSE = 8;
+
+/**
+ * What a plugin threw, as something that is safe to look at: `instanceof` itself fails on a proxy. What is not becomes an error that
+ * says what can be said of it.
+ */
+export const caught = (thrown: unknown): unknown => (isSafe(thrown, 0) ? thrown : new Error(messageOf(thrown)));
+
+function isSafe(thrown: unknown, depth: number): boolean {
+  if ((typeof thrown !== "object" && typeof thrown !== "function") || thrown === null) return true;
+  try {
+    for (let at: unknown = thrown; at !== null; at = Object.getPrototypeOf(at)) if (types.isProxy(at)) return false;
+    const error = thrown as Record<string, unknown>;
+    for (const part of PARTS) void error[part];
+    return depth === DEEPEST_CAUSE || isSafe(error.cause, depth + 1);
+  } catch {
+    return false;
+  }
 }
 
 /** An `expect` of a commit to the store did not hold: somebody else was first. Nothing of the commit happened. */

@@ -1,7 +1,12 @@
 /** JSON Schemas that are known only at run time (tools, workflows, clients), and what their errors say to a person. */
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
+import { boundErrors } from "./bounded-errors.ts";
 import { schemaProblems } from "./schema-shape.ts";
+import { useUniqueItems } from "./unique-items.ts";
+
+/** Problems that are told, and found in one list or map. */
+const MOST_PROBLEMS = 20;
 
 /** A compiler of its own for each service: schemas and their memory go when it goes. */
 export interface SchemaCompiler {
@@ -20,6 +25,8 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
     validateSchema: false,
   });
   formats.default(ajv);
+  boundErrors(ajv, MOST_PROBLEMS);
+  useUniqueItems(ajv);
   return {
     compile(schema) {
       const problems = schemaProblems(schema);
@@ -34,14 +41,15 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
   };
 }
 
-const MOST_PROBLEMS = 20;
+/** Characters of a problem, and of the name of the field in it: names may be a client's. */
+const LONGEST = { problem: 1_000, field: 256 };
 
 /** All problems joined by `; `: `input.amount must be number; input.name is required`. `root` names the whole value. */
 export function describeProblems(errors: readonly ErrorObject[] | null | undefined, root = ""): string {
   const seen = new Set<string>();
   for (const error of errors ?? []) {
     const text = describeProblem(error, root);
-    if (text !== null) seen.add(text);
+    if (text !== null) seen.add(shortened(text, LONGEST.problem));
     if (seen.size >= MOST_PROBLEMS) break;
   }
   return [...seen].join("; ");
@@ -72,11 +80,16 @@ function describeProblem(error: ErrorObject, root: string): string | null {
 /** `/options/stopSequences/0` -> `options.stopSequences[0]`. */
 function fieldOf(pointer: string, root: string): string {
   let field = root;
-  for (const raw of pointer.split("/").slice(1)) {
+  for (const raw of pointer
+    .slice(0, LONGEST.field * 2)
+    .split("/")
+    .slice(1)) {
     const key = raw.replaceAll("~1", "/").replaceAll("~0", "~");
     field = /^\d+$/.test(key) ? `${field}[${key}]` : join(field, key);
   }
-  return field;
+  return shortened(field, LONGEST.field);
 }
 
-const join = (parent: string, key: string) => (parent === "" ? key : `${parent}.${key}`);
+const join = (parent: string, key: string) => shortened(parent === "" ? key : `${parent}.${key}`, LONGEST.field);
+
+const shortened = (text: string, longest: number) => (text.length > longest ? `${text.slice(0, longest)}…` : text);

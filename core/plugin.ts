@@ -163,7 +163,10 @@ export interface AuthProvider {
   type: string;
   /** Route patterns that need no token beside those of the manifest. */
   publicRoutes?: string[];
-  /** The user of a token; null, undefined or a throw refuse it. */
+  /**
+   * The user of a token; null, undefined or a throw refuse it. A user with `exp`, seconds since 1970 as in a JWT, says when the
+   * token ends: sockets and streams that it opened end then. Without it they last.
+   */
   verifyToken(
     token: string,
     request: { method: string; path: string; headers: Record<string, string>; query: Record<string, string> },

@@ -69,26 +69,42 @@ const CHECKS: Readonly<Record<Exclude<Shape, "schema" | "schemas" | "map">, (val
   },
 };
 
+/** Keywords that nothing is checked by. */
+const ANNOTATIONS = new Set(
+  "$comment contentEncoding contentMediaType contentSchema deprecated description examples format readOnly title writeOnly".split(
+    " ",
+  ),
+);
+
+export interface ShapeOptions {
+  /** `items` may be a list, as in old drafts. */
+  readonly lists?: boolean;
+  /** False: what says something to people only may have any form. */
+  readonly annotations?: boolean;
+}
+
 /** Every problem of a schema with its path (`properties.city.type must be ...`); empty when it is one. */
-export function schemaProblems(schema: unknown, at = ""): string[] {
+export function schemaProblems(schema: unknown, at = "", options: ShapeOptions = {}): string[] {
   if (typeof schema === "boolean") return [];
   if (!isMap(schema)) return [`${at || "the schema"} must be an object, true or false`];
   return Object.entries(schema).flatMap(([keyword, value]) => {
-    const shape = KEYWORDS.get(keyword);
-    return shape === undefined ? [] : keywordProblems(shape, value, at === "" ? keyword : `${at}.${keyword}`);
+    if (options.annotations === false && ANNOTATIONS.has(keyword)) return [];
+    const known = KEYWORDS.get(keyword);
+    const shape = keyword === "items" && options.lists && Array.isArray(value) && value.length > 0 ? "schemas" : known;
+    return shape === undefined ? [] : keywordProblems(shape, value, at === "" ? keyword : `${at}.${keyword}`, options);
   });
 }
 
-function keywordProblems(shape: Shape, value: unknown, at: string): string[] {
+function keywordProblems(shape: Shape, value: unknown, at: string, options: ShapeOptions): string[] {
   switch (shape) {
     case "schema":
-      return schemaProblems(value, at);
+      return schemaProblems(value, at, options);
     case "schemas":
       if (!Array.isArray(value) || value.length === 0) return [`${at} must be a list of schemas, at least one`];
-      return value.flatMap((item, index) => schemaProblems(item, `${at}[${index}]`));
+      return value.flatMap((item, index) => schemaProblems(item, `${at}[${index}]`, options));
     case "map":
       if (!isMap(value)) return [`${at} must be an object of schemas`];
-      return Object.entries(value).flatMap(([key, item]) => schemaProblems(item, `${at}.${key}`));
+      return Object.entries(value).flatMap(([key, item]) => schemaProblems(item, `${at}.${key}`, options));
     default: {
       const problem = CHECKS[shape](value);
       return problem === null ? [] : [`${at} ${problem}`];

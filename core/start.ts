@@ -6,13 +6,16 @@ import { compileCredentials, keysIn } from "./auth/credentials.ts";
 import { HANDSHAKE } from "./auth/entry.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileServiceCors } from "./cors-settings.ts";
-import { compileClients } from "./http/client.ts";
 import type { Dispatch, Listening, SocketOptions } from "./http/exchange.ts";
 import { InFlight } from "./http/in-flight.ts";
 import { OpenSockets } from "./http/open-sockets.ts";
 import { compilePipeline } from "./http/pipeline.ts";
 import { createRequestIds } from "./http/request-id.ts";
+import { compileSite } from "./http/site.ts";
 import { compileSockets } from "./http/socket-pipeline.ts";
+import { Uploads } from "./http/uploads.ts";
+import { isPublic } from "./manifest/notices.ts";
+import { LogOutput } from "./observability/log-output.ts";
 import { LogRing } from "./observability/log-ring.ts";
 import { LogText } from "./observability/log-text.ts";
 import { createLogger } from "./observability/logger.ts";
@@ -24,6 +27,7 @@ import { chooseTransport } from "./transport/choose.ts";
 const HEAD_LIMIT = 16 * 1024;
 /** Milliseconds for the peers of open sockets to answer that the service stops. */
 const FAREWELL = 1_000;
+const STANDARD_OUTPUT = 1;
 /** Lines of the log that are kept until the manifest says how many. */
 const BOOT_LINES = 1000;
 
@@ -68,7 +72,8 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const text = new LogText();
   text.hide(keysIn(env));
   const ring = new LogRing(BOOT_LINES);
-  const logger = createLogger("info", { destination: options.log, text, ring });
+  const output = new LogOutput(STANDARD_OUTPUT);
+  const logger = createLogger("info", { destination: options.log ?? output, text, ring });
   const { config, plugins = [], project } = options;
   const booted = await boot({ config, plugins, project, env, logger, text, ring, store: true });
   if (booted.service === null) {
@@ -80,10 +85,11 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   logger.level = logs.level;
   ring.resize(logs.buffer);
   const host = options.host ?? server.host;
-  const inFlight = new InFlight();
   const open = new OpenSockets();
+  const inFlight = new InFlight(() => open.tick());
   countRequests(service.meters, inFlight, open);
-  const { dispatch, upgrade } = compileDispatch(service, { logger, inFlight, open, booted, env });
+  countLosses(service.meters, output);
+  const { dispatch, upgrade } = compileDispatch(service, { host, logger, inFlight, open, booted, env });
   const close = async () => {
     inFlight.close();
     await booted.close();
@@ -94,12 +100,13 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     await booted.begin();
     const chosen = await chooseTransport(server.transport, host, logger);
     transport = chosen.name;
-    const { connections, socketMessage } = server.limits;
+    const { connections, socketMessage, stall } = server.limits;
     listening = await chosen.listen(dispatch, {
       host,
       port: options.port ?? server.port,
       connections,
       headLimit: HEAD_LIMIT,
+      stall,
       sockets: { dispatch: upgrade, message: socketMessage },
     });
   } catch (error) {
@@ -158,7 +165,18 @@ function countRequests(meters: Meters, inFlight: InFlight, open: OpenSockets): v
   });
 }
 
+function countLosses(meters: Meters, output: LogOutput): void {
+  meters.add({
+    name: "log_lines_lost_total",
+    help: "Lines of the log that could not be written to standard output.",
+    type: "counter",
+    read: () => output.lost,
+  });
+}
+
 interface Surroundings {
+  /** Where it will listen. */
+  host: string;
   logger: Logger;
   inFlight: InFlight;
   open: OpenSockets;
@@ -168,10 +186,11 @@ interface Surroundings {
 
 function compileDispatch(
   service: Service,
-  { logger, inFlight, open, booted, env }: Surroundings,
+  { host, logger, inFlight, open, booted, env }: Surroundings,
 ): { dispatch: Dispatch; upgrade: SocketOptions["dispatch"] } {
   const { server } = service.manifest;
   const cors = compileServiceCors(server, booted.registry, logger);
+  const site = compileSite(server, service.access.mode === "none" && !isPublic(host));
   const credentials = compileCredentials(env);
   const doors = compileDoors(service.access, credentials, booted.verifier);
   const socketDoors = compileDoors(service.access, credentials, booted.verifier, HANDSHAKE);
@@ -182,12 +201,12 @@ function compileDispatch(
     tracer: booted.tracer,
     limits: server.limits,
     logs: logger.isLevelEnabled("debug"),
-    clientOf: compileClients(server.trustedProxies),
+    clientOf: site.clientOf,
     requestId: createRequestIds(),
     cors: cors.of,
     defaultCors: cors.default,
     meters: service.meters,
-    publicUrl: server.publicUrl,
+    site,
   };
   const sockets = compileSockets(service.sockets, {
     ...shared,
@@ -201,6 +220,8 @@ function compileDispatch(
     authorize: (route) => doors.of(service.access.of(route)),
     authorizeUnknown: doors.unknown,
     bodyLimit: server.limits.body,
+    isProxied: server.trustedProxies.length > 0,
+    uploads: new Uploads(server.limits.uploads),
     isSocket: sockets.has,
   });
   return { dispatch, upgrade: sockets.dispatch };

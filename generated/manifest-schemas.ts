@@ -581,6 +581,18 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "1MiB"
       },
+      "uploads": {
+        "description": "Most bytes of request bodies in memory at once, of all requests together; more are answered 503.",
+        "$ref": "#/$defs/Size",
+        "default": "256MiB"
+      },
+      "executions": {
+        "description": "Most workflow executions that run at once in this process; more are answered 503.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000000,
+        "default": 10000
+      },
       "request": {
         "description": "Longest time until the headers of the reply are out.",
         "$ref": "#/$defs/Duration",
@@ -595,6 +607,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "description": "Most bytes held for a reader that is slow.",
         "$ref": "#/$defs/Size",
         "default": "1MiB"
+      },
+      "stall": {
+        "description": "Longest time a reader may take nothing while bytes wait for it.",
+        "$ref": "#/$defs/Duration",
+        "default": "120s"
       },
       "drain": {
         "description": "Longest wait for running work when the service stops.",
@@ -677,6 +694,15 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "minLength": 1
         },
         "default": []
+      },
+      "onPluginCrash": {
+        "description": "What an error does that a plugin throws where nobody waits for it, such as in a timer: `exit` ends the service in order, `log` says so and goes on.",
+        "type": "string",
+        "enum": [
+          "exit",
+          "log"
+        ],
+        "default": "exit"
       },
       "server": {
         "$ref": "#/$defs/ServerManifest",
@@ -1130,11 +1156,56 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": 5
       },
       "threshold": {
-        "description": "Least similarity, 0 to 1.",
+        "description": "Least similarity, 0 to 1. Default: what suits the embedding, 0.3 for `local/use`, 0.4 for `local/hash`, else 0.7.",
         "type": "number",
         "minimum": 0,
-        "maximum": 1,
-        "default": 0.7
+        "maximum": 1
+      },
+      "scope": {
+        "description": "Where a run looks for similar messages: in its conversation, or in all conversations of its user. A conversation without a user is looked through alone.",
+        "type": "string",
+        "enum": [
+          "conversation",
+          "user"
+        ],
+        "default": "user"
+      }
+    },
+    "if": {
+      "properties": {
+        "embedding": {
+          "const": "local/use"
+        }
+      }
+    },
+    "then": {
+      "properties": {
+        "threshold": {
+          "default": 0.3
+        }
+      }
+    },
+    "else": {
+      "if": {
+        "properties": {
+          "embedding": {
+            "const": "local/hash"
+          }
+        }
+      },
+      "then": {
+        "properties": {
+          "threshold": {
+            "default": 0.4
+          }
+        }
+      },
+      "else": {
+        "properties": {
+          "threshold": {
+            "default": 0.7
+          }
+        }
       }
     },
     "required": [
@@ -1168,6 +1239,15 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "pattern": "^https?://[^\\s/?#]+(/[^\\s?#]*)?$",
         "patternErrorMessage": "must be a URL such as https://api.example.com or http://localhost:3141/base"
+      },
+      "allowedHosts": {
+        "description": "Names by which the service may be called without `auth` on the loopback, beside localhost and that of `publicUrl`: host names or addresses, without ports.",
+        "type": "array",
+        "items": {
+          "type": "string",
+          "minLength": 1
+        },
+        "default": []
       },
       "transport": {
         "description": "HTTP engine. `auto` takes uWebSockets.js where it loads and is safe to use, else node:http.",

@@ -485,11 +485,17 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "AttachQuery": {
     "type": "object",
-    "description": "Where to go on.",
+    "description": "Where to go on, and in whose execution.",
     "properties": {
+      "userId": {
+        "type": "string",
+        "description": "Owner of the execution; empty for nobody's. Needed where several have one of that id and the caller sees them all.",
+        "maxLength": 256
+      },
       "fromSequence": {
         "type": "integer",
-        "description": "Number of the last event that is known: those after it follow. Default 0. The header `Last-Event-ID` goes before it.",
+        "description": "Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.",
+        "default": 0,
         "minimum": 0,
         "maximum": 9007199254740991
       }
@@ -502,6 +508,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "reason": {
         "type": "string",
         "description": "Why.",
+        "default": "API request",
         "maxLength": 4096
       }
     },
@@ -626,7 +633,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "includeMessages": {
         "type": "boolean",
-        "description": "Whether its messages are copied. Default true."
+        "description": "Whether its messages are copied.",
+        "default": true
       }
     },
     "examples": [
@@ -790,7 +798,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "mode": {
         "type": "string",
-        "description": "After every step, or when the run finishes. Default `step`.",
+        "description": "After every step, or when the run finishes.",
+        "default": "step",
         "enum": [
           "step",
           "finish"
@@ -798,13 +807,32 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "debounceMs": {
         "type": "integer",
-        "description": "Milliseconds by which checkpoints of steps are held back, to be stored together. Default 200.",
+        "description": "Milliseconds by which checkpoints of steps are held back, to be stored together.",
+        "default": 200,
         "minimum": 0,
         "maximum": 60000
       },
       "flushOnToolResult": {
         "type": "boolean",
-        "description": "In step mode: store at once when a tool has answered or failed. Default true."
+        "description": "In step mode: store at once when a tool has answered or failed.",
+        "default": true
+      }
+    }
+  },
+  "ConversationQuery": {
+    "type": "object",
+    "description": "Which memory is meant, and whose conversation.",
+    "properties": {
+      "agentId": {
+        "type": "string",
+        "description": "Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Owner of the conversation; empty for nobody's. Needed where several have one of that id and the caller sees them all.",
+        "maxLength": 256
       }
     }
   },
@@ -859,19 +887,22 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "limit": {
         "type": "integer",
-        "description": "Conversations on the page, at most 200. Default 50.",
+        "description": "Conversations on the page, at most 200.",
+        "default": 50,
         "minimum": 1,
         "maximum": 200
       },
       "offset": {
         "type": "integer",
-        "description": "How many to pass over, at most 100000. Default 0.",
+        "description": "How many to pass over, at most 100000.",
+        "default": 0,
         "minimum": 0,
         "maximum": 100000
       },
       "orderBy": {
         "type": "string",
-        "description": "What they are sorted by. Default `updated_at`.",
+        "description": "What they are sorted by.",
+        "default": "updated_at",
         "enum": [
           "created_at",
           "updated_at",
@@ -880,7 +911,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "orderDirection": {
         "type": "string",
-        "description": "`ASC` or `DESC`, in any case. Default `DESC`."
+        "description": "`ASC` or `DESC`, in any case.",
+        "default": "DESC"
       }
     }
   },
@@ -1548,13 +1580,15 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "limit": {
         "type": "integer",
-        "description": "Executions on the page, at most 500. Default 50.",
+        "description": "Executions on the page, at most 500.",
+        "default": 50,
         "minimum": 1,
         "maximum": 500
       },
       "offset": {
         "type": "integer",
-        "description": "How many to pass over, at most 100000. Default 0.",
+        "description": "How many to pass over, at most 100000.",
+        "default": 0,
         "minimum": 0,
         "maximum": 100000
       }
@@ -1581,36 +1615,42 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "maxSteps": {
         "type": "integer",
-        "description": "Most model calls of this run; tools run between them. Default: the agent's, else 5.",
+        "description": "Most model calls of this run; tools run between them. Left out: the agent's own.",
+        "default": 5,
         "minimum": 1,
         "maximum": 100
       },
       "temperature": {
         "type": "number",
-        "description": "Randomness, from 0 to 1. Default 0.7.",
+        "description": "Randomness, from 0 to 1.",
+        "default": 0.7,
         "minimum": 0,
         "maximum": 1
       },
       "maxOutputTokens": {
         "type": "integer",
-        "description": "Most tokens a model call may generate. Default 4000.",
+        "description": "Most tokens a model call may generate.",
+        "default": 4000,
         "minimum": 1
       },
       "topP": {
         "type": "number",
-        "description": "Nucleus sampling, from 0 to 1. Default 1.",
+        "description": "Nucleus sampling, from 0 to 1.",
+        "default": 1,
         "minimum": 0,
         "maximum": 1
       },
       "frequencyPenalty": {
         "type": "number",
-        "description": "From 0 to 2. Default 0.",
+        "description": "From 0 to 2.",
+        "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "presencePenalty": {
         "type": "number",
-        "description": "From 0 to 2. Default 0.",
+        "description": "From 0 to 2.",
+        "default": 0,
         "minimum": 0,
         "maximum": 2
       },
@@ -1645,7 +1685,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "resumableStream": {
         "type": "boolean",
-        "description": "Keeps a chat run alive when the client leaves; needs userId and conversationId. Default false."
+        "description": "Keeps a chat run alive when the client leaves; needs userId and conversationId.",
+        "default": false
       },
       "userId": {
         "type": "string",
@@ -1853,13 +1894,15 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "page": {
         "type": "integer",
-        "description": "Which page, from 0. Default 0.",
+        "description": "Which page, from 0.",
+        "default": 0,
         "minimum": 0,
         "maximum": 1000000
       },
       "limit": {
         "type": "integer",
-        "description": "Entries on a page, at most 100. Default 10.",
+        "description": "Entries on a page, at most 100.",
+        "default": 10,
         "minimum": 1,
         "maximum": 100
       }
@@ -2235,7 +2278,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "limit": {
         "type": "integer",
-        "description": "Lines in the reply, at most 1000. Default 100.",
+        "description": "Lines in the reply, at most 1000.",
+        "default": 100,
         "minimum": 1,
         "maximum": 1000
       }
@@ -2247,7 +2291,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "limit": {
         "type": "integer",
-        "description": "Lines in the reply, at most 1000. Default 100.",
+        "description": "Lines in the reply, at most 1000.",
+        "default": 100,
         "minimum": 1,
         "maximum": 1000
       },
@@ -2679,13 +2724,15 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "contextLimit": {
         "type": "integer",
-        "description": "How many earlier messages the model sees; 0 means none. Default 10.",
+        "description": "How many earlier messages the model sees; 0 means none.",
+        "default": 10,
         "minimum": 0,
         "maximum": 10000
       },
       "readOnly": {
         "type": "boolean",
-        "description": "Read memory, write nothing. Default false."
+        "description": "Read memory, write nothing.",
+        "default": false
       },
       "semanticMemory": {
         "$ref": "#/components/schemas/SemanticMemoryOptions"
@@ -2899,13 +2946,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "userId": {
         "type": "string",
-        "description": "Owner of the conversation; it is not found when it belongs to another.",
-        "minLength": 1,
+        "description": "Owner of the conversation; it is not found when it belongs to another. Empty for nobody's.",
         "maxLength": 256
       },
       "limit": {
         "type": "integer",
-        "description": "Messages on the page, at most 1000. Default 100.",
+        "description": "Messages on the page, at most 1000.",
+        "default": 100,
         "minimum": 1,
         "maximum": 1000
       },
@@ -3196,6 +3243,17 @@ export const schemas: Record<string, Record<string, unknown>> = {
         }
       }
     ]
+  },
+  "OwnerQuery": {
+    "type": "object",
+    "description": "Whose execution is meant.",
+    "properties": {
+      "userId": {
+        "type": "string",
+        "description": "Owner of the execution; empty for nobody's. Needed where several have one of that id and the caller sees them all.",
+        "maxLength": 256
+      }
+    }
   },
   "PeerMessageRequest": {
     "type": "object",
@@ -3656,7 +3714,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "integer",
             "minimum": 1,
             "maximum": 100,
-            "description": "Tasks of a page; 50 unless given."
+            "description": "Tasks of a page.",
+            "default": 50
           },
           "pageToken": {
             "type": "string",
@@ -4698,13 +4757,15 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "limit": {
         "type": "integer",
-        "description": "Messages found, at most 100. Default 10.",
+        "description": "Messages found, at most 100.",
+        "default": 10,
         "minimum": 1,
         "maximum": 100
       },
       "threshold": {
         "type": "number",
-        "description": "Least similarity, 0 to 1. Default 0.7.",
+        "description": "Least similarity, 0 to 1. Default: the memory's `semantic.threshold`, which is 0.7 unless the manifest says otherwise or the embedding is a local one.",
+        "default": 0.7,
         "minimum": 0,
         "maximum": 1
       }
@@ -4802,19 +4863,22 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "semanticLimit": {
         "type": "integer",
-        "description": "How many similar messages are retrieved. Default 5.",
+        "description": "How many similar messages are retrieved.",
+        "default": 5,
         "minimum": 0,
         "maximum": 100
       },
       "semanticThreshold": {
         "type": "number",
-        "description": "Least similarity, from 0 to 1. Default 0.7.",
+        "description": "Least similarity, from 0 to 1. Default: the memory's `semantic.threshold`, which is 0.7 unless the manifest says otherwise or the embedding is a local one.",
+        "default": 0.7,
         "minimum": 0,
         "maximum": 1
       },
       "mergeStrategy": {
         "type": "string",
-        "description": "Where the messages found go among the recent ones. Default `append`.",
+        "description": "Where the messages found go among the recent ones.",
+        "default": "append",
         "enum": [
           "prepend",
           "append",
@@ -4921,7 +4985,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "limit": {
         "type": "integer",
-        "description": "Lines in the reply, at most 1000. Default 100.",
+        "description": "Lines in the reply, at most 1000.",
+        "default": 100,
         "minimum": 1,
         "maximum": 1000
       }
@@ -5158,7 +5223,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "reason": {
         "type": "string",
-        "description": "Why. Default `API request`.",
+        "description": "Why.",
+        "default": "API request",
         "maxLength": 4096
       }
     },
@@ -5595,13 +5661,15 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "limit": {
         "type": "integer",
-        "description": "Traces on the page, at most 200. Default 50.",
+        "description": "Traces on the page, at most 200.",
+        "default": 50,
         "minimum": 1,
         "maximum": 200
       },
       "offset": {
         "type": "integer",
-        "description": "How many to pass over, at most 1000000. Default 0.",
+        "description": "How many to pass over, at most 1000000.",
+        "default": 0,
         "minimum": 0,
         "maximum": 1000000
       }
@@ -6388,7 +6456,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "mode": {
         "type": "string",
-        "description": "`replace` (default) puts it in place of the note; `append` adds it: to markdown after a blank line, to JSON as a deep merge.",
+        "description": "`replace` puts it in place of the note; `append` adds it: to markdown after a blank line, to JSON as a deep merge.",
+        "default": "replace",
         "enum": [
           "replace",
           "append"
@@ -7537,8 +7606,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "userId": {
         "type": "string",
-        "description": "Owner of the conversation; needed with `scope=user`.",
-        "minLength": 1,
+        "description": "Owner of the conversation; needed with `scope=user`. Empty for nobody's.",
         "maxLength": 256
       }
     }

@@ -260,6 +260,10 @@ export interface Manifest {
    * More folders with plugins, beside `plugins/`; relative to the manifest.
    */
   plugins: string[];
+  /**
+   * What an error does that a plugin throws where nobody waits for it, such as in a timer: `exit` ends the service in order, `log` says so and goes on.
+   */
+  onPluginCrash: "exit" | "log";
   server: ServerManifest;
   /**
    * Where state is kept: `memory:`, `sqlite:FILE`, `postgres://...`, or a store plugin as `NAME` or `NAME:URL`.
@@ -410,9 +414,13 @@ export interface SemanticMemoryManifest {
    */
   limit: number;
   /**
-   * Least similarity, 0 to 1.
+   * Least similarity, 0 to 1. Default: what suits the embedding, 0.3 for `local/use`, 0.4 for `local/hash`, else 0.7.
    */
   threshold: number;
+  /**
+   * Where a run looks for similar messages: in its conversation, or in all conversations of its user. A conversation without a user is looked through alone.
+   */
+  scope: "conversation" | "user";
 }
 
 /**
@@ -507,6 +515,10 @@ export interface ServerManifest {
    */
   publicUrl?: string;
   /**
+   * Names by which the service may be called without `auth` on the loopback, beside localhost and that of `publicUrl`: host names or addresses, without ports.
+   */
+  allowedHosts: string[];
+  /**
    * HTTP engine. `auto` takes uWebSockets.js where it loads and is safe to use, else node:http.
    */
   transport: "auto" | "uws" | "node";
@@ -566,6 +578,14 @@ export interface LimitsManifest {
    */
   body: Size;
   /**
+   * Most bytes of request bodies in memory at once, of all requests together; more are answered 503.
+   */
+  uploads: Size;
+  /**
+   * Most workflow executions that run at once in this process; more are answered 503.
+   */
+  executions: number;
+  /**
    * Longest time until the headers of the reply are out.
    */
   request: Duration;
@@ -577,6 +597,10 @@ export interface LimitsManifest {
    * Most bytes held for a reader that is slow.
    */
   streamBuffer: Size;
+  /**
+   * Longest time a reader may take nothing while bytes wait for it.
+   */
+  stall: Duration;
   /**
    * Longest wait for running work when the service stops.
    */
@@ -1306,7 +1330,7 @@ export interface PeerTaskListRequest {
       | "TASK_STATE_REJECTED"
       | "TASK_STATE_AUTH_REQUIRED";
     /**
-     * Tasks of a page; 50 unless given.
+     * Tasks of a page.
      */
     pageSize?: number;
     /**
@@ -1694,11 +1718,11 @@ export type GeneratedObject = unknown;
  */
 export interface HistoryQuery {
   /**
-   * Which page, from 0. Default 0.
+   * Which page, from 0.
    */
   page?: number;
   /**
-   * Entries on a page, at most 100. Default 10.
+   * Entries on a page, at most 100.
    */
   limit?: number;
 }
@@ -1781,7 +1805,7 @@ export interface HistoryPage {
  */
 export interface LogsQuery {
   /**
-   * Lines in the reply, at most 1000. Default 100.
+   * Lines in the reply, at most 1000.
    */
   limit?: number;
   /**
@@ -1852,7 +1876,7 @@ export interface LogRecordsQuery {
    */
   search?: string;
   /**
-   * Lines in the reply, at most 1000. Default 100.
+   * Lines in the reply, at most 1000.
    */
   limit?: number;
 }
@@ -1862,7 +1886,7 @@ export interface LogRecordsQuery {
  */
 export interface SpanLogsQuery {
   /**
-   * Lines in the reply, at most 1000. Default 100.
+   * Lines in the reply, at most 1000.
    */
   limit?: number;
 }
@@ -2441,6 +2465,20 @@ export interface MemoryQuery {
 }
 
 /**
+ * Which memory is meant, and whose conversation.
+ */
+export interface ConversationQuery {
+  /**
+   * Agent whose memory is meant. Default: the memory named `default`, else that of the only agent with a memory.
+   */
+  agentId?: string;
+  /**
+   * Owner of the conversation; empty for nobody's. Needed where several have one of that id and the caller sees them all.
+   */
+  userId?: string;
+}
+
+/**
  * Which conversations, and in which order.
  */
 export interface ConversationsQuery {
@@ -2457,19 +2495,19 @@ export interface ConversationsQuery {
    */
   userId?: string;
   /**
-   * Conversations on the page, at most 200. Default 50.
+   * Conversations on the page, at most 200.
    */
   limit?: number;
   /**
-   * How many to pass over, at most 100000. Default 0.
+   * How many to pass over, at most 100000.
    */
   offset?: number;
   /**
-   * What they are sorted by. Default `updated_at`.
+   * What they are sorted by.
    */
   orderBy?: "created_at" | "updated_at" | "title";
   /**
-   * `ASC` or `DESC`, in any case. Default `DESC`.
+   * `ASC` or `DESC`, in any case.
    */
   orderDirection?: string;
 }
@@ -2483,11 +2521,11 @@ export interface MessagesQuery {
    */
   agentId?: string;
   /**
-   * Owner of the conversation; it is not found when it belongs to another.
+   * Owner of the conversation; it is not found when it belongs to another. Empty for nobody's.
    */
   userId?: string;
   /**
-   * Messages on the page, at most 1000. Default 100.
+   * Messages on the page, at most 1000.
    */
   limit?: number;
   /**
@@ -2517,7 +2555,7 @@ export interface WorkingMemoryQuery {
    */
   scope?: "conversation" | "user";
   /**
-   * Owner of the conversation; needed with `scope=user`.
+   * Owner of the conversation; needed with `scope=user`. Empty for nobody's.
    */
   userId?: string;
 }
@@ -2543,11 +2581,11 @@ export interface SearchQuery {
    */
   userId?: string;
   /**
-   * Messages found, at most 100. Default 10.
+   * Messages found, at most 100.
    */
   limit?: number;
   /**
-   * Least similarity, 0 to 1. Default 0.7.
+   * Least similarity, 0 to 1. Default: the memory's `semantic.threshold`, which is 0.7 unless the manifest says otherwise or the embedding is a local one.
    */
   threshold?: number;
 }
@@ -2631,7 +2669,7 @@ export interface CloneConversationRequest {
     [k: string]: unknown;
   };
   /**
-   * Whether its messages are copied. Default true.
+   * Whether its messages are copied.
    */
   includeMessages?: boolean;
 }
@@ -2727,7 +2765,7 @@ export interface UpdateWorkingMemoryRequest {
    */
   content: string | Record<string, unknown>;
   /**
-   * `replace` (default) puts it in place of the note; `append` adds it: to markdown after a blank line, to JSON as a deep merge.
+   * `replace` puts it in place of the note; `append` adds it: to markdown after a blank line, to JSON as a deep merge.
    */
   mode?: "replace" | "append";
   /**
@@ -2846,11 +2884,11 @@ export interface TracesQuery {
    */
   to?: string;
   /**
-   * Traces on the page, at most 200. Default 50.
+   * Traces on the page, at most 200.
    */
   limit?: number;
   /**
-   * How many to pass over, at most 1000000. Default 0.
+   * How many to pass over, at most 1000000.
    */
   offset?: number;
 }
@@ -3105,15 +3143,15 @@ export interface SemanticMemoryOptions {
    */
   enabled?: boolean;
   /**
-   * How many similar messages are retrieved. Default 5.
+   * How many similar messages are retrieved.
    */
   semanticLimit?: number;
   /**
-   * Least similarity, from 0 to 1. Default 0.7.
+   * Least similarity, from 0 to 1. Default: the memory's `semantic.threshold`, which is 0.7 unless the manifest says otherwise or the embedding is a local one.
    */
   semanticThreshold?: number;
   /**
-   * Where the messages found go among the recent ones. Default `append`.
+   * Where the messages found go among the recent ones.
    */
   mergeStrategy?: "prepend" | "append" | "interleave";
 }
@@ -3123,15 +3161,15 @@ export interface SemanticMemoryOptions {
  */
 export interface ConversationPersistenceOptions {
   /**
-   * After every step, or when the run finishes. Default `step`.
+   * After every step, or when the run finishes.
    */
   mode?: "step" | "finish";
   /**
-   * Milliseconds by which checkpoints of steps are held back, to be stored together. Default 200.
+   * Milliseconds by which checkpoints of steps are held back, to be stored together.
    */
   debounceMs?: number;
   /**
-   * In step mode: store at once when a tool has answered or failed. Default true.
+   * In step mode: store at once when a tool has answered or failed.
    */
   flushOnToolResult?: boolean;
 }
@@ -3141,11 +3179,11 @@ export interface ConversationPersistenceOptions {
  */
 export interface MemoryRuntimeOptions {
   /**
-   * How many earlier messages the model sees; 0 means none. Default 10.
+   * How many earlier messages the model sees; 0 means none.
    */
   contextLimit?: number;
   /**
-   * Read memory, write nothing. Default false.
+   * Read memory, write nothing.
    */
   readOnly?: boolean;
   semanticMemory?: SemanticMemoryOptions;
@@ -3187,27 +3225,27 @@ export interface OutputOptions {
 export interface GenerateOptions {
   memory?: MemoryEnvelope;
   /**
-   * Most model calls of this run; tools run between them. Default: the agent's, else 5.
+   * Most model calls of this run; tools run between them. Left out: the agent's own.
    */
   maxSteps?: number;
   /**
-   * Randomness, from 0 to 1. Default 0.7.
+   * Randomness, from 0 to 1.
    */
   temperature?: number;
   /**
-   * Most tokens a model call may generate. Default 4000.
+   * Most tokens a model call may generate.
    */
   maxOutputTokens?: number;
   /**
-   * Nucleus sampling, from 0 to 1. Default 1.
+   * Nucleus sampling, from 0 to 1.
    */
   topP?: number;
   /**
-   * From 0 to 2. Default 0.
+   * From 0 to 2.
    */
   frequencyPenalty?: number;
   /**
-   * From 0 to 2. Default 0.
+   * From 0 to 2.
    */
   presencePenalty?: number;
   /**
@@ -3236,7 +3274,7 @@ export interface GenerateOptions {
   };
   output?: OutputOptions;
   /**
-   * Keeps a chat run alive when the client leaves; needs userId and conversationId. Default false.
+   * Keeps a chat run alive when the client leaves; needs userId and conversationId.
    */
   resumableStream?: boolean;
   /**
@@ -3711,7 +3749,7 @@ export interface ReplayExecutionRequest {
  */
 export interface SuspendExecutionRequest {
   /**
-   * Why. Default `API request`.
+   * Why.
    */
   reason?: string;
 }
@@ -3755,21 +3793,35 @@ export interface ExecutionsQuery {
    */
   metadata?: string;
   /**
-   * Executions on the page, at most 500. Default 50.
+   * Executions on the page, at most 500.
    */
   limit?: number;
   /**
-   * How many to pass over, at most 100000. Default 0.
+   * How many to pass over, at most 100000.
    */
   offset?: number;
 }
 
 /**
- * Where to go on.
+ * Whose execution is meant.
+ */
+export interface OwnerQuery {
+  /**
+   * Owner of the execution; empty for nobody's. Needed where several have one of that id and the caller sees them all.
+   */
+  userId?: string;
+}
+
+/**
+ * Where to go on, and in whose execution.
  */
 export interface AttachQuery {
   /**
-   * Number of the last event that is known: those after it follow. Default 0. The header `Last-Event-ID` goes before it.
+   * Owner of the execution; empty for nobody's. Needed where several have one of that id and the caller sees them all.
+   */
+  userId?: string;
+  /**
+   * Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.
    */
   fromSequence?: number;
 }
@@ -5303,6 +5355,7 @@ export interface Schemas {
   SearchResult: SearchResult;
   SearchResults: SearchResults;
   MemoryQuery: MemoryQuery;
+  ConversationQuery: ConversationQuery;
   ConversationsQuery: ConversationsQuery;
   MessagesQuery: MessagesQuery;
   WorkingMemoryQuery: WorkingMemoryQuery;
@@ -5366,6 +5419,7 @@ export interface Schemas {
   SuspendExecutionRequest: SuspendExecutionRequest;
   CancelExecutionRequest: CancelExecutionRequest;
   ExecutionsQuery: ExecutionsQuery;
+  OwnerQuery: OwnerQuery;
   AttachQuery: AttachQuery;
   Suspension: Suspension;
   ResultSuspension: ResultSuspension;

@@ -2,10 +2,10 @@
 import type { ErrorObject } from "ajv";
 import type { Schemas } from "./types.ts";
 
-/** Checks a value. After false, errors has every problem until the next call. */
+/** Checks a value. After false, errors has the first problems of every list and map until the next call. */
 export interface Validator<T> {
   (data: unknown): data is T;
   errors?: ErrorObject[] | null;
 }
 
-export declare const validators: { readonly [K in "Manifest" | "PeerMessageRequest" | "PeerOldMessageRequest" | "PeerTaskRequest" | "PeerTaskListRequest" | "PeerRequest" | "GenerateRequest" | "ObjectRequest" | "ChatRequest" | "HistoryQuery" | "LogsQuery" | "LogRecordsQuery" | "SpanLogsQuery" | "InvokeMcpToolRequest" | "McpAgentRequest" | "McpWorkflowRequest" | "McpResumeRequest" | "MemoryQuery" | "ConversationsQuery" | "MessagesQuery" | "WorkingMemoryQuery" | "SearchQuery" | "CreateConversationRequest" | "UpdateConversationRequest" | "CloneConversationRequest" | "SaveMessagesRequest" | "DeleteMessagesRequest" | "UpdateWorkingMemoryRequest" | "TracesQuery" | "ExecuteToolRequest" | "UpdateRequest" | "SetupObservabilityRequest" | "ExecuteWorkflowRequest" | "ResumeExecutionRequest" | "ReplayExecutionRequest" | "SuspendExecutionRequest" | "CancelExecutionRequest" | "ExecutionsQuery" | "AttachQuery"]: Validator<Schemas[K]> };
+export declare const validators: { readonly [K in "Manifest" | "PeerMessageRequest" | "PeerOldMessageRequest" | "PeerTaskRequest" | "PeerTaskListRequest" | "PeerRequest" | "GenerateRequest" | "ObjectRequest" | "ChatRequest" | "HistoryQuery" | "LogsQuery" | "LogRecordsQuery" | "SpanLogsQuery" | "InvokeMcpToolRequest" | "McpAgentRequest" | "McpWorkflowRequest" | "McpResumeRequest" | "MemoryQuery" | "ConversationQuery" | "ConversationsQuery" | "MessagesQuery" | "WorkingMemoryQuery" | "SearchQuery" | "CreateConversationRequest" | "UpdateConversationRequest" | "CloneConversationRequest" | "SaveMessagesRequest" | "DeleteMessagesRequest" | "UpdateWorkingMemoryRequest" | "TracesQuery" | "ExecuteToolRequest" | "UpdateRequest" | "SetupObservabilityRequest" | "ExecuteWorkflowRequest" | "ResumeExecutionRequest" | "ReplayExecutionRequest" | "SuspendExecutionRequest" | "CancelExecutionRequest" | "ExecutionsQuery" | "OwnerQuery" | "AttachQuery"]: Validator<Schemas[K]> };

@@ -119,7 +119,7 @@ test("penstock serve: --config, --plugins, --port and --host count, one line say
   const service = await start(t, [...args, "--port", String(port)], { cwd });
   assert.match(
     service.stdout(),
-    /^Quiet listens on http:\/\/localhost:\d+: 1 agent, 3 tools, 0 workflows; store memory:, auth none, transport node\n$/,
+    /^Quiet listens on http:\/\/localhost:\d+: 1 agent, 3 tools, 0 workflows; store memory:, auth none, transport node; open to .*\n$/,
   );
   assert.equal(service.url, `http://localhost:${port}`);
   assert.equal(service.stderr(), "");
@@ -127,6 +127,32 @@ test("penstock serve: --config, --plugins, --port and --host count, one line say
   assert.equal(await service.interrupt("SIGTERM"), 0);
   assert.doesNotMatch(service.stdout() + service.stderr(), /\n\s+at /, "without a stack trace");
 });
+
+const OPENNESS: [server: string, rest: string, open: string][] = [
+  ["{}", "", "every program on this machine, and to the pages of every site in its browsers (auth.mode: none)"],
+  ["{ cors: false }", "", "every program on this machine (auth.mode: none)"],
+  [
+    "{ cors: { origin: [https://a.example, https://b.example] } }",
+    "",
+    "every program on this machine, and to pages of https://a.example, https://b.example (auth.mode: none)",
+  ],
+  ["{ host: 0.0.0.0, transport: node, cors: false }", "", "everybody who reaches 0.0.0.0 (auth.mode: none)"],
+  [
+    "{}",
+    "auth: { mode: authNext, provider: { use: static, tokens: { token-of-ada-0123456789: { id: ada } } } }\n",
+    "callers with a token or the console's key, and public routes to everybody",
+  ],
+];
+
+for (const [server, rest, open] of OPENNESS) {
+  test(`penstock serve: with server ${server} ${rest.slice(0, 22)} the start line says that it is open to ${open}`, async (t) => {
+    const cwd = await folder(t, { "service.yaml": `${QUIET}server: ${server}\n${rest}` });
+    const service = await start(t, ["--port", "0"], { cwd });
+    const [line = ""] = service.stdout().split("\n");
+    assert.equal(line.slice(line.indexOf("; open to ") + "; open to ".length), open);
+    assert.equal(await service.interrupt("SIGTERM"), 0);
+  });
+}
 
 test("penstock serve: SIGINT twice at once, as npm passes it on, is one; a stream that is open ends with an event", async (t) => {
   const cwd = await folder(t, { "service.yaml": `${QUIET}server: { limits: { drain: 200ms } }\n` });

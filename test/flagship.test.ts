@@ -127,7 +127,6 @@ test("service.yaml: the agent keeps the conversation, and finds it by its meanin
   const query = new URLSearchParams({
     searchQuery: "Does the apartment have a lift?",
     userId: "ada",
-    threshold: "0.3",
   });
   const { results } = await dataOf(fetch(`${service.url}/api/memory/search?${query}`));
   assert.equal(results[0].conversationId, "moving");

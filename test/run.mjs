@@ -76,7 +76,16 @@ console.log(
   `${files.length} test files on Node.js ${execFileSync(binary, ["--version"], { encoding: "utf8" }).trim()}`,
 );
 const watch = values.watch ? ["--watch"] : [];
-const options = ["--import", "tsx", "--test", "--test-concurrency=3", "--test-timeout=240000", "--test-reporter=spec"];
+/** Milliseconds for one test: only a hang takes so long, or a search at length (`npm run test:fuzz`). */
+const timeout = process.env.PENSTOCK_FUZZ === "long" ? 3_600_000 : 240_000;
+const options = [
+  "--import",
+  "tsx",
+  "--test",
+  "--test-concurrency=3",
+  `--test-timeout=${timeout}`,
+  "--test-reporter=spec",
+];
 const path = `${resolve(binary, "..")}:${process.env.PATH}`;
 const env = { ...process.env, NODE_ENV: "test", PATH: path };
 const child = spawn(binary, [...options, ...watch, ...(values.watch ? files : processes())], { stdio: "inherit", env });

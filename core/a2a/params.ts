@@ -8,7 +8,7 @@ import type { InputSchemaId } from "../http/route.ts";
 export type Version = "0.3" | "1.0";
 
 /** Methods, and what their params must be; null: whatever they are. */
-const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSchemaId | null>>>> = {
+export const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSchemaId | null>>>> = {
   "1.0": {
     SendMessage: "PeerMessageRequest",
     SendStreamingMessage: "PeerMessageRequest",

@@ -26,6 +26,7 @@ import {
   UnsupportedOperationError,
 } from "@a2a-js/sdk/errors";
 import type { A2ARequestHandler } from "@a2a-js/sdk/server";
+import { defaults } from "../../generated/defaults.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
 import { invalid } from "../errors.ts";
 import type { Principal } from "../memory/memory.ts";
@@ -107,12 +108,12 @@ export class Requests implements A2ARequestHandler {
   async listTasks(request: ListTasksRequest): Promise<ListTasksResponse> {
     return this.#guard(async () => {
       const { agent, tasks, principal } = this.#source;
-      const { contextId, status, statusTimestampAfter, pageToken, pageSize = 50 } = request;
+      const { contextId, status, statusTimestampAfter, pageToken } = request;
       const query = {
         contextId: contextId || undefined,
         state: status === TaskState.TASK_STATE_UNSPECIFIED ? undefined : taskStateToJSON(status),
         after: statusTimestampAfter === undefined ? undefined : timeOf(statusTimestampAfter),
-        pageSize,
+        pageSize: request.pageSize ?? defaults.PeerTaskListRequest.params.pageSize,
         pageToken,
       };
       const page = await listTasks(tasks, agent.id, query, principal);

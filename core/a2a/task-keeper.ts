@@ -1,5 +1,7 @@
 /** What happens to tasks in the store beside their runs: those that a dead process left open, and those that are too old. */
+
 import type { Logger } from "pino";
+import { storedTime, systemTime } from "../clock.ts";
 import { CommitConflict, messageOf } from "../errors.ts";
 import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
@@ -83,7 +85,7 @@ export class TaskKeeper {
       return;
     }
     const ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED } as const;
-    await unlessLost(this.#rows.change(found.record, ended(found.record, ending, Date.now()), found.revision));
+    await unlessLost(this.#rows.change(found.record, ended(found.record, ending, storedTime()), found.revision));
   }
 
   /** Deletes what last changed before `time` (milliseconds since 1970), a few tasks at a time. */
@@ -102,7 +104,7 @@ export class TaskKeeper {
 
   async #round(): Promise<void> {
     if (isShared(this.#rows.store)) await this.interrupt(SILENCE);
-    await this.forget(Date.now() - this.#options.retention);
+    await this.forget(Math.max(0, systemTime() - this.#options.retention));
   }
 }
 

@@ -36,7 +36,7 @@ export class TaskSigns {
   /** Something runs. */
   begin(): void {
     if (this.#timer !== null || this.#stopped) return;
-    this.#signed = Date.now();
+    this.#signed = performance.now();
     this.#arm();
   }
 
@@ -69,11 +69,10 @@ export class TaskSigns {
   }
 
   async #sign(runs: readonly TaskRun[]): Promise<void> {
-    const now = Date.now();
-    if (now - this.#signed < SIGN) return;
-    this.#signed = now;
+    if (performance.now() - this.#signed < SIGN) return;
+    this.#signed = performance.now();
     await this.#rows.store.commit({
-      put: runs.map(({ record }) => [openTaskKey(record.task.id), openRow(record.agent, now)]),
+      put: runs.map(({ record }) => [openTaskKey(record.task.id), openRow(record.agent, Date.now())]),
     });
   }
 }

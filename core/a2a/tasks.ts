@@ -1,8 +1,10 @@
 /** The tasks of a service: begins them, finds them for those whom they belong to, and sees to it that each comes to an end. */
+
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Agent, RunCall, TaskBody } from "../agents/agent.ts";
+import { storedTime } from "../clock.ts";
 import { CommitConflict, messageOf, ServiceError, unavailable } from "../errors.ts";
 import type { Principal } from "../memory/memory.ts";
 import { mayAccess, ownerOf } from "../memory/ownership.ts";
@@ -70,7 +72,7 @@ export class Tasks {
     if (this.#closing.signal.aborted) throw unavailable("the server is stopping");
     if (Math.max(this.#runs.size, this.#working.size) >= MOST)
       throw unavailable(`${MOST} tasks are running: try again when some have ended`);
-    const now = Date.now();
+    const now = storedTime();
     const id = newTaskId(now);
     const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
     const history = [{ ...message, taskId: id, contextId }];
@@ -117,7 +119,7 @@ export class Tasks {
 
   async #conclude(run: TaskRun, ending: Ending): Promise<void> {
     const before = foundIn(run);
-    const record = run.endingWith(ending, Date.now());
+    const record = run.endingWith(ending, storedTime());
     const { id } = record.task;
     run.abort(ending.reason ?? "the task has ended");
     try {
@@ -186,7 +188,7 @@ export class Tasks {
       return found.run.record.task;
     }
     if (isOver(found.record.task)) return found.record.task;
-    const record = ended(found.record, ending, Date.now());
+    const record = ended(found.record, ending, storedTime());
     try {
       // The process that works on it sees that the row is no longer its own.
       await this.rows.change(found.record, record, found.revision);

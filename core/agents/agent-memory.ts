@@ -1,15 +1,13 @@
 /** The memory of one agent: whether a run has a conversation, and what comes into its prompt and its tools then. */
 import { actingUser } from "../memory/choose.ts";
 import { EVERYTHING, type Memory, type Principal } from "../memory/memory.ts";
+import { ANONYMOUS } from "../memory/ownership.ts";
 import type { RunCall } from "./agent.ts";
 import type { MemorySettings } from "./options.ts";
 import type { RunPlan } from "./run.ts";
 import type { AgentTool, ToolSet } from "./tool-set.ts";
 import { Turn } from "./turn.ts";
 import { withWorkingMemory, workingMemorySection, workingMemoryTool } from "./working-memory.ts";
-
-/** Whose a conversation is when nobody says so. */
-const ANONYMOUS = "anonymous";
 
 export interface TurnRequest {
   readonly runId: string;

@@ -2,11 +2,12 @@
 import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
 import type { Context, EventProducer, Serialized } from "../http/route.ts";
 import type { Principal } from "../memory/memory.ts";
-import type { ClientSchema } from "./client-schema.ts";
+import type { ClientSchema } from "./client-schema/schemas.ts";
 import type { PartSink } from "./parts.ts";
 
 /** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
-export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace">;
+export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
+  Partial<Pick<Context<unknown>, "client">>;
 
 /** Body of `/text` and `/stream`. */
 export interface GenerateBody {

@@ -12,7 +12,8 @@ import type { Tool } from "../tools/tool.ts";
 import { Activity } from "./activity.ts";
 import type { Agent } from "./agent.ts";
 import { agentMemory } from "./agent-memory.ts";
-import { createClientSchemas } from "./client-schema.ts";
+import { SchemaRate } from "./client-schema/rate.ts";
+import { createClientSchemas } from "./client-schema/schemas.ts";
 import type { AgentCore } from "./core.ts";
 import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools } from "./dynamic.ts";
@@ -71,7 +72,7 @@ export interface Histories {
 export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAgents {
   const { tools, models, memories } = parts;
   const problems: AgentProblem[] = [];
-  const compileSchema = createClientSchemas();
+  const prepareSchema = createClientSchemas("result", new SchemaRate());
   const newRunId = createRunIds();
   const { sample, otlp } = manifest.observability;
   const traced = sample > 0 || otlp.endpoint !== "";
@@ -113,7 +114,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       activity,
       runs: parts.meters?.agents.of(id),
       isolated,
-      compileSchema,
+      prepareSchema,
     });
     facts.set(id, {
       id,

@@ -6,7 +6,7 @@ import type { Entity } from "../observability/sink.ts";
 import type { Activity } from "./activity.ts";
 import type { RunCall } from "./agent.ts";
 import type { AgentMemory } from "./agent-memory.ts";
-import type { ClientSchema } from "./client-schema.ts";
+import type { PrepareSchema } from "./client-schema/schemas.ts";
 import type { History } from "./history.ts";
 import type { ModelChain } from "./model-chain.ts";
 import type { Settings } from "./options.ts";
@@ -44,5 +44,5 @@ export interface AgentCore {
   readonly runs?: Tally<RunOutcome> | undefined;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
-  readonly compileSchema: (schema: object, path: string) => ClientSchema;
+  readonly prepareSchema: PrepareSchema;
 }

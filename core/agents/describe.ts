@@ -67,8 +67,8 @@ export function memoryConfig(name: string, settings: MemoryManifest): Record<str
     };
   }
   if (semantic !== undefined) {
-    const { embedding, vectors, limit, threshold } = semantic;
-    config.semantic = { embedding: chosen(embedding), vectors: chosen(vectors), limit, threshold };
+    const { embedding, vectors, limit, threshold, scope } = semantic;
+    config.semantic = { embedding: chosen(embedding), vectors: chosen(vectors), limit, threshold, scope };
   }
   return config;
 }

@@ -51,7 +51,7 @@ export function prepare(core: AgentCore, request: RunRequest, call: RunCall): Pr
   const principal = principalOf(call, core.isolated);
   const settings = boundTo(principal, settingsOf(core, request), request.options);
   const scope = { context: settings.context, user: call.user };
-  const output = request.result ?? request.output ?? outputOption(settings.output, core.compileSchema);
+  const output = request.result ?? request.output ?? outputOption(settings.output, core, call);
   const instructions = core.instructions(scope);
   const id = core.newRunId();
   const chain = core.chain(scope);

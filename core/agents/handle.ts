@@ -8,7 +8,7 @@ import type { AgentCore } from "./core.ts";
 import type { Description } from "./describe.ts";
 import { execute, executeStream, type PreparedRun, prepare, type RunRequest } from "./execute.ts";
 import { ObjectSink } from "./object-stream.ts";
-import { objectOutput } from "./output.ts";
+import { objectOutput, payerOf } from "./output.ts";
 import { RawSink } from "./raw-stream.ts";
 import { textResult } from "./text.ts";
 import { UiSink } from "./ui-chunks.ts";
@@ -16,7 +16,7 @@ import { UiSink } from "./ui-chunks.ts";
 export function agentOf(core: AgentCore, description: Description): Agent {
   const { id, name } = core;
   const prepareObject = (body: ObjectBody, call: RunCall) => {
-    const result = objectOutput(core.compileSchema(body.schema, "schema"));
+    const result = objectOutput(core.prepareSchema(body.schema, "schema", payerOf(call)));
     return prepare(core, { input: body.input, options: body.options, result }, call);
   };
   return {

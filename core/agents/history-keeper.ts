@@ -1,6 +1,8 @@
 /** What happens to the history beside writing: runs that a dead process left open, and runs that are too old. */
+
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
+import { systemTime } from "../clock.ts";
 import { CommitConflict, messageOf } from "../errors.ts";
 import { historyBefore, historyRows, historyTotal, OPEN_RUNS, ownHistoryTotal, ownKeyOf } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
@@ -122,7 +124,7 @@ export class HistoryKeeper {
   async #work(): Promise<void> {
     try {
       if (isShared(this.#store)) await this.interrupt(Date.now() - SILENCE);
-      await this.forget(Date.now() - this.#options.retention);
+      await this.forget(Math.max(0, systemTime() - this.#options.retention));
     } catch (error) {
       this.#options.logger.warn({ err: error }, `the history could not be looked through: ${messageOf(error)}`);
     }

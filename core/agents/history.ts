@@ -1,5 +1,7 @@
 /** The record of an agent's runs: the caller's, with its content. Where it is kept is in the files beside this one. */
+
 import type { HistoryEntry, HistoryPage } from "../../generated/types.ts";
+import { storedTime } from "../clock.ts";
 import { ServiceError } from "../errors.ts";
 import type { Serialized } from "../http/route.ts";
 import type { MemorySettings } from "./options.ts";
@@ -68,7 +70,7 @@ export function newRun(
     input,
     userId,
     conversationId,
-    startTime: Date.now(),
+    startTime: storedTime(),
     traceId,
     size: sizeOf(input, 0),
     place: 0,
@@ -81,7 +83,7 @@ export function newRun(
 }
 
 export function endRun(run: HistoryRun, status: Ended, outcome: RunOutcome, error: unknown): void {
-  run.endTime = Date.now();
+  run.endTime = storedTime();
   run.status = status;
   run.output = outcome.output ?? flat(outcome.text);
   run.usage = outcome.usage;

@@ -1,11 +1,13 @@
 /** A list of models that stand in for each other: retries and fallback, before the first visible byte only. */
 import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import { caught } from "../errors.ts";
 import { fallbackAttributes, MODEL_EVENTS, modelSpan, retryAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
+import { isThenable } from "../thenable.ts";
 import { classifyFailure, providerFailed } from "./model-failure.ts";
 import { splitName } from "./model-names.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
@@ -73,6 +75,9 @@ const UNSEEN: ReadonlySet<string> = new Set<LanguageModelV3StreamPart["type"]>([
   "response-metadata",
   "raw",
 ]);
+
+/** How many of them are waited through: a model that says nothing else is not tried again. */
+const MOST_UNSEEN = 1024;
 
 /** @param models at least one */
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
@@ -142,13 +147,13 @@ class ChainedAnswer implements ModelStream {
     for (;;) {
       const source = this.#source;
       if (source === null) return null;
-      let batch: ReturnType<PartSource["next"]>;
+      let batch: PartBatch | null | PromiseLike<PartBatch | null>;
       try {
         batch = source.next();
       } catch (thrown) {
         return this.#failed(thrown);
       }
-      if (batch instanceof Promise) return this.#later(batch);
+      if (isThenable(batch)) return this.#later(batch);
       if (batch === null) return this.#ended();
       if (this.#visible) return batch;
       const shown = this.#show(batch);
@@ -200,7 +205,7 @@ class ChainedAnswer implements ModelStream {
     if (this.#cancelled) this.cancel();
   }
 
-  async #later(pending: Promise<PartBatch | null>): Promise<PartBatch | null> {
+  async #later(pending: PromiseLike<PartBatch | null>): Promise<PartBatch | null> {
     let batch: PartBatch | null;
     try {
       batch = await pending;
@@ -215,8 +220,9 @@ class ChainedAnswer implements ModelStream {
   /** The batch when it holds something to see, with what was held before; else null, and it is held. */
   #show(batch: PartBatch): PartBatch | null {
     const held = this.#held;
+    const long = held !== null && held.length > MOST_UNSEEN;
     for (const part of batch) {
-      if (UNSEEN.has(part.type)) continue;
+      if (UNSEEN.has(part.type) && !long) continue;
       this.#visible = true;
       this.#held = null;
       return held === null ? batch : [...held, ...batch];
@@ -234,7 +240,8 @@ class ChainedAnswer implements ModelStream {
     return held;
   }
 
-  async #failed(thrown: unknown): Promise<PartBatch | null> {
+  async #failed(given: unknown): Promise<PartBatch | null> {
+    const thrown = caught(given);
     if (this.#cancelled) return null;
     this.#source?.cancel();
     this.#source = null;
@@ -252,7 +259,8 @@ class ChainedAnswer implements ModelStream {
   }
 
   /** Returns when there is another try to make: after a pause with the same model, or at once with the next one. */
-  async #recover(thrown: unknown): Promise<void> {
+  async #recover(given: unknown): Promise<void> {
+    const thrown = caught(given);
     const signal = this.#options.abortSignal;
     const failure = classifyFailure(thrown);
     this.#count(signal?.aborted ? "aborted" : failure.reason);

@@ -1,5 +1,6 @@
 /** What can be known of a model at boot, before the first call. */
-import { messageOf } from "../errors.ts";
+import { caught, messageOf } from "../errors.ts";
+import { isThenable } from "../thenable.ts";
 
 const NEEDED = "v3";
 
@@ -27,8 +28,9 @@ export function modelFlaw(model: unknown): ModelFlaw | null {
   if (typeof headers !== "function" || headers.constructor.name !== "Function") return null;
   try {
     const made: unknown = headers.call(config);
-    if (made instanceof Promise) made.catch(() => undefined);
-  } catch (error) {
+    if (isThenable(made)) Promise.resolve(made).catch(() => undefined);
+  } catch (thrown) {
+    const error = caught(thrown);
     if (error instanceof Error && MISSING.has(error.name)) return { message: messageOf(error), ofProvider: true };
   }
   return null;

@@ -3,6 +3,7 @@
  * fields that are named here reach the engine. Ranges are checked by the schemas of the request and of the manifest.
  */
 import type { SharedV3ProviderOptions } from "@ai-sdk/provider";
+import { defaults } from "../../generated/defaults.ts";
 import type {
   ConversationPersistenceOptions,
   GenerateOptions,
@@ -35,14 +36,11 @@ export interface Settings {
   readonly memory: MemorySettings;
 }
 
-/** The defaults of the contract (Limits; `options` of the generation endpoints). */
+const { resumableStream: _, ...NUMBERS } = defaults.GenerateOptions;
+
+/** The defaults of the contract (Limits; `options` of the generation endpoints), as the schemas name them. */
 export const TABLE_DEFAULTS: Settings = Object.freeze({
-  maxSteps: 5,
-  temperature: 0.7,
-  maxOutputTokens: 4000,
-  topP: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
+  ...NUMBERS,
   seed: undefined,
   stopSequences: undefined,
   providerOptions: undefined,
@@ -51,15 +49,9 @@ export const TABLE_DEFAULTS: Settings = Object.freeze({
   memory: Object.freeze({
     userId: undefined,
     conversationId: undefined,
-    contextLimit: 10,
-    readOnly: false,
-    semanticMemory: Object.freeze({
-      enabled: undefined,
-      semanticLimit: 5,
-      semanticThreshold: 0.7,
-      mergeStrategy: "append",
-    }),
-    conversationPersistence: Object.freeze({ mode: "step", debounceMs: 200, flushOnToolResult: true }),
+    ...defaults.MemoryRuntimeOptions,
+    semanticMemory: Object.freeze({ enabled: undefined, ...defaults.SemanticMemoryOptions }),
+    conversationPersistence: Object.freeze(defaults.ConversationPersistenceOptions),
   }),
 });
 

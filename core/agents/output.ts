@@ -1,7 +1,10 @@
 /** The form of a result: plain text, or a value that fits a schema, read from what the model wrote. */
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { OutputOptions } from "../../generated/types.ts";
-import type { ClientSchema } from "./client-schema.ts";
+import { userIdOf } from "../http/user.ts";
+import type { RunCall } from "./agent.ts";
+import type { ClientSchema } from "./client-schema/schemas.ts";
+import type { AgentCore } from "./core.ts";
 import { parseAnswer } from "./partial-json.ts";
 
 export interface OutputSpec {
@@ -40,9 +43,21 @@ function objectProblem(value: unknown): string | null {
 /** `options.output` of a request. */
 export function outputOption(
   output: OutputOptions | undefined,
-  compile: (schema: object, path: string) => ClientSchema,
+  { prepareSchema, defaults }: Pick<AgentCore, "prepareSchema" | "defaults">,
+  call: RunCall,
 ): OutputSpec | null {
   if (output === undefined) return null;
   if (output.type === "text") return TEXT;
-  return objectOutput(output.schema === undefined ? undefined : compile(output.schema, "options.output.schema"));
+  // That of the agent itself is no client's.
+  const payer = output === defaults.output ? undefined : payerOf(call);
+  return objectOutput(
+    output.schema === undefined ? undefined : prepareSchema(output.schema, "options.output.schema", payer),
+  );
+}
+
+/** Who pays for a new schema of a request; nobody for what the service asks of itself. */
+export function payerOf({ user, client }: RunCall): string | undefined {
+  const id = userIdOf(user);
+  if (id !== null) return `user ${id}`;
+  return client === undefined ? undefined : `address ${client.address}`;
 }

@@ -25,8 +25,9 @@ export interface BatchedStreamResult extends LanguageModelV3StreamResult {
   readonly batches: PartSource;
 }
 
-/** What an upstream may be ahead of its reader, in parts: enough for a burst, and a slow reader slows the upstream. */
+/** What an upstream may be ahead of its reader, in parts and characters: enough for a burst, and a slow reader slows the upstream. */
 const MOST_AHEAD = 256;
+const MOST_CHARACTERS_AHEAD = 64 * 1024;
 
 /** The answer stopped without saying that it was complete. */
 class EndedEarly extends Error {
@@ -44,6 +45,8 @@ export class StreamSource implements PartSource {
   readonly #reader: ReadableStreamDefaultReader<LanguageModelV3StreamPart>;
   readonly #signal: AbortSignal | undefined;
   #parts: LanguageModelV3StreamPart[] = [];
+  /** Characters of `#parts`. */
+  #ahead = 0;
   #reading = false;
   #complete = false;
   /** No more will come: the answer is complete, failed or cancelled. */
@@ -82,6 +85,7 @@ export class StreamSource implements PartSource {
   #take(): PartBatch {
     const parts = this.#parts;
     this.#parts = [];
+    this.#ahead = 0;
     if (!this.#over) this.#read();
     return parts;
   }
@@ -108,10 +112,11 @@ export class StreamSource implements PartSource {
     }
     if (part.type === "finish") this.#complete = true;
     this.#parts.push(part);
+    this.#ahead += lengthOf(part);
     // The first part of a burst wakes the reader, but not before the rest of the burst is here: a tick comes after all
     // microtasks that are waiting.
     if (this.#parts.length === 1) process.nextTick(this.#deliver);
-    if (this.#parts.length < MOST_AHEAD) this.#read();
+    if (this.#parts.length < MOST_AHEAD && this.#ahead < MOST_CHARACTERS_AHEAD) this.#read();
   };
 
   readonly #failed = (thrown: unknown): void => {
@@ -147,4 +152,10 @@ export class StreamSource implements PartSource {
   #drop(reason: unknown): void {
     this.#reader.cancel(reason).catch(() => undefined);
   }
+}
+
+/** Of what may be long; all else is short. */
+function lengthOf(part: LanguageModelV3StreamPart): number {
+  if ("delta" in part) return part.delta.length;
+  return part.type === "file" ? part.data.length : 0;
 }

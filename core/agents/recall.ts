@@ -2,7 +2,8 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../generated/types.ts";
 import { messageOf, ServiceError } from "../errors.ts";
-import type { Memory, MemoryAccess } from "../memory/memory.ts";
+import { looksBeyond } from "../memory/find.ts";
+import type { Memory, MemoryAccess, SimilarQuery } from "../memory/memory.ts";
 import { MEMORY_SPANS } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";
 import { spanned } from "../observability/spans.ts";
@@ -44,17 +45,21 @@ export async function recall(
     access.recent(id, contextLimit, userId),
     noteOf(memory, access, conversation),
   ]);
-  // A conversation that the window holds whole has nothing else to find: that spares the embedding of most requests.
+  const told = new Set([...recent.map((message) => message.id), ...input.known]);
   const whole = recent.length < contextLimit;
-  const similar = whole ? [] : await similarMessages(memory, access, conversation, settings, input, call, span);
+  const similar = await similarMessages(
+    memory,
+    access,
+    conversation,
+    settings,
+    { text: input.text, told, whole },
+    call,
+    span,
+  );
   const from = input.last === undefined ? -1 : recent.findIndex((message) => message.id === input.last);
   const later = from === -1 ? [] : recent.slice(from + 1).filter((message) => !input.known.has(message.id));
   const earlier = (from === -1 ? recent : recent.slice(0, from)).filter((message) => !input.known.has(message.id));
-  const told = new Set([...recent.map((message) => message.id), ...input.known]);
-  const merged = MERGES[settings.semanticMemory.mergeStrategy](
-    earlier,
-    similar.filter((message) => !told.has(message.id)),
-  );
+  const merged = MERGES[settings.semanticMemory.mergeStrategy](earlier, similar);
   return { messages: promptOfMessages(merged, call), note, replaced: later.map((message) => message.id) };
 }
 
@@ -77,24 +82,26 @@ const MERGES: Readonly<Record<MemorySettings["semanticMemory"]["mergeStrategy"],
 async function similarMessages(
   memory: Memory,
   access: MemoryAccess,
-  { id: conversationId, userId }: Conversation,
+  conversation: Conversation,
   { semanticMemory }: MemorySettings,
-  { text }: TurnInput,
+  asked: Pick<SimilarQuery, "text" | "told" | "whole">,
   call: RunCall,
   span: Span | null,
 ): Promise<Message[]> {
   const { enabled, semanticLimit: limit, semanticThreshold: threshold } = semanticMemory;
-  if (enabled === false || memory.settings.semantic === undefined || limit === 0 || text.trim() === "") return [];
+  const { semantic } = memory.settings;
+  if (enabled === false || semantic === undefined || limit === 0 || asked.text.trim() === "") return [];
+  const { scope } = semantic;
+  // A conversation that the window holds whole has nothing else to find.
+  if (asked.whole && !looksBeyond(scope, conversation.userId)) return [];
   try {
-    const found = access.search({ text, conversationId, userId, limit, threshold });
-    const { results } = await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);
-    return results.map(({ message }) => message).sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+    const found = access.similar(conversation, { ...asked, limit, threshold, scope });
+    return await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);
   } catch (error) {
     const { kind } = error instanceof ServiceError ? error : { kind: "internal" };
-    // A conversation that begins with this run has nothing yet; whether it is a foreign one, `recent` has said.
-    if (kind === "not_found") return [];
-    if (kind === "unavailable") throw error;
+    if (kind === "not_found" || kind === "unavailable") throw error;
     // What the model that embeds cannot do must not silence the one that answers.
+    const { id: conversationId } = conversation;
     call.logger.warn({ err: error, conversationId }, `similar messages were not found: ${messageOf(error)}`);
     return [];
   }

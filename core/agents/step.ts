@@ -14,6 +14,7 @@ import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
 import type { AssistantContent, RunOutcome } from "./run.ts";
 import { type PendingCall, providerFailure, readCall } from "./tool-input.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
+import { nextTurn } from "./turns.ts";
 import { usageOf, zeroUsage } from "./usage.ts";
 
 type Block = Extract<AssistantContent[number], { text: string }>;
@@ -23,6 +24,10 @@ type Wait = Promise<void> | undefined;
 
 /** Characters of text and reasoning in one step: a model that does not stop must not fill the memory. */
 const LONGEST = 64 * 1024 * 1024;
+
+/** What a step may take before everything else has its turn, in characters, and what a part counts for beside its own. */
+const SLICE = 64 * 1024;
+const PART = 128;
 
 /** What the model said in one step. */
 export class Step {
@@ -39,6 +44,8 @@ export class Step {
   readonly #outcome: RunOutcome;
   #open: { id: string; block: Block } | null = null;
   #length = 0;
+  /** Taken in this turn, at most: turns that the event loop had by itself are not known. */
+  #taken = 0;
   #others: Map<string, Block> | null = null;
 
   constructor(sink: PartSink, outcome: RunOutcome, span: Span | null) {
@@ -67,6 +74,11 @@ export class Step {
         for (let index = 0; index < batch.length; index++) {
           const wait = this.#take(batch[index]!);
           if (wait !== undefined) await wait;
+          this.#taken += PART;
+          if (this.#taken < SLICE) continue;
+          this.#taken = 0;
+          await nextTurn();
+          if (sink.closed) throw new Aborted();
         }
         if (sink.closed) throw new Aborted();
       }
@@ -128,6 +140,7 @@ export class Step {
       this.#sink.part({ type: `${type}-start`, id: part.id });
     }
     this.#length += part.delta.length;
+    this.#taken += part.delta.length;
     if (this.#length > LONGEST) throw providerFailed("unavailable", new Error("the model's answer does not end"));
     block.text += part.delta;
     if (part.providerMetadata !== undefined) block.providerOptions = part.providerMetadata;

@@ -2,7 +2,9 @@
  * The history of all agents in the store. A record, not an acknowledgement: what ends is written a moment later together
  * with what else ended by then, so that a run waits for no commit; a run that takes long is written while it runs.
  */
+
 import type { Logger } from "pino";
+import { storedTime } from "../clock.ts";
 import { invalid, messageOf } from "../errors.ts";
 import { Serialized } from "../http/route.ts";
 import { SKIP_LIMIT } from "../storage/check.ts";
@@ -165,7 +167,7 @@ export class StoredHistories implements HistoryOfAgents {
   async #write(everything: boolean): Promise<void> {
     try {
       while (this.#ended.length > 0) await this.#writeEnded();
-      await this.#writeRunning(everything ? Number.POSITIVE_INFINITY : Date.now() - LONG);
+      await this.#writeRunning(everything ? Number.POSITIVE_INFINITY : storedTime() - LONG);
       if (this.#failing) this.#logger.info({ lost: this.#lost }, "the history is written again");
       this.#failing = false;
       this.#lost = 0;
@@ -208,8 +210,8 @@ export class StoredHistories implements HistoryOfAgents {
       this.#count(agentId, run, put, totals);
       marked.push([run, agentId]);
     }
-    if (now - this.#sign >= SIGN) {
-      this.#sign = now;
+    if (performance.now() - this.#sign >= SIGN) {
+      this.#sign = performance.now();
       for (const [run, agentId] of this.#marked) {
         put.push([openRunKey(run.id), openRow(historyKey(agentId, run.startTime, run.id), now)]);
       }

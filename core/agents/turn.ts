@@ -37,13 +37,13 @@ export class Turn {
   span: Span | null = null;
   readonly #facts: TurnFacts;
   readonly #input: TurnInput;
-  readonly #began = new Date().toISOString();
+  readonly #began: number;
   #replaced: readonly string[] = [];
   #message: TurnMessage | null = null;
   /** The user's message until it is stored. */
   #user: NewMessage | null;
-  /** Since when the assistant speaks, as stored. */
-  #createdAt: string | undefined;
+  /** Since when the assistant speaks, by the memory's clock. */
+  #spokeAt: number | undefined;
   /** Whether the messages are stored under ids of ours, so that they can be stored again. */
   #named: boolean;
   #timer: NodeJS.Timeout | null = null;
@@ -53,6 +53,7 @@ export class Turn {
 
   constructor(facts: TurnFacts) {
     this.#facts = facts;
+    this.#began = facts.memory.now();
     this.#input = turnInput(facts.input);
     this.#user = this.#input.user;
     this.#named = facts.told || this.#input.continued !== null;
@@ -158,17 +159,17 @@ export class Turn {
   }
 
   async #write(last: boolean, metadata?: Record<string, unknown>): Promise<void> {
-    const { access, conversation, resourceId, messageId } = this.#facts;
+    const { memory, access, conversation, resourceId, messageId } = this.#facts;
     if (!last) this.#named = true;
     const messages: NewMessage[] = [];
     const user = this.#user;
     if (user !== null) messages.push(this.#dated(user, this.#began, `${messageId}_user`));
     const parts = this.#message?.parts(last) ?? null;
     if (parts !== null) {
-      this.#createdAt ??= new Date().toISOString();
+      this.#spokeAt ??= memory.now();
       const answer: NewMessage = { role: "assistant", parts };
       if (metadata !== undefined) answer.metadata = metadata;
-      messages.push(this.#dated(answer, this.#createdAt, this.#input.continued?.id ?? messageId));
+      messages.push(this.#dated(answer, this.#spokeAt, this.#input.continued?.id ?? messageId));
     }
     const { title } = this.#input;
     const begun = { id: conversation.id, userId: conversation.userId, resourceId };
@@ -178,8 +179,8 @@ export class Turn {
   }
 
   /** A message that is stored once gets its id from the store, which is cheaper to keep. */
-  #dated(message: NewMessage, createdAt: string, id: string): NewMessage {
-    const dated: NewMessage = { ...message, createdAt };
+  #dated(message: NewMessage, saidAt: number, id: string): NewMessage {
+    const dated: NewMessage = { ...message, saidAt };
     if (this.#named) dated.id ??= id;
     return dated;
   }

@@ -1,4 +1,5 @@
 /** Contract, "Agents". */
+import { defaults } from "../../generated/defaults.ts";
 import { notFound } from "../errors.ts";
 import { defineRoute } from "../http/route.ts";
 import { principalOf } from "../memory/choose.ts";
@@ -98,7 +99,8 @@ export const AGENT_ROUTES = [
     handle({ params, query }, call) {
       const { service } = call;
       const principal = principalOf(call, service.isolated);
-      return agentOf(service, params.id!).history(query.page ?? 0, query.limit ?? 10, principal);
+      const { page = defaults.HistoryQuery.page, limit = defaults.HistoryQuery.limit } = query;
+      return agentOf(service, params.id!).history(page, limit, principal);
     },
   }),
 ];

@@ -7,6 +7,7 @@ import type { Manifest } from "../manifest/manifest.ts";
 import type { SocketPlugin } from "../plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Service } from "../service.ts";
+import { isThenable } from "../thenable.ts";
 import { shapeOf } from "./clash.ts";
 import { ownUser, type RouteProblem } from "./custom.ts";
 import { CustomCall } from "./route-call.ts";
@@ -64,7 +65,8 @@ function customSocket(name: string, plugin: SocketPlugin): SocketRoute<Service> 
 }
 
 /** What a handler of a plugin gives says only when it is done. */
-const awaited = (given: unknown): Promise<void> | undefined => (given instanceof Promise ? given : undefined);
+const awaited = (given: unknown): Promise<void> | undefined =>
+  isThenable(given) ? (Promise.resolve(given) as Promise<void>) : undefined;
 
 function dataOf(text: string): unknown {
   try {

@@ -7,6 +7,7 @@ import type { Manifest } from "../manifest/manifest.ts";
 import type { RoutePlugin } from "../plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Service } from "../service.ts";
+import { promised } from "../thenable.ts";
 import { hides, shapeOf } from "./clash.ts";
 import { CustomCall } from "./route-call.ts";
 
@@ -80,7 +81,7 @@ function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler
       } = input as unknown as { params: Record<string, string>; query: object; body: unknown };
       const { headers } = call;
       const user = ownUser(call.user);
-      return plugin.handle({ params, query: parsed, body: given, user, headers }, new CustomCall(call));
+      return promised(plugin.handle({ params, query: parsed, body: given, user, headers }, new CustomCall(call)));
     },
   };
 }

@@ -4,9 +4,6 @@ import { instantOf } from "../http/instant.ts";
 import { LEVELS } from "../observability/log-line.ts";
 import type { LogFilter } from "../observability/log-query.ts";
 
-/** Lines in a reply, unless it asks for another number. */
-export const LIMIT = 100;
-
 /** Names of lines that may be asked for. */
 export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId"] as const;
 

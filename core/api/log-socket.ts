@@ -1,4 +1,5 @@
 /** `/ws/logs`: lines of the log as they are written (contract, "WebSockets"). */
+import { defaults } from "../../generated/defaults.ts";
 import type { LogsQuery } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
 import { messageOf, ServiceError } from "../errors.ts";
@@ -9,7 +10,7 @@ import { principalOf } from "../memory/choose.ts";
 import type { LogEntry } from "../observability/log-line.ts";
 import { findLines, type LogFilter, matchesEntry, mayMatch } from "../observability/log-query.ts";
 import type { Service } from "../service.ts";
-import { filterOf, LIMIT } from "./log-filter.ts";
+import { filterOf } from "./log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 
 /** Characters of the lines at the beginning, however many are asked for: the whole of it waits for a peer that reads slowly. */
@@ -20,7 +21,7 @@ function wantedOf(given: object): { filter: LogFilter; limit: number } {
   // A copy: the check reads numbers from texts.
   const query = { ...given } as LogsQuery;
   requireValid(validators.LogsQuery as Check, query);
-  return { filter: filterOf(query), limit: query.limit ?? LIMIT };
+  return { filter: filterOf(query), limit: query.limit ?? defaults.LogsQuery.limit };
 }
 
 export const LOG_SOCKET: SocketRoute<Service> = {

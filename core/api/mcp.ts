@@ -76,7 +76,7 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     description,
     ...(method === "POST" && { checks: { body: () => true }, schemas: { body: MESSAGE } }),
     readsHeaders: true,
-    checksOrigin: true,
+    pages: "allowed",
     output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
     async handle({ params, body }, call) {
       const { heartbeat } = call.service.manifest.server.limits;

@@ -1,12 +1,10 @@
 /** Contract, "Memory". */
+import { defaults } from "../../generated/defaults.ts";
 import { invalid } from "../errors.ts";
 import { type Context, defineRoute, type Route } from "../http/route.ts";
 import { actingUser, type ChosenMemory, namedMemory, principalOf, requiredUser } from "../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../memory/input.ts";
 import type { Service } from "../service.ts";
-
-const LIMIT = 10;
-const THRESHOLD = 0.7;
 
 /** Which memory a request means by what it gives as `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
@@ -67,26 +65,26 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { conversation };
       },
     }),
-    defineRoute<Service, "MemoryQuery">({
+    defineRoute<Service, "ConversationQuery">({
       operation: "memory.getConversation",
       method: "GET",
       path: "/api/memory/conversations/:conversationId",
       group: "execution",
       summary: "Get a conversation",
-      query: "MemoryQuery",
+      query: "ConversationQuery",
       output: { json: "ConversationReply" },
       async handle({ params, query }, call) {
         const id = conversationIdOf(params);
-        return { conversation: await open(call, query.agentId).access.get(id) };
+        return { conversation: await open(call, query.agentId).access.get(id, query.userId) };
       },
     }),
-    defineRoute<Service, "MemoryQuery", "UpdateConversationRequest">({
+    defineRoute<Service, "ConversationQuery", "UpdateConversationRequest">({
       operation: "memory.updateConversation",
       method: "PATCH",
       path: "/api/memory/conversations/:conversationId",
       group: "execution",
       summary: "Update a conversation",
-      query: "MemoryQuery",
+      query: "ConversationQuery",
       body: "UpdateConversationRequest",
       output: { json: "ConversationReply" },
       async handle({ params, query, body }, call) {
@@ -94,39 +92,46 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         const { title, metadata } = body;
         if (title === undefined && metadata === undefined) throw invalid("title or metadata is required");
         const { access } = open(call, body.agentId ?? query.agentId);
-        return { conversation: await access.update(id, given({ title, metadata })) };
+        return { conversation: await access.update(id, given({ title, metadata }), query.userId) };
       },
     }),
-    defineRoute<Service, "MemoryQuery">({
+    defineRoute<Service, "ConversationQuery">({
       operation: "memory.deleteConversation",
       method: "DELETE",
       path: "/api/memory/conversations/:conversationId",
       group: "execution",
       summary: "Delete a conversation with its messages and working memory",
-      query: "MemoryQuery",
+      query: "ConversationQuery",
       output: { json: "DeletedConversation" },
       async handle({ params, query }, call) {
         const id = conversationIdOf(params);
-        await open(call, query.agentId).access.delete(id);
+        await open(call, query.agentId).access.delete(id, query.userId);
         return { deleted: true };
       },
     }),
-    defineRoute<Service, "MemoryQuery", "CloneConversationRequest">({
+    defineRoute<Service, "ConversationQuery", "CloneConversationRequest">({
       operation: "memory.cloneConversation",
       method: "POST",
       path: "/api/memory/conversations/:conversationId/clone",
       group: "execution",
       summary: "Clone a conversation",
-      query: "MemoryQuery",
+      query: "ConversationQuery",
       body: "CloneConversationRequest",
       bodyOptional: true,
       failures: ["conflict"],
       output: { json: "ClonedConversation", status: 201 },
       handle({ params, query, body }, call) {
         const id = conversationIdOf(params);
-        const { newConversationId, title, metadata, resourceId, includeMessages = true } = body;
+        const {
+          newConversationId,
+          title,
+          metadata,
+          resourceId,
+          includeMessages = defaults.CloneConversationRequest.includeMessages,
+        } = body;
         const { access } = open(call, body.agentId ?? query.agentId);
-        return access.clone(id, { ...given({ newConversationId, title, metadata, resourceId }), includeMessages });
+        const wanted = { ...given({ newConversationId, title, metadata, resourceId }), includeMessages };
+        return access.clone(id, wanted, query.userId);
       },
     }),
     defineRoute<Service, "MessagesQuery">({
@@ -202,7 +207,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       async handle({ params, query, body }, call) {
         const id = conversationIdOf(params);
         const { access } = open(call, body.agentId ?? query.agentId);
-        const { content, mode = "replace", scope, userId } = body;
+        const { content, mode = defaults.UpdateWorkingMemoryRequest.mode, scope, userId } = body;
         await access.updateWorkingMemory(id, content, mode, given({ scope, userId }));
         return { updated: true };
       },
@@ -218,8 +223,8 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       output: { json: "SearchResults" },
       handle({ query }, call) {
         const { access } = open(call, query.agentId);
-        const { searchQuery: text, limit = LIMIT, threshold = THRESHOLD, conversationId, userId } = query;
-        return access.search({ text, limit, threshold, ...given({ conversationId, userId }) });
+        const { searchQuery: text, limit = defaults.SearchQuery.limit, threshold, conversationId, userId } = query;
+        return access.search({ text, limit, ...given({ threshold, conversationId, userId }) });
       },
     }),
   ];

@@ -1,10 +1,11 @@
 /** Lines of the log: contract, "Observability, logs, updates, discovery". */
+import { defaults } from "../../generated/defaults.ts";
 import { type Context, defineRoute } from "../http/route.ts";
 import { principalOf } from "../memory/choose.ts";
 import { LEVELS, type Level, type LogEntry, recordOf } from "../observability/log-line.ts";
 import { findLines, type LogFilter } from "../observability/log-query.ts";
 import type { Service } from "../service.ts";
-import { BINDINGS, filterOf, LIMIT, momentOf } from "./log-filter.ts";
+import { BINDINGS, filterOf, momentOf } from "./log-filter.ts";
 
 export const OBSERVABILITY_LOG_ROUTES = [
   defineRoute<Service, "LogsQuery">({
@@ -17,7 +18,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
     query: "LogsQuery",
     output: { envelope: "LogsReply" },
     handle({ query }, call) {
-      const { limit = LIMIT } = query;
+      const { limit = defaults.LogsQuery.limit } = query;
       const { entries, total } = find(call, filterOf(query), limit);
       return { success: true, data: entries, total, query: { ...asked(query), limit } };
     },
@@ -31,7 +32,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
     query: "LogRecordsQuery",
     output: { json: "LogRecords" },
     handle({ query }, call) {
-      const { traceId, spanId, entityId, search, limit = LIMIT } = query;
+      const { traceId, spanId, entityId, search, limit = defaults.LogRecordsQuery.limit } = query;
       const filter = {
         least: leastOf(query),
         since: momentOf("startTime", query.startTime),
@@ -81,7 +82,7 @@ function find(call: Context<Service>, filter: LogFilter, limit: number) {
  * @throws ServiceError `not_found` when nothing is known of it
  */
 async function recordsOf(kind: "trace" | "span", id: string, limit: number | undefined, call: Context<Service>) {
-  const { entries } = find(call, { bound: boundTo(`${kind}Id`, id) }, limit ?? LIMIT);
+  const { entries } = find(call, { bound: boundTo(`${kind}Id`, id) }, limit ?? defaults.SpanLogsQuery.limit);
   if (entries.length === 0) {
     const { traces, isolated } = call.service;
     const access = traces.for(principalOf(call, isolated));

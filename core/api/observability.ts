@@ -1,12 +1,11 @@
 /** Contract, "Observability": traces and spans. */
 
+import { defaults } from "../../generated/defaults.ts";
 import { instantOf } from "../http/instant.ts";
 import { type Context, defineRoute } from "../http/route.ts";
 import { principalOf } from "../memory/choose.ts";
 import type { Service } from "../service.ts";
 import type { TraceAccess } from "../traces/traces.ts";
-
-const LIMIT = 50;
 
 /** The traces as the caller sees them. */
 const open = (call: Context<Service>): TraceAccess => call.service.traces.for(principalOf(call, call.service.isolated));
@@ -33,7 +32,13 @@ export const OBSERVABILITY_ROUTES = [
     query: "TracesQuery",
     output: { json: "TraceList" },
     async handle({ query }, call) {
-      const { from, to, limit = LIMIT, offset = 0, ...filters } = query;
+      const { from, to, entityId, entityType, status } = query;
+      const { limit = defaults.TracesQuery.limit, offset = defaults.TracesQuery.offset } = query;
+      const filters = {
+        ...(entityId !== undefined && { entityId }),
+        ...(entityType !== undefined && { entityType }),
+        ...(status !== undefined && { status }),
+      };
       const times = {
         ...(from !== undefined && { from: instantOf("from", from) }),
         ...(to !== undefined && { to: instantOf("to", to) }),

@@ -20,7 +20,7 @@ const ROWS: ReadonlyMap<string, Route<Service>> = new Map(
 
 export interface Given {
   params?: Record<string, string>;
-  query?: object;
+  query?: object | undefined;
   body?: unknown;
 }
 

@@ -117,25 +117,25 @@ class WorkflowCalls implements RouteWorkflows {
     return perform<"ExecutionResult">(this.#call, "workflows.execute", { params: { id }, body });
   }
 
-  suspend(id: string, executionId: string, reason?: string) {
-    const given = { params: { id, executionId }, body: { reason } };
+  suspend(...[id, executionId, reason, query]: Of<RouteWorkflows, "suspend">) {
+    const given = { params: { id, executionId }, query, body: { reason } };
     return perform<"ExecutionSuspended">(this.#call, "workflows.suspend", given);
   }
 
-  resume(...[id, executionId, body = {}]: Of<RouteWorkflows, "resume">) {
-    return perform<"ExecutionResult">(this.#call, "workflows.resume", { params: { id, executionId }, body });
+  resume(...[id, executionId, body = {}, query]: Of<RouteWorkflows, "resume">) {
+    return perform<"ExecutionResult">(this.#call, "workflows.resume", { params: { id, executionId }, query, body });
   }
 
-  replay(...[id, executionId, body]: Of<RouteWorkflows, "replay">) {
-    return perform<"ExecutionResult">(this.#call, "workflows.replay", { params: { id, executionId }, body });
+  replay(...[id, executionId, body, query]: Of<RouteWorkflows, "replay">) {
+    return perform<"ExecutionResult">(this.#call, "workflows.replay", { params: { id, executionId }, query, body });
   }
 
-  cancel(id: string, executionId: string, reason?: string) {
-    const given = { params: { id, executionId }, body: { reason } };
+  cancel(...[id, executionId, reason, query]: Of<RouteWorkflows, "cancel">) {
+    const given = { params: { id, executionId }, query, body: { reason } };
     return perform<"ExecutionCancellation">(this.#call, "workflows.cancel", given);
   }
 
-  state(id: string, executionId: string) {
-    return perform<"ExecutionState">(this.#call, "workflows.getState", { params: { id, executionId } });
+  state(...[id, executionId, query]: Of<RouteWorkflows, "state">) {
+    return perform<"ExecutionState">(this.#call, "workflows.getState", { params: { id, executionId }, query });
   }
 }

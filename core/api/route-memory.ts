@@ -24,22 +24,22 @@ export class MemoryCalls implements RouteMemory {
     return (await perform<"ConversationReply">(this.#call, "memory.createConversation", given)).conversation;
   }
 
-  async get(conversationId: string) {
-    const given = this.#meant({ params: { conversationId } });
+  async get(...[conversationId, query]: Of<"get">) {
+    const given = this.#meant({ params: { conversationId }, query });
     return (await perform<"ConversationReply">(this.#call, "memory.getConversation", given)).conversation;
   }
 
-  async update(...[conversationId, body]: Of<"update">) {
-    const given = this.#meant({ params: { conversationId }, body });
+  async update(...[conversationId, body, query]: Of<"update">) {
+    const given = this.#meant({ params: { conversationId }, query, body });
     return (await perform<"ConversationReply">(this.#call, "memory.updateConversation", given)).conversation;
   }
 
-  async delete(conversationId: string) {
-    await perform(this.#call, "memory.deleteConversation", this.#meant({ params: { conversationId } }));
+  async delete(...[conversationId, query]: Of<"delete">) {
+    await perform(this.#call, "memory.deleteConversation", this.#meant({ params: { conversationId }, query }));
   }
 
-  clone(...[conversationId, body = {}]: Of<"clone">) {
-    const given = this.#meant({ params: { conversationId }, body });
+  clone(...[conversationId, body = {}, query]: Of<"clone">) {
+    const given = this.#meant({ params: { conversationId }, query, body });
     return perform<"ClonedConversation">(this.#call, "memory.cloneConversation", given);
   }
 

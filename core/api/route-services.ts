@@ -7,6 +7,7 @@ import type {
   ClonedConversation,
   Conversation,
   ConversationList,
+  ConversationQuery,
   ConversationsQuery,
   CreateConversationRequest,
   DeleteMessagesRequest,
@@ -22,6 +23,7 @@ import type {
   MessageList,
   MessagesQuery,
   ObjectRequest,
+  OwnerQuery,
   ReplayExecutionRequest,
   ResumeExecutionRequest,
   SaveMessagesRequest,
@@ -91,11 +93,21 @@ export interface RouteWorkflows {
   executions(query?: ExecutionsQuery): Promise<WorkflowExecution[]>;
   /** Resolves when the execution rests. */
   execute(id: string, request: ExecuteWorkflowRequest): Promise<ExecutionResult>;
-  suspend(id: string, executionId: string, reason?: string): Promise<ExecutionSuspended>;
-  resume(id: string, executionId: string, request?: ResumeExecutionRequest): Promise<ExecutionResult>;
-  replay(id: string, executionId: string, request: ReplayExecutionRequest): Promise<ExecutionResult>;
-  cancel(id: string, executionId: string, reason?: string): Promise<ExecutionCancellation>;
-  state(id: string, executionId: string): Promise<ExecutionState>;
+  suspend(id: string, executionId: string, reason?: string, query?: OwnerQuery): Promise<ExecutionSuspended>;
+  resume(
+    id: string,
+    executionId: string,
+    request?: ResumeExecutionRequest,
+    query?: OwnerQuery,
+  ): Promise<ExecutionResult>;
+  replay(
+    id: string,
+    executionId: string,
+    request: ReplayExecutionRequest,
+    query?: OwnerQuery,
+  ): Promise<ExecutionResult>;
+  cancel(id: string, executionId: string, reason?: string, query?: OwnerQuery): Promise<ExecutionCancellation>;
+  state(id: string, executionId: string, query?: OwnerQuery): Promise<ExecutionState>;
 }
 
 /** A request of the API without the agent, which would say which memory is meant. */
@@ -105,11 +117,19 @@ type Unaddressed<T> = Omit<T, "agentId">;
 export interface RouteMemory {
   conversations(query?: Unaddressed<ConversationsQuery>): Promise<ConversationList>;
   create(request?: Unaddressed<CreateConversationRequest>): Promise<Conversation>;
-  get(conversationId: string): Promise<Conversation>;
-  update(conversationId: string, request: Unaddressed<UpdateConversationRequest>): Promise<Conversation>;
+  get(conversationId: string, query?: Unaddressed<ConversationQuery>): Promise<Conversation>;
+  update(
+    conversationId: string,
+    request: Unaddressed<UpdateConversationRequest>,
+    query?: Unaddressed<ConversationQuery>,
+  ): Promise<Conversation>;
   /** With its messages and working memory. */
-  delete(conversationId: string): Promise<void>;
-  clone(conversationId: string, request?: Unaddressed<CloneConversationRequest>): Promise<ClonedConversation>;
+  delete(conversationId: string, query?: Unaddressed<ConversationQuery>): Promise<void>;
+  clone(
+    conversationId: string,
+    request?: Unaddressed<CloneConversationRequest>,
+    query?: Unaddressed<ConversationQuery>,
+  ): Promise<ClonedConversation>;
   /** The newest, in order. */
   messages(conversationId: string, query?: Unaddressed<MessagesQuery>): Promise<MessageList>;
   /** All of them or none; gives how many. */

@@ -82,34 +82,38 @@ export const WORKFLOW_ROUTES = [
     handle({ params, query }, call) {
       const { id } = params;
       const executionId = executionIdOf(params);
-      return open(call).attach(id!, executionId, cursorOf(query, call.headers));
+      return open(call).attach(id!, executionId, cursorOf(query, call.headers), query.userId);
     },
   }),
-  defineRoute<Service, undefined, "SuspendExecutionRequest">({
+  defineRoute<Service, "OwnerQuery", "SuspendExecutionRequest">({
     operation: "workflows.suspend",
     method: "POST",
     path: "/workflows/:id/executions/:executionId/suspend",
     group: "execution",
     summary: "Suspend a running execution",
     description: "It stops before its next step, or at once where a step heeds its signal.",
+    query: "OwnerQuery",
     body: "SuspendExecutionRequest",
     bodyOptional: true,
     output: { json: "ExecutionSuspended" },
-    handle: ({ params, body }, call) => open(call).suspend(params.id!, executionIdOf(params), body.reason),
+    handle: ({ params, query, body }, call) =>
+      open(call).suspend(params.id!, executionIdOf(params), body.reason, query.userId),
   }),
-  defineRoute<Service, undefined, "ResumeExecutionRequest">({
+  defineRoute<Service, "OwnerQuery", "ResumeExecutionRequest">({
     operation: "workflows.resume",
     method: "POST",
     path: "/workflows/:id/executions/:executionId/resume",
     group: "execution",
     summary: "Resume a suspended execution",
     description: "Answers when the execution rests again.",
+    query: "OwnerQuery",
     body: "ResumeExecutionRequest",
     bodyOptional: true,
     output: { json: "ExecutionResult" },
-    handle: ({ params, body }, call) => open(call).resume(params.id!, executionIdOf(params), body, call),
+    handle: ({ params, query, body }, call) =>
+      open(call).resume(params.id!, executionIdOf(params), body, call, query.userId),
   }),
-  defineRoute<Service, undefined, "ReplayExecutionRequest">({
+  defineRoute<Service, "OwnerQuery", "ReplayExecutionRequest">({
     operation: "workflows.replay",
     method: "POST",
     path: "/workflows/:id/executions/:executionId/replay",
@@ -117,29 +121,34 @@ export const WORKFLOW_ROUTES = [
     summary: "Run a past execution again from one of its steps, as a new one",
     description:
       "What came before the step is taken over. Answers when the new execution rests; the old one is unchanged.",
+    query: "OwnerQuery",
     body: "ReplayExecutionRequest",
     output: { json: "ExecutionResult" },
-    handle: ({ params, body }, call) => open(call).replay(params.id!, executionIdOf(params), body, call),
+    handle: ({ params, query, body }, call) =>
+      open(call).replay(params.id!, executionIdOf(params), body, call, query.userId),
   }),
-  defineRoute<Service, undefined, "CancelExecutionRequest">({
+  defineRoute<Service, "OwnerQuery", "CancelExecutionRequest">({
     operation: "workflows.cancel",
     method: "POST",
     path: "/workflows/:id/executions/:executionId/cancel",
     group: "execution",
     summary: "Cancel a running or suspended execution",
     description: "A step that does not heed its signal is given up after 5 s.",
+    query: "OwnerQuery",
     body: "CancelExecutionRequest",
     bodyOptional: true,
     output: { json: "ExecutionCancellation" },
-    handle: ({ params, body }, call) => open(call).cancel(params.id!, executionIdOf(params), body.reason),
+    handle: ({ params, query, body }, call) =>
+      open(call).cancel(params.id!, executionIdOf(params), body.reason, query.userId),
   }),
-  defineRoute<Service>({
+  defineRoute<Service, "OwnerQuery">({
     operation: "workflows.getState",
     method: "GET",
     path: "/workflows/:id/executions/:executionId/state",
     group: "management",
     summary: "Inspect the state of an execution",
+    query: "OwnerQuery",
     output: { json: "ExecutionState" },
-    handle: ({ params }, call) => open(call).state(params.id!, executionIdOf(params)),
+    handle: ({ params, query }, call) => open(call).state(params.id!, executionIdOf(params), query.userId),
   }),
 ];

@@ -16,6 +16,8 @@ const DEVELOPMENT: Caller = Object.freeze({ kind: "dev" });
 interface Entrant extends Pick<Context<unknown>, "logger"> {
   user: User | null;
   caller: Caller;
+  /** Milliseconds since 1970 at which what was let in ends; null: it does not. */
+  expires: number | null;
 }
 
 export interface Doors {
@@ -100,4 +102,10 @@ function enterAs(identity: Identity | null, call: Entrant, door: Door): void {
   if (identity === null) throw badToken(door);
   call.user = identity.user;
   call.caller = USER;
+  call.expires = endOf(identity);
+}
+
+/** The tolerance for clocks lets a token in; it does not prolong what one opened that had not ended yet. */
+function endOf({ expires, refused }: Identity): number | null {
+  return expires === null || expires > Date.now() ? expires : refused;
 }

@@ -8,10 +8,11 @@ import {
   OPERATOR_ROUTES,
   PROTECTED_ROUTES,
 } from "../access-lists.ts";
-import { matchesSegments, type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "../http/pattern.ts";
+import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
 import type { Group } from "../http/route.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
 import { decoded, foldPattern, isAnothers, type Wanted } from "./fold.ts";
+import { compilePlainPaths, readings } from "./plain-path.ts";
 
 /** `operator`: the key of the console, or the token of a user. */
 export type AccessClass = "public" | "user" | "console" | "operator";
@@ -38,7 +39,7 @@ interface AccessRoute {
 export interface Access {
   readonly mode: AuthManifest["mode"];
   of(route: AccessRoute): RouteAccess;
-  /** The class of a request that no route answers: that of a custom route. */
+  /** The class of a request that no route answers: that of the route whose path it spells otherwise, else of a custom route. */
   ofUnknown(method: string, path: string): AccessClass;
 }
 
@@ -77,10 +78,21 @@ export function compileAccess(
   const { mode } = auth;
   if (mode === "none") return { mode, ...OPEN };
   const rules = mode === "authNext" ? authNextRules(auth, provided) : legacyRules(auth, provided);
+  const of = (route: AccessRoute) => accessOf(rules, route, routes);
+  const plainly = compilePlainPaths(routes);
+  const unknown = inLowerCase(rules);
   return {
     mode,
-    of: (route) => accessOf(rules, route, routes),
-    ofUnknown: (method, path) => classOfUnknown(rules, method, path),
+    of,
+    ofUnknown(method, path) {
+      const asked = method === "HEAD" ? "GET" : method;
+      const meant = plainly(asked, path);
+      const [plain, ...others] = readings(path);
+      const first = meant === null ? classOfUnknown(unknown, asked, plain!) : classOf(of(meant.route), meant.values);
+      // Public is what is so whichever way it is read.
+      const classes = [first, ...others.map((segments) => classOfUnknown(unknown, asked, segments))];
+      return classes.find((each) => each !== "public") ?? "public";
+    },
   };
 }
 
@@ -141,13 +153,23 @@ function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute
   return settled(rules.otherwise(route.group));
 }
 
-function classOfUnknown(rules: Rules, method: string, path: string): AccessClass {
-  const segments = segmentsOf(path).map(decoded);
-  const asked = method === "HEAD" ? "GET" : method;
+function classOfUnknown(rules: Rules, method: string, segments: readonly string[]): AccessClass {
   for (const { access, patterns } of rules.rules)
-    for (const pattern of patterns) if (matchesSegments(pattern, asked, segments)) return access;
+    for (const pattern of patterns) if (matchesSegments(pattern, method, segments)) return access;
   return rules.otherwise("custom");
 }
+
+/** For paths whose capitals say nothing. */
+const inLowerCase = ({ rules, otherwise }: Rules): Rules => ({
+  rules: rules.map(({ access, patterns }) => ({
+    access,
+    patterns: patterns.map((pattern) => ({
+      ...pattern,
+      segments: pattern.segments.map((segment) => segment?.toLowerCase() ?? null),
+    })),
+  })),
+  otherwise,
+});
 
 /** @param values raw values of the parameters, in the order of the path */
 export function classOf({ exceptions, otherwise }: RouteAccess, values: readonly string[]): AccessClass {

@@ -36,13 +36,14 @@ export async function jwtSource(config: JwtConfig, key: TokenKey, logger: Logger
   const check = checkOf(jose, key, optionsOf(config, key.algorithms), logger);
   return {
     publicRoutes: config.publicRoutes,
+    tolerance: TOLERANCE * 1000,
     // A key that is not published any more is good for nothing.
     memory: FRESH,
     async check(token): Promise<Verified | null> {
       try {
         const { payload } = await check(token);
         const { exp } = payload;
-        return { claims: payload, expires: exp === undefined ? null : (exp + TOLERANCE) * 1000 };
+        return { claims: payload, expires: exp === undefined ? null : exp * 1000 };
       } catch (error) {
         if (error instanceof ServiceError) throw error;
         logger.debug(`token refused: ${messageOf(error)}`);

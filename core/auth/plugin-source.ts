@@ -11,6 +11,7 @@ export function pluginSource(provider: AuthProvider, logger: Logger): TokenSourc
     publicRoutes: provider.publicRoutes ?? [],
     // It alone knows how long what it says holds.
     memory: 0,
+    tolerance: 0,
     async check(token: string, request: () => TokenRequest): Promise<Verified | null> {
       try {
         const user: unknown = await provider.verifyToken(token, request());
@@ -19,7 +20,13 @@ export function pluginSource(provider: AuthProvider, logger: Logger): TokenSourc
           logger.error("verifyToken must give a user, an object: the token is refused");
           return null;
         }
-        return { claims: user as Verified["claims"], expires: null };
+        const claims = user as Verified["claims"];
+        const { exp } = claims;
+        if (exp === undefined || exp === null) return { claims, expires: null };
+        if (typeof exp === "number" && exp * 1000 > Date.now()) return { claims, expires: exp * 1000 };
+        if (typeof exp === "number") logger.debug("token refused: exp of its user has passed");
+        else logger.error("exp must be a number of seconds since 1970 in what verifyToken gives: the token is refused");
+        return null;
       } catch (error) {
         // Many throw for tokens that are not good, and some say which.
         logger.debug(`token refused: ${maskText(messageOf(error), [token])}`);

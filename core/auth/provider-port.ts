@@ -6,8 +6,10 @@ import type { User } from "../http/route.ts";
 
 export interface Identity {
   readonly user: User;
-  /** Milliseconds since 1970 at which the token ends; null when it does not. */
+  /** Milliseconds since 1970 at which the token ends by its own account; null when it does not. */
   readonly expires: number | null;
+  /** Milliseconds since 1970 from which it is refused: somewhat later, since clocks differ. */
+  readonly refused: number | null;
 }
 
 /** What a provider is told of a request beside the token. */

@@ -7,12 +7,14 @@ import type { TokenRequest } from "./provider-port.ts";
 /** A token that is good. */
 export interface Verified {
   readonly claims: Claims;
-  /** Milliseconds since 1970 at which it ends; null when it does not say. */
+  /** Milliseconds since 1970 at which it ends by its own account; null when it does not say. */
   readonly expires: number | null;
 }
 
 export interface TokenSource {
   readonly publicRoutes: readonly string[];
+  /** Milliseconds for which a token is still good after its end, since clocks differ. */
+  readonly tolerance: number;
   /** Milliseconds for which an answer may be remembered at most; 0: not at all. */
   readonly memory: number;
   /**

@@ -30,7 +30,7 @@ export class ProviderVerifier implements Verifier {
   async #remember(digest: string, token: string, request: () => TokenRequest): Promise<Identity | null> {
     const identity = await this.#ask(token, request);
     if (identity === null) return null;
-    const until = Math.min(identity.expires ?? Number.POSITIVE_INFINITY, Date.now() + this.#source.memory);
+    const until = Math.min(identity.refused ?? Number.POSITIVE_INFINITY, Date.now() + this.#source.memory);
     this.#cache.set(digest, identity, until);
     return identity;
   }
@@ -39,7 +39,9 @@ export class ProviderVerifier implements Verifier {
     const verified = await this.#source.check(token, request);
     if (verified === null) return null;
     const user = await this.#userOf(verified);
-    return user === null ? null : { user, expires: verified.expires };
+    if (user === null) return null;
+    const { expires } = verified;
+    return { user, expires, refused: expires === null ? null : expires + this.#source.tolerance };
   }
 
   /** Null when there is none: then the token is good for nothing. */

@@ -3,6 +3,7 @@ import { Ajv2020, type Options } from "ajv/dist/2020.js";
 import standalone from "ajv/dist/standalone/index.js";
 import formats from "ajv-formats";
 import { build, type Plugin } from "esbuild";
+import { boundErrors } from "../bounded-errors.ts";
 import type { Definition, SchemaFile, SchemaProblem } from "./sources.ts";
 
 type Flavour = "manifest" | "query" | "plain";
@@ -11,11 +12,14 @@ type Flavour = "manifest" | "query" | "plain";
  * The manifest gets its defaults here, and errors that carry their schema (known keys for "did you mean"). Queries are
  * text, so numbers are read from it. Bodies are taken as they are: defaults would hide an agent's own options.
  */
-const FLAVOURS: Record<Flavour, Options> = {
+const FLAVOURS: Readonly<Record<Flavour, Options>> = {
   manifest: { useDefaults: true, verbose: true },
   query: { coerceTypes: true },
   plain: {},
 };
+
+/** Errors that one list or map may have: whoever writes a manifest wants to hear of all of them at once. */
+const MOST_ERRORS: Readonly<Record<Flavour, number>> = { manifest: 1_000, query: 20, plain: 20 };
 
 const COMMON: Options = {
   allErrors: true,
@@ -37,8 +41,9 @@ function flavourOf(definition: Definition): Flavour {
   return definition.name.endsWith("Query") ? "query" : "plain";
 }
 
-export function createAjv(options: Options): Ajv2020 {
-  const ajv = new Ajv2020({ ...COMMON, ...options });
+export function createAjv(flavour: Flavour): Ajv2020 {
+  const ajv = new Ajv2020({ ...COMMON, ...FLAVOURS[flavour] });
+  boundErrors(ajv, MOST_ERRORS[flavour]);
   // The default export of a CommonJS module is seen one level too deep by TypeScript.
   (formats as unknown as (instance: Ajv2020) => void)(ajv);
   ajv.addVocabulary(VOCABULARY);
@@ -49,7 +54,7 @@ export function createAjv(options: Options): Ajv2020 {
 export function compilable(files: SchemaFile[], definitions: Definition[], problems: SchemaProblem[]): Definition[] {
   const instances = new Map<Flavour, Ajv2020>();
   for (const flavour of Object.keys(FLAVOURS) as Flavour[]) {
-    const ajv = createAjv(FLAVOURS[flavour]);
+    const ajv = createAjv(flavour);
     instances.set(flavour, ajv);
     for (const file of files) {
       try {
@@ -97,7 +102,7 @@ export async function generateValidators(
   for (const flavour of Object.keys(FLAVOURS) as Flavour[]) {
     const own = definitions.filter((definition) => flavourOf(definition) === flavour);
     if (own.length === 0) continue;
-    const ajv = createAjv(FLAVOURS[flavour]);
+    const ajv = createAjv(flavour);
     for (const file of files) ajv.addSchema(file.document);
     const exports = Object.fromEntries(own.map(({ name, reference }) => [name, reference]));
     modules.set(flavour, (standalone as unknown as { default: typeof standalone.default }).default(ajv, exports));

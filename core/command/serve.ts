@@ -1,6 +1,9 @@
 /** The command `serve`: starts, says where, and stays until a signal. */
 import { messageOf } from "../errors.ts";
+import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
+import { pluginFileOf } from "../registry/blame.ts";
+import { shortPath } from "../registry/problem.ts";
 import { BootError, type Running, start } from "../start.ts";
 import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
@@ -12,6 +15,8 @@ const LINGER = 1_000;
 
 /** Gives the exit code once the service has ended. */
 export async function serve(invocation: Invocation): Promise<number> {
+  // What cannot be said there is no reason to end what is served: a full disk, a terminal that was closed.
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   let running: Awaited<ReturnType<typeof start>>;
   try {
     running = await start(invocation);
@@ -32,7 +37,8 @@ export async function serve(invocation: Invocation): Promise<number> {
   return stopped;
 }
 
-function describe({ url, service, transport }: Running): string {
+function describe(running: Running): string {
+  const { url, service, transport } = running;
   const { manifest } = service;
   const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? "" : "s"}`;
   const serves = [
@@ -40,13 +46,33 @@ function describe({ url, service, transport }: Running): string {
     count(service.tools.size, "tool"),
     count(Object.keys(manifest.workflows).length, "workflow"),
   ];
-  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}`;
+  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}; ${openness(running)}`;
+}
+
+/** Who gets in, in a line: the manual says the rest. */
+function openness({ service, url }: Running): string {
+  const { auth, server } = service.manifest;
+  if (auth.mode !== "none") return "open to callers with a token or the console's key, and public routes to everybody";
+  const { hostname } = new URL(url);
+  const reached = isPublic(hostname) ? `everybody who reaches ${hostname}` : "every program on this machine";
+  return `open to ${reached}${readers(server.cors)} (auth.mode: none)`;
+}
+
+/** Pages that the browsers of these people may have open. */
+function readers(cors: ServerManifest["cors"]): string {
+  if (cors === false) return "";
+  const { origin = "*" } = cors;
+  if (typeof origin === "object" && !Array.isArray(origin)) return `, and to pages that server.cors.origin lets in`;
+  const origins = [origin].flat();
+  return origins.includes("*")
+    ? ", and to the pages of every site in its browsers"
+    : `, and to pages of ${origins.join(", ")}`;
 }
 
 /** The kind of store and its file; never the credentials of a database. */
 const storeName = (store: string) => (/^(memory|sqlite):/.test(store) ? store : store.split(":", 1)[0]);
 
-function untilStopped(running: Running): Promise<number> {
+function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<number> {
   const { logger } = running;
   return new Promise((resolve) => {
     let begun = 0;
@@ -73,15 +99,32 @@ function untilStopped(running: Running): Promise<number> {
     process.on("SIGINT", onSignal);
     // Without a listener this signal would end the process, and what it runs, on the spot.
     process.on("SIGHUP", () => logger.warn("SIGHUP: this version does not reload; restart to apply changes"));
-    process.on("unhandledRejection", (error) =>
-      logger.error({ err: error }, "a promise was rejected and nobody looked"),
-    );
+    const { registry } = running.booted;
+    const { onPluginCrash } = running.service.manifest;
+    // A promise that nobody looked at has left nothing half done in others: it is told, whosever it is.
+    process.on("unhandledRejection", (error) => {
+      const { plugin, whose } = blame(error, registry.folders, "a promise");
+      logger.error({ err: error, plugin }, `${whose} was rejected and nobody looked`);
+    });
     process.on("uncaughtException", (error) => {
+      const { plugin, whose } = blame(error, registry.folders, "a timer or an event");
+      if (plugin !== undefined && onPluginCrash === "log") {
+        logger.error({ err: error, plugin }, `uncaught exception in ${whose}, going on`);
+        return;
+      }
       // Nobody knows what it left undone, so the process ends; but what others run may finish first.
-      logger.fatal({ err: error }, "uncaught exception, stopping");
+      logger.fatal({ err: error, plugin }, `uncaught exception${plugin === undefined ? "" : ` in ${whose}`}, stopping`);
       if (begun === 0) stop(1);
     });
   });
+}
+
+/** @param what threw, whosever it is */
+function blame(error: unknown, folders: readonly string[], what: string): { plugin?: string; whose: string } {
+  const file = pluginFileOf(error, folders);
+  if (file === null) return { whose: what };
+  const plugin = shortPath(file);
+  return { plugin, whose: `${what} of the plugin ${plugin}` };
 }
 
 /** The process ends by itself when nothing is left to do, else it is ended. */

@@ -5,7 +5,7 @@
  * @param address where the service listens, e.g. `http://0.0.0.0:3141`: stands in where no public address is named
  */
 export const baseUrl = (publicUrl: string | undefined, address: string): string =>
-  (publicUrl ?? reachable(address)).replace(/\/+$/, "");
+  (publicUrl ?? reachable(address)).replace(/(?<!\/)\/+$/, "");
 
 /** Every address of the machine is no address to call: on this machine, the loopback one is. */
 const reachable = (address: string) =>

@@ -1,7 +1,7 @@
 /** One request on its way through the pipeline: what the handler sees as its context, and how it is answered. */
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
-import { messageOf, ServiceError, unavailable } from "../errors.ts";
+import { caught, messageOf, ServiceError, unavailable } from "../errors.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
@@ -47,6 +47,8 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   #started: number;
   user: User | null = null;
   caller: Caller = NOBODY;
+  /** Milliseconds since 1970 at which the credentials end; null when they do not. */
+  expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
   cutHeaders: Record<string, string> | undefined = undefined;
   /** As the caller sent it; an empty string where there is none, and where nobody asks. */
@@ -137,12 +139,13 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 
   /** Answers with a failure: a plain reply, or an event and the end when a stream has begun. */
-  fail(error: unknown): void {
+  fail(thrown: unknown): void {
     if (this.#finished) return;
     if (this.exchange.closed) {
       this.#finish(499);
       return;
     }
+    const error = caught(thrown);
     if (!(error instanceof ServiceError))
       this.logger.error({ err: error, operation: this.operation }, messageOf(error));
     else if (error.cause !== undefined)
@@ -189,6 +192,7 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
 
   #use(writer: StreamWriter): void {
     this.#writer = writer;
+    if (this.expires !== null) writer.endAt(this.expires, () => this.#end(ENDED));
     if (!this.#finished) this.#shared.inFlight.streams++;
   }
 
@@ -225,9 +229,13 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 
   abandon(): void {
-    const error = this.#cut("the server is stopping");
+    this.#end(this.#cut("the server is stopping"));
+  }
+
+  #end(error: ServiceError): void {
     this.fail(error);
     this.#controller?.abort(error);
+    this.#writer?.leave();
   }
 
   #cut(message: string): ServiceError {
@@ -261,4 +269,5 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 }
 
+const ENDED = new ServiceError("unauthorized", "the token has ended: come with a new one");
 const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));

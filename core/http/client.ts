@@ -24,11 +24,19 @@ export type ClientOf = (peer: string, header: Header) => Client;
 /** @param networks addresses and CIDRs that are believed, checked at boot */
 export function compileClients(networks: readonly string[]): ClientOf {
   if (networks.length === 0) return direct;
+  const trusts = compileTrust(networks);
+  return (peer, header) => (trusts(peer) ? behind(peer, header, trusts) : direct(peer, header));
+}
+
+/** Whether an address is that of a proxy which is believed. */
+export function compileTrust(networks: readonly string[]): (address: string) => boolean {
   const trusted = new BlockList();
   for (const network of networks) addNetwork(trusted, network);
-  const trusts = (address: string) => trusted.check(address, isIP(address) === 6 ? "ipv6" : "ipv4");
-  return (peer, header) =>
-    isIP(peer) !== 0 && trusts(bare(peer)) ? behind(peer, header, trusts) : direct(peer, header);
+  return (address) => {
+    const known = bare(address);
+    const version = isIP(known);
+    return version !== 0 && trusted.check(known, version === 6 ? "ipv6" : "ipv4");
+  };
 }
 
 const direct: ClientOf = (address, header) => ({ address, scheme: "http", host: header("host"), origin: null });
@@ -66,7 +74,7 @@ function behind(peer: string, header: Header, trusts: (address: string) => boole
 
 const HOST = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/;
 
-const listOf = (value: string): string[] => (value === "" ? [] : value.split(",").map((item) => item.trim()));
+export const listOf = (value: string): string[] => (value === "" ? [] : value.split(",").map((item) => item.trim()));
 
 /** `203.0.113.7`, `203.0.113.7:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; null for anything else. */
 function addressIn(hop: string): string | null {

@@ -19,6 +19,8 @@ export interface Cors {
   headers(origin: string): HeaderList;
   /** Whether pages of `origin` may read replies. */
   allows(origin: string): boolean;
+  /** Whether they may by name: that all may is not said of anybody. */
+  names(origin: string): boolean;
   /** Headers of the answer to a preflight. */
   preflight(origin: string, requestedHeaders: string, allow: string): HeaderList;
 }
@@ -36,8 +38,10 @@ const EXPOSED = [
 ];
 const HEADER_NAMES = /^[A-Za-z0-9_\-, ]{1,2048}$/;
 
+const NOBODY = () => false;
+
 /** No headers at all: `cors: false`. */
-export const NO_CORS: Cors = { constant: [], headers: () => [], allows: () => false, preflight: () => [] };
+export const NO_CORS: Cors = { constant: [], headers: () => [], allows: NOBODY, names: NOBODY, preflight: () => [] };
 
 export function compileCors(settings: CorsSettings): Cors {
   const credentials = settings.credentials ?? false;
@@ -67,7 +71,8 @@ export function compileCors(settings: CorsSettings): Cors {
     const answer = constant === null ? allowed(origin) : "*";
     return answer === "*" || answer === origin;
   };
-  return { constant, headers, allows, preflight };
+  const names = (origin: string) => constant === null && allowed(origin) === origin;
+  return { constant, headers, allows, names, preflight };
 }
 
 function matcher(origin: CorsSettings["origin"]): (origin: string) => string | undefined {

@@ -1,12 +1,12 @@
 /** From bytes and text to checked input: JSON bodies, query strings, path parameters. */
 
 import type { ErrorObject } from "ajv/dist/2020.js";
-import { invalid, ServiceError } from "../errors.ts";
+import { invalid, ServiceError, unavailable } from "../errors.ts";
 import { describeProblems } from "../json-schema.ts";
-import type { Exchange } from "./exchange.ts";
+import type { BodyProblem, Exchange } from "./exchange.ts";
 
 /** Deepest nesting of arrays and objects in a body. */
-const DEEPEST = 128;
+export const DEEPEST = 128;
 
 export interface Check {
   (value: unknown): boolean;
@@ -30,8 +30,23 @@ export function requireJson(contentType: string, head: Pick<Exchange, "header">)
   throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type}`);
 }
 
+/** Why a body is not there. `limit` is that of one body, in bytes. */
+export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
+  switch (problem) {
+    case "too_large":
+      return new ServiceError("too_large", `body is larger than ${limit} bytes`);
+    case "crowded":
+      return unavailable("too many bytes are being uploaded at once: try again");
+    case "malformed":
+      return invalid("body could not be read: its length or encoding is malformed");
+    case "aborted":
+      return invalid("body ended before its stated length");
+  }
+}
+
 /** Parses a JSON body; throws `invalid_input` when it is not JSON or too deep. */
 export function parseBody(bytes: Uint8Array): unknown {
+  if (bytes.length === 0) throw invalid("body is required: a JSON object");
   if (bytes.length > DEEPEST * 2 && tooDeep(bytes)) throw invalid(`body is nested deeper than ${DEEPEST} levels`);
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
   try {
@@ -41,7 +56,8 @@ export function parseBody(bytes: Uint8Array): unknown {
   }
 }
 
-function tooDeep(bytes: Uint8Array): boolean {
+/** Whether JSON text has more levels than that; text that is not JSON may be either. */
+export function tooDeep(bytes: Uint8Array): boolean {
   let depth = 0;
   let quoted = false;
   for (let index = 0; index < bytes.length; index++) {

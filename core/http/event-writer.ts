@@ -66,7 +66,7 @@ export class EventWriter extends StreamWriter implements EventSink {
   }
 
   send(json: string, id: number = this.#sequence + 1): Promise<void> | undefined {
-    if (this.#ended || this.exchange.closed) return undefined;
+    if (this.#ended || this.exchange.closed || this.isOver()) return undefined;
     this.#opened = true;
     this.#sequence = id;
     this.#pending += `id: ${id}\ndata: ${json}\n\n`;

@@ -5,6 +5,7 @@
  * then, the head may be read (`header`, `headers`): a native request object dies when the callback returns. `readBody`
  * must be called during it as well, or not at all.
  */
+import type { Uploads } from "./uploads.ts";
 
 /**
  * A flat list of names (lower case) and values: `["content-type", "text/html", ...]`. Never content-length, never date. A
@@ -12,7 +13,11 @@
  */
 export type HeaderList = readonly string[];
 
-export type BodyProblem = "too_large" | "aborted" | "malformed";
+/** `crowded`: it would fit, but for those of other requests. */
+export type BodyProblem = "too_large" | "crowded" | "aborted" | "malformed";
+
+export type BodyDone = (body: Uint8Array) => void;
+export type BodyFailed = (problem: BodyProblem) => void;
 
 export interface Exchange {
   /** As sent, upper case. */
@@ -30,9 +35,11 @@ export interface Exchange {
 
   /**
    * Collects the body, at most `limit` bytes; exactly one of the callbacks is called, once, maybe synchronously. The
-   * bytes belong to the caller. After `too_large` nothing more is read or kept and `reply` closes the connection.
+   * bytes belong to the caller. After `too_large` and `crowded` nothing more is read or kept and `reply` closes the connection.
+   *
+   * @param uploads what bodies of all requests share: those of `done` are the caller's to give back
    */
-  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void;
+  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void;
 
   /** True once the peer is gone or the reply has ended. Everything below is then a no-op. */
   readonly closed: boolean;
@@ -114,6 +121,8 @@ export interface ListenOptions {
   connections: number;
   /** Largest head (request line and headers) in bytes. */
   headLimit: number;
+  /** Milliseconds that a reader may take nothing while a reply waits for it, give or take as much again: then it is cut. */
+  stall: number;
   /** Left out: requests for a WebSocket are ordinary ones. */
   sockets?: SocketOptions;
 }

@@ -25,8 +25,12 @@ export class InFlight {
   /** The time of the last tick: good to a quarter of a second, and free. */
   now = 0;
 
-  constructor() {
-    this.#timer = setInterval(() => this.#tick(), TICK);
+  /** @param ticked called with each look at the clock */
+  constructor(ticked: () => void = () => {}) {
+    this.#timer = setInterval(() => {
+      this.#tick();
+      ticked();
+    }, TICK);
     this.#timer.unref();
   }
 

@@ -1,10 +1,15 @@
-/** The sockets that are open, for the end of the service. */
+/** The sockets that are open, for the end of the service, and for the end of the tokens that opened them. */
 import type { SocketPeer } from "./socket-peer.ts";
+
+/** 4000 and up is ours to give a meaning; this one is after the status of a token that is not good. */
+const TOKEN_ENDED = 4401;
 
 export class OpenSockets {
   readonly #open = new Set<SocketPeer>();
   #emptied: (() => void) | null = null;
   #closing = false;
+  /** Milliseconds since 1970 before which no token of an open socket ends. */
+  #nextEnd = Number.POSITIVE_INFINITY;
 
   /** True from `close` on: none is opened any more. */
   get closing(): boolean {
@@ -17,11 +22,25 @@ export class OpenSockets {
 
   add(peer: SocketPeer): void {
     this.#open.add(peer);
+    if (peer.expires !== null && peer.expires < this.#nextEnd) this.#nextEnd = peer.expires;
   }
 
   remove(peer: SocketPeer): void {
     this.#open.delete(peer);
     if (this.#open.size === 0) this.#emptied?.();
+  }
+
+  /** Closes those (4401) whose tokens have ended; called by the clock of all deadlines. */
+  tick(): void {
+    const now = Date.now();
+    if (now < this.#nextEnd) return;
+    this.#nextEnd = Number.POSITIVE_INFINITY;
+    for (const peer of [...this.#open]) {
+      const { expires } = peer;
+      if (expires === null || peer.closed) continue;
+      if (expires <= now) peer.close(TOKEN_ENDED, "the token has ended");
+      else if (expires < this.#nextEnd) this.#nextEnd = expires;
+    }
   }
 
   /**

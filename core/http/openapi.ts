@@ -115,7 +115,7 @@ const picked = (all: Record<string, object>, names: ReadonlySet<string>): Record
 function serversOf(publicUrl: string | undefined): object[] {
   const relative = { url: ".", description: "Where this document comes from." };
   if (publicUrl === undefined) return [relative];
-  return [{ url: publicUrl.replace(/\/+$/, ""), description: "The public address." }, relative];
+  return [{ url: publicUrl.replace(/(?<!\/)\/+$/, ""), description: "The public address." }, relative];
 }
 
 function documented(schemas: Readonly<Record<string, JsonSchema>>): Record<string, JsonSchema> {

@@ -53,7 +53,10 @@ export function fits({ segments, least, open }: ParsedPattern, length: number): 
 export function matchesSegments(pattern: ParsedPattern, method: string, segments: readonly string[]): boolean {
   if (pattern.method !== undefined && pattern.method !== method) return false;
   if (!fits(pattern, segments.length)) return false;
-  return pattern.segments.every((segment, index) => segment === null || segment === segments[index]);
+  // A parameter is never empty.
+  return pattern.segments.every(
+    (segment, index) => segments[index] === segment || (segment === null && segments[index] !== ""),
+  );
 }
 
 /** `/` has none. Slashes that say nothing are kept as empty ones. */

@@ -2,27 +2,29 @@
  * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
  * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
  */
-import { invalid, messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import {
+  bodyFailure,
   type Check,
   decodeParameters,
-  isJsonType,
   parseBody,
   parseQuery,
   requireJson,
   requireValid,
 } from "./decode.ts";
-import { envelope, JSON_TYPE, refusal } from "./encode.ts";
-import { EVENT_HEADERS } from "./event-writer.ts";
-import type { BodyProblem, Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { requireAnnounced, requireOrigin } from "./origin.ts";
-import type { EventProducer, InputSchemaId, Output, Page, RawReply, Route } from "./route.ts";
+import { refusal } from "./encode.ts";
+import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
+import { foreignHost, foreignSender } from "./origin.ts";
+import { compileOutput } from "./output.ts";
+import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
+import type { Site } from "./site.ts";
 import { unanswered } from "./unanswered.ts";
+import type { Uploads } from "./uploads.ts";
 
 /**
  * Throws `unauthorized`, or sets `user` and `caller` of the call. Reads the head before the first await only.
@@ -45,10 +47,12 @@ export interface PipelineSettings<S> extends Shared<S> {
   authorizeUnknown: Authorize<Call<S>> | null;
   /** Bytes. */
   bodyLimit: number;
+  uploads: Uploads;
+  /** Whether some proxy is trusted, so that the head says who the client is. */
+  isProxied: boolean;
   /** What requests are counted by. */
   meters: Meters;
-  /** Where clients reach the service, as the manifest says. */
-  publicUrl: string | undefined;
+  site: Site;
   /** Whether a WebSocket answers at a path that no route has. */
   isSocket(path: string): boolean;
 }
@@ -62,8 +66,12 @@ interface Compiled {
 
 export function compilePipeline<S>(routes: readonly Route<S>[], settings: PipelineSettings<S>): Dispatch {
   const router = createRouter(routes.map((route) => compileRoute(route, settings)));
+  const { site } = settings;
+  const probes = new Set(routes.filter(({ group }) => group === "probe").map(({ path }) => path));
   return (exchange) => {
     exchange.requestId = settings.requestId(exchange.header("x-request-id"));
+    const foreign = site.closed ? foreignHost(exchange, site) : null;
+    if (foreign !== null && !probes.has(exchange.path)) return refuse(exchange, settings, foreign);
     const match = router.find(exchange.path);
     if (match === null) return refuseUnknown(exchange, settings, unanswered(exchange, settings.isSocket));
     const { endpoint, values } = match;
@@ -104,8 +112,9 @@ function failOnceAllowed<S>(call: Call<S>, allowed: void | Promise<void>, error:
 }
 
 /** Who is not let in does not learn what is there. */
-function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
-  const { authorizeUnknown: authorize, defaultCors } = settings;
+function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
+  const { authorizeUnknown: authorize, defaultCors, site } = settings;
+  const error = foreignSender(exchange, exchange, defaultCors, site) ?? problem;
   if (authorize === null) {
     refuse(exchange, settings, error);
     return;
@@ -126,12 +135,6 @@ function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: Ser
   settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);
 }
 
-const BODY_PROBLEMS: Record<BodyProblem, (limit: number) => ServiceError> = {
-  too_large: (limit) => new ServiceError("too_large", `body is larger than ${limit} bytes`),
-  malformed: () => invalid("body could not be read: its length or encoding is malformed"),
-  aborted: () => invalid("body ended before its stated length"),
-};
-
 function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compiled {
   const names = [...route.path.matchAll(/\/:([^/]+)/g)].map((match) => match[1]!);
   const checkQuery = route.checks?.query ?? (route.query === undefined ? null : settings.check(route.query));
@@ -140,7 +143,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { bodyOptional = false, readsHeaders = false, readsClient = false, checksOrigin = false } = route;
+  const { uploads, bodyLimit } = settings;
+  const { bodyOptional = false, readsHeaders = false } = route;
+  const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
 
@@ -174,8 +179,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
 
   function receive(call: Call<S>, values: string[], query: string, bytes: Uint8Array, corsHeaders: HeaderList): void {
     let body: unknown;
+    uploads.give(bytes.length);
     try {
-      body = bytes.length === 0 && bodyOptional ? {} : decodeBody(bytes);
+      body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes);
       requireValid(checkBody!, body);
     } catch (error) {
       if (malformed === undefined) call.fail(error);
@@ -191,22 +197,25 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     const allowed = authorize === null ? undefined : authorize(call, exchange, values);
     try {
       requireJson(type, exchange);
-      if (!isJsonType(type)) requireAnnounced(exchange, cors, settings.publicUrl);
     } catch (error) {
       failOnceAllowed(call, allowed, error);
       return;
     }
     exchange.readBody(
-      settings.bodyLimit,
+      bodyLimit,
       (bytes) => {
         if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, corsHeaders);
         // The body arrives while the credentials are checked; nothing looks at it before they are.
         allowed.then(
           () => receive(call, values, query, bytes, corsHeaders),
-          (error) => call.fail(error),
+          (error) => {
+            uploads.give(bytes.length);
+            call.fail(error);
+          },
         );
       },
-      (problem) => call.fail(BODY_PROBLEMS[problem](settings.bodyLimit)),
+      (problem) => call.fail(bodyFailure(problem, bodyLimit)),
+      uploads,
     );
     if (allowed instanceof Promise) allowed.catch((error) => call.fail(error));
     if (!call.finished) call.track();
@@ -224,7 +233,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders);
       try {
-        if (checksOrigin) requireOrigin(exchange, cors, settings.publicUrl);
+        const foreign = foreignSender(exchange, route, cors, settings.site);
+        if (foreign !== null) throw foreign;
         if (readsHeaders) call.headers = exchange.headers();
         if (readsTrace) call.traceparent = exchange.header("traceparent");
         if (readsClient) call.readClient();
@@ -243,58 +253,4 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       }
     },
   };
-}
-
-function decodeBody(bytes: Uint8Array): unknown {
-  if (bytes.length === 0) throw invalid("body is required: a JSON object");
-  return parseBody(bytes);
-}
-
-type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
-
-/** The header lists of a route are made once where CORS does not depend on the origin. */
-function compileOutput(output: Output, constant: HeaderList | null): Encode {
-  if ("json" in output) {
-    const status = output.status ?? 200;
-    const headers = combine(["content-type", JSON_TYPE], constant);
-    return (call, value, cors) => call.reply(status, headers(cors), envelope(value));
-  }
-  if ("envelope" in output) {
-    const headers = combine(["content-type", JSON_TYPE], constant);
-    return (call, value, cors) => call.reply(200, headers(cors), JSON.stringify(value));
-  }
-  if ("bare" in output) {
-    const headers = combine(["content-type", output.type], constant);
-    return (call, value, cors) => {
-      const { body, status = 200, headers: more } = value as Page;
-      call.reply(status, more === undefined ? headers(cors) : [...headers(cors), ...more], body);
-    };
-  }
-  if ("events" in output) {
-    const headers = combine([...EVENT_HEADERS, ...(output.headers ?? [])], constant);
-    return (call, value, cors) => {
-      call.track();
-      call.stream(headers(cors), output, value as EventProducer);
-    };
-  }
-  if ("raw" in output) {
-    return (call, value, cors) => {
-      const reply = value as RawReply;
-      const headers = cors.length === 0 ? reply.headers : [...reply.headers, ...cors];
-      if ("body" in reply) return call.reply(reply.status, headers, reply.body);
-      call.track();
-      call.streamText(headers, reply);
-    };
-  }
-  return (call, value, cors) => {
-    const page = value as Page;
-    const type = page.type ?? output.page;
-    call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
-  };
-}
-
-function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {
-  if (constant === null) return (cors) => [...own, ...cors];
-  const list = [...own, ...constant];
-  return () => list;
 }

@@ -5,6 +5,7 @@ import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Check } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
+import type { Pages } from "./origin.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 export type SchemaId = keyof Schemas;
@@ -191,8 +192,8 @@ export interface Route<
   failures?: readonly ("not_found" | "conflict")[];
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
-  /** Refuse pages of foreign origins (403) whose programs would get through without CORS. */
-  checksOrigin?: boolean;
+  /** Whose pages get through beside those of the service, the rest being 403; left out: CORS alone says what pages may read. */
+  pages?: Pages;
   /** Copy all headers for the handler (custom routes); the others do without that cost. */
   readsHeaders?: boolean;
   /** Know the client of the request, which is read from its head. */

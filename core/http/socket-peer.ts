@@ -19,6 +19,8 @@ interface PeerFacts {
   readonly operation: string;
   readonly user: User | null;
   readonly caller: Caller;
+  /** Milliseconds since 1970 at which its credentials end; null when they do not. */
+  readonly expires: number | null;
   readonly requestId: string;
   readonly client: Client;
   readonly params: Readonly<Record<string, string>>;
@@ -50,6 +52,10 @@ export class SocketPeer implements Peer, SocketEvents {
 
   get caller(): Caller {
     return this.#facts.caller;
+  }
+
+  get expires(): number | null {
+    return this.#facts.expires;
   }
 
   get requestId(): string {

@@ -1,8 +1,8 @@
 /**
- * From a handshake to an open socket: origin, authorize, query, open. Until it is open a handshake is a request like any
+ * From a handshake to an open socket: host, origin, authorize, query, open. Until it is open a handshake is a request like any
  * other, with the same clock, log line and refusals (see pipeline.ts).
  */
-import { notFound, ServiceError, unavailable } from "../errors.ts";
+import { invalid, notFound, unavailable } from "../errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { Call, type Shared } from "./call.ts";
@@ -10,12 +10,15 @@ import type { Cors } from "./cors.ts";
 import { decodeParameters, parseQuery } from "./decode.ts";
 import type { Upgrade } from "./exchange.ts";
 import type { OpenSockets } from "./open-sockets.ts";
-import { isOriginAllowed } from "./origin.ts";
+import { foreignHost, foreignPage } from "./origin.ts";
+import { segmentsOf } from "./pattern.ts";
 import type { Authorize } from "./pipeline.ts";
 import type { Group } from "./route.ts";
+import type { Site } from "./site.ts";
 import type { SocketRoute } from "./socket.ts";
 import { SocketPeer } from "./socket-peer.ts";
 import { createSocketRouter, hasOpenEnd, type SocketMatch, unfold } from "./socket-router.ts";
+import { isProtocolList } from "./subprotocols.ts";
 
 /** Parameters of the query that let somebody in (contract, "WebSocket authentication"): handlers do not see them. */
 export const CREDENTIALS: readonly string[] = Object.freeze(["key", "token", "dev"]);
@@ -33,8 +36,7 @@ interface SocketSettings<S> extends Shared<S> {
   /** CORS of one path, and that of what no socket answers. */
   cors(path: SocketPath): Cors;
   defaultCors: Cors;
-  /** Where browsers find the service. */
-  publicUrl: string | undefined;
+  site: Site;
   /** What handshakes are counted by. */
   meters: Meters;
   /** Null where the class of the path is public. */
@@ -97,11 +99,14 @@ class Handshake<S> {
   readonly #settings: SocketSettings<S>;
   readonly #upgrade: Upgrade;
   readonly #match: SocketMatch<Compiled<S>> | null;
+  /** Read now: the head is gone when the credentials have been checked. */
+  readonly #protocols: string;
 
   constructor(settings: SocketSettings<S>, upgrade: Upgrade, match: SocketMatch<Compiled<S>> | null) {
     this.#settings = settings;
     this.#upgrade = upgrade;
     this.#match = match;
+    this.#protocols = upgrade.header("sec-websocket-protocol");
   }
 
   /** All that reads the head happens before this returns. */
@@ -114,7 +119,11 @@ class Handshake<S> {
     const call = new Call(this.#settings, upgrade, meter, headers);
     call.readClient();
     try {
-      if (!isOriginAllowed(origin, upgrade.header("host"), cors, this.#settings.publicUrl)) throw foreign(origin);
+      const { site } = this.#settings;
+      const foreign =
+        (site.closed ? foreignHost(upgrade, site) : null) ??
+        foreignPage(upgrade, "allowed", cors, site, "open sockets here");
+      if (foreign !== null) throw foreign;
       const values = [...(this.#match?.values ?? []), ...(this.#match?.rest ?? [])];
       const allowed = authorize === null ? undefined : authorize(call, upgrade, values);
       if (!(allowed instanceof Promise)) {
@@ -135,7 +144,8 @@ class Handshake<S> {
     const match = this.#match;
     if (match === null) return { cors: this.#settings.defaultCors, authorize: this.#settings.authorizeUnknown };
     const { route, door } = match.route;
-    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings, this.#upgrade.path);
+    const asked = `/${segmentsOf(this.#upgrade.path).filter(Boolean).join("/")}`;
+    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings, asked);
   }
 
   #open(call: Call<S>): void {
@@ -143,6 +153,8 @@ class Handshake<S> {
     try {
       // Who is not let in does not learn what is there.
       if (this.#match === null) throw notFound(`no socket for ${upgrade.path.slice(0, 100)}`);
+      if (!isProtocolList(this.#protocols))
+        throw invalid("Sec-WebSocket-Protocol: expected different names, separated by commas");
       if (this.#settings.open.closing) throw unavailable("the server is stopping");
       if (call.finished || upgrade.closed) return;
       const { route, names } = this.#match.route;
@@ -162,8 +174,8 @@ class Handshake<S> {
     query: Record<string, string>,
   ): void {
     const { open: all, service, logger } = this.#settings;
-    const { user, caller, requestId, client } = call;
-    const facts = { operation, user, caller, requestId, client, params, query, logger };
+    const { user, caller, expires, requestId, client } = call;
+    const facts = { operation, user, caller, expires, requestId, client, params, query, logger };
     call.upgraded();
     this.#upgrade.accept((socket) => {
       const peer = new SocketPeer(socket, facts, (gone) => all.remove(gone));
@@ -173,12 +185,6 @@ class Handshake<S> {
     });
   }
 }
-
-const foreign = (origin: string) =>
-  new ServiceError(
-    "forbidden",
-    `pages of ${origin.slice(0, 100)} may not open sockets here: server.cors does not allow them`,
-  );
 
 function withoutCredentials(text: string): Record<string, string> {
   const query = parseQuery(text) as Record<string, string>;

@@ -6,15 +6,15 @@ export interface SocketMatch<R> {
   readonly route: R;
   /** Raw values of the parameters, in the order of the path. */
   readonly values: readonly string[];
-  /** Raw segments in the place of `**`; null for a path without. */
+  /** Raw segments in the place of `**`, without empty ones; null for a path without. */
   readonly rest: readonly string[] | null;
 }
 
 const OPEN_END = /\/\*\*$/;
 /** Segments of a path at most: what a socket with an open end means there is looked up segment by segment. */
 const DEEPEST = 32;
-/** A path that leads elsewhere once somebody before us has resolved it. */
-const DOTS = /^(\.|%2e){1,2}$/i;
+/** A segment that leads elsewhere once somebody before us has resolved it. */
+const ELSEWHERE = /^(\.|%2e){1,2}$|%2f/i;
 const WS = "WS";
 
 export const hasOpenEnd = (path: string): boolean => OPEN_END.test(path);
@@ -37,11 +37,15 @@ export function createSocketRouter<R extends { readonly path: string }>(
     if (found !== null) return { route: found.endpoint.methods.get(WS)!.route, values: found.values, rest: null };
     if (opened.length === 0) return null;
     const segments = segmentsOf(path);
-    if (segments.length > DEEPEST || segments.some((segment) => DOTS.test(segment))) return null;
+    if (segments.length > DEEPEST || segments.some((segment) => ELSEWHERE.test(segment))) return null;
     for (let length = Math.min(longest, segments.length); length >= 0; length--) {
       const match = open.find(`/${segments.slice(0, length).join("/")}`);
       if (match === null) continue;
-      return { route: match.endpoint.methods.get(WS)!.route, values: match.values, rest: segments.slice(length) };
+      return {
+        route: match.endpoint.methods.get(WS)!.route,
+        values: match.values,
+        rest: segments.slice(length).filter(Boolean),
+      };
     }
     return null;
   };

@@ -8,6 +8,8 @@ export abstract class StreamWriter {
   /** Settles when a reader that is behind has caught up. */
   protected behind: Promise<void> | undefined;
   #listener: (() => void) | null = null;
+  #end = Number.POSITIVE_INFINITY;
+  #ended: (() => void) | null = null;
   /** Set at each write, read and reset by the heartbeat. */
   wrote = false;
 
@@ -26,6 +28,21 @@ export abstract class StreamWriter {
   abstract fail(message: string): void;
   /** Ends a stream whose producer is done. */
   abstract finish(): void;
+
+  /** Has `ended` called, in the place of the first event that comes after `time`, in milliseconds since 1970. */
+  endAt(time: number, ended: () => void): void {
+    this.#end = time;
+    this.#ended = ended;
+  }
+
+  /** Whether the time of the reader has passed: nothing goes out to him any more but that it has. */
+  protected isOver(): boolean {
+    if (this.#ended === null || Date.now() < this.#end) return false;
+    const ended = this.#ended;
+    this.#ended = null;
+    ended();
+    return true;
+  }
 
   onLeave(listener: () => void): void {
     this.#listener = listener;

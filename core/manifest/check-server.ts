@@ -1,7 +1,9 @@
 /** Addresses, origins, custom routes and the store. */
 import { isIP } from "node:net";
+import { bracketed, hostName } from "../host-name.ts";
 import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
 import type { Path } from "./issues.ts";
+import { parseSize } from "./size.ts";
 
 export function checkServer(check: Check): void {
   const server = isMap(check.document.server) ? check.document.server : {};
@@ -10,11 +12,39 @@ export function checkServer(check: Check): void {
       check.report(["server", "trustedProxies", index], `"${network}" is no address or network such as 10.0.0.0/8`);
     }
   }
+  for (const [at, host] of texts(server.allowedHosts)) {
+    if (!isHost(host))
+      check.report(
+        ["server", "allowedHosts", ...at],
+        `"${host}" is no host such as desk.example: a name alone, or an address`,
+      );
+  }
+  checkLimits(check, server.limits);
   if (isMap(server.cors)) checkCors(check, ["server", "cors"], server.cors);
   for (const [pattern, settings] of entriesOf(server.corsRoutes)) {
     const path = ["server", "corsRoutes", pattern];
     if (!/^([A-Z]+ )?\/\S*$/.test(pattern)) check.report(path, "must be a path with an optional method before it");
     if (isMap(settings)) checkCors(check, path, settings);
+  }
+}
+
+/** A body that fits must not be refused while there is no other. */
+function checkLimits(check: Check, limits: unknown): void {
+  if (!isMap(limits)) return;
+  const { body = "1MiB", uploads = "256MiB" } = limits;
+  if (sizeOf(uploads) < sizeOf(body))
+    check.report(
+      ["server", "limits", "uploads"],
+      "must be at least limits.body: a body of that size would never be taken",
+    );
+}
+
+/** NaN for what is none, which is reported by its shape. */
+function sizeOf(value: unknown): number {
+  try {
+    return parseSize(value as string);
+  } catch {
+    return Number.NaN;
   }
 }
 
@@ -54,6 +84,12 @@ function checkCors(check: Check, path: Path, settings: Json): void {
 /** The texts of a list, each with its place. */
 function texts(list: unknown): (readonly [Path, string])[] {
   return listOf(list).flatMap((item, index) => (typeof item === "string" ? [[[index], item] as const] : []));
+}
+
+/** Without a port, which says nothing of whose name it is. */
+function isHost(text: string): boolean {
+  const host = bracketed(text);
+  return hostName(host) !== null && hostName(`${host}:1`) !== null;
 }
 
 function isNetwork(text: string): boolean {

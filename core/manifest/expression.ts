@@ -175,7 +175,7 @@ export function compileExpression(text: string, names: readonly string[]): Compi
 function compileMessage(summary: string, names: readonly string[], before: string): string {
   const unknown = /^Unknown variable: (.*)$/.exec(summary)?.[1];
   if (unknown === undefined) return summary.charAt(0).toLowerCase() + summary.slice(1).replace(/\bEOF$/, "the end");
-  const [, holder, start] = /([\w.]+)\.(\w+-)$/.exec(before) ?? [];
+  const [, holder, start] = /(?<![\w.])([\w.]+)\.(\w+-)$/.exec(before) ?? [];
   if (holder !== undefined) return `this subtracts; for a name with "-" write ${holder}["${start}${unknown}"]`;
   return `unknown name "${unknown}"${hint(unknown, names)}`;
 }
@@ -185,7 +185,7 @@ function runtimeMessage(thrown: unknown, source: string): string {
   const { summary, code, range } = thrown as { summary?: string; code?: string; range?: { start: number } };
   const key = /^No such key: (.*)$/.exec(summary ?? "")?.[1];
   if (code !== "no_such_key" || key === undefined) return summary ?? messageOf(thrown);
-  const holder = /([A-Za-z_][\w.]*)\.$/.exec(source.slice(0, range?.start ?? 0))?.[1];
+  const holder = /(?<![\w.])[\d.]*([A-Za-z_][\w.]*)\.$/.exec(source.slice(0, range?.start ?? 0))?.[1];
   return `there is no "${key}"${holder === undefined ? "" : ` in ${holder}`}`;
 }
 

@@ -1,5 +1,5 @@
 /** What a manifest asks for and this version does not do: said at boot, never pretended. */
-import { isIP } from "node:net";
+import { bracketed, hostName, isLoopback } from "../host-name.ts";
 import { type Check, entriesOf, isMap } from "./check.ts";
 import type { Path } from "./issues.ts";
 
@@ -24,8 +24,6 @@ export function addNotices(check: Check): void {
 
 /** Whether others than this machine may reach a host. A name other than localhost may be anything. */
 export function isPublic(host: string): boolean {
-  const bare = host.replace(/^\[|\]$/g, "").toLowerCase();
-  if (bare === "localhost" || bare.endsWith(".localhost")) return false;
-  if (isIP(bare) === 4) return !bare.startsWith("127.");
-  return bare !== "::1" && !bare.startsWith("::ffff:127.");
+  const name = hostName(bracketed(host));
+  return name === null || !isLoopback(name);
 }

@@ -14,12 +14,13 @@ export const hasTemplate = (text: string): boolean => text.includes("{{");
 /** Text and expressions in turn; no empty texts. */
 export function splitTemplate(text: string): Split {
   const pieces: (string | ExpressionPiece)[] = [];
+  const unclosed: Unclosed = new Map();
   let position = 0;
   for (;;) {
     const open = text.indexOf("{{", position);
     if (open < 0) break;
     const start = open + 2;
-    const end = endOfExpression(text, start);
+    const end = endOfExpression(text, start, unclosed);
     if (end < 0) return { problem: 'a "{{" is not closed by "}}"', offset: open };
     if (open > position) pieces.push(text.slice(position, open));
     pieces.push({ source: text.slice(start, end), offset: start });
@@ -29,25 +30,34 @@ export function splitTemplate(text: string): Split {
   return { pieces };
 }
 
-/** A string literal (triple ones may hold line breaks), a comment, a word, or any one character. */
-const TOKEN = new RegExp(
-  [
-    /[bBrR]{0,2}(?:"""(?:\\[\s\S]|[^\\])*?"""|'''(?:\\[\s\S]|[^\\])*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')/,
-    /\/\/[^\n]*/,
-    /[A-Za-z_]\w*/,
-    /[\s\S]/,
-  ]
-    .map(({ source }) => source)
-    .join("|"),
-  "y",
-);
+/** String literals of CEL, triple ones first: they may hold line breaks. `rest` is what follows the quote that begins one. */
+const LITERALS = [
+  { quote: '"""', rest: /(?:\\[\s\S]|[^\\])*?"""/y },
+  { quote: "'''", rest: /(?:\\[\s\S]|[^\\])*?'''/y },
+  { quote: '"', rest: /(?:\\.|[^"\\\n])*"/y },
+  { quote: "'", rest: /(?:\\.|[^'\\\n])*'/y },
+];
+
+/** A comment, a word, or any one character. */
+const TOKEN = /\/\/[^\n]*|[A-Za-z_]\w*|[\s\S]/y;
+
+/**
+ * By quote, up to where none that begins a literal is closed: what looked for an end once looks no second time. From a quote that was
+ * escaped within such a literal on, the text reads the same.
+ */
+type Unclosed = Map<string, number>;
 
 /** Index of the `}}` that ends the expression which begins at `start`; -1 when there is none. */
-function endOfExpression(text: string, start: number): number {
+function endOfExpression(text: string, start: number, unclosed: Unclosed): number {
   let depth = 0;
   let position = start;
   while (position < text.length) {
     if (depth === 0 && text.startsWith("}}", position)) return position;
+    const literal = endOfLiteral(text, position, unclosed);
+    if (literal > position) {
+      position = literal;
+      continue;
+    }
     TOKEN.lastIndex = position;
     const token = TOKEN.exec(text)![0];
     if (token === "{") depth++;
@@ -55,4 +65,16 @@ function endOfExpression(text: string, start: number): number {
     position += token.length;
   }
   return -1;
+}
+
+/** Index behind the literal that begins at `start`; `start` itself where none does, or it has no end. */
+function endOfLiteral(text: string, start: number, unclosed: Unclosed): number {
+  for (const { quote, rest } of LITERALS) {
+    if (!text.startsWith(quote, start) || start < (unclosed.get(quote) ?? 0)) continue;
+    rest.lastIndex = start + quote.length;
+    if (rest.test(text)) return rest.lastIndex;
+    const newline = quote.length === 1 ? text.indexOf("\n", start) : -1;
+    unclosed.set(quote, newline === -1 ? text.length : newline);
+  }
+  return start;
 }

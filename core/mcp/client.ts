@@ -1,7 +1,7 @@
 /** A foreign MCP server as this service knows it: its tools, and a connection that is made again when it is lost. */
 import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
-import type { createClientSchemas } from "../agents/client-schema.ts";
+import type { PrepareSchema } from "../agents/client-schema/schemas.ts";
 import { messageOf } from "../errors.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
@@ -14,6 +14,8 @@ import { untilAborted } from "./until-aborted.ts";
 const FIRST_PAUSE = 1_000;
 const LONGEST_PAUSE = 60_000;
 const REFRESH = 60_000;
+/** Milliseconds for which their schemas are read before everything else has its turn. */
+const SLICE = 8;
 /** Tools of one server. */
 const MOST_TOOLS = 500;
 
@@ -30,7 +32,7 @@ export interface ForeignTool {
 export interface ClientParts {
   readonly folder: string;
   readonly logger: Logger;
-  readonly compile: ReturnType<typeof createClientSchemas>;
+  readonly prepare: PrepareSchema;
   /** Called when tools have come, changed or gone. */
   changed(): void;
 }
@@ -144,7 +146,7 @@ export class McpClient {
         changed: () => void this.#refresh(),
         closed: (reason) => connection !== null && this.#lose(connection, reason),
       });
-      this.#take(await connection.list());
+      await this.#take(await connection.list());
       this.#connection = connection;
       this.#pause = FIRST_PAUSE;
       this.#logger.info({ tools: this.#tools.size }, "MCP server connected");
@@ -177,7 +179,8 @@ export class McpClient {
     try {
       const listed = await connection.list();
       if (this.#connection !== connection) return;
-      this.#take(listed);
+      await this.#take(listed);
+      if (this.#connection !== connection) return;
       this.#parts.changed();
       this.#plan();
     } catch (error) {
@@ -198,9 +201,14 @@ export class McpClient {
   }
 
   /** Names that come twice, once their characters are those that models take, are left out from the second on. */
-  #take(listed: readonly Listed[]): void {
+  async #take(listed: readonly Listed[]): Promise<void> {
     const tools = new Map<string, ForeignTool>();
+    let since = performance.now();
     for (const tool of listed.slice(0, MOST_TOOLS)) {
+      if (performance.now() - since > SLICE) {
+        await new Promise(setImmediate);
+        since = performance.now();
+      }
       const name = exposedName(tool.name);
       if (name !== "" && name.length <= 128 && !tools.has(name)) tools.set(name, this.#foreignTool(tool));
     }
@@ -216,7 +224,7 @@ export class McpClient {
     const same = known?.description === description && JSON.stringify(known.parameters) === JSON.stringify(inputSchema);
     if (same && known.name === name) return known;
     try {
-      const schema = this.#parts.compile(inputSchema, "inputSchema");
+      const schema = this.#parts.prepare(inputSchema, "inputSchema");
       const parameters = inputSchema as JsonSchema;
       return { name, description, parameters, validate: (input) => schema.problems(input) };
     } catch (error) {

@@ -1,6 +1,6 @@
 /** The tools of a service by name: those of the manifest, and those that MCP clients take from foreign servers. */
 import type { Logger } from "pino";
-import { createClientSchemas } from "../agents/client-schema.ts";
+import { createClientSchemas } from "../agents/client-schema/schemas.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { clientOf } from "../manifest/mcp-names.ts";
 import type { Named, ToolMeter } from "../observability/metrics/named.ts";
@@ -32,10 +32,10 @@ export class ToolDirectory extends Map<string, Tool> {
     this.#meters = meters;
     const clients = Object.entries(manifest.mcp.clients);
     if (clients.length === 0) return;
-    const compile = createClientSchemas("input");
+    const prepare = createClientSchemas("input");
     for (const [name, settings] of clients) {
       const changed = () => this.#update(name);
-      this.#clients.set(name, new McpClient(name, settings, { folder, logger, compile, changed }));
+      this.#clients.set(name, new McpClient(name, settings, { folder, logger, prepare, changed }));
     }
     for (const name of namedTools(manifest)) {
       const client = this.#clientOf(name);

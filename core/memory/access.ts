@@ -5,10 +5,11 @@ import { Serialized, type Text } from "../http/route.ts";
 import { cloneConversation } from "./clone.ts";
 import { conversationIn, conversationText, type Snapshot } from "./conversation.ts";
 import { Gone } from "./conversations.ts";
-import { createConversation } from "./create.ts";
+import { createConversation, idTaken, isTaken } from "./create.ts";
 import type { Domain } from "./domain.ts";
-import { findByMeaning } from "./find.ts";
+import { findByMeaning, findSimilar, searchable } from "./find.ts";
 import { listConversations } from "./list.ts";
+import { Lookup } from "./lookup.ts";
 import type {
   ListQuery,
   Memory,
@@ -17,11 +18,12 @@ import type {
   NewConversation,
   NewMessage,
   Principal,
+  SimilarQuery,
 } from "./memory.ts";
 import { messagesOf, type PreparedMessage, prepareMessage } from "./message.ts";
-import { readNote, rulesFor, shownNote, writeNote } from "./note.ts";
+import { checkNoteOwner, readNote, rulesFor, shownNote, writeNote } from "./note.ts";
 import type { NoteRules } from "./note-content.ts";
-import { actingUser, mayAccess, noConversation } from "./ownership.ts";
+import { actingUser, noConversation } from "./ownership.ts";
 import { messagePage } from "./pages.ts";
 import { deleteConversation, deleteMessages } from "./remove.ts";
 import type { Batch, Saver } from "./save.ts";
@@ -31,6 +33,7 @@ import { updateConversation } from "./update.ts";
 /** What is known of one memory beside its conversations. */
 export interface Named {
   readonly name: string;
+  readonly settings: Memory["settings"];
   readonly domain: Domain;
   readonly saver: Saver;
   /** Undefined without working memory. */
@@ -41,11 +44,8 @@ export interface Named {
 type NoteOptions = Parameters<MemoryAccess["workingMemory"]>[1];
 type SaveEntries = Parameters<MemoryAccess["save"]>[0];
 
-/** Messages for one conversation, and the users in whose name they are saved. */
-interface Group {
-  readonly users: Set<string | undefined>;
-  readonly messages: PreparedMessage[];
-}
+/** Messages for the conversation of an id, by the users in whose name they are saved. */
+type Groups = Map<string, Map<string | undefined, PreparedMessage[]>>;
 
 /** Times that a conversation may be deleted and made anew while one call works on it. */
 const MOST_LIVES = 5;
@@ -55,10 +55,12 @@ const TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer
 export class Access implements MemoryAccess {
   readonly #memory: Named;
   readonly #principal: Principal;
+  readonly #lookup: Lookup;
 
   constructor(memory: Named, principal: Principal) {
     this.#memory = memory;
     this.#principal = principal;
+    this.#lookup = new Lookup(memory.name, memory.domain, principal);
   }
 
   async list(query: ListQuery): Promise<Serialized> {
@@ -68,27 +70,32 @@ export class Access implements MemoryAccess {
     return listConversations(domain.store, name, userId === undefined ? rest : { ...rest, userId });
   }
 
-  async get(id: string): Promise<Conversation> {
-    const { name, domain } = this.#memory;
-    return conversationIn(this.#checked(id, await domain.conversations.fresh(name, id), undefined));
+  async get(id: string, userId?: string): Promise<Conversation> {
+    return conversationIn(await this.#lookup.fresh(id, userId));
   }
 
   async create(conversation: NewConversation): Promise<Conversation> {
     const { name, domain } = this.#memory;
     const userId = this.#newOwner(conversation.userId);
+    const { id } = conversation;
+    if (id !== undefined && domain.spaces.owned && (await isTaken(domain, name, id, userId))) throw idTaken(id);
     return createConversation(domain, name, { ...conversation, userId });
   }
 
-  update(id: string, change: { title?: string; metadata?: Record<string, unknown> }): Promise<Conversation> {
-    return this.#change(id, undefined, (found) => updateConversation(this.#memory.domain, found, change));
+  update(
+    id: string,
+    change: { title?: string; metadata?: Record<string, unknown> },
+    userId?: string,
+  ): Promise<Conversation> {
+    return this.#change(id, userId, (found) => updateConversation(this.#memory.domain, found, change));
   }
 
-  delete(id: string): Promise<void> {
-    return this.#change(id, undefined, (found) => deleteConversation(this.#memory.domain, found));
+  delete(id: string, userId?: string): Promise<void> {
+    return this.#change(id, userId, (found) => deleteConversation(this.#memory.domain, found));
   }
 
-  clone(id: string, options: Parameters<MemoryAccess["clone"]>[1]) {
-    return this.#change(id, undefined, (found) => cloneConversation(this.#memory.domain, found, options));
+  clone(id: string, options: Parameters<MemoryAccess["clone"]>[1], userId?: string) {
+    return this.#change(id, userId, (found) => cloneConversation(this.#memory.domain, found, options));
   }
 
   async messages(id: string, query: MessageQuery): Promise<Serialized> {
@@ -98,17 +105,18 @@ export class Access implements MemoryAccess {
   }
 
   async save(entries: SaveEntries): Promise<number> {
-    const groups = new Map<string, Group>();
+    const groups: Groups = new Map();
     for (const { conversationId, userId, message } of entries) {
-      const group = groups.get(conversationId) ?? { users: new Set(), messages: [] };
+      const user = actingUser(this.#principal, userId);
+      const group = groups.get(conversationId) ?? new Map<string | undefined, PreparedMessage[]>();
       groups.set(conversationId, group);
-      group.users.add(actingUser(this.#principal, userId));
-      group.messages.push(prepareMessage(message, this.#memory.semantic !== undefined));
+      const messages = group.get(user) ?? [];
+      group.set(user, messages);
+      messages.push(prepareMessage(message, this.#memory.semantic !== undefined));
     }
     if (groups.size === 0) return 0;
     await this.#again(async () => {
-      const batches = await Promise.all([...groups].map(([id, group]) => this.#batch(id, group)));
-      await this.#memory.saver.save(batches);
+      await this.#memory.saver.save(await this.#batches(groups));
     });
     return entries.length;
   }
@@ -120,8 +128,8 @@ export class Access implements MemoryAccess {
   async workingMemory(id: string, options: NoteOptions): Promise<WorkingMemory> {
     const { name, domain, notes } = this.#memory;
     const rules = rulesFor(name, notes, options.scope);
-    const conversation = this.#checked(id, await domain.conversations.fresh(name, id), undefined);
-    this.#noteOwner(conversation, options);
+    const conversation = await this.#lookup.fresh(id, undefined, options.userId);
+    checkNoteOwner(this.#principal, conversation, options);
     return readNote(domain, rules, conversation);
   }
 
@@ -131,27 +139,31 @@ export class Access implements MemoryAccess {
     mode: "replace" | "append",
     options: NoteOptions,
   ): Promise<void> {
-    return this.#change(id, undefined, async (found) => {
+    return this.#again(async () => {
+      const found = await this.#lookup.owned(id, undefined, options.userId);
       const { name, domain, notes } = this.#memory;
       const rules = rulesFor(name, notes, options.scope);
-      this.#noteOwner(found, options);
+      checkNoteOwner(this.#principal, found, options);
       await writeNote(domain, rules, found, content, mode === "append");
     });
   }
 
   async search(query: Parameters<MemoryAccess["search"]>[0]): Promise<SearchResults> {
-    const { name, domain, semantic } = this.#memory;
-    if (semantic === undefined) {
-      throw invalid(`memory ${JSON.stringify(name)} has no embedding and vectors (memory.${name}.semantic)`);
-    }
-    const { text, conversationId, limit, threshold } = query;
+    const { name, domain, settings } = this.#memory;
+    const semantic = searchable(name, this.#memory.semantic);
+    const { text, conversationId, limit, threshold = settings.semantic!.threshold } = query;
     const userId = actingUser(this.#principal, query.userId);
-    const conversation =
-      conversationId === undefined
-        ? undefined
-        : this.#checked(conversationId, await domain.conversations.fresh(name, conversationId), userId);
+    const conversation = conversationId === undefined ? undefined : await this.#lookup.fresh(conversationId, userId);
     const owner = conversation?.userId ?? userId;
     return findByMeaning(domain, semantic, { text, owner, conversation, limit, threshold });
+  }
+
+  async similar({ id, userId }: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]> {
+    const { name, domain } = this.#memory;
+    const semantic = searchable(name, this.#memory.semantic);
+    const owner = actingUser(this.#principal, userId)!;
+    const conversation = await this.#lookup.ownedIfAny(id, owner);
+    return findSimilar(domain, semantic, { memory: name, owner, conversation }, query);
   }
 
   async recent(id: string, limit: number, userId?: string): Promise<Message[]> {
@@ -163,7 +175,7 @@ export class Access implements MemoryAccess {
     const { name, domain, notes } = this.#memory;
     if (notes === undefined) return null;
     const owner = actingUser(this.#principal, userId)!;
-    const conversation = await this.#ownedIfAny(id, owner);
+    const conversation = await this.#lookup.ownedIfAny(id, owner);
     if (conversation !== undefined) return readNote(domain, notes, conversation);
     if (notes.settings.scope === "conversation") return shownNote(notes, undefined);
     return readNote(domain, notes, { memory: name, number: 0, userId: owner });
@@ -175,12 +187,14 @@ export class Access implements MemoryAccess {
     const { id, title = "" } = conversation;
     const prepared = messages.map((message) => prepareMessage(message, semantic !== undefined));
     await this.#again(async () => {
-      const found = await this.#ownedIfAny(id, userId);
+      const found = await this.#lookup.ownedIfAny(id, userId);
       if (found !== undefined) {
         if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared }]);
         else await domain.conversations.current(found, true);
         return;
       }
+      const { isolated, owned } = domain.spaces;
+      if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw noConversation(id);
       const wanted = { ...conversation, userId, title: [...title].slice(0, LONGEST_TITLE).join("") };
       await createConversation(domain, name, wanted, prepared).catch((error: unknown) => {
         // Another call has just made it.
@@ -189,38 +203,18 @@ export class Access implements MemoryAccess {
     });
   }
 
-  async #batch(id: string, { users, messages }: Group): Promise<Batch> {
-    let conversation: Snapshot | undefined;
-    for (const userId of users) conversation = await this.#owned(id, userId);
-    // Every entry names a user, if only as undefined.
-    return { conversation: conversation!, messages };
-  }
-
-  /**
-   * The conversation, maybe not as it is by now.
-   *
-   * @throws ServiceError `not_found` unless it is there, and this caller's, and that user's
-   */
-  async #owned(id: string, userId: string | undefined): Promise<Snapshot> {
-    const found = await this.#ownedIfAny(id, userId);
-    if (found === undefined) throw noConversation(id);
-    return found;
-  }
-
-  /** The same; undefined when there is none. */
-  async #ownedIfAny(id: string, userId: string | undefined): Promise<Snapshot | undefined> {
-    const { name, domain } = this.#memory;
-    const found = await domain.conversations.find(name, id);
-    if (found === undefined || mayAccess(this.#principal, found.userId, userId)) return found;
-    // Another process may have deleted that one, and this caller made one of the same id.
-    const fresh = await domain.conversations.fresh(name, id);
-    return fresh === undefined ? undefined : this.#checked(id, fresh, userId);
-  }
-
-  /** @throws ServiceError `not_found` unless it is there, and this caller's, and that user's */
-  #checked(id: string, found: Snapshot | undefined, userId: string | undefined): Snapshot {
-    if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw noConversation(id);
-    return found;
+  /** What is for one conversation comes together, by whatever users it was meant. */
+  async #batches(groups: Groups): Promise<Batch[]> {
+    const wanted = [...groups].flatMap(([id, group]) => [...group].map((entry) => [id, ...entry] as const));
+    const found = await Promise.all(wanted.map(([id, userId]) => this.#lookup.owned(id, userId)));
+    const batches = new Map<number, Batch>();
+    found.forEach((conversation, index) => {
+      const [, , messages] = wanted[index]!;
+      const known = batches.get(conversation.number);
+      const together = known === undefined ? messages : [...known.messages, ...messages];
+      batches.set(conversation.number, { conversation, messages: together });
+    });
+    return [...batches.values()];
   }
 
   /** The owner of what this caller makes. */
@@ -230,19 +224,10 @@ export class Access implements MemoryAccess {
     return owner;
   }
 
-  #noteOwner({ userId }: Snapshot, options: NoteOptions): void {
-    if (options.userId !== undefined && options.userId !== userId) {
-      throw invalid("userId must be the owner of the conversation");
-    }
-    if (options.scope === "user" && options.userId === undefined && !this.#principal.isolated) {
-      throw invalid("userId is required with scope=user");
-    }
-  }
-
   #change<T>(id: string, userId: string | undefined, work: (found: Snapshot) => Promise<T>): Promise<T> {
     return this.#again(async () => {
       const acting = userId === undefined ? undefined : actingUser(this.#principal, userId);
-      return work(await this.#owned(id, acting));
+      return work(await this.#lookup.owned(id, acting));
     });
   }
 
@@ -269,27 +254,33 @@ export class Access implements MemoryAccess {
     id: string,
     query: MessageQuery,
   ): Promise<{ conversation: string; messages: readonly Text[] } | undefined> {
-    const { name, domain } = this.#memory;
+    const { name: memory, domain } = this.#memory;
     const { conversations, store } = domain;
     const userId = query.userId === undefined ? undefined : actingUser(this.#principal, query.userId);
+    const whose = this.#lookup.owner(id, userId);
+    const owner = whose instanceof Promise ? await whose : whose;
     for (let life = 1; life <= MOST_LIVES; life++) {
-      const number = await conversations.place(name, id);
-      if (number === undefined) return undefined;
+      const place = await conversations.place(memory, id, owner);
+      if (place === undefined) return undefined;
+      const { number, ownId } = place;
       const { conversation, messages } = await messagePage(store, number, query);
       if (conversation !== undefined) {
-        this.#checked(id, conversations.found(name, id, number, conversation), userId);
+        const found = conversations.found(memory, id, owner, place, conversation);
+        if (found === undefined) return undefined;
+        this.#lookup.checked(id, found, userId);
         if (messages === null) throw invalid(TOO_LARGE);
         return { conversation: conversationText(conversation.value), messages };
       }
-      conversations.forget({ memory: name, id, number });
+      conversations.forget({ memory, id, number, ownId, userId: owner ?? "" });
     }
     return undefined;
   }
 }
 
 /** The memory as the API and the agents get it. */
-export const asMemory = (named: Named, settings: Memory["settings"]): Memory => ({
+export const asMemory = (named: Named): Memory => ({
   name: named.name,
-  settings,
+  settings: named.settings,
+  now: named.domain.now,
   for: (principal) => new Access(named, principal),
 });

@@ -3,7 +3,6 @@ import type { Conversation } from "../../generated/types.ts";
 import { CommitConflict } from "../errors.ts";
 import { numberOf } from "../storage/encoding.ts";
 import {
-  conversationIdKey,
   conversationKey,
   conversationNoteKey,
   messageKey,
@@ -11,9 +10,9 @@ import {
   positionOf,
   unfinishedCopyKey,
 } from "../storage/keys.ts";
-import { conversationIn, type Snapshot } from "./conversation.ts";
+import { conversationIn, idKeyOf, type Snapshot } from "./conversation.ts";
 import { attempt } from "./conversations.ts";
-import { bear, conceive, idTaken, type Unborn } from "./create.ts";
+import { bear, conceive, idTaken, isTaken, type Unborn } from "./create.ts";
 import type { Domain } from "./domain.ts";
 import { createMessageId } from "./ids.ts";
 import type { MemoryAccess } from "./memory.ts";
@@ -42,7 +41,7 @@ export function cloneConversation(
     attempt(async (reload) => {
       const source = await domain.conversations.current(found, reload);
       const unborn = await conceive(domain, source.memory, wantedCopy(source, options), domain.now());
-      if ((await domain.store.get(conversationIdKey(unborn.memory, unborn.id))) !== undefined) {
+      if (await isTaken(domain, unborn.memory, unborn.id, unborn.userId)) {
         // No commit will tell whether the source is still there.
         await domain.conversations.current(found, true);
         throw idTaken(unborn.id);
@@ -51,7 +50,7 @@ export function cloneConversation(
         return await copy(domain, source, unborn, options.includeMessages);
       } catch (error) {
         await discardCopy(domain, unborn);
-        if (error instanceof CommitConflict && error.keys.includes(conversationIdKey(unborn.memory, unborn.id))) {
+        if (error instanceof CommitConflict && error.keys.includes(idKeyOf(unborn))) {
           throw idTaken(unborn.id);
         }
         throw error;
@@ -92,7 +91,7 @@ async function copy(domain: Domain, source: Snapshot, unborn: Unborn, includeMes
   // Nothing was saved to the source meanwhile: what was read is what it was at one moment.
   draft.expect.push([conversationKey(source.number), source.revision]);
   // The copies keep their numbers, and what is saved next comes after them.
-  const whole = { ...unborn, messages: source.messages };
+  const whole = { ...unborn, messages: source.messages, latest: source.latest };
   bear(draft, whole);
   if (messageCount > PIECE) draft.delete.push(unfinishedCopyKey(unborn.number));
   const revision = await store.commit(draft);

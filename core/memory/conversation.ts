@@ -1,19 +1,25 @@
 /** A conversation as it stands in its row. */
 import type { Conversation } from "../../generated/types.ts";
 import { invalid } from "../errors.ts";
+import type { Place } from "../storage/id-spaces.ts";
+import { conversationIdKey } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";
 
-/** What of a conversation is known as of `revision`. Memory, number, id, user and resource never change. */
+/** What of a conversation is known as of `revision`. Memory, number, id, its space, user and resource never change. */
 export interface Snapshot {
   readonly memory: string;
   readonly number: number;
   readonly id: string;
+  /** Whether the id is its user's own, which others may have too (storage/id-spaces.ts). */
+  readonly ownId: boolean;
   readonly userId: string;
   readonly resourceId: string;
   /** Milliseconds since 1970. */
   readonly updatedAt: number;
   /** How many messages were ever put into it: the last one's number. */
   readonly messages: number;
+  /** When the newest of them is dated: the next one is not dated before it. */
+  readonly latest: number;
   /** The JSON text up to the value of `updatedAt`, which comes last: a save changes nothing before it. */
   readonly head: string;
   readonly revision: number;
@@ -23,7 +29,7 @@ const UPDATED_AT = '"updatedAt":"';
 /** `2026-11-20T08:12:36.000Z"}` */
 const TAIL = 26;
 
-type Changing = Pick<Snapshot, "head" | "updatedAt" | "messages">;
+type Changing = Pick<Snapshot, "head" | "updatedAt" | "messages" | "latest">;
 
 /** ISO 8601 of milliseconds since 1970. */
 export const timeText = (time: number): string => new Date(time).toISOString();
@@ -31,13 +37,15 @@ export const timeText = (time: number): string => new Date(time).toISOString();
 const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): string =>
   `${head}${timeText(updatedAt)}"}`;
 
-/** The row: a list of the conversation and the number of its messages. */
-export const rowText = (conversation: Changing): string => `[${apiText(conversation)},${conversation.messages}]`;
+/** The row: a list of the conversation, the number of its messages, and the date of the newest. */
+export const rowText = (conversation: Changing): string =>
+  `[${apiText(conversation)},${conversation.messages},${conversation.latest}]`;
 
 /** The conversation of a row as the API gives it, as text. */
-export const conversationText = (row: string): string => row.slice(1, row.lastIndexOf(","));
-export const conversationOf = (row: string): Conversation => (JSON.parse(row) as [Conversation, number])[0];
-export const conversationIn = (snapshot: Changing): Conversation => JSON.parse(apiText(snapshot)) as Conversation;
+export const conversationText = (row: string): string => row.slice(1, row.lastIndexOf("}") + 1);
+export const conversationOf = (row: string): Conversation => (JSON.parse(row) as [Conversation])[0];
+export const conversationIn = (snapshot: Pick<Changing, "head" | "updatedAt">): Conversation =>
+  JSON.parse(apiText(snapshot)) as Conversation;
 
 /** Characters: a page holds two hundred of them, and metadata grows with every change. */
 const LARGEST = 64 * 1024;
@@ -56,13 +64,24 @@ export function headOf(conversation: Omit<Conversation, "updatedAt">): string {
 
 /** What a commit under `revision` makes of it. Written out, for copies of an object are slow where saves are many. */
 export const changed = (
-  { memory, number, id, userId, resourceId }: Omit<Snapshot, "revision">,
-  { updatedAt, messages, head }: Changing,
+  { memory, number, id, ownId, userId, resourceId }: Omit<Snapshot, "revision">,
+  { updatedAt, messages, latest, head }: Changing,
   revision: number,
-): Snapshot => ({ memory, number, id, userId, resourceId, updatedAt, messages, head, revision });
+): Snapshot => ({ memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision });
 
-export function snapshotOf(memory: string, number: number, { value, revision }: Row): Snapshot {
-  const [{ id, userId, resourceId, updatedAt }, messages] = JSON.parse(value) as [Conversation, number];
+export function snapshotOf(memory: string, { number, ownId }: Place, { value, revision }: Row): Snapshot {
+  const [conversation, messages, dated] = JSON.parse(value) as [Conversation, number, number?];
+  const { id, userId, resourceId } = conversation;
+  const updatedAt = Date.parse(conversation.updatedAt);
   const head = conversationText(value).slice(0, -TAIL);
-  return { memory, number, id, userId, resourceId, updatedAt: Date.parse(updatedAt), messages, head, revision };
+  // Rows of earlier versions do not say it.
+  const latest = dated ?? updatedAt;
+  return { memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision };
 }
+
+/** What a conversation is found by. */
+export type Called = Pick<Snapshot, "memory" | "id" | "ownId" | "userId">;
+
+/** The row that its id is in. */
+export const idKeyOf = ({ memory, id, ownId, userId }: Called): string =>
+  conversationIdKey(memory, id, ownId ? userId : undefined);

@@ -1,8 +1,9 @@
 /** New conversations. */
 import type { Conversation } from "../../generated/types.ts";
 import { CommitConflict, ServiceError } from "../errors.ts";
-import { conversationIdKey } from "../storage/keys.ts";
-import { headOf, type Snapshot } from "./conversation.ts";
+import { placesOf } from "../storage/id-spaces.ts";
+import { conversationIdKeys } from "../storage/keys.ts";
+import { headOf, idKeyOf, type Snapshot } from "./conversation.ts";
 import type { Domain } from "./domain.ts";
 import { createId } from "./ids.ts";
 import { addConversation } from "./index-rows.ts";
@@ -21,18 +22,29 @@ export async function conceive(domain: Domain, memory: string, wanted: NewConver
   const conversation = { id, resourceId, userId, title, metadata, createdAt, updatedAt: createdAt };
   const number = await domain.numbers.next();
   const head = headOf(conversation);
-  return { memory, number, id, userId, resourceId, updatedAt: now, messages: 0, head, conversation };
+  const ownId = domain.spaces.isolated;
+  return { memory, number, id, ownId, userId, resourceId, updatedAt: now, messages: 0, latest: 0, head, conversation };
 }
 
 /** Adds what makes it visible to a commit, which then fails when the id is taken. */
 export function bear(draft: Draft, unborn: Unborn): void {
-  const key = conversationIdKey(unborn.memory, unborn.id);
+  const key = idKeyOf(unborn);
   draft.expect.push([key, null]);
   draft.put.push([key, String(unborn.number)]);
   addConversation(draft, unborn);
 }
 
-/** @throws ServiceError `conflict` when the id is taken */
+/**
+ * Whether the owner of a new conversation cannot give it this id: it has one of that id, in either space. Without isolation nobody
+ * may have one. What stands in the space that the new id goes to, its commit finds too.
+ */
+export async function isTaken(domain: Domain, memory: string, id: string, owner: string): Promise<boolean> {
+  const { store, spaces, conversations } = domain;
+  if (spaces.isolated) return (await conversations.fresh(memory, id, owner)) !== undefined;
+  return (await placesOf(store, spaces, conversationIdKeys(memory, id))).length > 0;
+}
+
+/** @throws ServiceError `conflict` when the id is taken in the space that it goes to */
 export async function createConversation(
   domain: Domain,
   memory: string,
@@ -42,7 +54,7 @@ export async function createConversation(
   const now = domain.now();
   const unborn = await conceive(domain, memory, wanted, now);
   const draft = createDraft();
-  const written = { ...unborn, messages: writeMessages(domain, draft, unborn, messages, now, new Map()) };
+  const written = { ...unborn, ...writeMessages(domain, draft, unborn, messages, now, new Map()) };
   bear(draft, written);
   const revision = await domain.store.commit(draft).catch((error: unknown) => {
     throw error instanceof CommitConflict ? idTaken(unborn.id) : error;

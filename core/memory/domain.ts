@@ -1,4 +1,5 @@
 /** What the parts of the memory domain share. */
+import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
 import type { Conversations } from "./conversations.ts";
@@ -7,6 +8,7 @@ import type { Semantic } from "./semantic/semantic.ts";
 
 export interface Domain {
   readonly store: Store;
+  readonly spaces: IdSpaces;
   readonly conversations: Conversations;
   readonly lanes: Lanes;
   /** Internal numbers of conversations. */

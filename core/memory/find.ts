@@ -1,9 +1,12 @@
 /** Messages by meaning. */
-import type { SearchResult, SearchResults } from "../../generated/types.ts";
-import { conversationKey, messageKey } from "../storage/keys.ts";
+import type { Message, SearchResults } from "../../generated/types.ts";
+import { invalid } from "../errors.ts";
+import { conversationKey, messageKey, userTotal } from "../storage/keys.ts";
 import { conversationOf, type Snapshot } from "./conversation.ts";
 import type { Domain } from "./domain.ts";
+import type { SimilarQuery } from "./memory.ts";
 import { messageOf } from "./message.ts";
+import { isSomebody } from "./ownership.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import { indexName, numberOfName } from "./target.ts";
 
@@ -16,7 +19,78 @@ export interface FindQuery {
   readonly threshold: number;
 }
 
+/** Whose messages a run may be told: of an owner alone, and of nobody else. */
+export interface Beginning {
+  readonly memory: string;
+  readonly owner: string;
+  /** Undefined when the run begins it. */
+  readonly conversation: Snapshot | undefined;
+}
+
+interface Found {
+  readonly message: Message;
+  readonly conversationId: string;
+  readonly score: number;
+  /** Its place in the conversation, as text that is in the order of time. */
+  readonly position: string;
+}
+
+/** Hits of one search of the index. */
+const MOST = 1000;
+
+/** @throws ServiceError `invalid_input` for a memory that cannot be searched */
+export function searchable(memory: string, semantic: Semantic | undefined): Semantic {
+  if (semantic !== undefined) return semantic;
+  throw invalid(`memory ${JSON.stringify(memory)} has no embedding and vectors (memory.${memory}.semantic)`);
+}
+
 export async function findByMeaning(domain: Domain, semantic: Semantic, query: FindQuery): Promise<SearchResults> {
+  const found = await find(domain, semantic, query);
+  const results = found.map(({ message, score, conversationId }) => ({
+    id: message.id,
+    score,
+    message,
+    conversationId,
+  }));
+  return { results, count: results.length, query: query.text };
+}
+
+/** Whether a run looks beyond its conversation. Those without a user have a name in common, and nothing else. */
+export const looksBeyond = (scope: "conversation" | "user", owner: string): boolean =>
+  scope === "user" && isSomebody(owner);
+
+/** What a run is told of what was said before, in the order in which it was. */
+export async function findSimilar(
+  domain: Domain,
+  semantic: Semantic,
+  { memory, owner, conversation }: Beginning,
+  { text, limit, threshold, scope, told, whole }: SimilarQuery,
+): Promise<Message[]> {
+  const beyond = looksBeyond(scope, owner);
+  if (!beyond && (conversation === undefined || whole)) return [];
+  if (whole && !(await hasOthers(domain, memory, owner, conversation))) return [];
+  const found = await find(domain, semantic, {
+    text,
+    owner,
+    conversation: beyond ? undefined : conversation,
+    // What the run is told anyway is often the nearest, and must not take the place of what it would not know.
+    limit: Math.min(limit + told.size, MOST),
+    threshold,
+  });
+  return found
+    .filter(({ message }) => !told.has(message.id))
+    .slice(0, limit)
+    .sort((a, b) => (a.position < b.position ? -1 : 1))
+    .map(({ message }) => message);
+}
+
+/** That spares the embedding of everything that is said in a user's first conversation. */
+async function hasOthers({ store }: Domain, memory: string, owner: string, conversation: Snapshot | undefined) {
+  const total = Number((await store.get(userTotal(memory, owner)))?.value ?? 0);
+  return total > (conversation === undefined ? 0 : 1);
+}
+
+async function find(domain: Domain, semantic: Semantic, query: FindQuery): Promise<Found[]> {
   const { text, owner, conversation, limit, threshold } = query;
   const hits = await semantic.search({
     text,
@@ -30,15 +104,13 @@ export async function findByMeaning(domain: Domain, semantic: Semantic, query: F
     ...places.map(({ number, message }) => messageKey(number, message)),
     ...places.map(({ number }) => conversationKey(number)),
   ]);
-  const results = places.flatMap(({ score }, index): SearchResult[] => {
+  return places.flatMap(({ score, message: position }, index): Found[] => {
     const row = rows[index];
     const parent = rows[places.length + index];
     // Deleted while the index was asked.
     if (row === undefined || parent === undefined) return [];
     const { id: conversationId, userId } = conversationOf(parent.value);
     if (owner !== undefined && userId !== owner) return [];
-    const message = messageOf(row.value);
-    return [{ id: message.id, score, message, conversationId }];
+    return [{ message: messageOf(row.value), conversationId, score, position }];
   });
-  return { results, count: results.length, query: text };
 }

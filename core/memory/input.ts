@@ -1,4 +1,5 @@
 /** From what a request says to what a memory takes: defaults, dates, roles, and no key that is not documented. */
+import { defaults } from "../../generated/defaults.ts";
 import type {
   ConversationsQuery,
   MessageInput,
@@ -11,8 +12,7 @@ import { instantOf } from "../http/instant.ts";
 import { actingUser } from "./choose.ts";
 import type { ListQuery, MessageQuery, NewMessage, Principal } from "./memory.ts";
 
-const CONVERSATIONS = 50;
-const MESSAGES = 100;
+const LIST = defaults.ConversationsQuery;
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
 const LONGEST_ID = 256;
 const MOST_PROBLEMS = 20;
@@ -26,10 +26,10 @@ export function conversationIdOf(params: Record<string, string>): string {
 
 export function listQuery(query: ConversationsQuery): ListQuery {
   const list: ListQuery = {
-    limit: query.limit ?? CONVERSATIONS,
-    offset: query.offset ?? 0,
-    orderBy: query.orderBy ?? "updated_at",
-    orderDirection: directionOf(query.orderDirection ?? "DESC"),
+    limit: query.limit ?? LIST.limit,
+    offset: query.offset ?? LIST.offset,
+    orderBy: query.orderBy ?? LIST.orderBy,
+    orderDirection: directionOf(query.orderDirection ?? LIST.orderDirection),
   };
   if (query.userId !== undefined) list.userId = query.userId;
   if (query.resourceId !== undefined) list.resourceId = query.resourceId;
@@ -43,7 +43,7 @@ function directionOf(text: string): "ASC" | "DESC" {
 }
 
 export function messageQuery(query: MessagesQuery): MessageQuery {
-  const page: MessageQuery = { limit: query.limit ?? MESSAGES };
+  const page: MessageQuery = { limit: query.limit ?? defaults.MessagesQuery.limit };
   if (query.before !== undefined) page.before = instantOf("before", query.before);
   if (query.after !== undefined) page.after = instantOf("after", query.after);
   if (query.roles !== undefined) page.roles = rolesOf(query.roles);

@@ -1,10 +1,13 @@
 /** The memories of a manifest over one store. */
+import { type Clock, risingClock, storedTime } from "../clock.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
 import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
-import { CONVERSATION_SEQUENCE } from "../storage/keys.ts";
+import { openIdSpaces } from "../storage/id-spaces.ts";
+import { CONVERSATION_SEQUENCE, OWN_CONVERSATION_IDS } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
 import { asMemory } from "./access.ts";
+import { isIsolated } from "./choose.ts";
 import { Conversations } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
 import { createLanes } from "./lanes.ts";
@@ -17,8 +20,10 @@ import { discardUnfinishedCopies } from "./unfinished-copies.ts";
 export interface MemoriesOptions {
   /** The index of each memory that has one, by the memory's name. */
   semantic?: ReadonlyMap<string, Semantic>;
+  /** Whether ids belong to users; by default as the manifest has it. */
+  isolated?: boolean;
   /** Milliseconds since 1970; for tests. */
-  now?: () => number;
+  now?: Clock;
 }
 
 /**
@@ -34,34 +39,30 @@ export async function createMemories(
   const memories = new Map<string, Memory>();
   const settings = Object.entries(manifest.memory ?? {});
   if (settings.length === 0) return memories;
-  const domain = await createDomain(store, options);
+  const domain = await createDomain(store, { isolated: isIsolated(manifest), ...options });
   await discardUnfinishedCopies(domain);
   const saver = createSaver(domain);
   const compiler = createSchemaCompiler();
   for (const [name, memory] of settings) {
     const notes = notesOf(name, memory, compiler);
-    memories.set(name, asMemory({ name, domain, saver, notes, semantic: domain.semantic.get(name) }, memory));
+    memories.set(name, asMemory({ name, settings: memory, domain, saver, notes, semantic: domain.semantic.get(name) }));
   }
   return memories;
 }
 
-async function createDomain(store: Store, { semantic = new Map(), now = Date.now }: MemoriesOptions): Promise<Domain> {
+async function createDomain(
+  store: Store,
+  { isolated = false, semantic = new Map(), now }: MemoriesOptions,
+): Promise<Domain> {
+  const spaces = await openIdSpaces(store, isolated, OWN_CONVERSATION_IDS);
   return {
     store,
-    conversations: new Conversations(store),
+    spaces,
+    conversations: new Conversations(store, spaces),
     lanes: createLanes(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE),
     semantic,
-    now: rising(now),
-  };
-}
-
-/** A clock that is set back must not put what is new before what is old. */
-function rising(now: () => number): () => number {
-  let last = 0;
-  return () => {
-    last = Math.max(last, now());
-    return last;
+    now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };
 }
 

@@ -39,8 +39,10 @@ export interface NewMessage {
   parts?: unknown[];
   content?: unknown;
   metadata?: Record<string, unknown>;
-  /** ISO 8601; default: now. */
+  /** ISO 8601: where its client puts it, whatever else there is. Default: after all that is there. */
   createdAt?: string;
+  /** Without `createdAt`: when it was said, by the memory's clock; where something there is later, then. Default: now. */
+  saidAt?: number;
 }
 
 export interface NewConversation {
@@ -51,6 +53,19 @@ export interface NewConversation {
   metadata?: Record<string, unknown>;
 }
 
+/** What a run wants to be told beside the newest messages of its conversation. */
+export interface SimilarQuery {
+  readonly text: string;
+  readonly limit: number;
+  readonly threshold: number;
+  /** Where to look: in the conversation, or in all of its user's. */
+  readonly scope: "conversation" | "user";
+  /** Ids of messages that the run is told anyway. */
+  readonly told: ReadonlySet<string>;
+  /** Whether those are all that the conversation has. */
+  readonly whole: boolean;
+}
+
 export type WorkingMemoryScope = "conversation" | "user";
 
 /** One named memory. */
@@ -58,21 +73,28 @@ export interface Memory {
   /** The name in the manifest. */
   readonly name: string;
   readonly settings: MemoryManifest;
+  /** Milliseconds since 1970; never goes back. */
+  readonly now: () => number;
   for(principal: Principal): MemoryAccess;
 }
 
 /**
  * A memory for one principal. A conversation that does not exist, or belongs to somebody else, is ServiceError
- * `not_found`; a duplicate id is `conflict`; input that makes no sense is `invalid_input`.
+ * `not_found`; a duplicate id is `conflict`; input that makes no sense is `invalid_input`, and so is an id that several users
+ * have, unless `userId` says whose is meant.
  */
 export interface MemoryAccess {
   /** A `ConversationList` ready for the envelope. Rows are not parsed. */
   list(query: ListQuery): Promise<Serialized>;
-  get(id: string): Promise<Conversation>;
+  get(id: string, userId?: string): Promise<Conversation>;
   create(conversation: NewConversation): Promise<Conversation>;
   /** Merges metadata key by key; null deletes a key. */
-  update(id: string, change: { title?: string; metadata?: Record<string, unknown> }): Promise<Conversation>;
-  delete(id: string): Promise<void>;
+  update(
+    id: string,
+    change: { title?: string; metadata?: Record<string, unknown> },
+    userId?: string,
+  ): Promise<Conversation>;
+  delete(id: string, userId?: string): Promise<void>;
   clone(
     id: string,
     options: {
@@ -82,6 +104,7 @@ export interface MemoryAccess {
       resourceId?: string;
       includeMessages: boolean;
     },
+    userId?: string,
   ): Promise<{ conversation: Conversation; messageCount: number }>;
   /** `{conversation, messages}` ready for the envelope: the newest `limit` that match, in order. Rows are not parsed. */
   messages(id: string, query: MessageQuery): Promise<Serialized>;
@@ -101,11 +124,14 @@ export interface MemoryAccess {
     conversationId?: string;
     userId?: string;
     limit: number;
-    threshold: number;
+    /** Default: the memory's. */
+    threshold?: number | undefined;
   }): Promise<SearchResults>;
 
   /** For generation: the last `limit` messages in order, parsed. Empty when the conversation does not exist yet. */
   recent(id: string, limit: number, userId?: string): Promise<Message[]>;
+  /** For generation: what was said before that means something similar, in the order in which it was. */
+  similar(conversation: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]>;
   /** For generation: working memory as `workingMemory` gives it, before the conversation exists too; null without one. */
   note(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
   /**

@@ -16,8 +16,10 @@ export const roleHead = (role: string) => `{"role":${JSON.stringify(role)},`;
 export interface PreparedMessage {
   readonly role: string;
   readonly id: string | undefined;
-  /** Milliseconds since 1970; undefined: when it is stored. */
+  /** Milliseconds since 1970, as its client says; undefined: after all that is there. */
   readonly createdAt: number | undefined;
+  /** Milliseconds since 1970 by our clock; undefined: when it is stored. */
+  readonly saidAt: number | undefined;
   /** Members of the JSON object beside those above. */
   readonly members: string;
   /** What is searched by meaning; empty where nothing is. */
@@ -34,6 +36,7 @@ export function prepareMessage(message: NewMessage, searched: boolean): Prepared
     role,
     id,
     createdAt: message.createdAt === undefined ? undefined : timeOf(message.createdAt),
+    saidAt: message.saidAt,
     members: JSON.stringify({ parts, content, metadata }).slice(1, -1),
     search: searched ? textOf(message) : "",
   };

@@ -1,7 +1,7 @@
 /** What a working memory may hold, and how something is appended to it. */
-import { isDeepStrictEqual } from "node:util";
 import type { ValidateFunction } from "ajv";
 import { invalid } from "../errors.ts";
+import { DEEPEST, tooDeep } from "../http/decode.ts";
 import { describeProblems, type SchemaCompiler } from "../json-schema.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
 
@@ -32,6 +32,7 @@ export function createNoteRules(settings: WorkingMemorySettings, compiler: Schem
       settings,
       next(content, stored) {
         if (typeof content !== "string") throw invalid("content must be a string: this working memory is markdown");
+        bounded(content);
         return bounded(JSON.stringify(stored === undefined ? content : `${JSON.parse(stored)}\n\n${content}`));
       },
       shown: (stored) => JSON.parse(stored) as string,
@@ -50,18 +51,33 @@ export function createNoteRules(settings: WorkingMemorySettings, compiler: Schem
   };
 }
 
+/** @throws ServiceError `invalid_input` unless it is a JSON object that may be merged: neither too large nor too deep */
 function objectOf(content: string | Record<string, unknown>): Json {
-  let value: unknown = content;
-  if (typeof content === "string") {
-    try {
-      value = JSON.parse(content);
-    } catch {
-      throw invalid("content must be a JSON object: this working memory is JSON");
-    }
-  }
-  if (isObject(value as Json)) return value as Json;
+  const text = typeof content === "string" ? content : textOf(content);
+  if (tooDeep(Buffer.from(bounded(text)))) throw nested();
+  const value = typeof content === "string" ? parsed(content) : (content as Json);
+  if (isObject(value)) return value;
   throw invalid("content must be a JSON object: this working memory is JSON");
 }
+
+function textOf(content: Record<string, unknown>): string {
+  try {
+    return JSON.stringify(content);
+  } catch {
+    // What comes from a model may be deeper than a body, and than the stack.
+    throw nested();
+  }
+}
+
+function parsed(text: string): Json {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return null;
+  }
+}
+
+const nested = () => invalid(`content is nested deeper than ${DEEPEST} levels`);
 
 function check(validate: ValidateFunction | undefined, value: Json): void {
   if (validate !== undefined && !validate(value)) throw invalid(describeProblems(validate.errors, "content"));
@@ -86,23 +102,25 @@ export function merge(old: Json, added: Json): Json {
 }
 
 function union(old: readonly Json[], added: readonly Json[]): Json[] {
-  const plain = new Set<Json>(old.filter((item) => !isComposite(item)));
-  const composite = old.filter(isComposite);
+  const known = new Set(old.map(canonical));
   const joined = [...old];
   for (const item of added) {
-    if (isComposite(item)) {
-      if (composite.some((one) => isDeepStrictEqual(one, item))) continue;
-      composite.push(item);
-    } else {
-      if (plain.has(item)) continue;
-      plain.add(item);
-    }
+    const text = canonical(item);
+    if (known.has(text)) continue;
+    known.add(text);
     joined.push(item);
   }
   return joined;
 }
 
-const isComposite = (value: Json): boolean => typeof value === "object" && value !== null;
+/** The same text for equal values, and different text for different ones. */
+function canonical(value: Json): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  // The mark before the others: V8 hashes texts of digits by their value, which whoever sends them can choose.
+  if (!isObject(value)) return `=${JSON.stringify(value)}`;
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join()}}`;
+}
 
 function isObject(value: Json): value is { [key: string]: Json } {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -5,7 +5,7 @@ import { conversationKey, conversationNoteKey, userNoteKey } from "../storage/ke
 import type { Snapshot } from "./conversation.ts";
 import { attempt } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
-import type { WorkingMemoryScope } from "./memory.ts";
+import type { Principal, WorkingMemoryScope } from "./memory.ts";
 import type { NoteRules } from "./note-content.ts";
 import type { Target } from "./target.ts";
 
@@ -15,6 +15,20 @@ export function rulesFor(name: string, rules: NoteRules | undefined, scope: Work
     throw invalid(`memory ${JSON.stringify(name)} has no working memory (memory.${name}.workingMemory)`);
   if (scope === undefined || scope === rules.settings.scope) return rules;
   throw invalid(`scope must be ${rules.settings.scope}: that is the one of this working memory`);
+}
+
+/** @throws ServiceError `invalid_input` when the request is about another user's note, or does not say whose */
+export function checkNoteOwner(
+  principal: Principal,
+  { userId }: Target,
+  asked: { scope?: string; userId?: string },
+): void {
+  if (asked.userId !== undefined && asked.userId !== userId) {
+    throw invalid("userId must be the owner of the conversation");
+  }
+  if (asked.scope === "user" && asked.userId === undefined && !principal.isolated) {
+    throw invalid("userId is required with scope=user");
+  }
 }
 
 /** The note, which need not be of a conversation that exists when it is a user's. */

@@ -5,6 +5,12 @@ import type { Principal } from "./memory.ts";
 /** The owner whose objects an isolated caller sees; those of nobody when it has no user. */
 export const ownerOf = (principal: Principal): string => principal.userId ?? "";
 
+/** Whose a conversation is when nobody says so. */
+export const ANONYMOUS = "anonymous";
+
+/** Whether the owner is one user: `anonymous` and, with isolation, the empty name are everybody who gave none. */
+export const isSomebody = (owner: string): boolean => owner !== ANONYMOUS && owner !== "";
+
 /** A conversation that belongs to somebody else does not exist for this caller. */
 export function mayAccess(principal: Principal, owner: string, userId: string | undefined): boolean {
   if (principal.isolated && owner !== ownerOf(principal)) return false;

@@ -1,6 +1,6 @@
 /** Deleting conversations and messages, with all that belongs to them, in one commit. */
-import { conversationIdKey, conversationRows, messageIdKey, messageKey } from "../storage/keys.ts";
-import type { Snapshot } from "./conversation.ts";
+import { conversationRows, messageIdKey, messageKey } from "../storage/keys.ts";
+import { idKeyOf, type Snapshot } from "./conversation.ts";
 import { attempt } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
 import { changeConversation, removeConversation } from "./index-rows.ts";
@@ -14,10 +14,10 @@ export function deleteConversation(domain: Domain, found: Snapshot): Promise<voi
     attempt(async (reload) => {
       const { conversations, semantic, store } = domain;
       const conversation = await conversations.current(found, reload);
-      const { memory, id, number, userId } = conversation;
+      const { memory, number, userId } = conversation;
       const draft = createDraft();
       removeConversation(draft, conversation);
-      draft.delete.push(conversationIdKey(memory, id));
+      draft.delete.push(idKeyOf(conversation));
       draft.clear.push(conversationRows(number));
       const index = semantic.get(memory);
       index?.conversationDeleted(draft, userId, indexName(number));

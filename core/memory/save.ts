@@ -97,8 +97,8 @@ function write(domain: Domain, batches: readonly Batch[]): Promise<void> {
       const ids = messages.flatMap(({ id }) => (id === undefined ? [] : [id]));
       const known = ids.length === 0 ? new Map() : await findMessages(domain, before.number, ids);
       const updatedAt = Math.max(now, before.updatedAt);
-      const written = writeMessages(domain, draft, before, messages, updatedAt, known);
-      const after = changed(before, { updatedAt, messages: written, head: before.head }, before.revision);
+      const written = writeMessages(domain, draft, before, messages, now, known);
+      const after = changed(before, { updatedAt, ...written, head: before.head }, before.revision);
       changeConversation(draft, before, after);
       changes.push(after);
     }

@@ -40,27 +40,29 @@ export async function findMessages(
 }
 
 /**
- * Adds the messages to a commit: new ones after all others of `time`, those in `known` in place. An id that comes twice is
- * one message, as the last of them says it.
+ * Adds the messages to a commit: new ones after all others, or where their clients date them, those in `known` in place. An
+ * id that comes twice is one message, as the last of them says it.
  *
- * @returns how many messages were ever put into the conversation by then
+ * @param now milliseconds since 1970, maybe before what is there: no message is dated before one that it comes after
+ * @returns how many messages were ever put into the conversation by then, and when the newest of them is dated
  */
 export function writeMessages(
   domain: Domain,
   draft: Draft,
-  target: Target & Pick<Snapshot, "messages">,
+  target: Target & Pick<Snapshot, "messages" | "latest">,
   messages: readonly PreparedMessage[],
-  time: number,
+  now: number,
   known: Map<string, string>,
-): number {
-  let sequence = target.messages;
+): Pick<Snapshot, "messages" | "latest"> {
+  let { messages: sequence, latest } = target;
   const texts = new Map<string, string>();
   const searched = new Map<string, string>();
   for (const message of messages) {
     let position = message.id === undefined ? undefined : known.get(message.id);
     let id = message.id;
     if (position === undefined) {
-      const at = message.createdAt ?? time;
+      const at = message.createdAt ?? Math.max(message.saidAt ?? now, latest);
+      latest = Math.max(latest, at);
       sequence++;
       position = messagePosition(at, sequence);
       if (id === undefined) id = createMessageId(at, sequence);
@@ -77,7 +79,7 @@ export function writeMessages(
   if (semantic !== undefined) {
     for (const [position, text] of searched) semantic.saved(draft, placeIn(target, position), text);
   }
-  return sequence;
+  return { messages: sequence, latest };
 }
 
 const timeOfPosition = (position: string): number => numberOf(position.slice(0, position.indexOf("/")));

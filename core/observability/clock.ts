@@ -1,5 +1,7 @@
 /** The time of spans: milliseconds since 1970 with fractions, rising steadily within a process. */
 
+import { systemTime } from "../clock.ts";
+
 /** Milliseconds between two looks at the clock of the system, which may be set while the process runs. */
 const LOOK = 60_000;
 
@@ -11,7 +13,7 @@ export class Clock {
     const now = performance.now();
     if (now >= this.#next) {
       this.#next = now + LOOK;
-      this.#offset = Date.now() - now;
+      this.#offset = systemTime() - now;
     }
     return now + this.#offset;
   }

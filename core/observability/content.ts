@@ -32,8 +32,7 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
   const known = knownSecrets(secrets);
   const blank = known === null ? redact : (text: string) => redact(text.replace(known, BLANK));
   const clean = mode === "full" ? (text: string) => text : remembering(blank);
-  const longest = secrets.reduce((most, { length }) => Math.max(most, length), 0);
-  const behind = Math.min(MOST_BEHIND, Math.max(BEHIND, 2 * longest));
+  const behind = behindCut(secrets);
   return {
     mode,
     content(value) {
@@ -48,6 +47,12 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
     // A message is no content: it is there with `none` too, and its secrets are never.
     message: (text) => cut(text, MOST_MESSAGE, mode === "full" ? clean : blank, behind),
   };
+}
+
+/** Characters behind a cut that have to be read, where these are secrets. */
+export function behindCut(secrets: readonly string[]): number {
+  const longest = secrets.reduce((most, { length }) => Math.max(most, length), 0);
+  return Math.min(MOST_BEHIND, Math.max(BEHIND, 2 * longest));
 }
 
 /** Looks once at what comes twice in a row, as the answer of a model does that is the answer of its agent. */
@@ -80,7 +85,7 @@ function formsOf(secret: string): string[] {
 }
 
 /** At most `most` characters of a text, and a sign that there was more. */
-function cut(text: string, most: number, clean: (text: string) => string, behind: number): string {
+export function cut(text: string, most: number, clean: (text: string) => string, behind: number): string {
   if (text.length <= most) return clean(text);
   const seen = clean(text.slice(0, most + behind));
   // What is at the end now came after the cut, or is what was put there for it.

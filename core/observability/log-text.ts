@@ -1,4 +1,5 @@
 /** What no line of the log may hold: credentials, by the names and forms that they have, and values of the manifest's own. */
+import { behindCut, cut } from "./content.ts";
 import { headed, headOf } from "./log-line.ts";
 import { BLANK, isSecretName, withoutCredentials } from "./redaction.ts";
 
@@ -7,7 +8,7 @@ const KEYS =
   "(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?api[-_]?key|x-console-access-key|(?:client[-_]?)?secret|secret[-_]?key|private[-_]?key|(?:access|refresh|id|session)?[-_]?token|password|passwd";
 const SECRET_KEY = new RegExp(`^(?:${KEYS})$`, "i");
 
-/** Credentials inside texts: in URLs, in headers that a message repeats, and JSON Web Tokens. */
+/** Credentials inside texts: in URLs, and in headers that a message repeats. */
 const IN_QUERY =
   "[?&](?:(?:access|api|secret|private)?[-_]?key|(?:access|refresh|id|session|auth)?[-_]?token|(?:client[-_]?)?secret|password|passwd)=";
 const IN_URL = new RegExp(`(${IN_QUERY})[^&\\s"']+`, "gi");
@@ -15,7 +16,6 @@ const BEFORE_AT = `:\\/\\/[^\\s/@:"'<>]{0,128}:`;
 const PASSWORD = `[^\\s/@"'<>]{1,256}@`;
 const OF_USER = new RegExp(`(${BEFORE_AT})${PASSWORD}`, "g");
 const BEARER = /(\bBearer\s+)[\w.~+/=-]+/gi;
-const WEB_TOKEN = /\beyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]*/g;
 
 /** Of what has to be looked at more closely: names of secret values before a sign, and beginnings of credentials. */
 const SUSPICIOUS = [
@@ -46,6 +46,24 @@ const NAMES = new Set([
   "spanId",
 ]);
 
+/** Characters of a line. A longer one is cut before anything looks at it, so that what a line costs has a bound. */
+const LONGEST_LINE = 64 * 1024;
+/** Characters that are left of each text of such a line, of the name of a value, and of a name that a line is found by. */
+const LONGEST_TEXT = 8 * 1024;
+const LONGEST_NAME = 256;
+
+/** Characters around a value: quotes and a comma. */
+const AROUND = 3;
+
+/** What is left of the room for one line. */
+interface Room {
+  characters: number;
+  /** Characters of each text. */
+  readonly text: number;
+}
+
+const ENDLESS: Room = { characters: Number.POSITIVE_INFINITY, text: Number.POSITIVE_INFINITY };
+
 const MASK = "***";
 /** Shorter ones are hidden only where they are a whole value: they are in half of all words. */
 const SHORT = 4;
@@ -55,11 +73,13 @@ const DEEPEST = 32;
 export class LogText {
   #secrets: readonly string[] = [];
   #suspicious = new RegExp(SUSPICIOUS, "i");
+  #behind = behindCut([]);
 
   /** @param secrets texts that are hidden from now on, such as what the manifest took from the environment */
   hide(secrets: readonly string[]): void {
     // The longest first: one may be a part of another.
     this.#secrets = [...new Set([...this.#secrets, ...secrets])].filter(Boolean).sort((a, b) => b.length - a.length);
+    this.#behind = behindCut(this.#secrets);
     // As a line has them.
     const forms = this.#secrets.map((secret) =>
       secret.length < SHORT ? JSON.stringify(secret) : JSON.stringify(secret).slice(1, -1),
@@ -67,44 +87,64 @@ export class LogText {
     this.#suspicious = new RegExp([SUSPICIOUS, ...forms.map(literal)].join("|"), "i");
   }
 
-  /** A line of the log, itself where it has nothing to hide: most lines cost one look. */
+  /** A line of the log, itself where it has nothing to hide: most lines cost one look. One that is cut has `cut: true`. */
   clean(line: string): string {
-    if (!this.#suspicious.test(line)) return line;
+    const long = line.length > LONGEST_LINE;
+    if (!long && !this.#suspicious.test(line)) return line;
     const head = headOf(line);
+    const room: Room = long ? { characters: LONGEST_LINE, text: LONGEST_TEXT } : { ...ENDLESS };
     try {
-      const { level: _level, time: _time, ...rest } = JSON.parse(line);
-      return `${headed(head, this.#cleaned(rest, 0))}\n`;
+      const { level: _level, time: _time, msg: given, ...rest } = JSON.parse(line);
+      // What stands last in a line is what it says: it has its room first.
+      const msg = this.#cleaned(given, 1, room);
+      return `${headed(head, { ...(this.#cleaned(rest, 0, room) as object), msg, ...(long && { cut: true }) })}\n`;
     } catch {
       return `${headed(head, { msg: "a line that could not be made safe to show" })}\n`;
     }
   }
 
-  #cleaned(value: unknown, depth: number): unknown {
-    if (typeof value === "string") return this.#text(value);
+  #cleaned(value: unknown, depth: number, room: Room): unknown {
+    room.characters -= AROUND;
+    if (typeof value === "string") {
+      const clean = cut(value, Math.max(0, Math.min(room.text, room.characters)), this.#text, this.#behind);
+      room.characters -= clean.length;
+      return clean;
+    }
     if (typeof value !== "object" || value === null) return value;
     if (depth > DEEPEST) return MASK;
-    if (Array.isArray(value)) return value.map((item) => this.#cleaned(item, depth + 1));
+    if (Array.isArray(value)) return this.#list(value, depth, room);
     const copy: Record<string, unknown> = Object.create(null);
-    for (const [key, item] of Object.entries(value)) {
+    for (const [name, item] of Object.entries(value)) {
+      if (room.characters <= 0) break;
+      const key = name.length > room.text ? name.slice(0, LONGEST_NAME) : name;
+      room.characters -= key.length;
       if (SECRET_KEY.test(key) || isSecretName(key)) copy[key] = MASK;
-      else copy[key] = depth === 0 && NAMES.has(key) ? item : this.#cleaned(item, depth + 1);
+      else copy[key] = depth === 0 && isName(key, item) ? item : this.#cleaned(item, depth + 1, room);
     }
     return copy;
   }
 
-  #text(text: string): string {
-    let clean = text
-      .replace(IN_URL, `$1${MASK}`)
-      .replace(OF_USER, `$1${MASK}@`)
-      .replace(BEARER, `$1${MASK}`)
-      .replace(WEB_TOKEN, MASK);
+  #list(values: readonly unknown[], depth: number, room: Room): unknown[] {
+    const copy: unknown[] = [];
+    for (const value of values) {
+      if (room.characters <= 0) break;
+      copy.push(this.#cleaned(value, depth + 1, room));
+    }
+    return copy;
+  }
+
+  readonly #text = (text: string): string => {
+    let clean = text.replace(IN_URL, `$1${MASK}`).replace(OF_USER, `$1${MASK}@`).replace(BEARER, `$1${MASK}`);
     for (const secret of this.#secrets) {
       if (secret.length >= SHORT) clean = clean.replaceAll(secret, MASK);
       else if (clean === secret) clean = MASK;
       else clean = clean.replaceAll(`"${secret}"`, `"${MASK}"`);
     }
     return withoutCredentials(clean).replaceAll(BLANK, MASK);
-  }
+  };
 }
+
+const isName = (key: string, value: unknown): boolean =>
+  NAMES.has(key) && typeof value === "string" && value.length <= LONGEST_NAME;
 
 const literal = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");

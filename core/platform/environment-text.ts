@@ -2,7 +2,7 @@
 
 /** Beginning of an assignment: indent, `export`, the name, `=` and the spaces after it. A byte order mark may go before. */
 const ASSIGNMENT = /^((?:\u00ef\u00bb\u00bf)?[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*)(.*)$/s;
-const COMMENT = /[ \t]+#.*$/;
+const COMMENT = /(?<![ \t])[ \t]+#.*$/s;
 
 /**
  * Every assignment of a variable gets the new value; those that are not there are added at the end. The end of each line, what

@@ -1,5 +1,5 @@
 /** Why a plugin file could not be imported, in one line that helps its author: no stack, no paths of the loader. */
-import { messageOf } from "../errors.ts";
+import { caught, messageOf } from "../errors.ts";
 import { shortPath } from "./problem.ts";
 
 /** esbuild (inside tsx): `/path/add.ts:4:0: ERROR: Unexpected "}"`, the column from 0. */
@@ -8,7 +8,8 @@ const NOT_FOUND = /^Cannot find (?:package|module) '([^']+)'(?: imported from (.
 const NOT_FOUND_CODES = ["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND"];
 
 /** @param file the plugin that was asked for; the fault may lie in a file that it imports */
-export function describeImportFailure(error: unknown, file: string): string {
+export function describeImportFailure(thrown: unknown, file: string): string {
+  const error = caught(thrown);
   const message = messageOf(error);
   const { code, name, stack } = (error instanceof Error ? error : {}) as NodeJS.ErrnoException;
 
@@ -40,4 +41,9 @@ function lineIn(stack: string | undefined, file: string): string | undefined {
   return at === -1 ? undefined : /^\d+/.exec(stack!.slice(at + file.length + 1))?.[0];
 }
 
-const oneLine = (text: string) => text.replace(/\s*\n\s*/g, " ").trim();
+const oneLine = (text: string) =>
+  text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean)
+    .join(" ");

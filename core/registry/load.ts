@@ -51,7 +51,7 @@ export async function loadPlugins(
   const known = new Set(builtIn.map(({ kind, name }) => registryKey(kind, name)));
   const problems = [...found, ...loaded, { problems: clashes }].flatMap((part) => part.problems);
   return {
-    registry: new Registry(entries),
+    registry: new Registry(entries, roots),
     problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)),
     replaced: own.filter(({ kind, name }) => known.has(registryKey(kind, name))),
   };

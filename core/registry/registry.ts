@@ -11,9 +11,12 @@ export interface RegistryEntry<K extends PluginKind = PluginKind> {
 
 export class Registry {
   readonly #entries: ReadonlyMap<string, RegistryEntry>;
+  /** Where plugins and their helpers lie, absolute. */
+  readonly folders: readonly string[];
 
   /** @param entries no two of one kind and name */
-  constructor(entries: readonly RegistryEntry[]) {
+  constructor(entries: readonly RegistryEntry[], folders: readonly string[] = []) {
+    this.folders = folders;
     this.#entries = new Map(entries.map((entry) => [registryKey(entry.kind, entry.name), entry]));
   }
 

@@ -53,9 +53,20 @@ export function text(value: string): string {
   const encoded = value.replace(SPECIAL, percent);
   if (encoded.length <= TEXT_LIMIT) return encoded;
   // `%~` is no percent code, so that no short text gives the same.
-  const digest = createHash("sha256").update(value, "utf16le").digest("base64url");
-  return `${encoded.slice(0, READABLE)}%~${digest}`;
+  return `${encoded.slice(0, READABLE)}%~${digestOf(value)}`;
 }
+
+/** Longest part that `shortText` gives, so that there is room for two of `text` beside it. */
+const SHORT_LIMIT = 100;
+
+/** Any string as a part of a key of at most 100 bytes; differing strings give differing parts. */
+export function shortText(value: string): string {
+  const encoded = text(value);
+  // `text` begins with readable characters, never with this mark.
+  return encoded.length <= SHORT_LIMIT ? encoded : `%~${digestOf(value)}`;
+}
+
+const digestOf = (value: string): string => createHash("sha256").update(value, "utf16le").digest("base64url");
 
 /** One character, in UTF-8; half a surrogate pair has none and keeps its code unit (`%u` is no percent code). */
 function percent(character: string): string {

@@ -2,7 +2,8 @@
  * All layouts of keys. A key is parts joined by `/`; the first one names the table. `NAME` below is `text(name)`, `#` is
  * `number(n)`; values are JSON.
  *
- *   id/MEMORY/CONVERSATION          -> internal number of the conversation
+ *   id/MEMORY/CONVERSATION          -> internal number of the conversation, where an id is one for everybody
+ *   iu/MEMORY/CONVERSATION/USER     -> the same where ids belong to users (storage/id-spaces.ts)
  *   c/#/                            everything of one conversation, so that deleting it is one range
  *   c/#/i/MESSAGE                   -> position of a message whose id a client chose ("time/sequence")
  *   c/#/m/#time/#sequence           -> the message as the API gives it, `role` first
@@ -25,7 +26,8 @@
  *   x/#/r                           -> an execution of a workflow that rests: [record, rest] (workflows/rows.ts)
  *   x/#/j/#                         -> entries of its journal, in the order in which they were committed
  *   xo/#                            -> an execution that runs: [process, start, first entries]
- *   xn/ID                           -> number of an execution whose id a client chose
+ *   xn/ID                           -> number of an execution whose id a client chose, where an id is one for everybody
+ *   xi/ID/USER                      -> the same where ids belong to users
  *   xs/STATUS/#createdAt/#          -> when it ended, or 0; executions that rest, by when they began
  *   xw/WORKFLOW/STATUS/#createdAt/# -> the same of one workflow
  *   xu/USER/STATUS/#createdAt/#     -> the same of one user
@@ -47,11 +49,21 @@
  *
  * Conversations are numbered in the order in which they are made, so that what is written grows at the end of the tree.
  */
-import { number, numberOf, text } from "./encoding.ts";
+import { number, numberOf, shortText, text } from "./encoding.ts";
+import type { IdKeys } from "./id-spaces.ts";
 
 export const CONVERSATION_SEQUENCE = "s/conversation";
 
-export const conversationIdKey = (memory: string, id: string) => `id/${text(memory)}/${text(id)}`;
+export const OWN_CONVERSATION_IDS = "iu/";
+/** The row of a conversation's id: that of everybody, or that of a user. */
+export const conversationIdKey = (memory: string, id: string, owner?: string): string =>
+  owner === undefined ? `id/${text(memory)}/${text(id)}` : `iu/${text(memory)}/${text(id)}/${shortText(owner)}`;
+export const conversationIdKeys = (memory: string, id: string): IdKeys => ({
+  of: (owner) => conversationIdKey(memory, id, owner),
+  ofUsers: () => `iu/${text(memory)}/${text(id)}/`,
+});
+/** Prefixes of the ids of all conversations of a memory. */
+export const conversationIds = (memory: string) => [`id/${text(memory)}/`, `iu/${text(memory)}/`] as const;
 
 /** Prefix of all rows of one conversation. */
 export const conversationRows = (conversation: number) => `c/${number(conversation)}/`;
@@ -143,7 +155,14 @@ export const journalRows = (execution: number) => `x/${number(execution)}/j/`;
 export const journalKey = (execution: number, row: number) => `x/${number(execution)}/j/${number(row)}`;
 export const OPEN_EXECUTIONS = "xo/";
 export const openExecutionKey = (execution: number) => `xo/${number(execution)}`;
-export const executionNameKey = (id: string) => `xn/${text(id)}`;
+export const OWN_EXECUTION_NAMES = "xi/";
+/** The row of an execution's id that a client chose: that of everybody, or that of a user. */
+export const executionNameKey = (id: string, owner?: string): string =>
+  owner === undefined ? `xn/${text(id)}` : `xi/${text(id)}/${shortText(owner)}`;
+export const executionNameKeys = (id: string): IdKeys => ({
+  of: (owner) => executionNameKey(id, owner),
+  ofUsers: () => `xi/${text(id)}/`,
+});
 export const definitionKey = (hash: string) => `xd/${hash}`;
 export const PROCESSES = "xp/";
 export const processKey = (process: string) => `xp/${text(process)}`;

@@ -2,7 +2,9 @@
  * Plain Keyv for plugins, over the store: what they write travels in its groups of commits, works on every engine, and is
  * cleared by a range of keys.
  */
+
 import Keyv, { type KeyvStoreAdapter } from "keyv";
+import { systemTime } from "../clock.ts";
 import { NUMBER_LIMIT } from "./encoding.ts";
 import { KEYV_ENDS, keyvEnd, keyvEndsBefore, keyvKey, keyvRows } from "./keys.ts";
 import type { Commit, Row, Store } from "./store.ts";
@@ -68,8 +70,8 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
 
   /** What has ended and nobody asked for again would stay for ever. */
   async function sweep(store: Store): Promise<void> {
-    if (Date.now() - swept < PAUSE) return;
-    swept = Date.now();
+    if (systemTime() - swept < PAUSE) return;
+    swept = systemTime();
     const ended = await store.scan({ prefix: KEYV_ENDS, before: keyvEndsBefore(swept), limit: SWEEP });
     const rows = await store.getMany(ended.map(({ value }) => JSON.parse(value) as string));
     for (const [index, { key, revision }] of ended.entries()) {
@@ -87,7 +89,7 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
 
   async function set(key: string, value: unknown, ttl?: number): Promise<void> {
     const store = await opened();
-    const expires = ttl === undefined || ttl <= 0 ? null : Math.min(Date.now() + Math.ceil(ttl), NUMBER_LIMIT - 1);
+    const expires = ttl === undefined || ttl <= 0 ? null : Math.min(systemTime() + Math.ceil(ttl), NUMBER_LIMIT - 1);
     const entry: Entry = [key, value as string, expires];
     const put: [string, string][] = [[keyvKey(namespace, key), JSON.stringify(entry)]];
     if (expires !== null) put.push([keyvEnd(expires, namespace, key), JSON.stringify(keyvKey(namespace, key))]);
@@ -147,4 +149,4 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
 const entryOf = (row: Row): Entry => JSON.parse(row.value) as Entry;
 
 const liveValue = ([, value, expires]: Entry): string | undefined =>
-  expires !== null && expires <= Date.now() ? undefined : value;
+  expires !== null && expires <= systemTime() ? undefined : value;

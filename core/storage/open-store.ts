@@ -3,6 +3,7 @@ import { isAbsolute, resolve } from "node:path";
 import type { Logger } from "pino";
 import type { Host } from "../plugin.ts";
 import { createInstance } from "../registry/create.ts";
+import { guarded } from "../registry/guarded.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import type { Store } from "./store.ts";
@@ -49,6 +50,8 @@ export function parseSqliteUrl(
   return { file: isAbsolute(path) ? path : resolve(folder, path), where: `sqlite:${name}`, synchronous };
 }
 
+const METHODS = ["get", "getMany", "scan", "tail", "commit", "problem", "close"] as const;
+
 async function openPlugin(url: string, { registry, host }: OpenOptions): Promise<Store> {
   const [name = "", rest] = url.split(/:(.*)/s, 2);
   const plugin = registry.get("store", name);
@@ -56,5 +59,6 @@ async function openPlugin(url: string, { registry, host }: OpenOptions): Promise
     throw new Error(`store: there is no store plugin ${name}; or use memory:, sqlite:FILE or postgres://...`);
   }
   const config = rest === undefined ? {} : { url: rest };
-  return await createInstance(plugin, config, { ...host, name });
+  const made = await createInstance(plugin, config, { ...host, name });
+  return { kind: made.kind, ...guarded(made, METHODS) };
 }

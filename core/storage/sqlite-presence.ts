@@ -7,11 +7,11 @@ const PAUSE = 1_000;
 /** @returns rejects with a driver's error when the file is not there any more; looks at most once a second unless `now` */
 export async function createPresence(file: string): Promise<(now?: boolean) => Promise<void>> {
   const { ino, dev } = await stat(file);
-  let looked = Date.now();
+  let looked = performance.now();
   let gone = false;
   return async (now = false) => {
-    if (!now && !gone && Date.now() - looked < PAUSE) return;
-    looked = Date.now();
+    if (!now && !gone && performance.now() - looked < PAUSE) return;
+    looked = performance.now();
     const found = await stat(file).catch(() => undefined);
     gone = found?.ino !== ino || found.dev !== dev;
     if (gone)

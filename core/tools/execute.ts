@@ -1,5 +1,6 @@
 /** The one function that runs tools, for agents and for the API alike: nothing that it checks can be passed by. */
-import { invalid, messageOf, ServiceError, unavailable } from "../errors.ts";
+import { caught, invalid, messageOf, ServiceError, unavailable } from "../errors.ts";
+import { isThenable } from "../thenable.ts";
 import { beginTool, runTraced } from "./spans.ts";
 import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
 import { ToolCall } from "./tool-call.ts";
@@ -36,7 +37,7 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   let later: boolean;
   try {
     result = tool.run(input, call);
-    later = isPromise(result);
+    later = isThenable(result);
   } catch (thrown) {
     call.end();
     throw failure(tool, call, thrown);
@@ -75,13 +76,10 @@ export function resultText(name: string, result: unknown): string {
 
 const nothingAsNull = (value: unknown) => (value === undefined ? null : value);
 
-function isPromise(value: unknown): boolean {
-  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
-}
-
 /** Of a call that was stopped the reason counts, whatever the tool made of it. */
-function failure(tool: Tool, call: ToolCall, thrown: unknown): unknown {
+function failure(tool: Tool, call: ToolCall, given: unknown): unknown {
   const { stopped } = call;
+  const thrown = caught(given);
   tool.meter?.calls.count(stopped === null ? "failed" : stopped.timedOut ? "timed out" : "aborted");
   if (stopped !== null) return stopped.reason;
   if (thrown instanceof ToolUnavailable) return unavailable(thrown.message);

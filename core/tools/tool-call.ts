@@ -87,7 +87,8 @@ export class ToolCall implements ConfiguredCall {
       this.#reject = reject;
       this.#timer = setTimeout(() => this.#stop(this.#timedOut(), true), Math.min(this.#tool.timeout, LONGEST));
       this.#watch();
-      result.then(
+      // A thenable may do anything, and more than once.
+      Promise.resolve(result).then(
         (value) => {
           this.end();
           resolve(value);

@@ -1,4 +1,6 @@
 /** Gathers the chunks of one request body into one buffer that never grows past its limit. */
+import type { BodyProblem } from "../http/exchange.ts";
+import type { Uploads } from "../http/uploads.ts";
 
 const FIRST_CAPACITY = 4 * 1024;
 
@@ -8,27 +10,55 @@ const FIRST_CAPACITY = 4 * 1024;
  */
 export class BodyBuffer {
   readonly #limit: number;
+  readonly #uploads: Uploads | undefined;
   #bytes: Buffer | null = null;
   #length = 0;
+  /** Nobody wants what it holds. */
+  dropped = false;
 
-  constructor(limit: number) {
+  constructor(limit: number, uploads?: Uploads) {
     this.#limit = limit;
+    this.#uploads = uploads;
   }
 
-  /** Copies a chunk in. False when it does not fit: the buffer is then dropped and must not be used again. */
-  add(chunk: Uint8Array): boolean {
+  /** Whether one of this announced length would fit now. */
+  refuses(announced: number): BodyProblem | null {
+    if (announced > this.#limit) return "too_large";
+    return this.#uploads?.fits(announced) === false ? "crowded" : null;
+  }
+
+  /**
+   * Copies a chunk in, or says why it does not fit: the buffer is then dropped and must not be used again.
+   *
+   * @param last whether no other follows
+   */
+  add(chunk: Uint8Array, last = false): BodyProblem | null {
     const length = this.#length + chunk.length;
-    if (length > this.#limit) {
-      this.#bytes = null;
-      return false;
+    const problem = length > this.#limit ? "too_large" : this.#uploads?.take(chunk.length) === false ? "crowded" : null;
+    if (problem !== null) {
+      this.drop();
+      return problem;
+    }
+    // The usual case, one piece: no room for more.
+    if (last && this.#bytes === null) {
+      this.#bytes = Buffer.from(chunk);
+      this.#length = length;
+      return null;
     }
     if (this.#bytes === null || length > this.#bytes.length) this.#grow(length);
     this.#bytes!.set(chunk, this.#length);
     this.#length = length;
-    return true;
+    return null;
   }
 
-  /** What was added, as a view that belongs to the caller. */
+  drop(): void {
+    this.dropped = true;
+    this.#uploads?.give(this.#length);
+    this.#length = 0;
+    this.#bytes = null;
+  }
+
+  /** What was added, as a view that belongs to the caller, who gives its room back. */
   take(): Uint8Array {
     return this.#bytes === null ? new Uint8Array(0) : this.#bytes.subarray(0, this.#length);
   }

@@ -1,7 +1,7 @@
 /** Decides which network transport serves, as `server.transport` says. */
 import type { Logger } from "pino";
 import type { Transport } from "../http/exchange.ts";
-import { passesSplitHead } from "./split-head-probe.ts";
+import { firstFault } from "./head-probe.ts";
 import { createUwsTransport } from "./uws.ts";
 
 export type TransportSetting = "auto" | "uws" | "node";
@@ -13,7 +13,7 @@ const createNodeTransport = async () => (await import("./node.ts")).createNodeTr
 
 /**
  * `node` and `uws` are taken at their word: `uws` rejects where the addon does not load. `auto` takes uws when it loads
- * and either only this machine can connect or the addon stands a head that arrives in two TCP segments; else node, with
+ * and either only this machine can connect or the addon stands the heads that others may send; else node, with
  * one warning that says why and what to do. On loopback it costs no more than loading the addon.
  */
 export async function chooseTransport(setting: TransportSetting, host: string, logger: Logger): Promise<Transport> {
@@ -27,10 +27,11 @@ export async function chooseTransport(setting: TransportSetting, host: string, l
     logger.warn(`serving over node:http, which is slower: ${why}. Set server.transport: node to accept that silently`);
     return createNodeTransport();
   }
-  if (LOOPBACK.test(host) || (await passesSplitHead(transport))) return transport;
+  const fault = LOOPBACK.test(host) ? null : await firstFault(transport);
+  if (fault === null) return transport;
   logger.warn(
-    `serving over node:http, which is slower: the uWebSockets.js of Node ${process.version} refuses a request line that ` +
-      `arrives in two network packets, and ${host} is open to the network. Put a reverse proxy in front and listen on ` +
+    `serving over node:http, which is slower: the uWebSockets.js of Node ${process.version} ${fault}, ` +
+      `and ${host} is open to the network. Put a reverse proxy in front and listen on ` +
       "127.0.0.1, or set server.transport: uws if every client is near, or node to accept this silently",
   );
   return createNodeTransport();

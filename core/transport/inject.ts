@@ -1,12 +1,13 @@
 /** The in-process transport: a dispatch is called as a network transport would call it, without a socket. */
-import type { BodyProblem, Dispatch, Exchange, HeaderList } from "../http/exchange.ts";
-import { splitTarget } from "./target.ts";
+import type { BodyDone, BodyFailed, Dispatch, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Uploads } from "../http/uploads.ts";
+import { hostOf, splitTarget } from "./target.ts";
 
 export interface InjectOptions {
   method?: string;
   /** Raw target with its query. */
   path: string;
-  /** Names in any case. */
+  /** Names in any case. Without `host` it is localhost. */
   headers?: Record<string, string>;
   /** Text and bytes go as they are; anything else is sent as JSON, with its content type unless one is given. */
   body?: unknown;
@@ -59,6 +60,7 @@ export class InjectedExchange implements Exchange {
     this.#fail = fail;
     this.#headers = Object.create(null);
     for (const [name, value] of Object.entries(options.headers ?? {})) this.#headers[name.toLowerCase()] = value;
+    this.#headers.host = hostOf(options.path) ?? this.#headers.host ?? "localhost";
     this.#body = this.#encodeBody(options.body);
   }
 
@@ -94,10 +96,11 @@ export class InjectedExchange implements Exchange {
     return this.#options.remoteAddress ?? "127.0.0.1";
   }
 
-  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void {
+  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
     if (!this.#headReadable || !this.#readable) throw new Error("a body can be read once, and from dispatch only");
     this.#readable = false;
     if (this.#body.length > limit) failed("too_large");
+    else if (uploads?.take(this.#body.length) === false) failed("crowded");
     else done(this.#body);
   }
 

@@ -1,13 +1,17 @@
 /** One request and its reply over node:http. */
 import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
+import type { BodyDone, BodyFailed, BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Uploads } from "../http/uploads.ts";
 import { BodyBuffer } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 
 const EMPTY = new Uint8Array(0);
 /** A body that nobody reads is let pass up to this many bytes, so that the connection lives on; beyond, it is closed. */
 const PASSABLE_BODY = 64 * 1024;
+
+/** Milliseconds: what timers of Node can count. */
+const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** What an exchange needs to know of the server and the connection it belongs to. */
 export interface Connection {
@@ -18,7 +22,7 @@ export interface Connection {
   /** True once the server is stopping: every reply then ends its connection. */
   isStopping(): boolean;
   /** Milliseconds a reader may take nothing while a reply waits for it. */
-  readonly stallTimeout: number;
+  readonly stall: number;
 }
 
 export class NodeExchange implements Exchange {
@@ -30,7 +34,8 @@ export class NodeExchange implements Exchange {
   readonly #response: ServerResponse;
   readonly #connection: Connection;
   #listener: (() => void) | null = null;
-  #bodyFailed: ((problem: BodyProblem) => void) | null = null;
+  #bodyFailed: BodyFailed | null = null;
+  #body: BodyBuffer | null = null;
   #drained: Promise<void> | null = null;
   #settleDrained: (() => void) | null = null;
   #expectsContinue: boolean;
@@ -72,7 +77,7 @@ export class NodeExchange implements Exchange {
     return normalizeAddress(this.#request.socket.remoteAddress ?? "");
   }
 
-  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void {
+  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
     const request = this.#request;
     const chunked = isChunked(request);
     const length = lengthOf(request);
@@ -82,31 +87,36 @@ export class NodeExchange implements Exchange {
     }
     // A chunked body has no end in sight: until it is read, only closing gets rid of it.
     this.#mustClose = chunked || length > limit;
-    if (length > limit) {
-      this.#refuseBody(failed);
+    const body = new BodyBuffer(limit, uploads);
+    const refused = body.refuses(length);
+    if (refused !== null) {
+      this.#refuseBody(failed, refused);
       return;
     }
     if (this.#expectsContinue) this.#response.writeContinue();
     this.#expectsContinue = false;
-    const body = new BodyBuffer(limit);
+    this.#body = body;
     this.#bodyFailed = failed;
     request.on("data", (chunk: Buffer) => {
-      if (this.#bodyFailed === null || body.add(chunk)) return;
+      if (this.#bodyFailed === null) return;
+      const problem = body.add(chunk);
+      if (problem === null) return;
       this.#bodyFailed = null;
-      this.#refuseBody(failed);
+      this.#refuseBody(failed, problem);
     });
     request.once("end", () => {
       if (this.#bodyFailed === null) return;
       this.#bodyFailed = null;
+      this.#body = null;
       this.#mustClose = false;
       done(body.take());
     });
   }
 
-  #refuseBody(failed: (problem: BodyProblem) => void): void {
+  #refuseBody(failed: BodyFailed, problem: BodyProblem): void {
     this.#mustClose = true;
     this.#request.pause();
-    failed("too_large");
+    failed(problem);
   }
 
   onAbort(listener: () => void): void {
@@ -214,7 +224,7 @@ export class NodeExchange implements Exchange {
 
   /** A socket that takes nothing for so long is destroyed by Node; its timer starts again whenever it takes something. */
   #watchStall(): void {
-    this.#request.socket.setTimeout(this.#connection.stallTimeout);
+    this.#request.socket.setTimeout(Math.min(this.#connection.stall, LONGEST_TIMER));
   }
 
   /** Whatever is answered, the connection ends with it. */
@@ -226,6 +236,8 @@ export class NodeExchange implements Exchange {
   protected release(): void {
     this.closed = true;
     this.#bodyFailed = null;
+    this.#body?.drop();
+    this.#body = null;
     this.#connection.open.delete(this);
     this.#settle();
   }

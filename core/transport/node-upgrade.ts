@@ -2,7 +2,7 @@
 import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { OpenSocket, SocketEvents, Upgrade } from "../http/exchange.ts";
-import { isHandshake } from "./handshake.ts";
+import { chooseProtocol, isHandshake } from "./handshake.ts";
 import { type Connection, NodeExchange } from "./node-exchange.ts";
 import type { NodeSockets } from "./node-sockets.ts";
 
@@ -66,6 +66,7 @@ export class NodeUpgrade extends NodeExchange implements Upgrade {
     if (this.closed) return;
     this.release();
     this.#response.detachSocket(this.#socket);
+    offerOne(this.#request);
     const handshake = {
       request: this.#request,
       socket: this.#socket,
@@ -74,4 +75,12 @@ export class NodeUpgrade extends NodeExchange implements Upgrade {
     };
     this.#sockets.accept(handshake, open).catch(() => this.#socket.destroy());
   }
+}
+
+/** `ws` would refuse a list that it cannot read by itself, with a reply of its own: it is shown what we have chosen. */
+function offerOne({ headers }: IncomingMessage): void {
+  const name = "sec-websocket-protocol";
+  const chosen = chooseProtocol(headers[name] ?? "");
+  if (chosen === "") delete headers[name];
+  else headers[name] = chosen;
 }

@@ -7,7 +7,7 @@ import { type Connection, NodeExchange } from "./node-exchange.ts";
 import { NodeSockets } from "./node-sockets.ts";
 import { NodeUpgrade, UpgradableMessage } from "./node-upgrade.ts";
 import { refusal, refusalBody, refusalText } from "./refusal.ts";
-import { splitTarget } from "./target.ts";
+import { hostOf, splitTarget } from "./target.ts";
 
 export interface NodeOptions {
   /** Milliseconds for a whole head to arrive. Default 10,000. */
@@ -16,8 +16,6 @@ export interface NodeOptions {
   requestTimeout?: number;
   /** Milliseconds a connection may rest between requests. Default 75,000, longer than a proxy keeps an idle upstream. */
   idleTimeout?: number;
-  /** Milliseconds a reader may take nothing while a reply waits for it, give or take as much again. Default 15,000. */
-  stallTimeout?: number;
   /** Milliseconds between two pings of a WebSocket: a peer that has not answered one by the next is cut. Default 30,000. */
   pingEvery?: number;
 }
@@ -72,7 +70,6 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const sockets = new Map<Socket, Connection>();
   let stopping = false;
   const isStopping = () => stopping;
-  const stallTimeout = timeouts.stallTimeout ?? 15_000;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
   const webSockets = new NodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000);
@@ -89,7 +86,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
   server.maxConnections = options.connections;
   server.on("connection", (socket: Socket) => {
-    const connection: Connection = { open: new Set(), closing: false, isStopping, stallTimeout };
+    const connection: Connection = { open: new Set(), closing: false, isStopping, stall: options.stall };
     sockets.set(socket, connection);
     socket.once("close", () => {
       sockets.delete(socket);
@@ -102,26 +99,25 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
     if (connection === undefined || connection.closing) return;
     request.on("error", ignore); // told by the socket's close
     response.on("error", ignore);
-    const target = isWellFramed(request) ? splitTarget(request.url!) : null;
-    if (target === null) {
-      connection.closing = true;
-      response.writeHead(400, ["content-type", "application/json", "connection", "close"]);
-      response.end(refusalBody(refusalText(400)));
-      return;
-    }
+    const target = isWellFramed(request) ? targetOf(request) : null;
+    if (target === null) return refuseRequest(connection, response, 400);
     dispatch(new NodeExchange(request, response, target, connection, expectsContinue));
     // Keep-alive connections that fall idle while stopping are closed by their reply, or here when it had begun before.
     if (stopping) response.once("finish", () => server.closeIdleConnections());
   };
   server.on("request", (request, response) => receive(request, response, false));
   server.on("checkContinue", (request, response) => receive(request, response, true));
+  server.on("checkExpectation", (request, response) => {
+    const connection = sockets.get(request.socket);
+    if (connection !== undefined && !connection.closing) refuseRequest(connection, response, 417);
+  });
   if (options.sockets !== undefined) {
     const { dispatch: dispatchUpgrade } = options.sockets;
     server.on("upgrade", (request, stream, head) => {
       const socket = stream as Socket;
       socket.on("error", ignore); // told by its close
       const connection = sockets.get(socket);
-      const target = isWellFramed(request) ? splitTarget(request.url!) : null;
+      const target = isWellFramed(request) ? targetOf(request) : null;
       if (connection === undefined || connection.closing || connection.open.size > 0) socket.destroy();
       else if (target === null) socket.end(refusal(400), () => socket.destroy());
       else dispatchUpgrade(new NodeUpgrade(request, head, target, connection, webSockets));
@@ -136,6 +132,15 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
 }
 
+/** Answers what the parser let through, and ends the connection. */
+function refuseRequest(connection: Connection, response: ServerResponse, status: number): void {
+  const body = refusalBody(refusalText(status));
+  connection.closing = true;
+  const length = String(Buffer.byteLength(body));
+  response.writeHead(status, ["content-type", "application/json", "content-length", length, "connection", "close"]);
+  response.end(body);
+}
+
 /** Answers what the parser refused, unless a reply is under way on the socket: then it is only cut. */
 function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socket, Connection>): void {
   const connection = sockets.get(socket);
@@ -145,7 +150,27 @@ function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socke
   if (connection?.closing)
     socket.destroySoon(); // what was said last is still on its way
   else if (!socket.writable || !answerable || error.code === "ECONNRESET") socket.destroy();
-  else socket.end(refusal(PARSER_STATUS[error.code ?? ""] ?? 400), () => socket.destroy());
+  else {
+    const headOnly = open.length === 0 ? isHead(error) : open[0]!.method === "HEAD";
+    socket.end(refusal(PARSER_STATUS[error.code ?? ""] ?? 400, headOnly), () => socket.destroy());
+  }
+}
+
+/** What a refusal of the parser tells of the packet in which it stopped. */
+interface ParserError extends NodeJS.ErrnoException {
+  rawPacket?: Buffer;
+  bytesParsed?: number;
+}
+
+const LAST_REQUEST_LINE = /^(?:[\s\S]*\r\n\r\n)?([A-Z]+) /;
+
+/**
+ * Whether what the parser refused is a HEAD, whose reply has no body. It keeps no method of a request that it has not read to the
+ * end of its head: the last line that may begin one, before the place where it stopped, is asked.
+ */
+function isHead({ rawPacket, bytesParsed = 0 }: ParserError): boolean {
+  if (rawPacket === undefined) return false;
+  return LAST_REQUEST_LINE.exec(rawPacket.toString("latin1", 0, bytesParsed))?.[1] === "HEAD";
 }
 
 /** What Node's parser lets through though HTTP/1.1 does not: somebody before us may have framed it differently. */
@@ -155,6 +180,12 @@ function isWellFramed(request: IncomingMessage): boolean {
   if (host === undefined ? request.httpVersionMinor > 0 : host.includes(",")) return false;
   if (encoding === undefined) return true;
   return length === undefined && request.httpVersionMinor > 0 && encoding.toLowerCase() === "chunked";
+}
+
+function targetOf(request: IncomingMessage): ReturnType<typeof splitTarget> {
+  const host = hostOf(request.url!);
+  if (host !== null) request.headers.host = host;
+  return splitTarget(request.url!);
 }
 
 function ignore(): void {}

@@ -1,6 +1,13 @@
 /** Splits a request target as it was sent; shared by the transports that get it in one piece. */
 
-const AUTHORITY = /^https?:\/\/[^/?#]*/i;
+const AUTHORITY = /^https?:\/\/([^/?#]*)/i;
+
+/** The host that the absolute form names, which counts in place of the header (RFC 9112, 3.2.2); null for any other target. */
+export function hostOf(target: string): string | null {
+  if (target.charCodeAt(0) === 47) return null;
+  const authority = AUTHORITY.exec(target)?.[1];
+  return authority === undefined ? null : authority.slice(authority.lastIndexOf("@") + 1);
+}
 
 /**
  * `/a/b?c=d` -> `{ path: "/a/b", query: "c=d" }`, nothing decoded. The absolute form (`GET http://host/a`) loses its

@@ -1,27 +1,23 @@
 /** Collects a request body from native chunks. */
-import { BodyBuffer } from "./body.ts";
+import type { BodyProblem } from "../http/exchange.ts";
+import type { BodyBuffer } from "./body.ts";
 import type { NativeResponse } from "./uws-native.ts";
 
 /**
- * Calls `end` once: with the whole body, or with null as soon as it is larger than `limit`, when all of it is let go and
- * what still arrives is not looked at.
+ * Calls `end` once: with the whole body, or with what is wrong with it as soon as that is known. What arrives after that, or
+ * once the buffer was dropped, is not looked at.
  */
-export function collectBody(response: NativeResponse, limit: number, end: (body: Uint8Array | null) => void): void {
-  let buffer: BodyBuffer | null = null;
+export function collectBody(
+  response: NativeResponse,
+  buffer: BodyBuffer,
+  end: (body: Uint8Array | BodyProblem) => void,
+): void {
   let ended = false;
   response.onData((native, last) => {
-    if (ended) return;
-    const chunk = new Uint8Array(native);
-    // The usual case, one piece: one copy, because the native bytes go away.
-    if (last && buffer === null && chunk.length <= limit) {
-      ended = true;
-      return end(Buffer.from(chunk));
-    }
-    buffer ??= new BodyBuffer(limit);
-    const fits = buffer.add(chunk);
-    if (fits && !last) return;
+    if (ended || buffer.dropped) return;
+    const problem = buffer.add(new Uint8Array(native), last);
+    if (problem === null && !last) return;
     ended = true;
-    end(fits ? buffer.take() : null);
-    buffer = null;
+    end(problem ?? buffer.take());
   });
 }

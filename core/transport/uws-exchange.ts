@@ -1,10 +1,13 @@
 /** One request and its reply over uWebSockets.js. The lifetimes of native objects are listed in uws-native.ts. */
-import type { BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
+import type { BodyDone, BodyFailed, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Uploads } from "../http/uploads.ts";
+import { BodyBuffer } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 import { collectBody } from "./uws-body.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { NativeResponse } from "./uws-native.ts";
-import { sendHead, sendWhole } from "./uws-send.ts";
+import { LARGE, LargeReply, sendHead, sendWhole } from "./uws-send.ts";
+import { UwsStream } from "./uws-stream.ts";
 
 const EMPTY = new Uint8Array(0);
 /** A body that nobody reads is let pass up to this many bytes, so that the connection lives on; beyond, it is closed. */
@@ -18,7 +21,6 @@ export class UwsExchange implements Exchange {
   readonly query: string;
   closed = false;
   requestId = "";
-  buffered = 0;
   private readonly listener: UwsListener;
   /** Null from the moment the native object must not be touched any more. */
   private response: NativeResponse | null;
@@ -26,16 +28,13 @@ export class UwsExchange implements Exchange {
   private pendingHead: string | null = null;
   private begun = false;
   private mustClose: boolean;
-  private blocked = false;
-  private watchesDrain = false;
-  /** Bytes written while `blocked`. */
-  private overrun = 0;
+  /** What has begun and may have to wait for its reader. */
+  private stream: UwsStream | null = null;
+  private large: LargeReply | null = null;
   /** Inside `cork`, whose end sends a head that is still waiting. */
   private corking = false;
   private aborted: (() => void) | null = null;
-  private bodyFailed: ((problem: BodyProblem) => void) | null = null;
-  private drain: Promise<void> | null = null;
-  private settleDrain: (() => void) | null = null;
+  private receiving: { buffer: BodyBuffer; failed: BodyFailed } | null = null;
 
   constructor(listener: UwsListener, response: NativeResponse, method: string, path: string, query: string) {
     this.listener = listener;
@@ -66,7 +65,7 @@ export class UwsExchange implements Exchange {
     return normalizeAddress(Buffer.from(this.response.getRemoteAddressAsText()).toString("latin1"));
   }
 
-  readBody(limit: number, done: (body: Uint8Array) => void, failed: (problem: BodyProblem) => void): void {
+  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
     this.assertReading();
     const { head } = this.listener;
     if (head.contentLength === 0 && !head.chunked) {
@@ -75,17 +74,18 @@ export class UwsExchange implements Exchange {
     }
     if (this.response === null) return;
     // A chunked body has no end in sight: until it is read, only closing gets rid of it.
-    this.mustClose = head.chunked || head.contentLength > limit;
-    if (head.contentLength > limit) {
-      failed("too_large");
+    const buffer = new BodyBuffer(limit, uploads);
+    const refused = buffer.refuses(head.contentLength);
+    this.mustClose = head.chunked || refused !== null;
+    if (refused !== null) {
+      failed(refused);
       return;
     }
-    this.bodyFailed = failed;
-    collectBody(this.response, limit, (body) => {
-      if (this.bodyFailed === null) return;
-      this.bodyFailed = null;
-      this.mustClose = body === null;
-      this.enter(() => (body === null ? failed("too_large") : done(body)));
+    this.receiving = { buffer, failed };
+    collectBody(this.response, buffer, (body) => {
+      this.receiving = null;
+      this.mustClose = typeof body === "string";
+      this.enter(() => (typeof body === "string" ? failed(body) : done(body)));
     });
   }
 
@@ -113,11 +113,11 @@ export class UwsExchange implements Exchange {
   /** Called when the route callback is about to return and the response is not over: the addon insists on it. */
   watch(): void {
     this.response?.onAborted(() => {
-      this.response = null;
-      if (this.closed) return; // only a reply that was put off is lost
-      const { bodyFailed, aborted } = this;
+      this.leave();
+      if (this.closed) return; // only what was put off is lost
+      const { receiving, aborted } = this;
       this.close();
-      if (bodyFailed !== null) this.guard(() => bodyFailed("aborted"));
+      if (receiving !== null) this.guard(() => receiving.failed("aborted"));
       if (aborted !== null) this.guard(aborted);
     });
   }
@@ -143,6 +143,11 @@ export class UwsExchange implements Exchange {
 
   private send(status: number, head: string, body: string | Uint8Array | null, close: boolean): void {
     const response = this.response!;
+    if (body !== null && body.length > LARGE && !close && this.method !== "HEAD") {
+      this.large = new LargeReply(this.listener.flows, response, body, () => this.leave());
+      this.large.send(head);
+      return;
+    }
     this.response = null;
     if (this.method === "HEAD" || status === 204 || status === 304) sendHead(response, status, head, body, close);
     else sendWhole(response, head, body ?? "", close);
@@ -162,6 +167,7 @@ export class UwsExchange implements Exchange {
       return;
     }
     this.begun = true;
+    this.stream = new UwsStream(this.listener.flows, this.response!);
     this.pendingHead = this.mustClose || this.listener.stopping ? `${head}\r\nconnection: close` : head;
     if (!this.corking) setImmediate(flushHead, this);
   }
@@ -187,48 +193,15 @@ export class UwsExchange implements Exchange {
       response.writeStatus(this.pendingHead);
       this.pendingHead = null;
     }
-    if (response.write(chunk)) {
-      // It takes a chunk without complaint only when nothing else waits.
-      if (this.blocked || this.buffered > 0) this.unblocked(0);
-      return true;
-    }
-    if (this.blocked) this.overrun += chunk.length;
-    else if (!this.watchesDrain) response.onWritable(() => this.unblock());
-    this.blocked = true;
-    this.watchesDrain = true;
-    this.buffered += chunk.length;
-    return false;
+    return this.stream!.write(chunk);
   }
 
-  /**
-   * The socket takes bytes again. With a listener the addon does not send what waits, but at the next write: an empty cork
-   * makes it. It does not tell what is left, so what was written in spite of a false `write` still counts.
-   */
-  private unblock(): boolean {
-    this.response?.cork(nothing);
-    this.unblocked(this.overrun);
-    return true;
-  }
-
-  private unblocked(left: number): void {
-    this.blocked = false;
-    this.buffered = left;
-    this.overrun = left;
-    this.settle();
+  get buffered(): number {
+    return this.closed ? 0 : (this.stream?.buffered ?? 0);
   }
 
   drained(): Promise<void> {
-    if (this.closed || !this.blocked) return Promise.resolve();
-    this.drain ??= new Promise((resolve) => {
-      this.settleDrain = resolve;
-    });
-    return this.drain;
-  }
-
-  private settle(): void {
-    this.drain = null;
-    this.settleDrain?.();
-    this.settleDrain = null;
+    return this.closed || this.stream === null ? Promise.resolve() : this.stream.drained();
   }
 
   end(): void {
@@ -236,11 +209,13 @@ export class UwsExchange implements Exchange {
     this.close();
     const finish = () => {
       const response = this.response!;
-      this.response = null;
+      this.leave();
       if (this.pendingHead !== null) response.writeStatus(this.pendingHead);
       if (this.method === "HEAD") response.endWithoutBody();
       else response.end();
     };
+    // The rest would be the addon's, which waits for nobody longer than ten seconds.
+    if (this.stream?.end(finish) === false) return;
     if (this.listener.corked === this) finish();
     else this.response!.cork(finish);
   }
@@ -270,9 +245,16 @@ export class UwsExchange implements Exchange {
 
   private close(): void {
     this.closed = true;
-    this.bodyFailed = null;
-    this.buffered = 0;
-    this.settle();
+    this.receiving?.buffer.drop();
+    this.receiving = null;
+    this.stream?.settle();
+  }
+
+  /** From here on the native object must not be touched. */
+  private leave(): void {
+    this.response = null;
+    this.stream?.stop();
+    this.large?.stop();
   }
 
   destroy(): void {
@@ -284,12 +266,10 @@ export class UwsExchange implements Exchange {
     if (this.closed) return null;
     this.close();
     const { response } = this;
-    this.response = null;
+    this.leave();
     return response;
   }
 }
-
-function nothing(): void {}
 
 function flushHead(exchange: UwsExchange): void {
   exchange.flushHead();

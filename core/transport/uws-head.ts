@@ -4,7 +4,11 @@ import type { NativeRequest } from "./uws-native.ts";
 const CONTENT_LENGTH = 14;
 const TRANSFER_ENCODING = 17;
 const HOST = 4;
+const EXPECT = 6;
 const DIGITS = /^[0-9]{1,15}$/;
+
+/** 0, or the status of a refusal. */
+export type Problem = 0 | 400 | 417 | 431;
 
 /**
  * One object serves every request of a listener, one after another: what it holds is true during dispatch only, which
@@ -21,11 +25,15 @@ export class UwsHead {
   #encodings = 0;
   #hosts = 0;
   #valid = true;
+  #expectable = true;
   #count = 0;
   readonly #pairs: string[] = [];
 
-  /** Reads `request`. Gives 0, or the status of the refusal: 400 for a bad framing, 431 for more than `limit` bytes. */
-  read(request: NativeRequest, path: string, query: string, limit: number): 0 | 400 | 431 {
+  /**
+   * Reads `request`. Gives 0, or the status of the refusal: 400 for a bad framing, 417 for an expectation that nothing
+   * fulfils, 431 for more than `limit` bytes.
+   */
+  read(request: NativeRequest, path: string, query: string, limit: number): Problem {
     this.contentLength = 0;
     this.chunked = false;
     this.#size = path.length + query.length;
@@ -33,12 +41,13 @@ export class UwsHead {
     this.#encodings = 0;
     this.#hosts = 0;
     this.#valid = true;
+    this.#expectable = true;
     this.#count = 0;
     request.forEach(this.#take);
     if (this.#size > limit) return 431;
     // More than one length, any coding but chunked, or both at once: somebody before us may have read it differently.
     if (!this.#valid || this.#hosts !== 1 || this.#lengths + this.#encodings > 1) return 400;
-    return 0;
+    return this.#expectable ? 0 : 417;
   }
 
   readonly #take = (name: string, value: string): void => {
@@ -50,6 +59,8 @@ export class UwsHead {
     this.#size += length + value.length + 4;
     if (length === HOST) {
       if (name === "host") this.#hosts++;
+    } else if (length === EXPECT) {
+      if (name === "expect" && value.toLowerCase() !== "100-continue") this.#expectable = false;
     } else if (length === CONTENT_LENGTH) {
       if (name === "content-length") this.#takeLength(value);
     } else if (length === TRANSFER_ENCODING && name === "transfer-encoding") {

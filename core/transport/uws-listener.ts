@@ -1,6 +1,7 @@
 /** What a listener of uWebSockets.js and its exchanges know of each other. */
 import type { Heads } from "./heads.ts";
 import type { UwsExchange } from "./uws-exchange.ts";
+import type { UwsFlows } from "./uws-flow.ts";
 import type { UwsHead } from "./uws-head.ts";
 
 /** What the exchanges of one listener share. */
@@ -8,6 +9,7 @@ export interface UwsListener {
   /** The head of the request being dispatched. */
   readonly head: UwsHead;
   readonly heads: Heads;
+  readonly flows: UwsFlows;
   /** The exchange whose head may be read now. */
   reading: UwsExchange | null;
   /** The exchange whose socket is corked now: it writes without a cork of its own. */

@@ -13,7 +13,8 @@
  * | app                    | the process (the addon keeps it)                   | one per listener, closed by `close`        |
  *
  * No exception may leave a native callback. A response must be ended, or have an abort callback, when the route callback
- * returns: otherwise the process ends. One `onWritable` callback per response. Writes outside of a native callback must
+ * returns: otherwise the process ends. One `onWritable` callback per response. Ten seconds, give or take two, after a write that
+ * failed the response is closed, unless a writable event or a resume comes before; a cork that fails at its end tells nobody. Writes outside of a native callback must
  * be corked. `write` that returns false has taken the chunk. The last argument of `end` closes after the reply, but what
  * was pipelined in the same segment is still dispatched, unless the response is ended later than the callback.
  */
@@ -33,6 +34,13 @@ export interface NativeResponse {
   writeHeader(name: string, value: string): unknown;
   write(chunk: string | Uint8Array): boolean;
   end(body?: string | Uint8Array, close?: boolean): unknown;
+  /** Takes what can be sent at once of a body of `total` bytes. Gives whether all of the chunk was, and whether it is over. */
+  tryEnd(chunk: Uint8Array, total: number): [ok: boolean, done: boolean];
+  /** Bytes of the body that were sent. */
+  getWriteOffset(): number;
+  /** Always both, one after the other: they set the clock of the response back to ten seconds. One that stays paused hears nothing. */
+  pause(): unknown;
+  resume(): unknown;
   /** Without arguments: with a length the Node 20 binary takes the reply for unfinished. */
   endWithoutBody(): unknown;
   close(): unknown;

@@ -1,4 +1,5 @@
 /** Whole replies over a native response that is corked; it is over when these return. */
+import { UwsFlow, type UwsFlows } from "./uws-flow.ts";
 import type { NativeResponse } from "./uws-native.ts";
 
 /** Status, header lines and body: two native calls. The addon adds content-length and date. */
@@ -22,4 +23,32 @@ export function sendHead(
   if (close) lines += "\r\nconnection: close";
   response.writeStatus(lines);
   response.endWithoutBody();
+}
+
+/** Bytes of a body from which on it may not fit into what the kernel takes: what the addon corks. */
+export const LARGE = 16 * 1024;
+
+/** A large body, which the addon is given as its reader takes it: the native response lives until `done` is called. */
+export class LargeReply extends UwsFlow {
+  readonly #body: Uint8Array;
+  readonly #done: () => void;
+
+  constructor(flows: UwsFlows, response: NativeResponse, body: string | Uint8Array, done: () => void) {
+    super(flows, response);
+    this.#body = typeof body === "string" ? Buffer.from(body) : body;
+    this.#done = done;
+  }
+
+  /** Corked. */
+  send(head: string): void {
+    this.response.writeStatus(head);
+    if (!this.push()) this.block();
+  }
+
+  protected push(): boolean {
+    const { response } = this;
+    const [, done] = response.tryEnd(this.#body.subarray(response.getWriteOffset()), this.#body.length);
+    if (done) this.#done();
+    return done;
+  }
 }

@@ -10,7 +10,8 @@ import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
 import { UwsExchange } from "./uws-exchange.ts";
-import { UwsHead } from "./uws-head.ts";
+import { UwsFlows } from "./uws-flow.ts";
+import { type Problem, UwsHead } from "./uws-head.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
 import { socketBehavior, type UwsSocketHost } from "./uws-socket.ts";
@@ -55,6 +56,7 @@ function firstLine(cause: unknown): string {
 class UwsServer implements UwsListener, UwsSocketHost, Listening {
   readonly head = new UwsHead();
   readonly heads = new Heads();
+  readonly flows: UwsFlows;
   reading: UwsExchange | null = null;
   corked: UwsExchange | null = null;
   stopping = false;
@@ -70,6 +72,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     this.#native = native;
     this.#dispatch = dispatch;
     this.#options = options;
+    this.flows = new UwsFlows(options.stall);
     this.#app = native.App();
     this.#app.filter((response, change) => this.#count(response, change));
     if (options.sockets !== undefined) this.#app.ws("/*", socketBehavior(options.sockets.message, this));
@@ -115,7 +118,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     else this.#run(this.#dispatch, new UwsExchange(this, response, "GET", path, query), problem);
   }
 
-  #run<E extends UwsExchange>(dispatch: (exchange: E) => void, exchange: E, problem: 0 | 400 | 431): void {
+  #run<E extends UwsExchange>(dispatch: (exchange: E) => void, exchange: E, problem: Problem): void {
     this.corked = exchange;
     if (problem === 0) {
       this.reading = exchange;
@@ -157,6 +160,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     return new Promise((resolve) => {
       setImmediate(() => {
         this.#app.close();
+        this.flows.close();
         resolve();
       });
     });

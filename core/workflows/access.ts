@@ -1,4 +1,5 @@
 /** The workflows for one principal: what the rows of the API do. */
+import { defaults } from "../../generated/defaults.ts";
 import type {
   ExecuteWorkflowRequest,
   ExecutionCancellation,
@@ -7,20 +8,22 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
+import { storedTime } from "../clock.ts";
 import { CommitConflict, invalid, ServiceError } from "../errors.ts";
 import { type EventProducer, Serialized } from "../http/route.ts";
-import { seesEverything } from "../memory/choose.ts";
 import type { Principal } from "../memory/memory.ts";
 import { actingUser } from "../memory/ownership.ts";
+import { beginExecution } from "./begin.ts";
 import type { Definition } from "./definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
-import type { Fold } from "./fold.ts";
+import { type Fold, timeAfter } from "./fold.ts";
 import { followLive, followLoaded } from "./follow.ts";
 import { followElsewhere } from "./follow-elsewhere.ts";
+import { nameOf } from "./ids.ts";
 import type { Start } from "./journal.ts";
 import { listExecutions } from "./list.ts";
-import { type Found, findExecution, readExecution } from "./load.ts";
+import { type Found, readExecution } from "./load.ts";
 import { Lookup, type OnRecord } from "./lookup.ts";
 import { type StopRequest, stopElsewhere, stopOf } from "./orders.ts";
 import { recordText, resultText, stateOf } from "./record.ts";
@@ -42,12 +45,12 @@ export class Access implements WorkflowAccess {
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
-    const execution = await this.#begin(workflowId, body, call);
+    const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
     return this.#result(execution, call, () => taken(execution.fold.start.id));
   }
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
-    const execution = await this.#begin(workflowId, body, call);
+    const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
     while (!execution.recorded) {
       const moved = Promise.race([execution.more(), execution.settled]);
       await this.#unlessLost(execution, moved, () => taken(execution.fold.start.id));
@@ -55,9 +58,14 @@ export class Access implements WorkflowAccess {
     return this.#follow(execution, 0);
   }
 
-  async suspend(workflowId: string, id: string, reason = "API request"): Promise<ExecutionSuspended> {
+  async suspend(
+    workflowId: string,
+    id: string,
+    reason: string = defaults.SuspendExecutionRequest.reason,
+    userId?: string,
+  ): Promise<ExecutionSuspended> {
     const request: StopRequest = { kind: "suspend", reason };
-    const found = await this.#lookup.find(workflowId, id);
+    const found = await this.#lookup.find(workflowId, id, userId);
     const { suspension, status } = await this.#stop(found, request);
     // It was resumed before this could be said.
     if (status === "running") throw resumedMeanwhile(id);
@@ -66,10 +74,15 @@ export class Access implements WorkflowAccess {
     return { executionId: id, status: "suspended", suspension: { suspendedAt, reason: suspension.reason } };
   }
 
-  async cancel(workflowId: string, id: string, reason = "API request"): Promise<ExecutionCancellation> {
+  async cancel(
+    workflowId: string,
+    id: string,
+    reason: string = defaults.CancelExecutionRequest.reason,
+    userId?: string,
+  ): Promise<ExecutionCancellation> {
     const request: StopRequest = { kind: "cancel", reason };
     for (;;) {
-      const found = await this.#lookup.find(workflowId, id);
+      const found = await this.#lookup.find(workflowId, id, userId);
       const rests = "loaded" in found && found.loaded.fold.status === "suspended" && found.found.open === null;
       const fold = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
       // Somebody resumed it meanwhile.
@@ -84,11 +97,18 @@ export class Access implements WorkflowAccess {
     }
   }
 
-  async resume(workflowId: string, id: string, body: ResumeExecutionRequest, call: WorkflowCall): Promise<Serialized> {
-    const { found, loaded } = await this.#suspended(workflowId, id);
+  async resume(
+    workflowId: string,
+    id: string,
+    body: ResumeExecutionRequest,
+    call: WorkflowCall,
+    userId?: string,
+  ): Promise<Serialized> {
+    const { found, loaded } = await this.#suspended(workflowId, id, userId);
     const definition = await this.#engine.definitions.pinned(found.start.definition);
     const entry = planResume(loaded.fold, definition, body);
-    if (this.#engine.live.has(id)) throw notSuspended(id, "running");
+    if (this.#engine.live.has(nameOf(found.start))) throw notSuspended(id, "running");
+    this.#engine.room.require();
     const execution = this.#engine.restore(loaded.fold, definition, call, { loaded, open: null, rest: found.rest });
     this.#engine.follow(execution, "resume");
     execution.append(entry);
@@ -96,8 +116,15 @@ export class Access implements WorkflowAccess {
     return this.#result(execution, call, () => notSuspended(id, "running"));
   }
 
-  async replay(workflowId: string, id: string, body: ReplayExecutionRequest, call: WorkflowCall): Promise<Serialized> {
-    const { found, loaded } = await this.#past(workflowId, id);
+  async replay(
+    workflowId: string,
+    id: string,
+    body: ReplayExecutionRequest,
+    call: WorkflowCall,
+    userId?: string,
+  ): Promise<Serialized> {
+    const { found, loaded } = await this.#past(workflowId, id, userId);
+    this.#engine.room.require();
     const { start } = found;
     const outline = await this.#engine.definitions.outline(start.definition);
     const { replay, state } = planReplay(loaded.fold, loaded.entries, outline, body);
@@ -108,16 +135,17 @@ export class Access implements WorkflowAccess {
       ...start,
       trace: undefined,
       id: this.#engine.newId(number),
+      ownId: undefined,
       number,
-      at: Date.now(),
+      at: storedTime(),
       state,
       replay,
     };
     return this.#result(this.#engine.begin(again, definition, call, start.trace), call, () => goesOn(again.id));
   }
 
-  async state(workflowId: string, id: string): Promise<ExecutionState> {
-    const { fold, outline } = await this.#lookup.look(workflowId, id);
+  async state(workflowId: string, id: string, userId?: string): Promise<ExecutionState> {
+    const { fold, outline } = await this.#lookup.look(workflowId, id, userId);
     return stateOf(fold, outline);
   }
 
@@ -141,9 +169,9 @@ export class Access implements WorkflowAccess {
     });
   }
 
-  async attach(workflowId: string, id: string, after: number): Promise<EventProducer> {
+  async attach(workflowId: string, id: string, after: number, userId?: string): Promise<EventProducer> {
     const { store, around, definitions } = this.#engine;
-    const execution = await this.#lookup.find(workflowId, id);
+    const execution = await this.#lookup.find(workflowId, id, userId);
     if (!("loaded" in execution)) return this.#follow(execution, after);
     const { loaded, found } = execution;
     const outline = await definitions.outline(found.start.definition);
@@ -162,40 +190,6 @@ export class Access implements WorkflowAccess {
       if (found === null || ours) throw goesOn(start.id);
       return followElsewhere(store, found, await definitions.outline(start.definition), last);
     });
-  }
-
-  async #begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Execution> {
-    const engine = this.#engine;
-    const definition = engine.declared(workflowId);
-    const { input = null, options = {} } = body;
-    const problem = definition.inputCheck?.(input, "input") ?? null;
-    if (problem !== null) throw invalid(problem);
-    const userId = actingUser(this.#principal, options.userId) || undefined;
-    const { executionId, conversationId, context, workflowState, metadata } = options;
-    const next = engine.sequence.next();
-    const number = typeof next === "number" ? next : await next;
-    if (executionId !== undefined) {
-      // A commit makes sure of it; this spares a second one the work. Nothing may come between the last look and the beginning.
-      const exists = engine.live.has(executionId) || (await findExecution(engine.store, executionId)) !== null;
-      if (exists || engine.live.has(executionId)) throw taken(executionId);
-    }
-    const start: Start = {
-      id: executionId ?? engine.newId(number),
-      number,
-      workflowId,
-      workflowName: definition.name,
-      definition: definition.hash,
-      at: Date.now(),
-      input,
-      context: context ?? {},
-      state: workflowState ?? {},
-      userId,
-      conversationId,
-      metadata,
-      user: call.user ?? undefined,
-      caller: seesEverything(call.caller) ? call.caller.kind : undefined,
-    };
-    return engine.begin(start, definition, call);
   }
 
   /** `data` of a reply that waits for the execution to rest. `lost` explains that somebody else was first. */
@@ -228,16 +222,16 @@ export class Access implements WorkflowAccess {
     }
   }
 
-  async #suspended(workflowId: string, id: string): Promise<OnRecord> {
-    const record = await this.#lookup.find(workflowId, id);
+  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
+    const record = await this.#lookup.find(workflowId, id, userId);
     if (!("loaded" in record)) throw notSuspended(id, "running");
     const { status } = record.loaded.fold;
     if (record.found.open !== null || status !== "suspended") throw notSuspended(id, status);
     return record;
   }
 
-  async #past(workflowId: string, id: string): Promise<OnRecord> {
-    const record = await this.#lookup.find(workflowId, id);
+  async #past(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
+    const record = await this.#lookup.find(workflowId, id, userId);
     if ("loaded" in record && record.found.open === null) return record;
     throw invalid("the execution is still running: it can be replayed once it rests");
   }
@@ -269,7 +263,7 @@ export class Access implements WorkflowAccess {
     const definition = { outline: await this.#engine.definitions.outline(found.start.definition) } as Definition;
     const caller = { requestId: "", logger: this.#engine.logger };
     const execution = this.#engine.restore(loaded.fold, definition, caller, { loaded, open: null, rest: found.rest });
-    execution.append(["cancel", "", Date.now(), reason]);
+    execution.append(["cancel", "", timeAfter(execution.fold), reason]);
     try {
       await execution.rest();
     } catch (error) {

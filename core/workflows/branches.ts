@@ -1,6 +1,8 @@
 /** Steps that run side by side: all of them, or the first that succeeds. */
+
 import type { AllStep, RaceStep, Step } from "./definition.ts";
 import type { Execution } from "./execution.ts";
+import { timeAfter } from "./fold.ts";
 import { type Frame, type Given, pass, runSteps } from "./interpreter.ts";
 import type { Source } from "./journal.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
@@ -89,7 +91,7 @@ export async function runAll(
   });
   const problem = step.outputCheck?.(merged, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
-  execution.append(["done", step.path, Date.now(), merged]);
+  execution.append(["done", step.path, timeAfter(execution.fold), merged]);
   return done(merged, step.path);
 }
 

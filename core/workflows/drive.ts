@@ -3,6 +3,7 @@
 import { formatDuration } from "../duration.ts";
 import { CommitConflict, messageOf } from "../errors.ts";
 import type { Execution } from "./execution.ts";
+import { timeAfter } from "./fold.ts";
 import { frameOf, runSteps } from "./interpreter.ts";
 import type { Entry, StepPath } from "./journal.ts";
 import { loggerOf } from "./logger.ts";
@@ -32,7 +33,7 @@ export async function drive(execution: Execution): Promise<void> {
     // What it came to included, when that is what cannot be recorded.
     if (error instanceof Unrecordable || fold.status !== "running") await execution.retreat();
     const message = error instanceof Unrecordable ? error.message : "internal error";
-    execution.append(["error", "", Date.now(), message]);
+    execution.append(["error", "", timeAfter(execution.fold), message]);
     await execution.rest();
   } finally {
     lifetime.end();
@@ -49,7 +50,7 @@ async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
 /** How it came out; null when it only stands still. */
 function entryOf(execution: Execution, outcome: Outcome): Entry | null {
   const { fold, definition } = execution;
-  const at = Date.now();
+  const at = timeAfter(execution.fold);
   switch (outcome.kind) {
     case "done": {
       const problem = definition.resultCheck?.(outcome.data, "result") ?? null;

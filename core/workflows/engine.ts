@@ -6,6 +6,7 @@ import { CommitConflict, messageOf } from "../errors.ts";
 import { Serialized } from "../http/route.ts";
 import type { Principal } from "../memory/memory.ts";
 import type { SpanOrigin } from "../observability/span.ts";
+import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -17,11 +18,12 @@ import type { DescribedWorkflow } from "./describe.ts";
 import { drive } from "./drive.ts";
 import { type Caller, Execution, type Recorded } from "./execution.ts";
 import { begin, type Fold } from "./fold.ts";
-import { createExecutionIds } from "./ids.ts";
+import { createExecutionIds, nameIn, nameOf } from "./ids.ts";
 import type { Start } from "./journal.ts";
 import { Elsewhere } from "./list-open.ts";
 import { isAway } from "./patience.ts";
 import { noWorkflow } from "./refusals.ts";
+import { Room } from "./room.ts";
 import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./spans.ts";
 import type { Surroundings } from "./surroundings.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
@@ -32,9 +34,12 @@ export interface EngineParts {
   /** Names this process in the store. */
   readonly process: string;
   readonly sequence: Sequence;
+  readonly spaces: IdSpaces;
   readonly definitions: Definitions;
   /** By id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
+  /** Most executions that run here at once. */
+  readonly most: number;
   /** What executions are traced with that no request asked for; absent where nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
 }
@@ -45,10 +50,12 @@ export class Engine implements Workflows {
   readonly definitions: Definitions;
   readonly newId = createExecutionIds();
   readonly sequence: Sequence;
+  readonly spaces: IdSpaces;
   readonly trace: SpanOrigin | undefined;
   readonly around: Surroundings;
-  /** What runs here, by id. */
+  /** What runs here, by `nameOf`. */
   readonly live = new Map<string, Execution>();
+  readonly room: Room;
   /** Set when the store may say that something runs here which does not: nobody heard whether its first commit happened. */
   adrift = false;
   /** Numbers of executions that could not even be ended: until the next start nothing of them is tried again. */
@@ -64,8 +71,10 @@ export class Engine implements Workflows {
     this.logger = parts.logger;
     this.definitions = parts.definitions;
     this.sequence = parts.sequence;
+    this.spaces = parts.spaces;
     this.trace = parts.trace;
     const { store, process } = parts;
+    this.room = new Room(parts.most, () => this.live.size);
     this.around = { store, process, shared: isShared(store), volatile: isVolatile(store) };
     this.elsewhere = this.around.shared ? new Elsewhere(store, () => this.numbers()) : null;
     this.#described = parts.described;
@@ -88,6 +97,12 @@ export class Engine implements Workflows {
     return new Access(this, principal);
   }
 
+  /** What runs here with an id: the owner's, else what has that id in the space of everybody, which may be another's. */
+  liveOf(id: string, owner: string | undefined): Execution | undefined {
+    const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(nameIn(id, owner));
+    return own ?? this.live.get(id);
+  }
+
   /** Numbers of what runs here. */
   numbers(): ReadonlySet<number> {
     return new Set([...this.live.values()].map(({ fold }) => fold.start.number));
@@ -100,8 +115,13 @@ export class Engine implements Workflows {
     return definition;
   }
 
-  /** Begins an execution; what comes of it, `settled` tells. `before` is `Start.trace` of the one that it is made from. */
+  /**
+   * Begins an execution; what comes of it, `settled` tells. `before` is `Start.trace` of the one that it is made from.
+   *
+   * @throws ServiceError `unavailable` when too many are running
+   */
   begin(start: Start, definition: Definition, caller: Caller, before?: string): Execution {
+    this.room.require();
     const root = beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(begin(known), definition, caller, this.around, null);
@@ -124,9 +144,9 @@ export class Engine implements Workflows {
 
   /** Runs it until it rests. `work` is what is done; by default its steps. */
   run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
-    const { id, workflowId } = execution.fold.start;
-    this.live.set(id, execution);
-    this.#count(workflowId, 1);
+    const { start } = execution.fold;
+    this.live.set(nameOf(start), execution);
+    this.#count(start.workflowId, 1);
     countEntry(execution);
     execution.settled = this.#follow(execution, work);
     // Who waits for it hears of it; who has left need not.
@@ -135,7 +155,8 @@ export class Engine implements Workflows {
   }
 
   async #follow(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
-    const { id, workflowId } = execution.fold.start;
+    const { start } = execution.fold;
+    const name = nameOf(start);
     try {
       await work(execution);
       execution.spans?.end(execution.fold);
@@ -145,9 +166,10 @@ export class Engine implements Workflows {
       if (execution.recorded) this.#lost(execution, error);
       throw error;
     } finally {
-      if (this.live.get(id) === execution) this.live.delete(id);
-      this.#count(workflowId, -1);
+      if (this.live.get(name) === execution) this.live.delete(name);
+      this.#count(start.workflowId, -1);
       countExit(execution);
+      this.room.left();
       execution.gone = !execution.rested;
       execution.wake();
     }

@@ -5,12 +5,12 @@
 import type { Logger } from "pino";
 import { CommitConflict, type ServiceError } from "../errors.ts";
 import type { SpanOrigin } from "../observability/span.ts";
-import { executionKey, executionNameKey, journalKey, openExecutionKey } from "../storage/keys.ts";
+import { executionKey, journalKey, openExecutionKey } from "../storage/keys.ts";
 import type { Commit, Row } from "../storage/store.ts";
 import { countStep } from "./counted.ts";
 import type { Definition } from "./definition.ts";
 import { apply, type Fold, foldOf } from "./fold.ts";
-import { numberIn } from "./ids.ts";
+import { nameKeyOf, numberIn } from "./ids.ts";
 import { indexKeys } from "./index-rows.ts";
 import type { Entry } from "./journal.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
@@ -264,7 +264,7 @@ export class Execution {
   #named(commit: Commit): Commit {
     const { id, number } = this.fold.start;
     if (numberIn(id) === number) return commit;
-    const key = executionNameKey(id);
+    const key = nameKeyOf(this.fold.start);
     return { ...commit, put: [...(commit.put ?? []), [key, String(number)]], expect: [[key, null]] };
   }
 

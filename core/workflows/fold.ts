@@ -1,4 +1,5 @@
 /** From a journal to what is known about its execution. `apply` is the only thing that changes a fold, one entry at a time. */
+import { storedTime } from "../clock.ts";
 import {
   type Branch,
   type Entry,
@@ -117,6 +118,9 @@ function takeOver(fold: Fold, { kept, stepId, input, resume, resumed }: Replay):
     fold.resume = resume.data ?? null;
   }
 }
+
+/** When what comes next happens: the process that wrote last may have had a later clock. */
+export const timeAfter = ({ updatedAt }: Fold): number => Math.max(storedTime(), updatedAt);
 
 /** @returns the fold, changed */
 export function apply(fold: Fold, entry: Entry): Fold {

@@ -3,7 +3,7 @@ import { formatDuration } from "../duration.ts";
 import { runAll, runRace } from "./branches.ts";
 import { type Step, type SubStep, sourceOfInput, type WhenStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
-import type { StepFold } from "./fold.ts";
+import { type StepFold, timeAfter } from "./fold.ts";
 import { evaluate, type Frame, frameOf, type Given, Problem, pass, runSteps, scopeOf, start } from "./interpreter.ts";
 import type { Branch, StepPath } from "./journal.ts";
 import { Lifetime } from "./lifetime.ts";
@@ -31,14 +31,22 @@ export async function tryHolder(
       outcome = await runHolder(execution, step, frame, given, known, own, attempt <= step.retry.attempts);
       if (outcome.kind === "stopped" && own.own && lifetime.stopped === null) {
         outcome = failed(step.path, `timed out after ${formatDuration(step.timeout ?? 0)}`);
-        if (attempt > step.retry.attempts) execution.append(["fail", step.path, Date.now(), outcome.message]);
+        if (attempt > step.retry.attempts)
+          execution.append(["fail", step.path, timeAfter(execution.fold), outcome.message]);
       }
     } finally {
       own.end();
     }
     if (outcome.kind !== "failed" || outcome.lasting || attempt > step.retry.attempts) return outcome;
     if (lifetime.over) return stopped(step.path);
-    execution.append(["retry", step.path, Date.now(), attempt, outcome.message, failedIn(execution, step.path)]);
+    execution.append([
+      "retry",
+      step.path,
+      timeAfter(execution.fold),
+      attempt,
+      outcome.message,
+      failedIn(execution, step.path),
+    ]);
     // A restart meanwhile must not give the try again.
     await execution.flush();
   }
@@ -67,7 +75,7 @@ export async function runHolder(
   const outcome = await runInside(execution, step, frame, given, known, lifetime);
   if (lifetime.over) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
   if (outcome.kind === "failed" && (outcome.lasting || !again)) {
-    execution.append(["fail", step.path, Date.now(), outcome.message]);
+    execution.append(["fail", step.path, timeAfter(execution.fold), outcome.message]);
   }
   return outcome;
 }

@@ -1,12 +1,12 @@
 /** From what a request says to what the engine takes: status, dates, metadata, cursor. */
 import { isDeepStrictEqual } from "node:util";
+import { defaults } from "../../generated/defaults.ts";
 import type { AttachQuery, ExecutionsQuery } from "../../generated/types.ts";
 import { invalid, notFound } from "../errors.ts";
 import { instantOf } from "../http/instant.ts";
 import type { ExecutionStatus } from "./journal.ts";
 import type { ExecutionQuery } from "./workflows.ts";
 
-const LIMIT = 50;
 const LONGEST_ID = 128;
 const LONGEST_VALUE = 4096;
 /** Keys of metadata in one request. */
@@ -35,7 +35,8 @@ export function executionIdOf(params: Record<string, string>): string {
 
 /** @throws ServiceError `invalid_input` for a date or metadata that does not parse */
 export function executionQuery(query: ExecutionsQuery): ExecutionQuery {
-  const { workflowId, status, from, to, userId, limit = LIMIT, offset = 0 } = query;
+  const { workflowId, status, from, to, userId } = query;
+  const { limit = defaults.ExecutionsQuery.limit, offset = defaults.ExecutionsQuery.offset } = query;
   const list: ExecutionQuery = { limit, offset };
   if (workflowId !== undefined) list.workflowId = workflowId;
   if (status !== undefined) list.status = STATUS[status];
@@ -103,7 +104,7 @@ const bracketsIn = (text: string): number => text.match(/[[{]/g)?.length ?? 0;
  */
 export function cursorOf(query: AttachQuery, headers: Readonly<Record<string, string>>): number {
   const last = headers["last-event-id"];
-  if (last === undefined || last === "") return query.fromSequence ?? 0;
+  if (last === undefined || last === "") return query.fromSequence ?? defaults.AttachQuery.fromSequence;
   if (!/^\d{1,15}$/.test(last)) throw invalid("Last-Event-ID must be the number of an event");
   return Number(last);
 }

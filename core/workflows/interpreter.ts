@@ -9,7 +9,7 @@ import { messageOf } from "../errors.ts";
 import { ExpressionError } from "../manifest/expression.ts";
 import type { Check, Step, StepScope, SuspendStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
-import { REPLAY_INPUT, type StepFold } from "./fold.ts";
+import { REPLAY_INPUT, type StepFold, timeAfter } from "./fold.ts";
 import { runHolder, tryHolder } from "./holders.ts";
 import type { Source, StepPath } from "./journal.ts";
 import type { Lifetime } from "./lifetime.ts";
@@ -128,8 +128,8 @@ export function start(
   extra?: unknown,
 ): void {
   if (known?.status === "running") return;
-  if (extra === undefined) execution.append(["begin", step.path, Date.now(), given.source]);
-  else execution.append(["begin", step.path, Date.now(), given.source, extra]);
+  if (extra === undefined) execution.append(["begin", step.path, timeAfter(execution.fold), given.source]);
+  else execution.append(["begin", step.path, timeAfter(execution.fold), given.source, extra]);
 }
 
 export function scopeOf({ fold }: Execution, frame: Frame, data: unknown): StepScope {
@@ -146,7 +146,7 @@ export function scopeOf({ fold }: Execution, frame: Frame, data: unknown): StepS
 }
 
 export function fail(execution: Execution, step: Step, message: string): Outcome {
-  execution.append(["fail", step.path, Date.now(), message]);
+  execution.append(["fail", step.path, timeAfter(execution.fold), message]);
   return failed(step.path, message);
 }
 
@@ -154,7 +154,7 @@ export function fail(execution: Execution, step: Step, message: string): Outcome
 function give(execution: Execution, step: Step, output: unknown): Outcome {
   const problem = step.outputCheck?.(output, "output") ?? null;
   if (problem !== null) return fail(execution, step, problem);
-  execution.append(["done", step.path, Date.now(), output]);
+  execution.append(["done", step.path, timeAfter(execution.fold), output]);
   return done(output, step.path);
 }
 
@@ -162,7 +162,7 @@ function give(execution: Execution, step: Step, output: unknown): Outcome {
 export function pass(execution: Execution, step: Step, data: unknown, source: Source): Outcome {
   const problem = step.outputCheck?.(data, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
-  execution.append(["same", step.path, Date.now(), source]);
+  execution.append(["same", step.path, timeAfter(execution.fold), source]);
   return done(data, source);
 }
 
@@ -233,7 +233,7 @@ export function suspend(
   const check: Check | null = step.suspendCheck ?? execution.definition.suspendCheck;
   const problem = check?.(data, "suspend data") ?? null;
   if (problem !== null) return fail(execution, step, problem);
-  const at = Date.now();
+  const at = timeAfter(execution.fold);
   if (change === undefined) execution.append(["wait", step.path, at, reason, data]);
   else execution.append(["wait", step.path, at, reason, data, change]);
   return { kind: "suspended", paths: [step.path] };

@@ -29,6 +29,8 @@ export interface Start {
   /** Of the pinned definition. */
   readonly definition: string;
   readonly at: Time;
+  /** Set where a client chose the id and it is the user's own, which others may have too (storage/id-spaces.ts). */
+  readonly ownId?: true;
   readonly input: unknown;
   readonly context: Record<string, unknown>;
   /** Shared state at the beginning. */

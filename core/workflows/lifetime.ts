@@ -95,7 +95,8 @@ export class Lifetime {
     return new Promise((resolve, reject) => {
       this.#giveUp = reject;
       if (this.stopped !== null) this.#run(this.stopped);
-      work.then(resolve, reject);
+      // A thenable may do anything, and more than once.
+      Promise.resolve(work).then(resolve, reject);
     });
   }
 

@@ -1,6 +1,7 @@
 /** Executions as the store has them. */
 import { ServiceError, unavailable } from "../errors.ts";
-import { executionKey, executionNameKey, journalRows, openExecutionKey } from "../storage/keys.ts";
+import { type IdSpaces, placeOf, placesOf } from "../storage/id-spaces.ts";
+import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";
 import { type Fold, foldOf } from "./fold.ts";
 import { numberIn } from "./ids.ts";
@@ -20,13 +21,34 @@ export interface Found {
   readonly rest: Row | null;
 }
 
-/** @returns null when there is none with this id */
-export async function findExecution(store: Store, id: string): Promise<Found | null> {
+/** Which execution of an id is meant. */
+export interface Meant {
+  readonly spaces: IdSpaces;
+  /** Undefined: an id is one for everybody. */
+  readonly owner: string | undefined;
+  is(start: Start): boolean;
+}
+
+const ANYBODYS: Meant = { spaces: { isolated: false, owned: false }, owner: undefined, is: () => true };
+
+/** @returns null when there is none with this id that is meant */
+export async function findExecution(store: Store, id: string, meant: Meant = ANYBODYS): Promise<Found | null> {
+  const isMeant = (found: Found | null) => found !== null && found.start.id === id && meant.is(found.start);
   const ours = numberIn(id);
   const found = ours === null ? null : await readExecution(store, ours);
-  if (found?.start.id === id) return found;
-  const name = await store.get(executionNameKey(id));
-  return name === undefined ? null : readExecution(store, Number(name.value));
+  if (isMeant(found)) return found;
+  const place = await placeOf(store, meant.spaces, executionNameKeys(id), meant.owner);
+  const named = place === undefined ? null : await readExecution(store, place.number);
+  return isMeant(named) ? named : null;
+}
+
+/** What all executions of an id began with, whosever they are; `MOST_PLACES` at most, beside one with an id of ours. */
+export async function startsOf(store: Store, spaces: IdSpaces, id: string): Promise<Start[]> {
+  const places = await placesOf(store, spaces, executionNameKeys(id));
+  const ours = numberIn(id);
+  const numbers = new Set([...(ours === null ? [] : [ours]), ...places.map(({ number }) => number)]);
+  const found = await Promise.all([...numbers].map((number) => readExecution(store, number)));
+  return found.flatMap((each) => (each?.start.id === id ? [each.start] : []));
 }
 
 export async function readExecution(store: Store, number: number): Promise<Found | null> {

@@ -1,14 +1,16 @@
 /** Finds executions for one principal: what is not its own does not exist. */
 import { CommitConflict } from "../errors.ts";
 import type { Principal } from "../memory/memory.ts";
-import { ownerOf } from "../memory/ownership.ts";
+import { actingUser } from "../memory/ownership.ts";
+import { MOST_PLACES } from "../storage/id-spaces.ts";
 import type { Outline } from "./definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
 import type { Fold } from "./fold.ts";
+import { ownerOf } from "./ids.ts";
 import type { Start } from "./journal.ts";
-import { type Found, findExecution, type Loaded, loadWhole } from "./load.ts";
-import { noExecution } from "./refusals.ts";
+import { type Found, findExecution, type Loaded, loadWhole, type Meant, startsOf } from "./load.ts";
+import { noExecution, severalUsers } from "./refusals.ts";
 
 export interface OnRecord {
   readonly found: Found;
@@ -28,61 +30,73 @@ export class Lookup {
     this.#principal = principal;
   }
 
-  /** What runs in this process; undefined when it does not run here, whether or not it exists. */
-  here(workflowId: string, id: string): Execution | undefined {
-    this.#engine.declared(workflowId);
-    const execution = this.#engine.live.get(id);
-    if (execution === undefined || !execution.recorded) return undefined;
-    if (!this.#mine(workflowId, execution.fold.start)) throw noExecution(id);
-    return execution;
-  }
-
   /**
    * What runs here, or else how it stands in the store. What begins or comes to rest here meanwhile is waited for: how it came out
    * is told once it is on record.
+   *
+   * @param userId whose is meant where several users have one of that id
    */
-  async find(workflowId: string, id: string): Promise<Execution | OnRecord> {
-    const { live, around } = this.#engine;
+  async find(workflowId: string, id: string, userId?: string): Promise<Execution | OnRecord> {
+    this.#engine.declared(workflowId);
+    const whose = this.#owner(workflowId, id, userId);
+    const meant = this.#meant(workflowId, whose instanceof Promise ? await whose : whose);
+    const { around } = this.#engine;
     for (let tries = 1; ; tries++) {
-      const execution = this.here(workflowId, id);
-      if (execution?.fold.status === "running") return execution;
-      if (execution !== undefined) {
-        await restOf(execution);
-        continue;
-      }
-      const beginning = live.get(id);
-      if (beginning !== undefined) {
-        await Promise.race([beginning.more(), beginning.settled]).catch(() => {});
-        continue;
-      }
-      const record = await this.onRecord(workflowId, id);
-      // Between the two looks it may have begun here, or have ended.
-      if (record.found.open === null || (around.shared && !live.has(id)) || tries > TRIES) return record;
+      const execution = this.#live(id, meant);
+      if (execution === undefined) {
+        const record = await this.#onRecord(id, meant);
+        // Between the two looks it may have begun here, or have ended.
+        if (record.found.open === null || tries > TRIES) return record;
+        if (around.shared && this.#live(id, meant) === undefined) return record;
+      } else if (!execution.recorded) await Promise.race([execution.more(), execution.settled]).catch(() => {});
+      else if (execution.fold.status === "running") return execution;
+      else await restOf(execution);
     }
   }
 
-  async onRecord(workflowId: string, id: string): Promise<OnRecord> {
-    this.#engine.declared(workflowId);
-    const { store } = this.#engine;
-    const record = await loadWhole(store, async () => {
-      const found = await findExecution(store, id);
-      return found !== null && this.#mine(workflowId, found.start) ? found : null;
-    });
-    if (record === null) throw noExecution(id);
-    return record;
-  }
-
   /** All that is known of an execution, wherever it runs. */
-  async look(workflowId: string, id: string): Promise<{ fold: Fold; outline: Outline }> {
-    const execution = await this.find(workflowId, id);
+  async look(workflowId: string, id: string, userId?: string): Promise<{ fold: Fold; outline: Outline }> {
+    const execution = await this.find(workflowId, id, userId);
     if (!("loaded" in execution)) return { fold: execution.fold, outline: execution.definition.outline };
     const { found, loaded } = execution;
     return { fold: loaded.fold, outline: await this.#engine.definitions.outline(found.start.definition) };
   }
 
-  #mine(workflowId: string, start: Start): boolean {
-    if (start.workflowId !== workflowId) return false;
-    return !this.#principal.isolated || (start.userId ?? "") === ownerOf(this.#principal);
+  #live(id: string, meant: Meant): Execution | undefined {
+    const execution = this.#engine.liveOf(id, meant.owner);
+    return execution !== undefined && meant.is(execution.fold.start) ? execution : undefined;
+  }
+
+  async #onRecord(id: string, meant: Meant): Promise<OnRecord> {
+    const { store } = this.#engine;
+    const record = await loadWhole(store, () => findExecution(store, id, meant));
+    if (record === null) throw noExecution(id);
+    return record;
+  }
+
+  #meant(workflowId: string, owner: string | undefined): Meant {
+    const is = (start: Start) => start.workflowId === workflowId && (owner === undefined || ownerOf(start) === owner);
+    return { spaces: this.#engine.spaces, owner, is };
+  }
+
+  /** Whose execution of that id is meant. Who sees everything and names nobody means the only one there is. */
+  #owner(workflowId: string, id: string, userId: string | undefined): string | undefined | Promise<string> {
+    const acting = actingUser(this.#principal, userId);
+    return acting !== undefined || !this.#engine.spaces.owned ? acting : this.#onlyOwner(workflowId, id);
+  }
+
+  async #onlyOwner(workflowId: string, id: string): Promise<string> {
+    const { store, spaces, live } = this.#engine;
+    const stored = await startsOf(store, spaces, id);
+    const running = [...live.values()].map(({ fold }) => fold.start);
+    const owners = new Map<number, string>();
+    for (const start of [...stored, ...running])
+      if (start.id === id && start.workflowId === workflowId) owners.set(start.number, ownerOf(start));
+    const [only] = owners.values();
+    if (only === undefined) throw noExecution(id);
+    // There may be more than were looked at.
+    if (owners.size > 1 || stored.length >= MOST_PLACES) throw severalUsers(id);
+    return only;
   }
 }
 

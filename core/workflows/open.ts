@@ -1,11 +1,14 @@
 /** The workflows of a service, from the manifest to an engine that runs them, and back to rest. */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
+import { messageOf } from "../errors.ts";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import { isIsolated } from "../memory/choose.ts";
 import type { SpanOrigin } from "../observability/span.ts";
-import { EXECUTION_SEQUENCE } from "../storage/keys.ts";
+import { openIdSpaces } from "../storage/id-spaces.ts";
+import { EXECUTION_SEQUENCE, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -59,13 +62,32 @@ export async function openWorkflows(
     Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
   );
   const sequence = await createSequence(store, EXECUTION_SEQUENCE);
-  const engine = new Engine({ store, logger, process: randomUUID(), sequence, definitions, described, trace });
+  const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
+  const most = manifest.server.limits.executions;
+  const kept = { store, sequence, spaces, definitions, described };
+  const engine = new Engine({ ...kept, logger, process: randomUUID(), most, trace });
   const retention = new Retention(store, {
     workflows: retentionsOf(manifest),
     otherwise: manifest.history.retention as unknown as number,
     logger,
     ...(isVolatile(store) && { most: MOST_IN_MEMORY }),
   });
+  /** Set from the signal to stop on: what waits for a place to go on is left to the next process. */
+  let over = false;
+  const retire = () => {
+    over = true;
+    processes?.retire();
+    engine.room.release();
+  };
+  const recover = async () => {
+    const executions = await takeUp(
+      engine,
+      () => true,
+      () => over,
+    );
+    if (executions > 0) logger.info({ executions }, "executions that were interrupted go on");
+  };
+  let recovering = Promise.resolve();
   const processes = engine.around.shared ? new Processes(engine, processTimes) : null;
   return {
     engine,
@@ -74,16 +96,22 @@ export async function openWorkflows(
       await definitions.keep();
       if (processes !== null) await processes.start();
       else {
-        const executions = await takeUp(engine, () => true);
-        if (executions > 0) logger.info({ executions }, "executions that were interrupted go on");
+        const recovered = recover();
+        recovering = recovered.catch((error) => {
+          logger.error({ err: error }, `executions that were interrupted wait for the next start: ${messageOf(error)}`);
+        });
+        // Those for which there is no place yet keep nobody waiting but each other.
+        await Promise.race([recovered, engine.room.full]);
       }
       retention.start();
     },
     idle(patience) {
-      processes?.retire();
+      retire();
       return engine.idle(patience);
     },
     async close() {
+      retire();
+      await recovering;
       await retention.close();
       // First of all, so that it takes up nothing of what the engine lets go.
       await processes?.stop();

@@ -38,9 +38,9 @@ const parseOrder = (row: Row): Order => JSON.parse(row.value) as Order;
  * @returns its fold; still running when it rested, and was resumed
  */
 export async function stopElsewhere(store: Store, { start, rest }: Found, request: StopRequest): Promise<Fold> {
-  const end = Date.now() + LOOK.end;
+  const end = performance.now() + LOOK.end;
   let asked: number | null = null;
-  for (let delay = LOOK.first; Date.now() < end; delay = Math.min(delay * 2, LOOK.longest)) {
+  for (let delay = LOOK.first; performance.now() < end; delay = Math.min(delay * 2, LOOK.longest)) {
     const found = await readExecution(store, start.number);
     if (found === null) throw noExecution(start.id);
     const { open } = found;

@@ -2,6 +2,7 @@
 import type { Path } from "../manifest/issues.ts";
 import type { StepPlugin } from "../plugin.ts";
 import { configure } from "../registry/create.ts";
+import { isThenable } from "../thenable.ts";
 import { Suspend, type WorkStep } from "./definition.ts";
 import type { Linking } from "./linking.ts";
 import { PluginCall } from "./plugin-call.ts";
@@ -37,13 +38,10 @@ const tapOf =
   (plugin: StepPlugin, config: unknown): WorkStep["run"] =>
   (call) => {
     const given = plugin.execute(new PluginCall(call, config));
-    return isPromise(given) ? Promise.resolve(given).then(ignore) : ignore(given);
+    return isThenable(given) ? Promise.resolve(given).then(ignore) : ignore(given);
   };
 
 function ignore(given: unknown): null {
   if (given instanceof Suspend) throw new Error("a step of andTap cannot suspend");
   return null;
 }
-
-const isPromise = (value: unknown): value is PromiseLike<unknown> =>
-  typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";

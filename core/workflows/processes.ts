@@ -58,8 +58,8 @@ export class Processes {
   async start(): Promise<void> {
     await this.#sign();
     this.#signs.start();
-    await this.#look();
-    this.#looks.start();
+    // What has to wait for a place to go on keeps nobody else waiting.
+    await Promise.race([this.#looks.begin(), this.#engine.room.full]);
     await this.#orders.start();
   }
 

@@ -1,10 +1,13 @@
 /** Takes up what a process that is gone left running. */
+
 import { CommitConflict, messageOf } from "../errors.ts";
 import { indexedExecution, OPEN_EXECUTIONS } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";
 import type { Definition } from "./definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
+import { timeAfter } from "./fold.ts";
+import { nameOf } from "./ids.ts";
 import { isLeftBehind } from "./left-behind.ts";
 import { loadExecution, readExecution } from "./load.ts";
 import { isAway } from "./patience.ts";
@@ -16,8 +19,8 @@ const BATCH = 100;
 export type Gone = (process: string) => boolean | Promise<boolean>;
 
 /**
- * Runs every open execution on whose process is gone. Resolves when all of them run here, but for those that cannot: the log
- * names them, and the next time it is tried again.
+ * Runs every open execution on whose process is gone, as there are places for them. Resolves when all of them run here, or have
+ * run, but for those that cannot: the log names them, and the next time it is tried again.
  *
  * @param gone whether a process, other than this one, will not come back
  * @param over whether nothing is to be taken up any more
@@ -32,7 +35,12 @@ export async function takeUp(engine: Engine, gone: Gone, over: () => boolean = (
     for (const row of rows) {
       if (over()) return count;
       try {
-        if (await takeUpOne(engine, row, live, gone)) count++;
+        const { process } = parseOpen(row.value);
+        const own = process === engine.around.process;
+        const number = indexedExecution(row.key);
+        if (own ? live.has(number) || engine.givenUp.has(number) : !(await gone(process))) continue;
+        // It may have to wait for a place for so long that nothing is to be taken up any more.
+        if (await engine.room.keep(async () => !over() && takeUpOne(engine, row, number))) count++;
       } catch (error) {
         if (isAway(error)) throw error;
         const message = `an execution cannot be taken up: ${messageOf(error)}`;
@@ -44,13 +52,9 @@ export async function takeUp(engine: Engine, gone: Gone, over: () => boolean = (
   }
 }
 
-async function takeUpOne(engine: Engine, row: Row, live: ReadonlySet<number>, gone: Gone): Promise<boolean> {
-  const { process } = parseOpen(row.value);
-  const own = process === engine.around.process;
-  const number = indexedExecution(row.key);
-  if (own ? live.has(number) || engine.givenUp.has(number) : !(await gone(process))) return false;
+async function takeUpOne(engine: Engine, row: Row, number: number): Promise<boolean> {
   const found = await readExecution(engine.store, number);
-  if (found?.open?.revision !== row.revision || engine.live.has(found.start.id)) return false;
+  if (found?.open?.revision !== row.revision || engine.live.has(nameOf(found.start))) return false;
   const { definition, problem } = await definitionOf(engine, found.start.definition);
   let open = found.open;
   if (engine.around.shared) {
@@ -60,7 +64,7 @@ async function takeUpOne(engine: Engine, row: Row, live: ReadonlySet<number>, go
     open = claimed;
   }
   const loaded = await loadExecution(engine.store, found);
-  if (loaded === null || engine.live.has(found.start.id)) return false;
+  if (loaded === null || engine.live.has(nameOf(found.start))) return false;
   const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
   const execution = engine.restore(loaded.fold, definition, caller, { loaded, open, rest: null });
   engine.follow(execution, "recovery");
@@ -94,7 +98,7 @@ async function definitionOf(
 
 /** Nothing is lost: it can be resumed once what it needs is back. */
 function restWith(execution: Execution, reason: string): Promise<void> {
-  execution.append(["suspend", "", Date.now(), reason, null]);
+  execution.append(["suspend", "", timeAfter(execution.fold), reason, null]);
   return execution.rest();
 }
 
@@ -107,7 +111,7 @@ function fail(execution: Execution): Promise<void> {
   const running = [...fold.steps.values()]
     .filter(({ status, path }) => status === "running" && !isLeftBehind(path, fold, definition.outline))
     .reverse();
-  const at = Date.now();
+  const at = timeAfter(execution.fold);
   for (const { path } of running) execution.append(["fail", path, at, INTERRUPTED]);
   execution.append(["error", running[0]?.path ?? "", at, INTERRUPTED]);
   return execution.rest();

@@ -10,6 +10,9 @@ export const noWorkflow = (id: string) => notFound(`workflow ${named(id)} does n
 
 export const noExecution = (id: string) => notFound(`execution ${named(id)} does not exist`);
 
+export const severalUsers = (id: string) =>
+  invalid(`several users have an execution ${named(id)}: say whose with userId`);
+
 export const notSuspended = (id: string, status: ExecutionStatus) =>
   notFound(`execution ${named(id)} is not suspended: it is ${said(status)}`);
 

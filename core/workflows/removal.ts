@@ -1,10 +1,10 @@
 /** Taking executions that have ended out of the store: their rows, and what leads to them. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { CommitConflict } from "../errors.ts";
-import { executionKey, executionNameKey, executionRows, indexedExecution } from "../storage/keys.ts";
+import { executionKey, executionRows, indexedExecution } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Commit, Range, Row, Store } from "../storage/store.ts";
-import { numberIn } from "./ids.ts";
+import { nameKeyOf, numberIn } from "./ids.ts";
 import { indexKeys } from "./index-rows.ts";
 import type { ExecutionStatus } from "./journal.ts";
 import { headOf } from "./rows.ts";
@@ -63,7 +63,7 @@ function removalOf(status: ExecutionStatus, found: readonly Row[], records: read
     const head = headOf(record.value);
     clear.push(executionRows(number));
     removed.push(...indexKeys(head, status));
-    if (numberIn(head.id) !== number) removed.push(executionNameKey(head.id));
+    if (numberIn(head.id) !== number) removed.push(nameKeyOf(head));
   });
   return { clear, delete: removed, expect };
 }

@@ -14,6 +14,13 @@ export class Repeat {
     this.#failed = failed;
   }
 
+  /** Begins with a round at once; resolves when that is over, or rejects as it does. */
+  begin(): Promise<void> {
+    const first = this.#work();
+    this.#round = first.catch(this.#failed).finally(() => this.start());
+    return first;
+  }
+
   /** The first round begins after one interval. */
   start(): void {
     if (this.#stopped) return;

@@ -1,8 +1,9 @@
 /** Which step a resume goes on from, and whether what it brings fits. */
+
 import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../generated/types.ts";
 import { invalid } from "../errors.ts";
 import type { Check, Definition, Step } from "./definition.ts";
-import type { Fold, StepFold } from "./fold.ts";
+import { type Fold, type StepFold, timeAfter } from "./fold.ts";
 import type { Entry, StepPath } from "./journal.ts";
 import { isLeftBehind } from "./left-behind.ts";
 import { stepNamed } from "./step-named.ts";
@@ -19,7 +20,7 @@ export function planResume(fold: Fold, definition: Definition, { resumeData, opt
   const check = waits || resumeData !== undefined ? checkOf(definition, path) : null;
   const problem = check?.(resumeData ?? null, "resumeData") ?? null;
   if (problem !== null) throw invalid(resumeData === undefined ? `resumeData is required: ${problem}` : problem);
-  const at = Date.now();
+  const at = timeAfter(fold);
   return resumeData === undefined ? ["resume", path, at] : ["resume", path, at, resumeData];
 }
 

@@ -53,11 +53,11 @@ export function parseRest(value: string): Rest {
   return rest;
 }
 
-/** What leads to an execution that rests: its index rows are made of this. */
-export type Head = Pick<Start, "id" | "number" | "workflowId" | "at" | "userId">;
+/** What leads to an execution that rests: its index rows, and that of its id, are made of this. */
+export type Head = Pick<Start, "id" | "number" | "workflowId" | "at" | "ownId" | "userId">;
 
 const HEAD =
-  /^\{"start":\{"id":"([^"\\]*)","number":(\d+),"workflowId":"([^"\\]*)","workflowName":"(?:[^"\\]|\\.)*","definition":"[^"\\]*","at":(\d+),/;
+  /^\{"start":\{"id":"([^"\\]*)","number":(\d+),"workflowId":"([^"\\]*)","workflowName":"(?:[^"\\]|\\.)*","definition":"[^"\\]*","at":(\d+),("ownId":true,)?/;
 /** A head is no longer, unless its names are. */
 const HEAD_LENGTH = 1000;
 
@@ -66,5 +66,6 @@ export function headOf(value: string): Head {
   const at = 2 + Number(value.slice(-1 - LENGTH_DIGITS, -1));
   const match = value.includes('"userId":', at) ? null : HEAD.exec(value.slice(at, at + HEAD_LENGTH));
   if (match === null) return parseRest(value).start;
-  return { id: match[1]!, number: Number(match[2]), workflowId: match[3]!, at: Number(match[4]) };
+  const head: Head = { id: match[1]!, number: Number(match[2]), workflowId: match[3]!, at: Number(match[4]) };
+  return match[5] === undefined ? head : { ...head, ownId: true };
 }

@@ -1,10 +1,13 @@
 /** One try of a step's work: what it may read and do, for as long as it lasts. */
+
 import type { Logger } from "pino";
 import type { Caller } from "../http/route.ts";
 import { boundLogger } from "../observability/bound-logger.ts";
 import type { Span } from "../observability/span.ts";
 import type { StepCall, StepScope, WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
+import { timeAfter } from "./fold.ts";
+import { effectsOf } from "./ids.ts";
 import type { Lifetime } from "./lifetime.ts";
 import { loggerOf } from "./logger.ts";
 
@@ -48,7 +51,7 @@ export class WorkCall implements StepCall {
   }
 
   get idempotencyKey(): string {
-    return `${this.executionId}:${this.#step.path}`;
+    return `${effectsOf(this.#execution.fold.start)}:${this.#step.path}`;
   }
 
   get requestId(): string {
@@ -74,7 +77,7 @@ export class WorkCall implements StepCall {
   part(part: unknown): Promise<void> | undefined {
     const execution = this.#execution;
     if (this.#over || this.#lifetime.over) return undefined;
-    execution.append(["part", this.#step.path, Date.now(), part]);
+    execution.append(["part", this.#step.path, timeAfter(execution.fold), part]);
     return execution.flush();
   }
 

@@ -1,11 +1,13 @@
 /** The work of a step: tries, their time limits, and what comes of them. */
 
+import { storedTime } from "../clock.ts";
 import { formatDuration } from "../duration.ts";
-import { messageOf, ServiceError } from "../errors.ts";
+import { caught, messageOf, ServiceError } from "../errors.ts";
 import { ExpressionError } from "../manifest/expression.ts";
+import { isThenable } from "../thenable.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
-import type { StepFold } from "./fold.ts";
+import { type StepFold, timeAfter } from "./fold.ts";
 import { type Frame, fail, type Given, miss, scopeOf, suspend } from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { done, type Outcome, stopped } from "./outcome.ts";
@@ -23,7 +25,7 @@ export function pauseLeft({ retry }: Step, known: StepFold | undefined): number 
   if (known === undefined || known.tries === 0) return 0;
   const pause = retryDelay(retry, known.tries);
   // Where the clock was set back the pause does not become longer.
-  return Math.min(Math.max(known.triedAt + pause - Date.now(), 0), pause);
+  return Math.min(Math.max(known.triedAt + pause - storedTime(), 0), pause);
 }
 
 /** What one try came to. */
@@ -67,7 +69,7 @@ export async function runWork(
     if (!(result instanceof Failure)) {
       if (step.tap) return tapped(execution, step, given, change);
       const { output, text } = result;
-      const at = Date.now();
+      const at = timeAfter(execution.fold);
       const path = JSON.stringify(step.path);
       if (change === undefined) execution.append(["done", step.path, at, output], `["done",${path},${at},${text}]`);
       else execution.append(["done", step.path, at, output, change]);
@@ -75,7 +77,7 @@ export async function runWork(
     }
     if (!result.passing || attempt > step.retry.attempts)
       return step.tap ? miss(execution, step, given, result.message) : fail(execution, step, result.message);
-    execution.append(["retry", step.path, Date.now(), attempt, result.message]);
+    execution.append(["retry", step.path, timeAfter(execution.fold), attempt, result.message]);
   }
 }
 
@@ -86,7 +88,7 @@ function tapped(
   { data, source }: Given,
   change: Record<string, unknown> | undefined,
 ): Outcome {
-  const at = Date.now();
+  const at = timeAfter(execution.fold);
   if (change === undefined) execution.append(["same", step.path, at, source]);
   else execution.append(["same", step.path, at, source, change]);
   return done(data, source);
@@ -96,7 +98,7 @@ function tapped(
 async function once(step: WorkStep, call: WorkCall, own: Lifetime, lifetime: Lifetime): Promise<Try> {
   try {
     const running = step.run(call);
-    const result = isPromise(running) ? await own.wait(running) : running;
+    const result = isThenable(running) ? await own.wait(running) : running;
     return result instanceof Suspend ? jsonSuspend(result) : read(step, result);
   } catch (thrown) {
     if (lifetime.stopped !== null) return null;
@@ -104,10 +106,6 @@ async function once(step: WorkStep, call: WorkCall, own: Lifetime, lifetime: Lif
     if (own.stopped !== null) return new Failure(`timed out after ${formatDuration(step.timeout ?? 0)}`, true);
     return failureOf(thrown);
   }
-}
-
-function isPromise(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }
 
 /** The output as JSON holds it: what the next step sees is what a restart would read. */
@@ -134,7 +132,8 @@ function jsonSuspend({ reason, data }: Suspend): Try {
 
 const LASTING = new Set(["invalid_input", "not_found", "conflict"]);
 
-function failureOf(thrown: unknown): Failure {
+function failureOf(given: unknown): Failure {
+  const thrown = caught(given);
   if (thrown instanceof ExpressionError) return new Failure(thrown.message, false);
   if (thrown instanceof ServiceError) return new Failure(thrown.message, !LASTING.has(thrown.kind));
   return new Failure(messageOf(thrown), true);

@@ -38,31 +38,44 @@ export interface Workflows {
 
 /**
  * The workflows for one principal. An unknown workflow or execution, or one that belongs to somebody else or to another
- * workflow, is ServiceError `not_found`; input that makes no sense is `invalid_input`, an id that is taken `conflict`, a
- * step that failed `step_failed` with the header `x-execution-id`, a store that cannot be used `unavailable`.
+ * workflow, is ServiceError `not_found`; input that makes no sense is `invalid_input`, and so is an id that several users have,
+ * unless `userId` says whose is meant; an id that is taken is `conflict`, a step that failed `step_failed` with the header
+ * `x-execution-id`, a store that cannot be used `unavailable`.
  */
 export interface WorkflowAccess {
   /** Resolves when the execution rests: `data` of the reply. A client that leaves does not stop it. */
   execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized>;
   /** Resolves when the execution is on record. */
   stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer>;
-  suspend(workflowId: string, executionId: string, reason: string | undefined): Promise<ExecutionSuspended>;
-  cancel(workflowId: string, executionId: string, reason: string | undefined): Promise<ExecutionCancellation>;
+  suspend(
+    workflowId: string,
+    executionId: string,
+    reason: string | undefined,
+    userId?: string,
+  ): Promise<ExecutionSuspended>;
+  cancel(
+    workflowId: string,
+    executionId: string,
+    reason: string | undefined,
+    userId?: string,
+  ): Promise<ExecutionCancellation>;
   resume(
     workflowId: string,
     executionId: string,
     body: ResumeExecutionRequest,
     call: WorkflowCall,
+    userId?: string,
   ): Promise<Serialized>;
   replay(
     workflowId: string,
     executionId: string,
     body: ReplayExecutionRequest,
     call: WorkflowCall,
+    userId?: string,
   ): Promise<Serialized>;
-  state(workflowId: string, executionId: string): Promise<ExecutionState>;
+  state(workflowId: string, executionId: string, userId?: string): Promise<ExecutionState>;
   /** Newest first. */
   executions(query: ExecutionQuery): Promise<Serialized>;
   /** The events after the one numbered `after`, then those to come until the execution rests. */
-  attach(workflowId: string, executionId: string, after: number): Promise<EventProducer>;
+  attach(workflowId: string, executionId: string, after: number, userId?: string): Promise<EventProducer>;
 }

@@ -383,6 +383,19 @@ for (const store of ["memory:", "sqlite:data/test.db"]) {
       assert.deepEqual(JSON.parse(content), { name: "Ada" });
     });
 
+    test("update_working_memory joins lists of 20,000 items at once, and tells the model of content that is too deep", async (t) => {
+      const served = await serve(t, { workingMemory: { scope: "conversation", format: "json" } });
+      const { service, upstream } = served;
+      const note = (content: unknown) => calls([{ name: "update_working_memory", input: { content, mode: "append" } }]);
+      const list = (from: number) => ({ list: Array.from({ length: 20_000 }, (_, index) => [from + index]) });
+      const deep = `{"list":${"[".repeat(50_000)}${"]".repeat(50_000)}}`;
+      upstream.replies(note(list(0)), note(list(10_000)), note(deep), says("Noted"));
+      await dataOf(service.post(TEXT, { input: "Count", options: ada("c") }));
+      assert.match(JSON.stringify(upstream.requests[3]!.body.messages.at(-1)), /nested deeper than/);
+      const { content } = await dataOf(service.get("/api/memory/conversations/c/working-memory"));
+      assert.equal(JSON.parse(content).list.length, 30_000);
+    });
+
     test("options.memory.options.semanticMemory tells similar messages from before the window, merged as asked for", async (t) => {
       const semantic = { embedding: "local/hash", vectors: "exact", limit: 1, threshold: 0.5 };
       const served = await serve(t, { contextLimit: 2, semantic });

@@ -68,7 +68,8 @@ for (const transport of TRANSPORTS) {
       };
       assert.deepEqual(await statusFrom({ origin: B }), [403, false]);
       assert.deepEqual(await statusFrom({ origin: "null" }), [403, false]);
-      assert.deepEqual(await statusFrom({ origin: B, "content-type": "text/plain" }), [415, false]);
+      assert.deepEqual(await statusFrom({ origin: B, "content-type": "text/plain" }), [403, false]);
+      assert.deepEqual(await statusFrom({ origin: A, "content-type": "text/plain" }), [415, false]);
       assert.deepEqual(await statusFrom({ origin: A }), [200, true]);
       assert.deepEqual(await statusFrom({ origin: service.url }), [200, true]);
       assert.deepEqual(await statusFrom({}), [200, true], "a program");

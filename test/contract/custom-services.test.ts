@@ -344,11 +344,6 @@ test("a route may catch what was refused: it is the ServiceError of #plugin", as
 
 describe("isolation", () => {
   const objects: [string, unknown[]][] = [
-    ["agents.generateText", ["assistant", { input: "x", options: { memory: { conversationId: "c" } } }]],
-    [
-      "agents.generateObject",
-      ["assistant", { input: "x", schema: { type: "object" }, options: { conversationId: "c" } }],
-    ],
     ["workflows.state", ["asking", "w"]],
     ["workflows.suspend", ["asking", "w"]],
     ["workflows.resume", ["asking", "w"]],
@@ -377,6 +372,8 @@ describe("isolation", () => {
     await done(ada, "memory.save", { conversationId: "c", messages });
     await done(ada, "agents.generateText", "assistant", { input: "x", options: { memory: { conversationId: "c" } } });
     await done(ada, "workflows.execute", "asking", { input: 1, options: { executionId: "w" } });
+    await done(ada, "memory.create", { conversationId: "twice" });
+    await done(ada, "workflows.execute", "asking", { input: 1, options: { executionId: "twice" } });
   });
 
   test("what belongs to one user does not exist for another, nor for nobody on a public route", async () => {
@@ -390,6 +387,43 @@ describe("isolation", () => {
     }
     assert.deepEqual(await done(ada, "memory.messages", "c"), before);
     assert.equal((await done(ada, "workflows.state", "asking", "w")).status, "suspended");
+  });
+
+  test("of several users with objects of one id, a custom route of the console says whose it means", async () => {
+    const asKey = (what: string, given: unknown[]) => send("POST", "/key", console_, { do: what, with: given });
+    const before = await done(ada, "memory.messages", "twice");
+    await done(bob, "agents.generateText", "assistant", { input: "his", options: { conversationId: "twice" } });
+    await done(bob, "workflows.execute", "asking", { input: 1, options: { executionId: "twice" } });
+    assert.deepEqual(await done(ada, "memory.messages", "twice"), before);
+    const rest: [string, unknown[]][] = [
+      ["memory.get", []],
+      ["memory.update", [{ title: "x" }]],
+      ["memory.clone", [{}]],
+      ["memory.messages", []],
+      ["memory.workingMemory", []],
+    ];
+    for (const [what, given] of rest) {
+      assert.equal((await asKey(what, ["twice", ...given])).status, 400, what);
+      const reply = await asKey(what, ["twice", ...given, { userId: "bob" }]);
+      assert.equal(reply.status, 200, `${what}: ${JSON.stringify(reply)}`);
+    }
+    assert.equal((await asKey("memory.get", ["twice", { userId: "bob" }])).data.title, "x");
+    assert.equal((await asKey("workflows.state", ["asking", "twice"])).status, 400);
+    const whose = { userId: "bob" };
+    assert.equal((await asKey("workflows.state", ["asking", "twice", whose])).data.userId, "bob");
+    assert.equal((await asKey("workflows.resume", ["asking", "twice", {}, whose])).data.status, "completed");
+    assert.equal(
+      (await asKey("workflows.replay", ["asking", "twice", { stepId: "ask" }, whose])).data.status,
+      "completed",
+    );
+    assert.equal((await done(ada, "workflows.state", "asking", "twice")).status, "suspended");
+    assert.equal((await asKey("workflows.suspend", ["asking", "twice", undefined, { userId: "ada" }])).status, 400);
+    assert.equal(
+      (await asKey("workflows.cancel", ["asking", "twice", "x", { userId: "ada" }])).data.status,
+      "cancelled",
+    );
+    await done(bob, "memory.delete", "twice");
+    assert.equal((await asKey("memory.get", ["twice"])).data.userId, "ada");
   });
 
   test("lists show the caller's own", async () => {

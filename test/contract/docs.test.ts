@@ -15,6 +15,7 @@ import { documentSecurity } from "../../core/auth/document.ts";
 import { type DocumentInfo, openapiDocument } from "../../core/http/openapi.ts";
 import type { Route } from "../../core/http/route.ts";
 import { schemas } from "../../generated/schemas.ts";
+import { validators } from "../../generated/validators.js";
 
 type Tree = Record<string, unknown>;
 
@@ -131,6 +132,75 @@ test("GET /doc: every operation has a summary, a tag that is described, and desc
     for (const { name, description } of (operation.parameters ?? []) as { name: string; description?: string }[])
       assert.ok(description, `${operation.operationId}: ${name} has no description`);
   }
+});
+
+/** Limits and page sizes of the contract, by component or operation. */
+const DEFAULTS: Record<string, Record<string, unknown>> = {
+  GenerateOptions: {
+    maxSteps: 5,
+    temperature: 0.7,
+    maxOutputTokens: 4000,
+    topP: 1,
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+    resumableStream: false,
+  },
+  MemoryRuntimeOptions: { contextLimit: 10, readOnly: false },
+  SemanticMemoryOptions: { semanticLimit: 5, semanticThreshold: 0.7, mergeStrategy: "append" },
+  ConversationPersistenceOptions: { mode: "step", debounceMs: 200, flushOnToolResult: true },
+  CloneConversationRequest: { includeMessages: true },
+  UpdateWorkingMemoryRequest: { mode: "replace" },
+  "agents.history": { page: 0, limit: 10 },
+  "memory.listConversations": { limit: 50, offset: 0, orderBy: "updated_at", orderDirection: "DESC" },
+  "memory.listMessages": { limit: 100 },
+  "memory.search": { limit: 10, threshold: 0.7 },
+  "workflows.listExecutions": { limit: 50, offset: 0 },
+  "logs.list": { limit: 100 },
+  "observability.listTraces": { limit: 50, offset: 0 },
+};
+
+test("GET /doc: options and page sizes are described with their defaults", () => {
+  const { paths, components } = openapiDocument(rows, INFO) as {
+    paths: Record<string, Record<string, { operationId: string; parameters?: { name: string; schema: Tree }[] }>>;
+    components: { schemas: Record<string, { properties: Record<string, Tree> }> };
+  };
+  const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
+  const propertiesOf = (name: string): [string, Tree][] => {
+    const parameters = operations.find(({ operationId }) => operationId === name)?.parameters ?? [];
+    const properties = components.schemas[name]?.properties;
+    return properties === undefined ? parameters.map((one) => [one.name, one.schema]) : Object.entries(properties);
+  };
+  const found = Object.keys(DEFAULTS).map((name) => {
+    const shown = propertiesOf(name).filter(([, schema]) => "default" in schema);
+    return [name, Object.fromEntries(shown.map(([key, schema]) => [key, schema.default]))];
+  });
+  assert.deepEqual(Object.fromEntries(found), DEFAULTS);
+});
+
+test("GET /doc: every default is a value that the request may have", () => {
+  const ajv = new Ajv2020({ strict: false });
+  formats.default(ajv);
+  const { components } = openapiDocument(rows, INFO) as { components: Tree };
+  ajv.addSchema({ $id: "doc", components });
+  let count = 0;
+  const visit = (node: unknown) => {
+    if (typeof node !== "object" || node === null) return;
+    const { default: value, examples: _, ...schema } = node as Tree;
+    if (value !== undefined) {
+      assert.ok(ajv.validate(schema, value), `${JSON.stringify(value)} for ${JSON.stringify(schema)}`);
+      count++;
+    }
+    for (const child of Object.values(schema)) visit(child);
+  };
+  visit(components);
+  assert.ok(count >= 14, `${count} defaults`);
+});
+
+test("a request is checked without the defaults that GET /doc shows, which would hide what its agent says", () => {
+  const body = { input: "x", options: { memory: { options: { semanticMemory: {} } } } };
+  const query = {};
+  assert.ok(validators.GenerateRequest(body) && validators.ConversationsQuery(query));
+  assert.deepEqual([body, query], [{ input: "x", options: { memory: { options: { semanticMemory: {} } } } }, {}]);
 });
 
 test("GET /doc: replies are described as they are sent: envelope, events, errors", () => {

@@ -252,7 +252,7 @@ for (const transport of TRANSPORTS) {
         let text = "";
         const socket = connect(service.port, "127.0.0.1", () => {
           socket.write(
-            `POST ${TEXT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n\r\n`,
+            `POST ${TEXT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n\r\n`,
           );
           socket.write("x".repeat(10_000));
         });

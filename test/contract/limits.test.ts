@@ -26,9 +26,12 @@ test("the default limits are those that the manifest's grammar names", () => {
   const { manifest } = parseManifest(JSON.stringify(manifestWith()), { file: "service.yaml", env: {} });
   assert.deepEqual(manifest!.server.limits, {
     body: 1024 * 1024,
+    uploads: 256 * 1024 * 1024,
+    executions: 10_000,
     request: 120_000,
     heartbeat: 15_000,
     streamBuffer: 1024 * 1024,
+    stall: 120_000,
     drain: 30_000,
     connections: 10_000,
     socketMessage: 64 * 1024,

@@ -245,7 +245,7 @@ for (const transport of TRANSPORTS) {
       const headers = { ...ACCEPT, origin, host };
       const reply = await inject(service.dispatch, { path: "/mcp/main/mcp", headers, body: LIST });
       assert.equal(reply.status, status, `${origin} at ${host}`);
-      if (status === 403) assert.match((reply.json() as Loose).error, /server\.cors/);
+      if (status === 403) assert.match((reply.json() as Loose).error, /server\.(cors|allowedHosts)/);
     }
     const foreign = await service.post("/mcp/main/mcp", LIST, { ...ACCEPT, origin: "https://evil.example" });
     assert.deepEqual([foreign.status, foreign.headers.get("x-error-code")], [403, "forbidden"]);

@@ -19,12 +19,14 @@ const MANIFEST = {
     default: { workingMemory: { template: "# Profile" } },
     person: { workingMemory: { scope: "user" } },
     form: { workingMemory: { schema: SCHEMA } },
+    free: { workingMemory: { format: "json" } },
     none: {},
   },
   agents: {
     desk: { model: "demo/echo" },
     person: { model: "demo/echo", memory: "person" },
     form: { model: "demo/echo", memory: "form" },
+    free: { model: "demo/echo", memory: "free" },
     none: { model: "demo/echo", memory: "none" },
   },
 };
@@ -105,6 +107,28 @@ for (const store of STORES) {
       assert.deepEqual(await content(), { name: "Ada", tags: ["a", "b"], address: { city: "Lisbon", zip: "1000" } });
       await write("form-1", { content: '{"name":"Eve"}' });
       assert.deepEqual(await content(), { name: "Eve" });
+    });
+
+    test("POST .../working-memory joins lists of 20,000 items at once, and refuses content that is too large or too deep", async (t) => {
+      const { read, write, tryWrite } = await served(t);
+      const list = (from: number) => ({ list: Array.from({ length: 20_000 }, (_, index) => [from + index]) });
+      await write("free-1", { content: list(0), mode: "append" });
+      await write("free-1", { content: JSON.stringify(list(10_000)), mode: "append" });
+      const { content } = await read("free-1");
+      assert.deepEqual(
+        JSON.parse(content).list,
+        Array.from({ length: 30_000 }, (_, index) => [index]),
+      );
+      const deep = `{"list":${"[".repeat(50_000)}${"]".repeat(50_000)}}`;
+      for (const [wrong, error] of [
+        [{ list: ["x".repeat(262_144)] }, /content: a working memory may have at most 262144 characters/],
+        [deep, /content is nested deeper than/],
+      ] as const) {
+        const answer = await tryWrite("free-1", { content: wrong, mode: "append" });
+        assert.deepEqual([answer.status, answer.code], [400, "invalid_input"]);
+        assert.match(answer.error, error);
+      }
+      assert.equal((await read("free-1")).content, content);
     });
 
     test("what does not fit is 400, and leaves the note as it was", async (t) => {

@@ -58,7 +58,7 @@ test("GET /api/memory/search with local/use finds a message that says the same i
   assert.deepEqual(await found(service, { searchQuery: "What is my pet called?", threshold: 0.5 }), ["c2"]);
 });
 
-test("GET /api/memory/search finds what was saved just before, best first, with default threshold 0.7 and limit 10", async (t) => {
+test("GET /api/memory/search finds what was saved just before, best first, with the memory's threshold and limit 10 by default", async (t) => {
   const service = await served(t);
   const words = ["anchor", "buoy", "cable", "deck", "engine"];
   const texts = Array.from({ length: 12 }, () => words.join(" "));

@@ -205,7 +205,7 @@ test("GET /metrics shows requests and streams that go on, and a client that leav
   const client = await RawClient.open(service.port);
   const body = JSON.stringify({ input: "x" });
   await client.send(
-    `POST /agents/slow/stream HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    `POST /agents/slow/stream HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
   const settled = async (holds: (read: Scrape) => boolean) => {
     for (let tries = 0; !holds(await scrape(service)); tries++) {

@@ -65,6 +65,20 @@ for (const transport of TRANSPORTS) {
       assert.equal((await socket.closed).code, 4000);
     });
 
+    test("a handshake whose Sec-WebSocket-Protocol is no list of different names is refused 400 in the envelope", async () => {
+      for (const offered of ["a b", "chat, chat", "chat,", "(chat)", "chat, \u00e9"]) {
+        const { status, headers, body } = await refused("/ws", { "sec-websocket-protocol": offered });
+        assert.equal(status, 400, offered);
+        assert.equal(headers["x-error-code"], "invalid_input");
+        assert.match(headers["x-request-id"]!, /./);
+        const { success, error } = JSON.parse(body);
+        assert.equal(success, false);
+        assert.match(error, /^Sec-WebSocket-Protocol: expected different names, separated by commas/);
+      }
+      // One that offers nothing is as good as none.
+      await (await open("/ws", { "sec-websocket-protocol": "" })).close();
+    });
+
     test("what is no handshake is 426 on the path of a socket, other methods are 405, and no socket is 404", async () => {
       for (const path of ["/ws", "/rooms/1", "/deep", "/deep/er/still"]) {
         const reply = await service.get(path);

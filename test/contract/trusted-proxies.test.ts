@@ -15,7 +15,8 @@ const SAID = {
   "x-forwarded-host": "api.example:8443",
 };
 
-const manifest = (server: object) => manifestWith({}, { server, routes: [{ use: "from" }] });
+const manifest = (server: object) =>
+  manifestWith({}, { server: { allowedHosts: ["api.example", "inner"], ...server }, routes: [{ use: "from" }] });
 
 for (const transport of TRANSPORTS) {
   test(`over ${transport}: custom routes, the log, cards and the landing page know the client of a trusted proxy`, async (t) => {

@@ -46,9 +46,10 @@ const never = new Promise<never>(() => {});
 const input = (id: string) => ({ input: { a: 1 }, options: { executionId: id } });
 
 /** Views of one store that says it is shared. `change`: what a view does in another way. */
-async function shared(t: TestContext) {
+async function shared(t: TestContext, limits: object = {}) {
   const base = createMemoryStore();
-  const start = await processesOf(t, { workflows: WORKFLOWS }, { plugins: PLUGINS });
+  const unbounded = await processesOf(t, { workflows: WORKFLOWS }, { plugins: PLUGINS });
+  const start = await processesOf(t, { workflows: WORKFLOWS, server: { limits } }, { plugins: PLUGINS });
   world.runs = [];
   world.open = Promise.resolve();
   const open = async (change: Partial<Store> = {}, { logger = silent, processTimes = TIMES } = {}) => {
@@ -59,7 +60,7 @@ async function shared(t: TestContext) {
   /** Runs executions in a process that is killed then: it answers nothing any more, and its sign of life is old. */
   const killed = async (ids: readonly string[], workflow = "w") => {
     const store = cutStore(base, "shared");
-    const process = await start(store, { processTimes: { ...TIMES, sign: 60_000 } });
+    const process = await unbounded(store, { processTimes: { ...TIMES, sign: 60_000 } });
     world.open = never;
     for (const id of ids) process.access.execute(workflow, input(id), CALL).catch(() => {});
     await until(
@@ -94,6 +95,25 @@ test("a process that takes over for long gives its sign of life all the time", a
   assert.ok(Date.now() - begun > 2 * TIMES.silence, "it took long");
   assert.ok(oldest > 0 && oldest < TIMES.silence, `the sign of life was ${oldest} ms old`);
   assert.equal(new Set(world.runs).size, 60);
+});
+
+test("a process takes over as many executions at once as limits.executions allows, and the others as these end", async (t) => {
+  const { open, killed } = await shared(t, { executions: 2 });
+  const ids = Array.from({ length: 7 }, (_, index) => `e${index}`);
+  await killed(ids);
+  let go: (value?: unknown) => void = () => {};
+  world.open = new Promise((resolve) => {
+    go = resolve;
+  });
+  const { access, opened } = await soon(open(), "the start");
+  await until(() => world.runs.length === 2, "two that go on");
+  await assert.rejects(access.execute("w", input("new"), CALL), /server\.limits\.executions/);
+  assert.equal(opened.engine.live.size, 2);
+  go();
+  for (const id of ids)
+    await until(async () => (await access.state("w", id)).status === "completed", `the end of ${id}`);
+  assert.equal(world.runs.length, 7);
+  await access.execute("w", input("new"), CALL);
 });
 
 test("an execution that begins and ends while its process looks at what is open is not run again", async (t) => {

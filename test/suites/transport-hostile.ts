@@ -49,6 +49,19 @@ const REFUSED: Record<string, string> = {
   "a target for tunnels": "CONNECT test:443 HTTP/1.1\r\nHost: test\r\n\r\n",
 };
 
+const head = (headers: string[]) => request("HEAD", "/hello", headers);
+
+/** The same with a method whose replies have no body, whatever they say (RFC 9110, 9.3.2). */
+const REFUSED_HEADS: Record<string, string> = {
+  "two differing Content-Lengths": head(["Content-Length: 5", "Content-Length: 50"]),
+  "a header without a colon": head(["X-One"]),
+  "a NUL in a header": head(["X-One: a\0b"]),
+  "a missing Host": "HEAD /hello HTTP/1.1\r\nAccept: */*\r\n\r\n",
+  "a head over the limit": head([`X-Long: ${"a".repeat(HEAD_LIMIT)}`]),
+  "an Expect that nothing fulfils": head(["Expect: x"]),
+  "a bad one behind a good one": request("HEAD", "/hello", []).replace("/hello", "/empty") + head(["X-One"]),
+};
+
 export function hostileSuite(subject: Subject): void {
   let rig: Rig;
   before(async () => {
@@ -68,6 +81,21 @@ export function hostileSuite(subject: Subject): void {
         client.close();
       }
       assert.deepEqual(rig.log, []);
+    });
+  }
+
+  for (const [what, bytes] of Object.entries(REFUSED_HEADS)) {
+    // The addon answers that one itself (see KNOWN_OF_UWS).
+    const skip = subject.name === "uws" && what === "a missing Host";
+    test(`a HEAD that is refused has no body: ${what}`, { skip }, async () => {
+      const client = await rig.connect();
+      await client.send(bytes);
+      await settle(client);
+      const answers = client.received.split("\r\n\r\n");
+      assert.equal(answers.pop(), "", "nothing behind a head");
+      for (const answer of answers) assert.match(answer, /^HTTP\/1.1 (204|4\d\d|505) /);
+      if (subject.name === "node") assert.match(answers.at(-1)!, /^HTTP\/1.1 4/);
+      client.close();
     });
   }
 

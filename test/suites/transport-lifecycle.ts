@@ -7,7 +7,7 @@ import { eventually, request, type Subject, startRig } from "./transport-rig.ts"
 export function lifecycleSuite(subject: Subject): void {
   test("listen on a taken port rejects and names host and port", async () => {
     const rig = await startRig(await subject.create());
-    const options = { host: "127.0.0.1", port: rig.port, connections: 1, headLimit: 4096 };
+    const options = { host: "127.0.0.1", port: rig.port, connections: 1, headLimit: 4096, stall: 120_000 };
     const second = await subject.create();
     await assert.rejects(
       async () => second.listen(() => {}, options),

@@ -150,6 +150,22 @@ export function replySuite(subject: Subject): void {
     client.close();
   });
 
+  test("an Expect that is not 100-continue is answered 417 in the envelope, and the connection ends", async () => {
+    rig.log.length = 0;
+    for (const expected of ["x", "200-ok"]) {
+      const client = await rig.connect();
+      await client.send(request("POST", "/echo", ["Content-Length: 3", `Expect: ${expected}`], "abc"));
+      const { status, headers, body } = await client.reply();
+      assert.equal(status, 417, expected);
+      assert.equal(headers["content-type"], "application/json");
+      assert.match(body, /^\{"success":false,"error":"Expect: [^"]*100-continue[^"]*"\}$/);
+      await client.closed;
+    }
+    assert.deepEqual(rig.log, []);
+    const any = await rig.ask(request("POST", "/echo", ["Content-Length: 3", "Expect: 100-Continue"], "abc"));
+    assert.equal(any.status, 200, "in any case of letters");
+  });
+
   test("1,000 requests one after another over one connection leave no listener behind", async () => {
     const warnings: string[] = [];
     const warn = (warning: Error) => warnings.push(warning.name);

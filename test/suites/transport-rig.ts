@@ -136,7 +136,7 @@ export async function startRig(transport: Transport, options: Partial<ListenOpti
       await rig.listening.close();
     },
   };
-  const given = { host: "127.0.0.1", port: 0, connections: 2_000, headLimit: HEAD_LIMIT, ...options };
+  const given = { host: "127.0.0.1", port: 0, connections: 2_000, headLimit: HEAD_LIMIT, stall: 120_000, ...options };
   rig.listening = await transport.listen(dispatchTo(rig), given);
   rig.port = rig.listening.port;
   return rig;

@@ -46,6 +46,7 @@ async function serve(subject: Subject, connections = 2_000, timeout?: number): P
       port: 0,
       connections,
       headLimit: 16 * 1024,
+      stall: 120_000,
       sockets: {
         message: LIMIT,
         dispatch(upgrade) {

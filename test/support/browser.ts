@@ -31,11 +31,14 @@ function isExecutable(path: string): boolean {
 }
 
 /** Starts a browser, which ends with the test. Takes a second or so: share one per file. */
-export async function startBrowser(test: { after(callback: () => Promise<void>): void }): Promise<Browser> {
+export async function startBrowser(
+  test: { after(callback: () => Promise<void>): void },
+  options: readonly string[] = [],
+): Promise<Browser> {
   const browser = await chromium.launch({
     executablePath: chromiumPath() ?? PLACES[0],
     // Chromium's own sandbox needs privileges that containers lack; the pages are ours.
-    args: ["--no-sandbox", "--disable-dev-shm-usage"],
+    args: ["--no-sandbox", "--disable-dev-shm-usage", ...options],
   });
   test.after(() => browser.close());
   return browser;

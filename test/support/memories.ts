@@ -11,7 +11,7 @@ import {
   type MessageQuery,
   type Principal,
 } from "../../core/memory/memory.ts";
-import { number, text } from "../../core/storage/encoding.ts";
+import { number, shortText, text } from "../../core/storage/encoding.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import type { Conversation, ConversationList, Message } from "../../generated/types.ts";
@@ -112,7 +112,7 @@ export function watched(store: Store) {
 export async function checkConsistency(store: Store): Promise<void> {
   const rows = await everyRow(store);
   const ids = new Map(
-    [...rows].flatMap(([key, value]) => (key.startsWith("id/") ? [[number(Number(value)), key]] : [])),
+    [...rows].flatMap(([key, value]) => (/^i[du]\//.test(key) ? [[number(Number(value)), key]] : [])),
   );
   const expected = new Map<string, string>();
   const totals = new Map<string, number>();
@@ -121,18 +121,22 @@ export async function checkConsistency(store: Store): Promise<void> {
     if (!/^c\/.{9}\/n$/.test(key)) continue;
     const { id, userId, resourceId, updatedAt } = (JSON.parse(value) as [Conversation])[0];
     const [, conversation] = key.split("/") as [string, string];
-    const [, memory] = (ids.get(conversation) ?? "").split("/");
+    const [table, memory] = (ids.get(conversation) ?? "").split("/") as [string, string];
     assert.ok(memory !== undefined, `${key} has no id row`);
     known.add(conversation);
     const at = `${number(Date.parse(updatedAt))}/${conversation}`;
-    expected.set(`id/${memory}/${text(id)}`, String(Number.parseInt(conversation, 36)));
+    const idKey = table === "iu" ? `iu/${memory}/${text(id)}/${shortText(userId)}` : `id/${memory}/${text(id)}`;
+    expected.set(idKey, String(Number.parseInt(conversation, 36)));
     expected.set(`u/${memory}/${text(userId)}/${at}`, JSON.stringify(resourceId));
     expected.set(`r/${memory}/${text(resourceId)}/${at}`, JSON.stringify(userId));
     for (const total of [`n/${memory}/u/${text(userId)}`, `n/${memory}/r/${text(resourceId)}`]) {
       totals.set(total, (totals.get(total) ?? 0) + 1);
     }
   }
-  assert.deepEqual(new Map([...rows].filter(([key]) => /^(id|u|r)\//.test(key)).sort()), new Map([...expected].sort()));
+  assert.deepEqual(
+    new Map([...rows].filter(([key]) => /^(id|iu|u|r)\//.test(key)).sort()),
+    new Map([...expected].sort()),
+  );
   for (const [key, value] of rows) {
     const [table, conversation, kind] = key.split("/");
     assert.notEqual(table, "cc", "a copy is unfinished");

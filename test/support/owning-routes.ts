@@ -22,7 +22,7 @@ export interface OwningRequest {
 
 /**
  * `object`: is about one object, which does not exist for anybody else. `list`: shows the caller's own. `maker`: what comes
- * of it is the caller's; `request` names a conversation of the owner where it can. `free`: nothing in it belongs to anybody.
+ * of it is the caller's, whoever has an object of the same id; `request` names the conversation of another where it can. `free`: nothing in it belongs to anybody.
  */
 export type OwningRow =
   | { kind: "object"; request(of: Objects): OwningRequest; status?: number }
@@ -32,7 +32,7 @@ export type OwningRow =
       ids(data: Loose, of: Objects): string[];
       owned(of: Objects): string[];
     }
-  | { kind: "maker"; request(of: Objects): OwningRequest; status?: number; foreign: 404 | "fine" }
+  | { kind: "maker"; request(of: Objects): OwningRequest; status?: number }
   | { kind: "free" };
 
 const FREE: OwningRow = { kind: "free" };
@@ -57,12 +57,10 @@ const generation = (rest: string, more: Loose = {}): OwningRow => ({
     path: `/agents/assistant/${rest}`,
     body: { input: "x", ...more, options: { memory: { conversationId: of.conversation } } },
   }),
-  foreign: 404,
 });
 const workflow = (rest: string): OwningRow => ({
   kind: "maker",
   request: () => ({ path: `/workflows/flow/${rest}`, body: { input: "x", options: {} } }),
-  foreign: "fine",
 });
 
 export const OWNING_ROWS: Record<string, OwningRow> = {
@@ -113,7 +111,6 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
     kind: "maker",
     request: () => ({ path: "/api/memory/conversations", body: { title: "x" } }),
     status: 201,
-    foreign: "fine",
   },
   "memory.getConversation": conversation(""),
   "memory.updateConversation": conversation("", { title: "changed" }),
@@ -142,7 +139,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
     ids: ({ results }) => results.map(({ conversationId }: Loose) => conversationId),
     owned: (of) => [of.conversation],
   },
-  // Another's conversation is refused within JSON-RPC; whose tasks are is in the tests of A2A.
+  // Whose tasks are is in the tests of A2A.
   "a2a.call": {
     kind: "maker",
     request: ({ conversation: contextId }) => {
@@ -152,7 +149,6 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
         body: { jsonrpc: "2.0", id: 1, method: "SendMessage", params: { message } },
       };
     },
-    foreign: "fine",
   },
   "a2a.card": FREE,
   "a2a.firstCard": FREE,
@@ -179,7 +175,6 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
         params: { name: "agent_assistant", arguments: { prompt: "x", conversationId: of.conversation } },
       },
     }),
-    foreign: "fine",
   },
   "mcp.listen": FREE,
   "mcp.endSession": FREE,

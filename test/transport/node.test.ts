@@ -5,8 +5,6 @@ transportSuite({
   name: "node",
   create: (timeout) =>
     createNodeTransport(
-      timeout === undefined
-        ? {}
-        : { headTimeout: timeout, requestTimeout: timeout, stallTimeout: timeout, pingEvery: timeout },
+      timeout === undefined ? {} : { headTimeout: timeout, requestTimeout: timeout, pingEvery: timeout },
     ),
 });

@@ -3,6 +3,7 @@ import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import type { PluginChoice } from "../../../generated/types.ts";
 import type { Host } from "../../plugin.ts";
 import { createInstance } from "../../registry/create.ts";
+import { guarded } from "../../registry/guarded.ts";
 import type { Registry } from "../../registry/registry.ts";
 import { createHashEmbedding } from "./hash.ts";
 import { createModelEmbedding } from "./model.ts";
@@ -42,8 +43,9 @@ export async function openEmbedding(choice: PluginChoice, source: EmbeddingSourc
   if (plugin !== undefined) {
     const { logger, env, signal, onClose, keyv } = source.host;
     const made = await createInstance(plugin, config, { logger, env, signal, onClose, keyv });
+    const plugged = guarded(made, ["embed"]);
     const embed = async (texts: readonly string[], signal?: AbortSignal) =>
-      checked(await made.embed([...texts], { signal }), texts.length, use);
+      checked(await plugged.embed([...texts], { signal }), texts.length, use);
     return { provider: `plugin ${use}`, model: made.model ?? "", dimensions: made.dimensions, embed };
   }
   if (use === "local/hash") return createHashEmbedding();

@@ -1,6 +1,6 @@
 /** `provider/model`: embeddings of a model provider. */
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
-import { messageOf } from "../../errors.ts";
+import { caught, messageOf } from "../../errors.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "./embedding.ts";
 
 /** Texts of one call where a model does not say. */
@@ -29,7 +29,8 @@ async function call(model: EmbeddingModelV3, values: string[], abortSignal?: Abo
   let embeddings: number[][];
   try {
     ({ embeddings } = await model.doEmbed({ values, abortSignal }));
-  } catch (error) {
+  } catch (thrown) {
+    const error = caught(thrown);
     const { statusCode } = (error ?? {}) as { statusCode?: unknown };
     if (typeof statusCode === "number" && REFUSALS.has(statusCode)) {
       throw new EmbeddingRefused(messageOf(error), { cause: error });

@@ -1,18 +1,8 @@
 /** The rows of an index of one memory: vectors, texts that wait to be embedded, counters of change, and its state. */
-import { createHash } from "node:crypto";
-import { text } from "../../storage/encoding.ts";
+import { shortText as part } from "../../storage/encoding.ts";
 import type { Place } from "./semantic.ts";
 
 const ROOT = "semantic";
-/** Three of these and the name of a memory are a key. */
-const LONGEST = 100;
-
-/** A part of a key of at most 100 bytes; differing strings give differing parts. */
-function part(value: string): string {
-  const encoded = text(value);
-  // `text` begins with readable characters, never with this mark.
-  return encoded.length <= LONGEST ? encoded : `%~${createHash("sha256").update(value, "utf16le").digest("base64url")}`;
-}
 
 export interface Layout {
   /** Provider, model and dimensions of the vectors. */

@@ -3,6 +3,7 @@ import type { SemanticMemoryManifest } from "../../../generated/types.ts";
 import { messageOf } from "../../errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { createInstance } from "../../registry/create.ts";
+import { guarded } from "../../registry/guarded.ts";
 import type { Store } from "../../storage/store.ts";
 import { type EmbeddingSource, type NamedEmbedding, openEmbedding } from "../embedding/embedding.ts";
 import { ExactVectors } from "./exact.ts";
@@ -128,5 +129,5 @@ export async function openVectors(
   const { env, signal, onClose, keyv } = host;
   const logger = host.logger.child({ memory: name });
   const vectors = await createInstance(plugin, config, { name, logger, env, signal, onClose, keyv });
-  return new PluginVectors(store, layout, state, vectors);
+  return new PluginVectors(store, layout, state, guarded(vectors, ["put", "delete", "search", "clear"]));
 }

@@ -1,5 +1,5 @@
 /** All messages of a memory, for an index that is made anew. */
-import { conversationIdKey, conversationKey, messageRows, positionOf } from "../../storage/keys.ts";
+import { conversationIds, conversationKey, messageRows, positionOf } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
 import { conversationOf } from "../conversation.ts";
 import { messageOf } from "../message.ts";
@@ -13,7 +13,11 @@ const PIECE = 100;
 
 /** Conversation by conversation. What is deleted meanwhile may be among them. */
 export async function* storedMessages(store: Store, memory: string): AsyncGenerator<SearchedMessage> {
-  for await (const rows of allRows(store, conversationIdKey(memory, ""))) {
+  for (const prefix of conversationIds(memory)) yield* messagesBelow(store, memory, prefix);
+}
+
+async function* messagesBelow(store: Store, memory: string, prefix: string): AsyncGenerator<SearchedMessage> {
+  for await (const rows of allRows(store, prefix)) {
     for (const row of rows) {
       const number = JSON.parse(row.value) as number;
       const conversation = await store.get(conversationKey(number));

@@ -11,7 +11,7 @@ const TRACES = "/v1/traces";
  */
 export function tracesUrl(endpoint: string): string {
   const url = new URL(endpoint);
-  const path = url.pathname.replace(/\/+$/, "");
+  const path = url.pathname.replace(/(?<!\/)\/+$/, "");
   url.pathname = path.endsWith(TRACES) ? path : path + TRACES;
   return url.href;
 }

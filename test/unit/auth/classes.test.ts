@@ -168,18 +168,28 @@ describe("classes of requests", () => {
       assert.equal(classOf(order, [raw]), "user", raw);
   });
 
-  test("what no route answers has the class of a custom route", () => {
+  test("what no route answers has the class of a custom route, or that of the route whose path it spells otherwise", () => {
     const UNKNOWN: [method: string, path: string, expected: string][] = [
       ["GET", "/nowhere", "user"],
       ["GET", "/observability/nowhere", "console"],
-      ["GET", "/observability/", "console"],
+      ["GET", "/observability/", "user"],
+      ["GET", "/observability/nowhere//", "console"],
       ["GET", "/observability", "user"],
       ["DELETE", "/agents", "user"],
       ["HEAD", "/api/logs", "console"],
-      ["GET", "/api%2Flogs", "user"],
+      ["GET", "/api%2Flogs", "console"],
       ["GET", "/api/%6Cogs", "console"],
-      ["GET", "//agents", "user"],
+      ["GET", "//agents", "console"],
       ["GET", "/agents/", "console"],
+      ["GET", "/AGENTS", "console"],
+      ["GET", "/orders/free/../../agents/.", "console"],
+      ["POST", "/agents", "user"],
+      ["POST", "/agents/", "user"],
+      ["GET", "/ORDERS/free", "public"],
+      ["GET", "/ORDERS/Free/", "user"],
+      ["GET", "/orders/a%20b/", "public"],
+      ["GET", "/orders/free%2F", "user"],
+      ["GET", "/orders//", "user"],
       ["GET", "/%", "user"],
       ["GET", "/orders/free", "public"],
     ];

@@ -54,7 +54,11 @@ describe("with a shared secret", () => {
     const verifier = await verifierOf({ secret: SECRET });
     const exp = now() + 60;
     const identity = await check(verifier, token({ sub: "ada", role: "editor", exp }));
-    assert.deepEqual(identity, { user: { sub: "ada", role: "editor", exp }, expires: (exp + 30) * 1000 });
+    assert.deepEqual(identity, {
+      user: { sub: "ada", role: "editor", exp },
+      expires: exp * 1000,
+      refused: (exp + 30) * 1000,
+    });
   });
 
   const changed = (text: string, part: number, to: string) => text.split(".").with(part, to).join(".");

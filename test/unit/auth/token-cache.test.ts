@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { digestOf, TokenCache } from "../../../core/auth/token-cache.ts";
 
-const identity = (id: string) => ({ user: { id }, expires: null });
+const identity = (id: string) => ({ user: { id }, expires: null, refused: null });
 
 test("a token is known until its time, and not a millisecond longer", () => {
   const cache = new TokenCache();

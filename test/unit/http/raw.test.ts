@@ -3,11 +3,12 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { pino } from "pino";
 import { invalid } from "../../../core/errors.ts";
-import { compileClients } from "../../../core/http/client.ts";
 import { compileCors } from "../../../core/http/cors.ts";
 import { InFlight } from "../../../core/http/in-flight.ts";
 import { compilePipeline } from "../../../core/http/pipeline.ts";
 import type { Context, RawReply, Route, TextSink } from "../../../core/http/route.ts";
+import { compileSite } from "../../../core/http/site.ts";
+import { Uploads } from "../../../core/http/uploads.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
 import { type InjectOptions, inject } from "../../../core/transport/inject.ts";
 import { createNodeTransport } from "../../../core/transport/node.ts";
@@ -43,22 +44,25 @@ function rig(t: Pick<TestContext, "after">, { handler, output = {}, request = 60
     handle: ({ body }, call) => handler(body, call),
   };
   const cors = compileCors({ origin: ["https://app.example"] });
+  const site = compileSite({ publicUrl: undefined, allowedHosts: [], trustedProxies: [] }, false);
   const dispatch = compilePipeline([row], {
     service: null,
     logger: pino({ level: "silent" }),
     inFlight,
     limits: { request, heartbeat: 1, streamBuffer: 1024 * 1024 },
     logs: false,
-    clientOf: compileClients([]),
+    clientOf: site.clientOf,
     requestId: () => "id-1",
     check: () => () => true,
     cors: () => cors,
     defaultCors: cors,
     authorize: () => null,
     authorizeUnknown: null,
+    uploads: new Uploads(1024 * 1024),
     bodyLimit: 1000,
+    isProxied: false,
     meters: new Meters({ models: [], agents: [], tools: [], workflows: [] }),
-    publicUrl: undefined,
+    site,
     isSocket: () => false,
   });
   const post = (options: Partial<InjectOptions> = {}) => inject(dispatch, { path: "/rpc", body: {}, ...options });
@@ -86,7 +90,7 @@ async function paused(t: Pick<TestContext, "after">, name: string) {
   const feed = held();
   const { dispatch } = rig(t, { handler: () => ({ status: 200, headers: TEXT, stream: feed.stream }) });
   const transport = name === "uws" ? await createUwsTransport() : createNodeTransport();
-  const options = { host: "127.0.0.1", port: 0, connections: 10, headLimit: 16 * 1024 };
+  const options = { host: "127.0.0.1", port: 0, connections: 10, headLimit: 16 * 1024, stall: 120_000 };
   const listening = await transport.listen(dispatch, options);
   t.after(() => listening.close());
   const client = await RawClient.open(listening.port);

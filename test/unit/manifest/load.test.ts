@@ -87,9 +87,18 @@ describe("explain", () => {
     const { entries } = loaded.explain("server.limits");
     assert.deepEqual(
       entries.map(({ path }) => path).sort(),
-      ["body", "connections", "drain", "heartbeat", "request", "socketMessage", "streamBuffer"].map(
-        (key) => `server.limits.${key}`,
-      ),
+      [
+        "body",
+        "connections",
+        "drain",
+        "executions",
+        "heartbeat",
+        "request",
+        "socketMessage",
+        "stall",
+        "streamBuffer",
+        "uploads",
+      ].map((key) => `server.limits.${key}`),
     );
   });
 

@@ -138,6 +138,62 @@ test("appends from two processes at once all stay", async () => {
   );
 });
 
+test("JSON: appending lists takes work in proportion to their length, whatever their items are", () => {
+  const looks = (count: number, itemOf: (index: number) => Json): number => {
+    const counter = { looks: 0 };
+    const old = {
+      list: counted(
+        Array.from({ length: count }, (_, index) => counted(itemOf(index), counter)),
+        counter,
+      ),
+    };
+    const added = Array.from({ length: count }, (_, index) => counted(itemOf(index + count), counter));
+    const { list } = merge(old, { list: counted(added, counter) }) as { list: Json[] };
+    assert.equal(list.length, 2 * count);
+    return counter.looks;
+  };
+  const items: [string, (index: number) => Json][] = [
+    ["lists", (index) => [index]],
+    ["objects", (index) => ({ index })],
+    ["lists in lists", (index) => [[0, [index]]]],
+    ["objects with much in common", (index) => ({ a: 1, b: [2], c: { d: 3 }, index })],
+  ];
+  for (const [name, itemOf] of items) {
+    const [few, many] = [looks(200, itemOf), looks(800, itemOf)];
+    assert.ok(many <= 4.5 * few, `${name}: ${few} looks at 200 items, ${many} at 800`);
+  }
+});
+
+test("JSON: items of lists are the same whatever the order of their keys, and differ by type", async () => {
+  const { access, content } = await opened({ format: "json" });
+  await access.updateWorkingMemory("c", { list: [{ a: 1, b: [2] }, 1, "1", [1], null] }, "append", {});
+  const added = [{ b: [2], a: 1 }, "1", 1, ["1"], [1], "null", null, {}, [], { a: 1 }, {}];
+  await access.updateWorkingMemory("c", { list: added }, "append", {});
+  const list = [{ a: 1, b: [2] }, 1, "1", [1], null, ["1"], "null", {}, [], { a: 1 }];
+  assert.deepEqual(JSON.parse((await content())!), { list });
+});
+
+test("JSON that is too large or too deep is refused before it is merged, as text and as an object", async () => {
+  const { access, content } = await opened({ format: "json" });
+  await access.updateWorkingMemory("c", { list: ["x"] }, "append", {});
+  // Equal items would leave a small note.
+  const large = { list: Array.from({ length: 70_000 }, () => "x") };
+  const deep = `{"list":${"[".repeat(50_000)}${"]".repeat(50_000)}}`;
+  for (const mode of ["append", "replace"] as const) {
+    for (const wrong of [large, JSON.stringify(large)]) {
+      await rejectsAs(access.updateWorkingMemory("c", wrong, mode, {}), "invalid_input", /at most 262144 characters/);
+    }
+    for (const wrong of [deep, JSON.parse(deep) as Record<string, unknown>]) {
+      await rejectsAs(
+        access.updateWorkingMemory("c", wrong, mode, {}),
+        "invalid_input",
+        /content is nested deeper than/,
+      );
+    }
+  }
+  assert.equal(await content(), '{"list":["x"]}');
+});
+
 test("merging the same again changes nothing, and every leaf of what is merged is there", () => {
   const { json } = fc.letrec<{ json: Json }>((tie) => ({
     json: fc.oneof(
@@ -162,6 +218,22 @@ function contains(whole: Json, part: Json): boolean {
   if (typeof part !== "object" || part === null) return whole === part;
   if (typeof whole !== "object" || whole === null || Array.isArray(whole)) return false;
   return Object.keys(part).every((key) => Object.hasOwn(whole, key) && contains(whole[key]!, part[key]!));
+}
+
+/** The value, with every look at it and at what is in it counted. */
+function counted(value: Json, counter: { looks: number }): Json {
+  if (typeof value !== "object" || value === null) return value;
+  const look = <T>(result: T): T => {
+    counter.looks++;
+    return result;
+  };
+  return new Proxy(value as object, {
+    get: (target, key, receiver) => look(counted(Reflect.get(target, key, receiver) as Json, counter)),
+    ownKeys: (target) => look(Reflect.ownKeys(target)),
+    getOwnPropertyDescriptor: (target, key) => look(Reflect.getOwnPropertyDescriptor(target, key)),
+    getPrototypeOf: (target) => look(Reflect.getPrototypeOf(target)),
+    has: (target, key) => look(Reflect.has(target, key)),
+  }) as Json;
 }
 
 const equal = (a: Json, b: Json): boolean => {

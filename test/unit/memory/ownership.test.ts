@@ -7,6 +7,8 @@ import { everyRow, listed, openMemories, pageOf, rejectsAs, said, textsOf, user 
 const FIRST = { limit: 50, offset: 0, orderBy: "updated_at", orderDirection: "DESC" } as const;
 const ADA = { id: "c", userId: "ada", resourceId: "desk" };
 
+const SIMILAR = { text: "x", limit: 5, threshold: 0, scope: "user", told: new Set<string>(), whole: false } as const;
+
 /** Every method that names a conversation. */
 const METHODS: {
   [name in Exclude<keyof MemoryAccess, "list" | "create">]: (access: MemoryAccess) => Promise<unknown>;
@@ -21,10 +23,14 @@ const METHODS: {
   workingMemory: (access) => access.workingMemory("c", {}),
   updateWorkingMemory: (access) => access.updateWorkingMemory("c", "x", "replace", {}),
   search: (access) => access.search({ text: "x", conversationId: "c", limit: 5, threshold: 0 }),
+  similar: (access) => access.similar({ id: "c", userId: "bob" }, SIMILAR),
   recent: (access) => access.recent("c", 10),
   note: (access) => access.note({ id: "c", userId: "bob" }),
   append: (access) => access.append({ ...ADA, userId: "bob" }, [said("x")]),
 };
+
+/** Those that name their user. */
+const NAMING = new Set(["similar", "note", "append"]);
 
 async function opened() {
   const semantic = new Map([
@@ -42,7 +48,7 @@ for (const [method, call] of Object.entries(METHODS)) {
     const { memory, store } = await opened();
     const before = await everyRow(store);
     await rejectsAs(call(memory.for(user("bob"))), "not_found", /"c" does not exist/);
-    if (method !== "note" && method !== "append") {
+    if (!NAMING.has(method)) {
       await rejectsAs(call(memory.for(user(null))), "not_found", /"c" does not exist/);
     }
     assert.deepEqual(await everyRow(store), before);
@@ -51,7 +57,7 @@ for (const [method, call] of Object.entries(METHODS)) {
 
 test("its owner may call every method", async () => {
   for (const [method, call] of Object.entries(METHODS)) {
-    if (method === "note" || method === "append") continue;
+    if (NAMING.has(method)) continue;
     const { memory } = await opened();
     await call(memory.for(user("ada")));
   }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Uploads } from "../../../core/http/uploads.ts";
 import { BodyBuffer } from "../../../core/transport/body.ts";
 import { Heads } from "../../../core/transport/heads.ts";
 import { normalizeAddress, splitTarget } from "../../../core/transport/target.ts";
@@ -29,13 +30,13 @@ test("heads: a line break in a name or a value never becomes another header", ()
 
 test("body buffer: holds up to its limit, whatever the size of the pieces, and gives the bytes in order", () => {
   const body = new BodyBuffer(10_000);
-  for (let index = 0; index < 10_000; index++) assert.equal(body.add(Uint8Array.of(index & 255)), true);
+  for (let index = 0; index < 10_000; index++) assert.equal(body.add(Uint8Array.of(index & 255)), null);
   const bytes = body.take();
   assert.equal(bytes.length, 10_000);
   assert.equal(bytes[9_999], 9_999 & 255);
   assert.equal(bytes[300], 300 & 255);
-  assert.equal(body.add(Uint8Array.of(1)), false);
-  assert.equal(new BodyBuffer(3).add(new Uint8Array(4)), false);
+  assert.equal(body.add(Uint8Array.of(1)), "too_large");
+  assert.equal(new BodyBuffer(3).add(new Uint8Array(4)), "too_large");
   assert.equal(new BodyBuffer(3).take().length, 0);
 });
 
@@ -53,4 +54,17 @@ test("addresses: IPv4 in IPv6 clothes is IPv4", () => {
   assert.equal(normalizeAddress("0000:0000:0000:0000:0000:ffff:0a00:0001"), "10.0.0.1");
   assert.equal(normalizeAddress("0000:0000:0000:0000:0000:0000:0000:0001"), "0000:0000:0000:0000:0000:0000:0000:0001");
   assert.equal(normalizeAddress("192.0.2.1"), "192.0.2.1");
+});
+
+test("body buffer: takes its bytes from what all share, and gives them back when it is dropped or does not fit", () => {
+  const uploads = new Uploads(10);
+  const one = new BodyBuffer(8, uploads);
+  assert.equal(one.add(new Uint8Array(6)), null);
+  const other = new BodyBuffer(8, uploads);
+  assert.deepEqual([other.refuses(5), other.refuses(4), other.refuses(9)], ["crowded", null, "too_large"]);
+  assert.deepEqual([other.add(new Uint8Array(4)), uploads.held], [null, 10]);
+  assert.deepEqual([other.add(new Uint8Array(1)), uploads.held], ["crowded", 6]);
+  one.drop();
+  one.drop();
+  assert.equal(uploads.held, 0);
 });

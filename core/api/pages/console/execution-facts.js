@@ -1,6 +1,7 @@
 /** What is known of an execution as a whole. */
 import { segment } from "./api.js";
 import { element } from "./elements.js";
+import { whose } from "./execution-owner.js";
 import { spanText, timeText } from "./formats.js";
 import { badge, facts, jsonBlock, section } from "./parts.js";
 import { linkTo } from "./router.js";
@@ -27,7 +28,11 @@ export function factsOf({ params }, state) {
     [
       "Replay of",
       source !== undefined &&
-        element("a", { href: `${workflow}/executions/${segment(source)}` }, `${source}, from ${from}`),
+        element(
+          "a",
+          { href: linkTo(`workflows/${segment(params.id)}/executions/${segment(source)}`, whose(state.userId)) },
+          `${source}, from ${from}`,
+        ),
     ],
   ]);
 }

@@ -1,5 +1,6 @@
 /** Reads the events of an execution, and goes on after it was resumed. */
 import { segment } from "./api.js";
+import { ownerQuery } from "./execution-owner.js";
 
 /** @import { WorkflowStreamEvent } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -15,8 +16,8 @@ const MOST_LOST = 6;
  * @param {Place} place
  * @param {(event: WorkflowStreamEvent) => void} take
  */
-export function createFollower({ api, params, signal }, take) {
-  const path = `workflows/${segment(params.id)}/executions/${segment(params.executionId)}/stream`;
+export function createFollower({ api, params, query, signal }, take) {
+  const path = `workflows/${segment(params.id)}/executions/${segment(params.executionId)}/stream${ownerQuery(query)}`;
   let last = "0";
   /** One reader is enough: two would tell everything twice. @type {Promise<void> | null} */
   let reading = null;

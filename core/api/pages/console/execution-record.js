@@ -9,9 +9,9 @@
  * @param {AbortSignal} signal
  * @returns {Promise<WorkflowExecution | undefined>}
  */
-export async function recordOf(api, { workflowId, executionId, startAt }, signal) {
+export async function recordOf(api, { workflowId, executionId, userId, startAt }, signal) {
   const query = new URLSearchParams({ workflowId, from: startAt, to: startAt });
   /** @type {WorkflowExecution[]} */
   const records = await api.get(`workflows/executions?${query}`, { signal });
-  return records.find(({ id }) => id === executionId);
+  return records.find((record) => record.id === executionId && record.userId === userId);
 }

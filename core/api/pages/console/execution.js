@@ -3,6 +3,7 @@ import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { factsOf, outcomeOf } from "./execution-facts.js";
 import { createFollower } from "./execution-follow.js";
+import { ownerQuery } from "./execution-owner.js";
 import { recordOf } from "./execution-record.js";
 import { executionTraces } from "./execution-traces.js";
 import { timeText } from "./formats.js";
@@ -19,10 +20,10 @@ import { loadTree } from "./workflow-tree.js";
 
 /** @param {Place} place */
 export function executionView(place) {
-  const { api, params, signal, body, title } = place;
+  const { api, params, query, signal, body, title } = place;
   const path = `workflows/${segment(params.id)}/executions/${segment(params.executionId)}`;
   /** @type {Promise<ExecutionState>} */
-  const state = api.get(`${path}/state`, { signal });
+  const state = api.get(`${path}/state${ownerQuery(query)}`, { signal });
   const asked = Promise.all([state, loadTree(api, params.id ?? "", signal)]);
   return load(place, body, asked, ([known, tree]) => {
     title(`Execution of ${tree.detail.name}`);
@@ -32,7 +33,8 @@ export function executionView(place) {
 
 /** @param {Place} place @param {string} path @param {ExecutionState} known @param {WorkflowTree} tree */
 function show(place, path, known, tree) {
-  const { api, signal, announce, keepFocus } = place;
+  const { api, query, signal, announce, keepFocus } = place;
+  const owner = ownerQuery(query);
   const graph = buildGraph(tree, { live: true });
   const head = element("div");
   const waiting = element("div");
@@ -77,7 +79,7 @@ function show(place, path, known, tree) {
 
   async function refresh() {
     /** @type {ExecutionState} */
-    const state = await api.get(`${path}/state`, { signal });
+    const state = await api.get(`${path}/state${owner}`, { signal });
     showState(state);
     if (state.status !== "running") replace(traces, await executionTraces(api, state, signal));
   }
@@ -100,7 +102,7 @@ function show(place, path, known, tree) {
   async function command(verb, body) {
     replace(failure);
     try {
-      await api.post(`${path}/${verb}`, body, { signal });
+      await api.post(`${path}/${verb}${owner}`, body, { signal });
       await follower.readOn();
       await refresh();
     } catch (error) {
@@ -111,7 +113,7 @@ function show(place, path, known, tree) {
   /** @param {unknown} resumeData */
   async function resume(resumeData) {
     const body = resumeData === undefined ? {} : { resumeData };
-    const answered = api.post(`${path}/resume`, body, { signal });
+    const answered = api.post(`${path}/resume${owner}`, body, { signal });
     replace(failure);
     try {
       await follower.readUntil(answered);

@@ -1,9 +1,11 @@
 /** Executions of all workflows, newest first. */
 import { segment } from "./api.js";
 import { element } from "./elements.js";
+import { whose } from "./execution-owner.js";
 import { spanText, timeText } from "./formats.js";
 import { filterForm, pageOf, pager } from "./listing.js";
 import { badge, load, table } from "./parts.js";
+import { linkTo } from "./router.js";
 
 /** @import { WorkflowExecution, WorkflowSummary } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -51,8 +53,8 @@ export async function executionsView(place) {
 }
 
 /** @param {WorkflowExecution} record */
-function row({ id, workflowId, workflowName, status, createdAt, updatedAt, events }) {
-  const link = `#/workflows/${segment(workflowId)}/executions/${segment(id)}`;
+function row({ id, workflowId, workflowName, userId, status, createdAt, updatedAt, events }) {
+  const link = linkTo(`workflows/${segment(workflowId)}/executions/${segment(id)}`, whose(userId));
   const steps = events.filter((event) => event.id.startsWith("step:")).length;
   return [
     element("a", { href: link }, element("code", {}, id)),

@@ -1,6 +1,7 @@
 /** Runs a past execution again from one of its steps. */
 import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
+import { ownerQuery } from "./execution-owner.js";
 import { field, problem } from "./parts.js";
 import { jsonField } from "./value-form.js";
 import { flatten } from "./workflow-tree.js";
@@ -10,7 +11,7 @@ import { flatten } from "./workflow-tree.js";
 /** @import { WorkflowTree } from "./workflow-tree.js" */
 
 /** @param {Place} place @param {string} path of the execution @param {WorkflowTree} tree */
-export function replayForm({ api, params, signal }, path, tree) {
+export function replayForm({ api, params, query, signal }, path, tree) {
   const options = flatten(tree.steps).map((step) =>
     element("option", { value: step.path }, `${step.name} (${step.path})`),
   );
@@ -27,8 +28,8 @@ export function replayForm({ api, params, signal }, path, tree) {
     try {
       const body = { stepId: from.value, inputData: input.read() };
       /** @type {ExecutionResult} */
-      const { executionId } = await api.post(`${path}/replay`, body, { signal });
-      location.hash = `#/workflows/${segment(params.id)}/executions/${segment(executionId)}`;
+      const { executionId } = await api.post(`${path}/replay${ownerQuery(query)}`, body, { signal });
+      location.hash = `#/workflows/${segment(params.id)}/executions/${segment(executionId)}${ownerQuery(query)}`;
     } catch (error) {
       if (!signal.aborted) replace(failure, problem(error));
     } finally {

@@ -1,0 +1,47 @@
+/** JSON values compared as JSON Schema compares them. */
+import type { Work } from "./work.ts";
+
+export const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+export function isEqual(a: unknown, b: unknown, work: Work): boolean {
+  work.spend(1);
+  if (a === b) return true;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  if (Array.isArray(a) || Array.isArray(b)) {
+    if (!Array.isArray(a) || !Array.isArray(b) || a.length !== b.length) return false;
+    return a.every((item, index) => isEqual(item, b[index], work));
+  }
+  const keys = Object.keys(a);
+  work.spend(keys.length);
+  if (keys.length !== Object.keys(b).length) return false;
+  return keys.every((key) => Object.hasOwn(b, key) && isEqual(a[key as never], b[key as never], work));
+}
+
+/** The places of two items that are equal, or null. Linear: items are compared by one text that equal ones share. */
+export function duplicatesIn(items: readonly unknown[], work: Work): [number, number] | null {
+  const places = new Map<unknown, number>();
+  for (const [index, item] of items.entries()) {
+    const key =
+      typeof item === "object" && item !== null ? canonical(item, work) : typeof item === "string" ? `"${item}` : item;
+    work.spend(1);
+    const before = places.get(key);
+    if (before !== undefined) return [before, index];
+    places.set(key, index);
+  }
+  return null;
+}
+
+function canonical(value: unknown, work: Work): string {
+  work.spend(1);
+  if (typeof value !== "object" || value === null) {
+    const text = JSON.stringify(value);
+    work.spend(text.length >> 3);
+    return text;
+  }
+  if (Array.isArray(value)) return `[${value.map((item) => canonical(item, work)).join()}]`;
+  const map = value as Record<string, unknown>;
+  const keys = Object.keys(map).sort();
+  work.spend(keys.length);
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(map[key], work)}`).join()}}`;
+}

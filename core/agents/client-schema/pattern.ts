@@ -1,0 +1,238 @@
+/**
+ * Regular expressions of strangers, matched in a time that grows with pattern and text alone: all ways through the pattern are
+ * followed side by side, character by character, where the engine of the language tries one after the other.
+ */
+import { type Node, parsePattern } from "./pattern-syntax.ts";
+import type { Work } from "./work.ts";
+
+/** A repetition counts as often as it says. */
+const MOST_INSTRUCTIONS = 20_000;
+
+type Instruction =
+  | { kind: "one"; character: Character }
+  | { kind: "fork"; a: number; b: number }
+  | { kind: "start" }
+  | { kind: "end" }
+  | { kind: "done" }
+  | { kind: "word"; edge: boolean }
+  | { kind: "look"; program: Program; ahead: boolean; wanted: boolean };
+
+type Program = readonly Instruction[];
+
+/** Steps that the first look at a character costs: the engine of the language makes code for it then. */
+const MAKING = 1_000;
+
+/** Whether one character is one of those that a piece of a pattern stands for. */
+class Character {
+  readonly #source: string;
+  readonly #flags: string;
+  readonly #isItself: boolean;
+  #expression: RegExp | null = null;
+  /** By character code: 1 it is, 2 it is not, 0 not known yet. */
+  #known: Uint8Array | null = null;
+
+  constructor(source: string, flags: string) {
+    this.#source = source;
+    this.#flags = flags;
+    this.#isItself = !flags.includes("i") && !/^[.\\[]/.test(source);
+  }
+
+  has(text: string, work: Work): boolean {
+    if (this.#isItself) return text === this.#source;
+    if (this.#expression === null || this.#known === null) {
+      work.spend(MAKING);
+      this.#expression = new RegExp(`^(?:${this.#source})$`, this.#flags);
+      this.#known = new Uint8Array(128);
+    }
+    const code = text.length === 1 ? text.charCodeAt(0) : 128;
+    if (code >= 128) return this.#expression.test(text);
+    if (this.#known[code] === 0) this.#known[code] = this.#expression.test(text) ? 1 : 2;
+    return this.#known[code] === 1;
+  }
+}
+
+export interface Pattern {
+  /** How much it is made of. */
+  readonly size: number;
+  /** Whether it matches anywhere in a text. @throws TooMuchWork */
+  test(text: string, work: Work): boolean;
+}
+
+/** @throws Error that says what is wrong with it */
+export function compilePattern(source: string, flags = "u"): Pattern {
+  const compiler = new Compiler(flags);
+  const program = compiler.compile(parsePattern(source, flags), true);
+  const unicode = flags.includes("u");
+  return {
+    size: compiler.size,
+    test(text, work) {
+      work.spend(1 + text.length);
+      const characters = unicode ? [...text] : text.split("");
+      return matches(program, { characters, work, at: 0, step: 1, anywhere: true });
+    },
+  };
+}
+
+class Compiler {
+  readonly #flags: string;
+  readonly #characters = new Map<string, Character>();
+  size = 0;
+
+  constructor(flags: string) {
+    this.#flags = flags;
+  }
+
+  /** @param forward false for what is looked for backwards */
+  compile(node: Node, forward: boolean): Program {
+    const program: Instruction[] = [];
+    this.#emit(node, forward, program);
+    this.#push(program, { kind: "done" });
+    return program;
+  }
+
+  #push(program: Instruction[], instruction: Instruction): number {
+    if (++this.size > MOST_INSTRUCTIONS) throw new Error("is too large, with all that it repeats");
+    return program.push(instruction) - 1;
+  }
+
+  #emit(node: Node, forward: boolean, program: Instruction[]): void {
+    switch (node.kind) {
+      case "one":
+        this.#push(program, { kind: "one", character: this.#characterOf(node.source) });
+        return;
+      case "sequence":
+        for (const item of forward ? node.items : node.items.toReversed()) this.#emit(item, forward, program);
+        return;
+      case "either":
+        this.#emitEither(node.items, forward, program);
+        return;
+      case "repeat":
+        this.#emitRepeat(node, forward, program);
+        return;
+      case "look": {
+        const { ahead, wanted } = node;
+        this.#push(program, { kind: "look", program: this.compile(node.item, ahead), ahead, wanted });
+        return;
+      }
+      default:
+        this.#push(program, node);
+    }
+  }
+
+  #characterOf(source: string): Character {
+    let known = this.#characters.get(source);
+    if (known === undefined) {
+      known = new Character(source, this.#flags);
+      this.#characters.set(source, known);
+    }
+    return known;
+  }
+
+  #fork(program: Instruction[]): { kind: "fork"; a: number; b: number } {
+    const fork = { kind: "fork" as const, a: 0, b: 0 };
+    const at = this.#push(program, fork);
+    fork.a = at + 1;
+    fork.b = at + 1;
+    return fork;
+  }
+
+  #emitEither(items: readonly Node[], forward: boolean, program: Instruction[]): void {
+    const ends: { a: number; b: number }[] = [];
+    for (const [index, item] of items.entries()) {
+      const fork = index < items.length - 1 ? this.#fork(program) : null;
+      this.#emit(item, forward, program);
+      if (fork === null) continue;
+      ends.push(this.#fork(program));
+      fork.b = program.length;
+    }
+    for (const end of ends) end.a = end.b = program.length;
+  }
+
+  #emitRepeat(
+    { item, least, most }: Extract<Node, { kind: "repeat" }>,
+    forward: boolean,
+    program: Instruction[],
+  ): void {
+    for (let count = 0; count < least; count++) this.#emit(item, forward, program);
+    if (most === Number.POSITIVE_INFINITY) {
+      const at = program.length;
+      const fork = this.#fork(program);
+      this.#emit(item, forward, program);
+      const back = this.#fork(program);
+      back.a = back.b = at;
+      fork.b = program.length;
+      return;
+    }
+    const exits: { b: number }[] = [];
+    for (let count = least; count < most; count++) {
+      exits.push(this.#fork(program));
+      this.#emit(item, forward, program);
+    }
+    for (const exit of exits) exit.b = program.length;
+  }
+}
+
+interface Search {
+  readonly characters: readonly string[];
+  readonly work: Work;
+  /** Where it begins, between two characters. */
+  readonly at: number;
+  /** 1 forwards, -1 backwards. */
+  readonly step: 1 | -1;
+  /** Whether it may begin later as well. */
+  readonly anywhere: boolean;
+}
+
+function matches(program: Program, search: Search): boolean {
+  const { characters, work, step, anywhere } = search;
+  /** The place at which an instruction was reached last. */
+  const reached = new Int32Array(program.length).fill(-1);
+  work.spend(program.length >> 4);
+  let threads = [0];
+  for (let at = search.at; ; at += step) {
+    const next: number[] = [];
+    const character = characters[step === 1 ? at : at - 1];
+    const stack = anywhere && at !== search.at ? [...threads, 0] : threads;
+    for (let index = stack.pop(); index !== undefined; index = stack.pop()) {
+      if (reached[index] === at) continue;
+      reached[index] = at;
+      work.spend(1);
+      const instruction = program[index]!;
+      switch (instruction.kind) {
+        case "done":
+          return true;
+        case "one":
+          if (character !== undefined && instruction.character.has(character, work)) next.push(index + 1);
+          break;
+        case "fork":
+          stack.push(instruction.b, instruction.a);
+          break;
+        default:
+          if (holds(instruction, at, search)) stack.push(index + 1);
+      }
+    }
+    if (character === undefined || (next.length === 0 && !anywhere)) return false;
+    threads = next;
+  }
+}
+
+const WORD = /^\w$/;
+
+function holds(
+  instruction: Exclude<Instruction, { kind: "done" | "one" | "fork" }>,
+  at: number,
+  { characters, work }: Search,
+): boolean {
+  switch (instruction.kind) {
+    case "start":
+      return at === 0;
+    case "end":
+      return at === characters.length;
+    case "word":
+      return (WORD.test(characters[at - 1] ?? "") !== WORD.test(characters[at] ?? "")) === instruction.edge;
+    case "look": {
+      const { program, ahead, wanted } = instruction;
+      return matches(program, { characters, work, at, step: ahead ? 1 : -1, anywhere: false }) === wanted;
+    }
+  }
+}

@@ -1,0 +1,54 @@
+/** From what a handler gives to the reply, compiled per route at boot. */
+import type { Call } from "./call.ts";
+import { envelope, JSON_TYPE } from "./encode.ts";
+import { EVENT_HEADERS } from "./event-writer.ts";
+import type { HeaderList } from "./exchange.ts";
+import type { EventProducer, Output, Page, RawReply } from "./route.ts";
+
+export type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
+
+/** The header lists of a route are made once where CORS does not depend on the origin. */
+export function compileOutput(output: Output, constant: HeaderList | null): Encode {
+  if ("json" in output) {
+    const status = output.status ?? 200;
+    const headers = combine(["content-type", JSON_TYPE], constant);
+    return (call, value, cors) => call.reply(status, headers(cors), envelope(value));
+  }
+  if ("envelope" in output) {
+    const headers = combine(["content-type", JSON_TYPE], constant);
+    return (call, value, cors) => call.reply(200, headers(cors), JSON.stringify(value));
+  }
+  if ("bare" in output) {
+    const headers = combine(["content-type", output.type], constant);
+    return (call, value, cors) => {
+      const { body, status = 200, headers: more } = value as Page;
+      call.reply(status, more === undefined ? headers(cors) : [...headers(cors), ...more], body);
+    };
+  }
+  if ("events" in output) {
+    const headers = combine([...EVENT_HEADERS, ...(output.headers ?? [])], constant);
+    return (call, value, cors) => {
+      call.track();
+      call.stream(headers(cors), output, value as EventProducer);
+    };
+  }
+  if ("raw" in output) {
+    return (call, value, cors) => {
+      const reply = value as RawReply;
+      const headers = cors.length === 0 ? reply.headers : [...reply.headers, ...cors];
+      if ("body" in reply) return call.reply(reply.status, headers, reply.body);
+      call.track();
+      call.streamText(headers, reply);
+    };
+  }
+  return (call, value, cors) => {
+    const page = value as Page;
+    const type = page.type ?? output.page;
+    call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
+  };
+}
+
+function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {
+  const list = [...own, ...(constant ?? [])];
+  return constant === null ? (cors) => [...own, ...cors] : () => list;
+}

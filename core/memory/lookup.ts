@@ -1,0 +1,74 @@
+/** Finds conversations for one principal: what is not its own does not exist. */
+
+import type { Snapshot } from "./conversation.ts";
+import type { Conversations } from "./conversations.ts";
+import type { Domain } from "./domain.ts";
+import type { Principal } from "./memory.ts";
+import { actingUser, mayAccess, noConversation } from "./ownership.ts";
+
+/**
+ * `userId` is the user whom the conversation must belong to; `meant` the one whose is meant where several users have one of that id.
+ */
+export class Lookup {
+  readonly #memory: string;
+  readonly #domain: Domain;
+  readonly #principal: Principal;
+
+  constructor(memory: string, domain: Domain, principal: Principal) {
+    this.#memory = memory;
+    this.#domain = domain;
+    this.#principal = principal;
+  }
+
+  /**
+   * The conversation as it is in the store now.
+   *
+   * @throws ServiceError `not_found` unless it is there, and this caller's, and that user's
+   */
+  async fresh(id: string, userId: string | undefined, meant = userId): Promise<Snapshot> {
+    const whose = this.owner(id, meant);
+    const owner = whose instanceof Promise ? await whose : whose;
+    return this.checked(id, await this.#conversations.fresh(this.#memory, id, owner), userId);
+  }
+
+  /** The same, maybe not as it is by now. */
+  async owned(id: string, userId: string | undefined, meant = userId): Promise<Snapshot> {
+    const found = await this.ownedIfAny(id, userId, meant);
+    if (found === undefined) throw noConversation(id);
+    return found;
+  }
+
+  /** The same; undefined when there is none. */
+  async ownedIfAny(id: string, userId: string | undefined, meant = userId): Promise<Snapshot | undefined> {
+    const whose = this.owner(id, meant);
+    const owner = whose instanceof Promise ? await whose : whose;
+    const found = await this.#conversations.find(this.#memory, id, owner);
+    if (found === undefined || mayAccess(this.#principal, found.userId, userId)) return found;
+    // Another process may have deleted that one, and this caller made one of the same id.
+    const fresh = await this.#conversations.fresh(this.#memory, id, owner);
+    return fresh === undefined ? undefined : this.checked(id, fresh, userId);
+  }
+
+  /** @throws ServiceError `not_found` unless it is there, and this caller's, and that user's */
+  checked(id: string, found: Snapshot | undefined, userId: string | undefined): Snapshot {
+    if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw noConversation(id);
+    return found;
+  }
+
+  /**
+   * The user whose conversation of that id is meant, as `Conversations` takes it. Who sees everything and names nobody means the only
+   * one there is.
+   *
+   * @throws ServiceError `invalid_input` when there are several, and for an isolated caller that names somebody else
+   */
+  owner(id: string, meant: string | undefined): string | undefined | Promise<string | undefined> {
+    const acting = actingUser(this.#principal, meant);
+    return acting !== undefined || !this.#domain.spaces.owned
+      ? acting
+      : this.#conversations.onlyOwner(this.#memory, id);
+  }
+
+  get #conversations(): Conversations {
+    return this.#domain.conversations;
+  }
+}

@@ -1,0 +1,77 @@
+/** Asks a transport, over a throwaway listener, for what clients and proxies on a network may send and it may not stand. */
+import { connect } from "node:net";
+import type { Exchange, Transport } from "../http/exchange.ts";
+
+/** Milliseconds between the pieces: enough for two reads, too little to be felt at boot. */
+const GAP = 20;
+const PATIENCE = 1_000;
+const HEAD_LIMIT = 4096;
+
+interface Probe {
+  /** What a transport that does not pass is said to do. */
+  fault: string;
+  /** A request, in the pieces that it is sent in. */
+  pieces: readonly string[];
+}
+
+const get = (...headers: string[]) => `GET /probe HTTP/1.1\r\n${["Host: probe", ...headers].join("\r\n")}\r\n\r\n`;
+
+const PROBES: readonly Probe[] = [
+  {
+    fault: "refuses a request line that arrives in two network packets",
+    pieces: ["GET /sp", "lit HTTP/1.1\r\nHost: probe\r\n\r\n"],
+  },
+  {
+    fault: "never answers a header whose name has other characters than letters, digits and -",
+    pieces: [get("X_Under.score: a")],
+  },
+  { fault: "never answers a request of a hundred headers or more", pieces: [get(...Array(120).fill("X-Many: a"))] },
+];
+
+/**
+ * The fault that shows first, null for none: each of them is reason enough, and some of them are silence, which takes long to
+ * be sure of. A listener that fails counts as a fault.
+ */
+export async function firstFault(transport: Transport): Promise<string | null> {
+  const answer = (exchange: Exchange) => exchange.reply(200, [], null, true);
+  try {
+    const listening = await transport.listen(answer, {
+      host: "127.0.0.1",
+      port: 0,
+      connections: 8,
+      headLimit: HEAD_LIMIT,
+      stall: PATIENCE,
+    });
+    const faults = PROBES.map(async ({ fault, pieces }) => ((await passes(listening.port, pieces)) ? null : fault));
+    const first = await Promise.any(faults.map(insist)).catch(() => null);
+    await listening.close();
+    return first;
+  } catch {
+    return "cannot listen on 127.0.0.1";
+  }
+}
+
+async function insist(fault: Promise<string | null>): Promise<string> {
+  const found = await fault;
+  if (found === null) throw new Error("no fault");
+  return found;
+}
+
+/** True when the request is answered with 200. */
+function passes(port: number, pieces: readonly string[]): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1");
+    let reply = "";
+    socket.setNoDelay(true);
+    socket.setEncoding("latin1");
+    socket.setTimeout(PATIENCE, () => socket.destroy());
+    socket.once("connect", () => {
+      for (const [index, piece] of pieces.entries()) setTimeout(() => socket.write(piece), GAP * index);
+    });
+    socket.on("data", (text: string) => {
+      reply += text;
+    });
+    socket.on("error", () => {});
+    socket.once("close", () => resolve(reply.startsWith("HTTP/1.1 200")));
+  });
+}

@@ -1,0 +1,80 @@
+/** The chunks of a streamed reply over a native response, and those that wait for a reader that is behind. */
+import { UwsFlow } from "./uws-flow.ts";
+
+type Chunk = string | Uint8Array;
+
+export class UwsStream extends UwsFlow {
+  /** Bytes that the socket has not taken yet. */
+  buffered = 0;
+  /** Not given to the addon yet. */
+  #waiting: Chunk[] = [];
+  /** Bytes of the chunk that the addon has taken without being able to send all of it. */
+  #held = 0;
+  #ending: (() => void) | null = null;
+  #drain: Promise<void> | null = null;
+  #settleDrain: (() => void) | null = null;
+
+  /** Corked. False when the reader is behind; the chunk was taken. */
+  write(chunk: Chunk): boolean {
+    if (!this.blocked) {
+      if (this.response.write(chunk)) return true;
+      this.#hold(chunk);
+      this.buffered += this.#held;
+      this.block();
+      return false;
+    }
+    this.#waiting.push(chunk);
+    this.buffered += sizeOf(chunk);
+    return false;
+  }
+
+  drained(): Promise<void> {
+    if (!this.blocked) return Promise.resolve();
+    this.#drain ??= new Promise((resolve) => {
+      this.#settleDrain = resolve;
+    });
+    return this.#drain;
+  }
+
+  /** False: the reader is behind, and `finish` is called, corked, when all that waits was given to the addon. */
+  end(finish: () => void): boolean {
+    if (!this.blocked) return true;
+    this.#ending = finish;
+    this.settle();
+    return false;
+  }
+
+  settle(): void {
+    this.#drain = null;
+    this.#settleDrain?.();
+    this.#settleDrain = null;
+  }
+
+  protected push(): boolean {
+    this.buffered -= this.#held;
+    this.#held = 0;
+    const waiting = this.#waiting;
+    for (let at = 0; at < waiting.length; at++) {
+      const chunk = waiting[at]!;
+      if (this.response.write(chunk)) {
+        this.buffered -= sizeOf(chunk);
+        continue;
+      }
+      this.#hold(chunk);
+      this.#waiting = waiting.slice(at + 1);
+      return false;
+    }
+    this.#waiting = [];
+    if (this.#ending !== null) this.#ending();
+    else this.settle();
+    return true;
+  }
+
+  #hold(chunk: Chunk): void {
+    this.#held = sizeOf(chunk);
+  }
+}
+
+function sizeOf(chunk: Chunk): number {
+  return typeof chunk === "string" ? Buffer.byteLength(chunk) : chunk.length;
+}

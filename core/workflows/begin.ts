@@ -1,0 +1,71 @@
+/** New executions. */
+
+import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
+import { storedTime } from "../clock.ts";
+import { invalid } from "../errors.ts";
+import { seesEverything } from "../memory/choose.ts";
+import type { Principal } from "../memory/memory.ts";
+import { actingUser } from "../memory/ownership.ts";
+import type { Engine } from "./engine.ts";
+import type { Execution } from "./execution.ts";
+import { ownerOf } from "./ids.ts";
+import type { Start } from "./journal.ts";
+import { findExecution, startsOf } from "./load.ts";
+import { taken } from "./refusals.ts";
+import type { WorkflowCall } from "./workflows.ts";
+
+/** @throws ServiceError as `WorkflowAccess` has it */
+export async function beginExecution(
+  engine: Engine,
+  principal: Principal,
+  workflowId: string,
+  body: ExecuteWorkflowRequest,
+  call: WorkflowCall,
+): Promise<Execution> {
+  const definition = engine.declared(workflowId);
+  engine.room.require();
+  const { input = null, options = {} } = body;
+  const problem = definition.inputCheck?.(input, "input") ?? null;
+  if (problem !== null) throw invalid(problem);
+  const userId = actingUser(principal, options.userId) || undefined;
+  const { executionId, conversationId, context, workflowState, metadata } = options;
+  const next = engine.sequence.next();
+  const number = typeof next === "number" ? next : await next;
+  if (executionId !== undefined) {
+    // A commit makes sure of it; this spares a second one the work. Nothing may come between the last look and the beginning.
+    const exists = runs(engine, executionId, userId) || (await isRecorded(engine, executionId, userId));
+    if (exists || runs(engine, executionId, userId)) throw taken(executionId);
+  }
+  const start: Start = {
+    id: executionId ?? engine.newId(number),
+    number,
+    workflowId,
+    workflowName: definition.name,
+    definition: definition.hash,
+    at: storedTime(),
+    ownId: executionId !== undefined && engine.spaces.isolated ? true : undefined,
+    input,
+    context: context ?? {},
+    state: workflowState ?? {},
+    userId,
+    conversationId,
+    metadata,
+    user: call.user ?? undefined,
+    caller: seesEverything(call.caller) ? call.caller.kind : undefined,
+  };
+  return engine.begin(start, definition, call);
+}
+
+/** Whether an execution runs here that has the id which a new one is to have: with isolation the user's own, without it anybody's. */
+function runs(engine: Engine, id: string, userId = ""): boolean {
+  const execution = engine.liveOf(id, userId);
+  return execution !== undefined && (!engine.spaces.isolated || ownerOf(execution.fold.start) === userId);
+}
+
+/** The same of one that is on record. */
+async function isRecorded({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
+  const { isolated, owned } = spaces;
+  if (owned && !isolated) return (await startsOf(store, spaces, id)).length > 0;
+  const is = (start: Start) => !isolated || ownerOf(start) === userId;
+  return (await findExecution(store, id, { spaces, owner: userId, is })) !== null;
+}

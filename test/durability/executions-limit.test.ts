@@ -1,0 +1,155 @@
+/** `server.limits.executions`: what more is asked for is refused before anything is stored; what was interrupted waits. */
+import assert from "node:assert/strict";
+import { mkdtempSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { eventually } from "../support/event-reader.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
+import { startService, type TestService } from "../support/service.ts";
+import { TRANSPORTS } from "../support/transports.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: replies of many shapes
+type Loose = any;
+
+/** Waits until its gate is opened; says how many wait. Of this process, so that tests see it. */
+const gates = new Map<string, { waiting: number; most: number; open: Promise<void>; release(): void }>();
+(globalThis as Loose).gates = gates;
+
+function gate(name: string) {
+  let release = () => {};
+  const open = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const made = { waiting: 0, most: 0, open, release };
+  gates.set(name, made);
+  return made;
+}
+
+const STEP = `export default { kind: "step", config: { type: "object", properties: { gate: { type: "string" } } },
+  async execute({ config, data, signal }) {
+    const gate = globalThis.gates.get(config.gate);
+    gate.most = Math.max(gate.most, ++gate.waiting);
+    try {
+      await Promise.race([gate.open, new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("stopped"))))]);
+      return data;
+    } finally { gate.waiting--; }
+  } };`;
+
+const WORKFLOWS = (name: string) => ({
+  w: { steps: [{ id: "wait", andThen: { use: "gate", with: { gate: name } } }] },
+  ask: {
+    steps: [
+      { id: "ask", andThen: { suspend: { reason: "?" } } },
+      { id: "wait", andThen: { use: "gate", with: { gate: name } } },
+    ],
+  },
+});
+
+function serve(t: TestContext, name: string, store: string, limits: object, transport: string) {
+  const manifest = { name: "Test", version: "1.0.0", store, workflows: WORKFLOWS(name), server: { transport, limits } };
+  return startService(t, manifest, { plugins: [pluginFolder(t, { "steps/gate.mjs": STEP })] });
+}
+
+async function isCrowded(reply: Response): Promise<void> {
+  const body = (await reply.json()) as Loose;
+  assert.equal(reply.status, 503, JSON.stringify(body));
+  assert.deepEqual([reply.headers.get("x-error-code"), reply.headers.get("retry-after")], ["unavailable", "1"]);
+  assert.match(body.error, /server\.limits\.executions/);
+}
+
+const begin = (service: TestService, executionId: string, workflow = "w", how = "execute") =>
+  service.post(`/workflows/${workflow}/${how}`, { input: { n: 1 }, options: { executionId } });
+const command = (service: TestService, id: string, workflow: string, what: string) =>
+  service.post(`/workflows/${workflow}/executions/${id}/${what}`, what === "replay" ? { stepId: "wait" } : {});
+const statusOf = async (service: TestService, id: string) => {
+  const reply = await service.get(`/workflows/w/executions/${id}/state`);
+  const body = (await reply.json()) as Loose;
+  return reply.status === 200 ? body.data.status : reply.status;
+};
+
+for (const transport of TRANSPORTS) {
+  describe(`over ${transport}`, () => {
+    test("POST .../execute, /stream, /resume and /replay beyond limits.executions are 503 with Retry-After, store nothing, and succeed once one has ended", async (t) => {
+      const state = gate(`full-${transport}`);
+      const service = await serve(t, `full-${transport}`, "memory:", { executions: 2 }, transport);
+      const suspended = (await (await begin(service, "asked", "ask")).json()) as Loose;
+      assert.equal(suspended.data.status, "suspended");
+      const running = ["a", "b"].map((id) => begin(service, id));
+      await eventually(() => state.waiting === 2, "two executions");
+      for (const how of ["execute", "stream"]) await isCrowded(await begin(service, `c-${how}`, "w", how));
+      await isCrowded(await command(service, "asked", "ask", "resume"));
+      await isCrowded(await command(service, "asked", "ask", "replay"));
+      assert.equal(await statusOf(service, "c-execute"), 404);
+      const list = (await (await service.get("/workflows/executions")).json()) as Loose;
+      assert.deepEqual(
+        new Set(JSON.stringify(list).match(/"(?:a|b|asked|c-\w+)"/g)),
+        new Set(['"a"', '"b"', '"asked"']),
+      );
+      state.release();
+      for (const reply of running) assert.equal((await reply).status, 200);
+      assert.equal((await begin(service, "c-execute")).status, 200);
+      assert.equal((await command(service, "asked", "ask", "resume")).status, 200);
+      assert.equal(state.most, 2);
+    });
+
+    test("many POST /workflows/:id/execute at once: no more than limits.executions run, the others are 503", async (t) => {
+      const state = gate(`burst-${transport}`);
+      const service = await serve(t, `burst-${transport}`, "memory:", { executions: 5 }, transport);
+      const replies = Array.from({ length: 40 }, (_, at) => begin(service, `e${at}`));
+      await eventually(() => state.waiting === 5, "five executions");
+      let refused = 0;
+      for (const reply of replies) reply.then(({ status }) => status === 503 && refused++);
+      await eventually(() => refused === 35, "thirty-five refusals");
+      state.release();
+      const statuses = (await Promise.all(replies)).map(({ status }) => status);
+      assert.equal(statuses.filter((status) => status === 200).length, 5);
+      assert.equal(statuses.filter((status) => status === 503).length, 35);
+      assert.equal(state.most, 5);
+    });
+  });
+}
+
+test("executions that were interrupted go on after a restart as limits.executions has places for them, before new ones, and none is lost", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "penstock-executions-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const store = `sqlite:${join(folder, "test.db")}`;
+  gate("restart");
+  const first = await serve(t, "restart", store, {}, "node");
+  const ids = Array.from({ length: 7 }, (_, at) => `e${at}`);
+  for (const id of ids) begin(first, id).catch(() => {});
+  await eventually(() => gates.get("restart")!.waiting === 7, "seven executions");
+  await first.kill();
+  await eventually(() => gates.get("restart")!.waiting === 0, "their interruption");
+
+  const state = gate("restart");
+  const second = await serve(t, "restart", store, { executions: 2 }, "node");
+  await eventually(() => gates.get("restart")!.waiting === 2, "two that go on");
+  await isCrowded(await begin(second, "new"));
+  for (const id of ids) assert.equal(await statusOf(second, id), "running");
+  state.release();
+  for (const id of ids) await eventually(async () => (await statusOf(second, id)) === "completed", `the end of ${id}`);
+  assert.equal(gates.get("restart")!.most, 2);
+  assert.equal((await begin(second, "new")).status, 200);
+});
+
+test("a service stops while interrupted executions still wait for a place, and they go on after the next start", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "penstock-executions-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const store = `sqlite:${join(folder, "test.db")}`;
+  const limits = { executions: 1, drain: "100ms" };
+  gate("stop");
+  const first = await serve(t, "stop", store, { drain: "100ms" }, "node");
+  const ids = ["a", "b", "c"];
+  for (const id of ids) begin(first, id).catch(() => {});
+  await eventually(() => gates.get("stop")!.waiting === 3, "three executions");
+  await first.stop();
+  gate("stop");
+  const second = await serve(t, "stop", store, limits, "node");
+  await eventually(() => gates.get("stop")!.waiting === 1, "one that goes on");
+  await second.stop();
+  gate("stop").release();
+  const third = await serve(t, "stop", store, limits, "node");
+  for (const id of ids) await eventually(async () => (await statusOf(third, id)) === "completed", `the end of ${id}`);
+});

@@ -1,0 +1,87 @@
+/** Penstock as a process of its own that can be asked what it weighs. */
+import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { PENSTOCK, ROOT, type Served, serve } from "./command-line.ts";
+
+/** After a garbage collection; bytes, and microseconds of processor time since the start. */
+export interface Measure {
+  readonly rss: number;
+  readonly heapUsed: number;
+  readonly external: number;
+  readonly user: number;
+  readonly system: number;
+}
+
+export interface Measured extends Served {
+  /** Where its manifest is, and with it its store. */
+  readonly folder: string;
+  measure(): Promise<Measure>;
+  /** Sockets that it has open; -1 where the system does not tell. */
+  sockets(): number;
+}
+
+const PATIENCE = 60_000;
+const INSIDE = join(ROOT, "test/support/measured-inside.mjs");
+
+/**
+ * Serves a manifest from a folder of its own.
+ *
+ * @param files more contents of the folder, by their names; programs among them go before others of their name
+ */
+export async function serveMeasured(
+  test: Pick<TestContext, "after">,
+  manifest: string,
+  env: Record<string, string> = {},
+  files: Record<string, string> = {},
+): Promise<Measured> {
+  const folder = mkdtempSync(join(tmpdir(), "penstock-measured-"));
+  const config = join(folder, "service.yaml");
+  const measures = join(folder, "measures");
+  for (const [name, text] of Object.entries({ "service.yaml": manifest, "package.json": "{}", ...files })) {
+    writeFileSync(join(folder, name), text, { mode: 0o755 });
+  }
+  const command = [process.execPath, "--import", INSIDE, PENSTOCK, "serve", "--config", config] as const;
+  const served = await serve(test, [...command], {
+    cwd: folder,
+    env: { PATH: `${folder}:${process.env.PATH}`, ...env, PENSTOCK_MEASURES: measures },
+  });
+  // After the end of the process, which `serve` has asked for.
+  test.after(() => rmSync(folder, { recursive: true, force: true }));
+  const pid = served.child.pid!;
+  const lines = () => (existsSync(measures) ? readFileSync(measures, "utf8").split("\n").slice(0, -1) : []);
+  return {
+    ...served,
+    folder,
+    async measure() {
+      const before = lines().length;
+      process.kill(pid, "SIGUSR2");
+      for (const end = Date.now() + PATIENCE; Date.now() < end; await sleep(10)) {
+        const line = lines()[before];
+        if (line !== undefined) return JSON.parse(line) as Measure;
+      }
+      throw new Error("the process did not say what it weighs");
+    },
+    sockets: () => openSockets(pid),
+  };
+}
+
+function openSockets(pid: number): number {
+  const folder = `/proc/${pid}/fd`;
+  if (!existsSync(folder)) return -1;
+  const isSocket = (name: string) => {
+    try {
+      return readlinkSync(join(folder, name)).startsWith("socket:");
+    } catch {
+      return false; // closed meanwhile
+    }
+  };
+  return readdirSync(folder).filter(isSocket).length;
+}
+
+export function median(numbers: readonly number[]): number {
+  const sorted = numbers.toSorted((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)]!;
+}
