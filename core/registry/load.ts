@@ -40,7 +40,8 @@ export async function loadPlugins(
   folders: readonly string[],
   builtIn: readonly BuiltInPlugin[] = [],
 ): Promise<LoadedPlugins> {
-  const found = [...new Set(folders.map(realFolder))].map(discover);
+  const roots = [...new Set(folders.map(realFolder))];
+  const found = roots.map(discover);
   const files = found.flatMap((discovery) => discovery.files);
   await prepareResolution(files.map(({ file }) => file));
   const loaded = await Promise.all(files.map(load));
