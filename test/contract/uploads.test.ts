@@ -12,7 +12,7 @@ const LIMITS = { body: "64KiB", uploads: "100KiB" };
 const PATH = "/agents/assistant/text";
 
 const head = (framing: string, more = "") =>
-  `POST ${PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${more}${framing}\r\n\r\n`;
+  `POST ${PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${more}${framing}\r\n\r\n`;
 const announced = (bytes: number) => head(`Content-Length: ${bytes}`);
 const chunkOf = (bytes: number) => `${bytes.toString(16)}\r\n${" ".repeat(bytes)}\r\n`;
 

@@ -35,7 +35,7 @@ const client = await startWorkflows(null, {
   outer: { steps: [set("a", "{{ data }}"), { id: "sub", andWorkflow: { workflow: "inner" } }, probe("b")] },
   trying: { steps: [{ ...COUNT, retry: { attempts: 9, delay: "1h" } }] },
   tries: { steps: [{ id: "all", retry: { attempts: 3, delay: "1h" }, andAll: [COUNT] }] },
-  self: { steps: [probe("a", { asks: "own reason", takes: 20, heeds: false })] },
+  self: { steps: [probe("a", { asks: "own reason", takes: 300, heeds: false })] },
   timed: { timeout: "1s", steps: [probe("a", HELD)] },
 });
 
@@ -55,6 +55,12 @@ const suspendAll = async (workflow: string, id: string, reason?: string) => {
   const data = await dataOf(client.command(workflow, id, "suspend", { reason }));
   assert.ok(validators.ExecutionSuspended(data));
   return data;
+};
+
+/** Requests that wait for something. */
+const inFlight = async () => {
+  const metrics = await (await client.service.get("/metrics")).text();
+  return Number(/^penstock_http_requests_in_flight (\d+)/m.exec(metrics)?.[1]);
 };
 
 describe("POST /workflows/:id/executions/:executionId/suspend", () => {
@@ -218,8 +224,9 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
   test("several at once: all are told of the one suspension", async (t) => {
     const watched = watchProbe(t);
     const { id, call } = await running("line", "a", watched);
+    const before = await inFlight();
     const all = ["one", "two", "three"].map((reason) => suspendAll("line", id, reason));
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await until(async () => (await inFlight()) >= before + 3, "all of them");
     call.release({});
     const [first, ...others] = await Promise.all(all);
     for (const other of others) assert.deepEqual(other, first);

@@ -5,8 +5,8 @@ import type { TestContext } from "node:test";
 import type { StepContext } from "../../core/plugin.ts";
 
 const CHANNEL = "penstock:test:probe";
-/** Milliseconds until a call that does not come is missed. */
-const PATIENCE = 3_000;
+/** Milliseconds until a call that does not come is missed: a hang, and not a slow machine. */
+const HANG_MS = 30_000;
 
 export interface ProbeCall {
   /** Of steps alone. */
@@ -53,7 +53,7 @@ export function watchProbe(test: Pick<TestContext, "after">): Probe {
 
 /** Waits for something to become true. */
 export async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const end = Date.now() + PATIENCE;
+  const end = Date.now() + HANG_MS;
   while (!(await holds())) {
     assert.ok(Date.now() < end, `${what} did not come`);
     await new Promise((resolve) => setTimeout(resolve, 2));
