@@ -5,7 +5,8 @@ import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { boot } from "../core/boot.ts";
 import { ServiceError } from "../core/errors.ts";
-import { EVERYTHING, type MemoryAccess } from "../core/memory/memory.ts";
+import { EVERYTHING } from "../core/identity/principal.ts";
+import type { MemoryAccess } from "../core/memory/memory.ts";
 import { numeral } from "./numbers.ts";
 import { WORDS } from "./replies.ts";
 

@@ -4,7 +4,7 @@ import type Keyv from "keyv";
 import type { Logger } from "pino";
 import type { RouteCall } from "./api/route-services.ts";
 import type { SocketPeer } from "./api/socket-peer.ts";
-import type { User } from "./http/route.ts";
+import type { User } from "./identity/user.ts";
 import type { Store } from "./storage/store.ts";
 import type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
 
@@ -32,7 +32,6 @@ export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } 
 export type { SocketPeer } from "./api/socket-peer.ts";
 export { DURATION_PATTERN, parseDuration } from "./duration.ts";
 export { CommitConflict, ServiceError } from "./errors.ts";
-export type { User } from "./http/route.ts";
 export type { Commit, Range, Row, Store } from "./storage/store.ts";
 export { compileTemplate, type Template } from "./template.ts";
 export type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
@@ -296,3 +295,5 @@ export const defineVectors = (vectors: Definition<VectorsPlugin>): VectorsPlugin
 export const defineStore = (store: Definition<StorePlugin>): StorePlugin => ({ kind: "store", ...store });
 export const defineOrigin = (origin: Definition<OriginPlugin>): OriginPlugin => ({ kind: "origin", ...origin });
 export const defineSocket = (socket: Definition<SocketPlugin>): SocketPlugin => ({ kind: "socket", ...socket });
+
+export type { User } from "./identity/user.ts";

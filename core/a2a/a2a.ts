@@ -1,7 +1,7 @@
 /** A2A as the service has it: the little that runs without a request, and the rest when there is one. */
 import type { Logger } from "pino";
+import { isIsolated } from "../identity/principal.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import { isIsolated } from "../memory/choose.ts";
 import type { Store } from "../storage/store.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { TaskKeeper } from "./task-keeper.ts";

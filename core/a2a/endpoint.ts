@@ -2,7 +2,7 @@
 import type { Logger } from "pino";
 import type { Agent } from "../agents/agent.ts";
 import type { Context, RawReply } from "../http/route.ts";
-import { principalOf } from "../memory/choose.ts";
+import { principalOf } from "../identity/principal.ts";
 import { Requests } from "./requests.ts";
 import { answerRpc } from "./rpc.ts";
 import type { TaskRows } from "./task-rows.ts";

@@ -1,5 +1,4 @@
-/** A task told as it goes on, to any number of readers: each is told what came since it last listened. */
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
 import type { ArtifactUpdate } from "./output.ts";
 import { isOver, type Task, type TaskRecord } from "./task.ts";
 import type { TaskRun } from "./task-run.ts";

@@ -29,7 +29,7 @@ import type { A2ARequestHandler } from "@a2a-js/sdk/server";
 import { defaults } from "../../generated/defaults.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
 import { invalid } from "../errors.ts";
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
 import { a2aError } from "./failures.ts";
 import { followElsewhere, followRun, type TaskEvent, tellRun } from "./follow.ts";
 import { newTask } from "./new-task.ts";

@@ -4,7 +4,8 @@ import { A2A_ERROR_CODE, PushNotificationNotSupportedError, VersionNotSupportedE
 import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
 import type { RunCall } from "../agents/agent.ts";
 import { messageOf } from "../errors.ts";
-import type { RawReply, TextSink } from "../http/route.ts";
+import type { RawReply } from "../http/route.ts";
+import type { TextSink } from "../lib/event-sink.ts";
 import { a2aError } from "./failures.ts";
 import { checkParams, checkRequest, hasMethod, type Version } from "./params.ts";
 

@@ -1,6 +1,6 @@
 /** `ListTasks`: the tasks of an agent that a principal may see, the last changed first. */
 import { invalid } from "../errors.ts";
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
 import { ownerOf } from "../memory/ownership.ts";
 import { indexedTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";

@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import type { Agent, RunCall, TaskBody } from "../agents/agent.ts";
 import { storedTime } from "../clock.ts";
 import { CommitConflict, messageOf, ServiceError, unavailable } from "../errors.ts";
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
 import { mayAccess, ownerOf } from "../memory/ownership.ts";
 import { isShared } from "../storage/sharing.ts";
 import { type Ending, ended, isOver, type Message, type Task, type TaskRecord } from "./task.ts";

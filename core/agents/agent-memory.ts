@@ -1,6 +1,6 @@
-/** The memory of one agent: whether a run has a conversation, and what comes into its prompt and its tools then. */
-import { actingUser } from "../memory/choose.ts";
-import { EVERYTHING, type Memory, type Principal } from "../memory/memory.ts";
+import { actingUser } from "../identity/acting-user.ts";
+import { EVERYTHING, type Principal } from "../identity/principal.ts";
+import type { Memory } from "../memory/memory.ts";
 import { ANONYMOUS } from "../memory/ownership.ts";
 import type { RunCall } from "./agent.ts";
 import type { MemorySettings } from "./options.ts";

@@ -1,8 +1,8 @@
 /** Boot: the agents of the manifest, linked with their tools, models and each other. */
 import type { Logger } from "pino";
+import { isIsolated } from "../identity/principal.ts";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
-import { isIsolated } from "../memory/choose.ts";
 import type { Memory } from "../memory/memory.ts";
 import { agentSpan } from "../observability/attributes.ts";
 import type { Meters } from "../observability/metrics/meters.ts";

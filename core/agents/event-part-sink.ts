@@ -1,5 +1,4 @@
-/** What the sinks of all streamed replies share: a reader of events stands behind them. */
-import type { EventSink } from "../http/route.ts";
+import type { EventSink } from "../lib/event-sink.ts";
 import type { AgentPart, PartSink } from "./parts.ts";
 
 export abstract class EventPartSink implements PartSink {

@@ -1,7 +1,8 @@
 /** From a request to a finished run: settles the plan, runs it, and leaves a true record on every way out. */
 import type { GenerateOptions } from "../../generated/types.ts";
-import { actingUser, principalOf } from "../memory/choose.ts";
-import type { Principal } from "../memory/memory.ts";
+import { actingUser } from "../identity/acting-user.ts";
+import type { Principal } from "../identity/principal.ts";
+import { principalOf } from "../identity/principal.ts";
 import type { Span } from "../observability/span.ts";
 import { wasStopped } from "./abort.ts";
 import type { RunCall } from "./agent.ts";

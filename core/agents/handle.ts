@@ -1,6 +1,6 @@
 /** The agent that the API sees: each endpoint is a run with a sink of its own. */
 import { invalid } from "../errors.ts";
-import type { EventProducer } from "../http/route.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import { ownerOf } from "../memory/ownership.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
 import { messageIdOf } from "./agent-memory.ts";

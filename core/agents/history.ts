@@ -3,7 +3,7 @@
 import type { HistoryEntry, HistoryPage } from "../../generated/types.ts";
 import { storedTime } from "../clock.ts";
 import { ServiceError } from "../errors.ts";
-import type { Serialized } from "../http/route.ts";
+import type { Serialized } from "../lib/serialized.ts";
 import type { MemorySettings } from "./options.ts";
 import type { Usage } from "./parts.ts";
 import type { RunOutcome } from "./run.ts";

@@ -1,7 +1,7 @@
 /** The form of a result: plain text, or a value that fits a schema, read from what the model wrote. */
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { OutputOptions } from "../../generated/types.ts";
-import { userIdOf } from "../http/user.ts";
+import { userIdOf } from "../identity/user.ts";
 import type { RunCall } from "./agent.ts";
 import type { ClientSchema } from "./client-schema/schemas.ts";
 import type { AgentCore } from "./core.ts";

@@ -1,6 +1,7 @@
 /** On whose behalf an agent runs, as all that the run calls sees it: lines of the log say which run they belong to. */
 import type { Logger } from "pino";
-import type { Caller, User } from "../http/route.ts";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
 import { boundLogger } from "../observability/bound-logger.ts";
 import type { Span } from "../observability/span.ts";
 import type { RunCall } from "./agent.ts";

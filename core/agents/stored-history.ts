@@ -6,7 +6,7 @@
 import type { Logger } from "pino";
 import { storedTime } from "../clock.ts";
 import { invalid, messageOf } from "../errors.ts";
-import { Serialized } from "../http/route.ts";
+import { Serialized } from "../lib/serialized.ts";
 import { SKIP_LIMIT } from "../storage/check.ts";
 import {
   historyKey,

@@ -4,7 +4,7 @@
  */
 
 import type { UIMessageChunk } from "../../generated/types.ts";
-import type { EventSink } from "../http/route.ts";
+import type { EventSink } from "../lib/event-sink.ts";
 import { EventPartSink } from "./event-part-sink.ts";
 import type { AgentPart } from "./parts.ts";
 import { DeltaText } from "./raw-stream.ts";

@@ -1,7 +1,8 @@
 /** Contract, "Observability, logs, updates, discovery": agent cards; and the protocol that they are cards of. */
 import type { Card } from "../a2a/cards.ts";
 import { notFound } from "../errors.ts";
-import { type Context, defineRoute, type Page, type RawReply, Serialized } from "../http/route.ts";
+import { type Context, defineRoute, type Page, type RawReply } from "../http/route.ts";
+import { Serialized } from "../lib/serialized.ts";
 import type { Service } from "../service.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";

@@ -2,7 +2,7 @@
 import { defaults } from "../../generated/defaults.ts";
 import { notFound } from "../errors.ts";
 import { defineRoute } from "../http/route.ts";
-import { principalOf } from "../memory/choose.ts";
+import { principalOf } from "../identity/principal.ts";
 import type { Service } from "../service.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });

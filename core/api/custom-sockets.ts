@@ -1,8 +1,8 @@
 /** Custom sockets: plugins of kind `socket` as rows of the sockets table. */
 import type { Logger } from "pino";
-import type { User } from "../http/route.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../http/socket.ts";
 import { hasOpenEnd, unfold } from "../http/socket-router.ts";
+import type { User } from "../identity/user.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { SocketPlugin } from "../plugin.ts";
 import type { Registry } from "../registry/registry.ts";

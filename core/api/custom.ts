@@ -1,7 +1,8 @@
 /** Custom routes: plugins of kind `route` as rows of the table (contract, "Extension: custom routes and CORS"). */
 import { messageOf } from "../errors.ts";
 import type { Check } from "../http/decode.ts";
-import type { Context, Output, Route, User } from "../http/route.ts";
+import type { Context, Output, Route } from "../http/route.ts";
+import type { User } from "../identity/user.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { RoutePlugin } from "../plugin.ts";

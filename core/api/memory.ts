@@ -2,7 +2,9 @@
 import { defaults } from "../../generated/defaults.ts";
 import { invalid } from "../errors.ts";
 import { type Context, defineRoute, type Route } from "../http/route.ts";
-import { actingUser, type ChosenMemory, namedMemory, principalOf, requiredUser } from "../memory/choose.ts";
+import { actingUser, requiredUser } from "../identity/acting-user.ts";
+import { principalOf } from "../identity/principal.ts";
+import { type ChosenMemory, namedMemory } from "../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../memory/input.ts";
 import type { Service } from "../service.ts";
 

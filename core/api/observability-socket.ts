@@ -1,8 +1,8 @@
 /** `/ws/observability` and below: spans as they begin and end, and lines of the log (contract, "WebSockets"). */
 import { invalid } from "../errors.ts";
-import type { Text } from "../http/route.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../http/socket.ts";
-import { principalOf } from "../memory/choose.ts";
+import { principalOf } from "../identity/principal.ts";
+import type { Text } from "../lib/serialized.ts";
 import type { EntityType } from "../observability/span.ts";
 import type { Service } from "../service.ts";
 import { ownerOf, sees } from "../traces/filter.ts";

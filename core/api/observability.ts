@@ -3,7 +3,7 @@
 import { defaults } from "../../generated/defaults.ts";
 import { instantOf } from "../http/instant.ts";
 import { type Context, defineRoute } from "../http/route.ts";
-import { principalOf } from "../memory/choose.ts";
+import { principalOf } from "../identity/principal.ts";
 import type { Service } from "../service.ts";
 import type { TraceAccess } from "../traces/traces.ts";
 

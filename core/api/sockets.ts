@@ -1,7 +1,7 @@
 /** The sockets table: what a handshake may ask for (contract, "WebSockets"). */
 import { messageOf } from "../errors.ts";
 import type { SocketRoute } from "../http/socket.ts";
-import { userIdOf } from "../http/user.ts";
+import { userIdOf } from "../identity/user.ts";
 import type { Service } from "../service.ts";
 import { LOG_SOCKET } from "./log-socket.ts";
 import { OBSERVABILITY_SOCKET } from "./observability-socket.ts";

@@ -1,6 +1,7 @@
 /** Contract, "Tools". */
 import { notFound } from "../errors.ts";
-import { type Context, defineRoute, Serialized } from "../http/route.ts";
+import { type Context, defineRoute } from "../http/route.ts";
+import { Serialized } from "../lib/serialized.ts";
 import type { Service } from "../service.ts";
 import { executeTool, resultText } from "../tools/execute.ts";
 

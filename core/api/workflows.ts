@@ -1,6 +1,6 @@
 /** Contract, "Workflows". */
 import { type Context, defineRoute } from "../http/route.ts";
-import { principalOf } from "../memory/choose.ts";
+import { principalOf } from "../identity/principal.ts";
 import type { Service } from "../service.ts";
 import { cursorOf, executionIdOf, executionQuery } from "../workflows/input.ts";
 import type { WorkflowAccess } from "../workflows/workflows.ts";

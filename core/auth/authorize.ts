@@ -1,7 +1,9 @@
 /** Lets a request in or refuses it, by the class of its route; says on the call as what it was let in. */
 import { messageOf, ServiceError } from "../errors.ts";
 import type { Authorize } from "../http/pipeline.ts";
-import type { Caller, Context, User } from "../http/route.ts";
+import type { Context } from "../http/route.ts";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
 import { type Access, classOf, type RouteAccess } from "./classes.ts";
 import type { Credentials, Head } from "./credentials.ts";
 import { type Entry, REQUEST } from "./entry.ts";

@@ -1,6 +1,4 @@
-/** From the claims of a token to the user that tools, steps, routes and templates see. */
-
-import type { User } from "../http/route.ts";
+import type { User } from "../identity/user.ts";
 import { hint } from "../manifest/issues.ts";
 import type { AuthProviderManifest } from "../manifest/manifest.ts";
 import type { Registry } from "../registry/registry.ts";

@@ -1,8 +1,4 @@
-/**
- * What checks the tokens of users, as the rest of access sees it: a provider with its cache, or null without one.
- * As what a request was let in is `Caller` of `http/route.ts`, on the call beside `user`.
- */
-import type { User } from "../http/route.ts";
+import type { User } from "../identity/user.ts";
 
 export interface Identity {
   readonly user: User;

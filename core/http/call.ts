@@ -2,6 +2,9 @@
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import { caught, messageOf, ServiceError, unavailable } from "../errors.ts";
+import { type Caller, NOBODY } from "../identity/caller.ts";
+import { type User, userIdOf } from "../identity/user.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
@@ -12,10 +15,9 @@ import { failureText, refusal } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { InFlight, Pending } from "./in-flight.ts";
-import { type Caller, type Context, type EventProducer, NOBODY, type TextStream, type User } from "./route.ts";
+import type { Context, TextStream } from "./route.ts";
 import type { StreamWriter } from "./stream-writer.ts";
 import { TextWriter } from "./text-writer.ts";
-import { userIdOf } from "./user.ts";
 
 /** What the calls of a service share. */
 export interface Shared<S> {

@@ -1,8 +1,7 @@
 /** From a value or an error to the bytes of a reply: the envelope (contract, "Response conventions"). */
 import { type ErrorKind, ServiceError, STATUS } from "../errors.ts";
+import { Serialized, type Text } from "../lib/serialized.ts";
 import type { HeaderList } from "./exchange.ts";
-import { Serialized, type Text } from "./route.ts";
-
 export const JSON_TYPE = "application/json; charset=utf-8";
 
 /** `{"success":true,"data":...}`; an absent value is null. */

@@ -2,8 +2,9 @@
  * Server-sent events (contract, "SSE framing"): numbered events, gathered for as long as one burst lasts and
  * sent in one write. A stream that is complete before its first flush leaves as a plain reply of known length.
  */
+
+import type { EventSink } from "../lib/event-sink.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
-import type { EventSink } from "./route.ts";
 import { StreamWriter } from "./stream-writer.ts";
 
 export const EVENT_HEADERS: HeaderList = [

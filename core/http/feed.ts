@@ -4,7 +4,7 @@
  * much; nothing waits for it, and nothing is kept for it.
  */
 import { messageOf } from "../errors.ts";
-import type { Text } from "./route.ts";
+import type { Text } from "../lib/serialized.ts";
 import type { Peer } from "./socket.ts";
 
 /** Milliseconds of work in one turn of the event loop. */

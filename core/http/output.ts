@@ -1,9 +1,11 @@
 /** From what a handler gives to the reply, compiled per route at boot. */
+
+import type { EventProducer } from "../lib/event-sink.ts";
 import type { Call } from "./call.ts";
 import { envelope, JSON_TYPE } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
-import type { EventProducer, Output, Page, RawReply } from "./route.ts";
+import type { Output, Page, RawReply } from "./route.ts";
 
 export type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
 

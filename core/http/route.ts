@@ -1,6 +1,9 @@
 /** One row of the routes table, and what a handler sees. Generic in the service, so that `http` knows no domain. */
 import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
+import type { TextSink } from "../lib/event-sink.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Check } from "./decode.ts";
@@ -23,17 +26,6 @@ export type Group =
   | "probe"
   | "custom";
 
-/** The user a provider returned; its id is `id`, else `sub`. */
-export type User = Record<string, unknown>;
-
-/**
- * As what a request was let in: with the token of a user, with the console's key, by the bypass of development; nobody
- * on a public route, which looks at no credentials.
- */
-export type Caller = { readonly kind: "nobody" | "user" | "console" | "dev" };
-
-export const NOBODY: Caller = Object.freeze({ kind: "nobody" });
-
 /** What a handler knows beside its input. `signal` is made when first asked for, and aborts when the client leaves. */
 export interface Context<S> {
   readonly service: S;
@@ -50,48 +42,6 @@ export interface Context<S> {
   readonly trace?: SpanOrigin | undefined;
   /** Set by a handler: headers of the answer, should the request be cut short by its time limit or the end of the service. */
   cutHeaders?: Record<string, string> | undefined;
-}
-
-/** The sink of a streamed reply. */
-export interface EventSink {
-  /** Sends status and headers now; later calls do nothing (when the model has accepted the call). */
-  open(): void;
-  /**
-   * Queues one event, given as JSON text, and opens the stream if need be. Events of one burst leave in one write.
-   * Returns a promise only when the reader is behind: await it before the next event (back-pressure).
-   *
-   * @param id its number, from which those that follow count on. Left out: one more than that of the last one, from 1.
-   */
-  send(json: string, id?: number): Promise<void> | undefined;
-  /** True once the reader is gone. */
-  readonly closed: boolean;
-  /** Has a producer told that has nothing to send for long: called once when the reader leaves. At most one listener. */
-  onLeave(listener: () => void): void;
-}
-
-/** Produces a streamed reply. A throw before `open` is a plain error reply, after it an in-band event. */
-export type EventProducer = (sink: EventSink) => Promise<void>;
-
-/** Text, or its bytes in UTF-8: large ones as bytes, which garbage collection does not copy around. */
-export type Text = string | Uint8Array;
-
-export const joinTexts = (texts: readonly Text[]): string =>
-  texts
-    .map((text) =>
-      typeof text === "string" ? text : Buffer.from(text.buffer, text.byteOffset, text.length).toString(),
-    )
-    .join("");
-
-/** JSON text of a payload that was serialised ahead, to be put into the envelope as it is. */
-export class Serialized {
-  /** They follow each other. */
-  readonly pieces: readonly Text[];
-  constructor(...pieces: readonly Text[]) {
-    this.pieces = pieces;
-  }
-  get json(): string {
-    return joinTexts(this.pieces);
-  }
 }
 
 export type Output =
@@ -137,16 +87,6 @@ export interface TextStream {
   readonly failure?: (message: string) => string;
   /** Text that says nothing, sent after some seconds of silence so that nobody between takes the stream for dead. */
   readonly heartbeat?: string;
-}
-
-/** The sink of a stream of text. Nothing is added to what is sent but the stream's own heartbeat. */
-export interface TextSink {
-  /** Returns a promise only when the reader is behind: await it before the next text (back-pressure). */
-  send(text: string): Promise<void> | undefined;
-  /** True once the reader is gone. */
-  readonly closed: boolean;
-  /** Called once when the reader leaves. At most one listener. */
-  onLeave(listener: () => void): void;
 }
 
 /** A page or asset: bytes, with its type and caching headers. */

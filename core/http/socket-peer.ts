@@ -1,11 +1,13 @@
 /** One open socket between its transport and its handlers: bounds on both ways, and one end. */
 import type { Logger } from "pino";
 import { messageOf } from "../errors.ts";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
+import { userIdOf } from "../identity/user.ts";
+import type { Text } from "../lib/serialized.ts";
 import type { Client } from "./client.ts";
 import type { OpenSocket, SocketEvents } from "./exchange.ts";
-import type { Caller, Text, User } from "./route.ts";
 import type { Peer, SocketHandlers } from "./socket.ts";
-import { userIdOf } from "./user.ts";
 
 /** Bytes that may wait for a peer. A message goes out while nothing waits, however long it is. */
 const PEER_BUFFER = 256 * 1024;

@@ -1,7 +1,10 @@
 /** One row of the sockets table, and what its handlers see: leaf types, no behaviour. Generic in the service, as routes are. */
 import type { Logger } from "pino";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
+import type { Text } from "../lib/serialized.ts";
 import type { Client } from "./client.ts";
-import type { Caller, Group, Text, User } from "./route.ts";
+import type { Group } from "./route.ts";
 
 /** One open WebSocket. All of it is synchronous; after the end everything does nothing. */
 export interface Peer {

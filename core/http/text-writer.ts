@@ -1,6 +1,8 @@
 /** The stream of a protocol with formats of its own: text as it is given, without numbers, and with its own heartbeat or none. */
+
+import type { TextSink } from "../lib/event-sink.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
-import type { TextSink, TextStream } from "./route.ts";
+import type { TextStream } from "./route.ts";
 import { StreamWriter } from "./stream-writer.ts";
 
 export class TextWriter extends StreamWriter implements TextSink {

@@ -1,7 +1,8 @@
 /** A memory for one principal: who may do what is settled here, the rest is done by the files beside. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
 import { invalid, ServiceError, unavailable } from "../errors.ts";
-import { Serialized, type Text } from "../http/route.ts";
+import type { Principal } from "../identity/principal.ts";
+import { Serialized, type Text } from "../lib/serialized.ts";
 import { cloneConversation } from "./clone.ts";
 import { conversationIn, conversationText, type Snapshot } from "./conversation.ts";
 import { Gone } from "./conversations.ts";
@@ -17,7 +18,6 @@ import type {
   MessageQuery,
   NewConversation,
   NewMessage,
-  Principal,
   SimilarQuery,
 } from "./memory.ts";
 import { messagesOf, type PreparedMessage, prepareMessage } from "./message.ts";

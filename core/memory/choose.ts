@@ -1,10 +1,7 @@
 /** Which memory a request means, and on whose behalf it comes. */
-import { invalid, notFound, ServiceError } from "../errors.ts";
-import type { Caller, Context } from "../http/route.ts";
-import { userIdOf } from "../http/user.ts";
+import { invalid, notFound } from "../errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import { EVERYTHING, type Memory, type Principal } from "./memory.ts";
-import { actingUser as boundUser } from "./ownership.ts";
+import type { Memory } from "./memory.ts";
 
 /** The name of the global memory in the manifest. */
 const GLOBAL = "default";
@@ -67,51 +64,4 @@ const resourceOf = (name: string, agents: readonly string[]) => (agents.length =
 function unclear(agents: readonly string[]): string {
   if (agents.length === 0) return "no agent has a memory: declare one under memory in the manifest";
   return `agentId is required: no memory is called "${GLOBAL}", and the agents ${agents.slice(0, 20).join(", ")} have one`;
-}
-
-/** Whether stored objects belong to the token's user. Without authentication nobody is known, so that nothing can belong to somebody. */
-export const isIsolated = ({ auth: { mode, isolation } }: Pick<Manifest, "auth">): boolean =>
-  mode !== "none" && isolation === "user";
-
-/** Whom a request comes from, as far as stored objects are concerned. */
-export type Requester = Pick<Context<unknown>, "user" | "caller">;
-
-/** Those without a user have what belongs to nobody. */
-const OWNERLESS: Principal = Object.freeze({ userId: null, isolated: true });
-
-export const seesEverything = ({ kind }: Caller): boolean => kind === "console" || kind === "dev";
-
-/**
- * On whose behalf a request acts. The console and the bypass of development see everything.
- *
- * @param isolated whether stored objects belong to the token's user
- * @throws ServiceError `unauthorized` where they do and the token names none
- */
-export function principalOf({ user, caller }: Requester, isolated: boolean): Principal {
-  if (seesEverything(caller)) return EVERYTHING;
-  if (user === null) return isolated ? OWNERLESS : EVERYTHING;
-  const userId = userIdOf(user);
-  if (isolated && userId === null) throw nameless();
-  return { userId, isolated };
-}
-
-const nameless = () =>
-  new ServiceError("unauthorized", "the token names no user (id or sub), and stored objects belong to users", {
-    headers: { "www-authenticate": 'Bearer error="invalid_token"' },
-  });
-
-/**
- * The user that something is done for: with isolation that of the token, else the one given, else that of the token.
- *
- * @throws ServiceError `invalid_input` when an isolated caller names somebody else
- */
-export function actingUser(principal: Principal, given: string | undefined): string | undefined {
-  return boundUser(principal, given) ?? principal.userId ?? undefined;
-}
-
-/** The same where there must be one. */
-export function requiredUser(principal: Principal, given: string | undefined): string {
-  const user = actingUser(principal, given);
-  if (user === undefined) throw invalid("userId is required");
-  return user;
 }

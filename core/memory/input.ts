@@ -9,8 +9,9 @@ import type {
 } from "../../generated/types.ts";
 import { invalid, notFound } from "../errors.ts";
 import { instantOf } from "../http/instant.ts";
-import { actingUser } from "./choose.ts";
-import type { ListQuery, MessageQuery, NewMessage, Principal } from "./memory.ts";
+import { actingUser } from "../identity/acting-user.ts";
+import type { Principal } from "../identity/principal.ts";
+import type { ListQuery, MessageQuery, NewMessage } from "./memory.ts";
 
 const LIST = defaults.ConversationsQuery;
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);

@@ -1,10 +1,4 @@
-/**
- * Pages of conversations. By `updated_at` a page costs the same however many conversations there are, when it is of one user
- * or of one resource; without either, the lists of all resources of the memory are merged. What is of both, and other
- * orders, reads all conversations of the user (or resource) and sorts them here: quick up to some thousands, and as slow as
- * there are many beyond.
- */
-import { Serialized } from "../http/route.ts";
+import { Serialized } from "../lib/serialized.ts";
 import {
   conversationKey,
   countedIndex,

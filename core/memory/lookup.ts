@@ -1,9 +1,9 @@
 /** Finds conversations for one principal: what is not its own does not exist. */
 
+import type { Principal } from "../identity/principal.ts";
 import type { Snapshot } from "./conversation.ts";
 import type { Conversations } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
-import type { Principal } from "./memory.ts";
 import { actingUser, mayAccess, noConversation } from "./ownership.ts";
 
 /**

@@ -1,5 +1,6 @@
 /** The memories of a manifest over one store. */
 import { type Clock, risingClock, storedTime } from "../clock.ts";
+import { isIsolated } from "../identity/principal.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
 import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
@@ -7,7 +8,6 @@ import { CONVERSATION_SEQUENCE, OWN_CONVERSATION_IDS } from "../storage/keys.ts"
 import { createSequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
 import { asMemory } from "./access.ts";
-import { isIsolated } from "./choose.ts";
 import { Conversations } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
 import { createLanes } from "./lanes.ts";

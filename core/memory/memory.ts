@@ -1,18 +1,8 @@
 /** What the API and the agents see of a memory (contract, "Memory"; decisions 31-37). */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
-import type { Serialized } from "../http/route.ts";
+import type { Principal } from "../identity/principal.ts";
+import type { Serialized } from "../lib/serialized.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
-
-/** On whose behalf: ownership is checked here and nowhere above. */
-export interface Principal {
-  /** The user of the token, or null when there is none. */
-  readonly userId: string | null;
-  /** Sees and writes only what belongs to `userId`; what belongs to another does not exist for it. */
-  readonly isolated: boolean;
-}
-
-/** Recovery, console and everything without isolation. */
-export const EVERYTHING: Principal = { userId: null, isolated: false };
 
 export interface ListQuery {
   resourceId?: string;

@@ -1,11 +1,12 @@
 /** Working memory: the note of a conversation, or of a user in a memory. */
 import type { WorkingMemory } from "../../generated/types.ts";
 import { invalid } from "../errors.ts";
+import type { Principal } from "../identity/principal.ts";
 import { conversationKey, conversationNoteKey, userNoteKey } from "../storage/keys.ts";
 import type { Snapshot } from "./conversation.ts";
 import { attempt } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
-import type { Principal, WorkingMemoryScope } from "./memory.ts";
+import type { WorkingMemoryScope } from "./memory.ts";
 import type { NoteRules } from "./note-content.ts";
 import type { Target } from "./target.ts";
 

@@ -1,5 +1,4 @@
-/** Pages of messages, as text. */
-import type { Text } from "../http/route.ts";
+import type { Text } from "../lib/serialized.ts";
 import { NUMBER_LIMIT, number } from "../storage/encoding.ts";
 import { conversationKey, messageRows } from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";

@@ -1,6 +1,6 @@
 /** What is traced of a tool's call: its input, its result, how it failed. */
 import { ServiceError } from "../errors.ts";
-import { userIdOf } from "../http/user.ts";
+import { userIdOf } from "../identity/user.ts";
 import { CONTENT, toolAttributes, toolSpan } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";
 import { cancelSpan, failSpan } from "../observability/spans.ts";

@@ -2,7 +2,7 @@
 import type { Logger } from "pino";
 import { formatDuration } from "../duration.ts";
 import { ServiceError } from "../errors.ts";
-import type { User } from "../http/route.ts";
+import type { User } from "../identity/user.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
 
 /** Why a call was stopped from outside, and whether that was its own time limit. */

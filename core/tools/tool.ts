@@ -1,6 +1,6 @@
 /** A tool as agents and `POST /tools/:name/execute` use it, whether a plugin or a REST call stands behind it. */
 import type { Logger } from "pino";
-import type { User } from "../http/route.ts";
+import type { User } from "../identity/user.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
 import type { Span, SpanOrigin } from "../observability/span.ts";
 

@@ -1,5 +1,4 @@
-/** Which traces a list is of: what a head can rule out, and what a trace itself tells. */
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { SegmentHead } from "./segment.ts";
 import type { TraceQuery, TraceStatus } from "./traces.ts";

@@ -1,7 +1,7 @@
 /** What the API sees of traces (contract, "Observability"). */
 import type { ObservabilityStatus, SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
 import type { Feed } from "../http/feed.ts";
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
 import type { SpanSink } from "../observability/sink.ts";
 import type { EntityType } from "../observability/span.ts";
 import type { SpanNews } from "./span-feed.ts";

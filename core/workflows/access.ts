@@ -10,8 +10,9 @@ import type {
 } from "../../generated/types.ts";
 import { storedTime } from "../clock.ts";
 import { CommitConflict, invalid, ServiceError } from "../errors.ts";
-import { type EventProducer, Serialized } from "../http/route.ts";
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
+import { Serialized } from "../lib/serialized.ts";
 import { actingUser } from "../memory/ownership.ts";
 import { beginExecution } from "./begin.ts";
 import type { Definition } from "./definition.ts";

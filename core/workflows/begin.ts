@@ -3,8 +3,8 @@
 import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
 import { storedTime } from "../clock.ts";
 import { invalid } from "../errors.ts";
-import { seesEverything } from "../memory/choose.ts";
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
+import { seesEverything } from "../identity/principal.ts";
 import { actingUser } from "../memory/ownership.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";

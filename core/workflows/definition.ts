@@ -1,6 +1,7 @@
 /** A workflow as the interpreter runs it: a tree of steps whose names are resolved, expressions and schemas compiled. */
 import type { Logger } from "pino";
-import type { Caller, User } from "../http/route.ts";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
 import type { WorkflowMeter } from "../observability/metrics/named.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Source, StepPath } from "./journal.ts";

@@ -3,8 +3,8 @@
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
 import { CommitConflict, messageOf } from "../errors.ts";
-import { Serialized } from "../http/route.ts";
-import type { Principal } from "../memory/memory.ts";
+import type { Principal } from "../identity/principal.ts";
+import { Serialized } from "../lib/serialized.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";

@@ -1,6 +1,6 @@
 /** The events of an execution that another process of a shared store runs, read from its journal. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { EventProducer } from "../http/route.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import type { Store } from "../storage/store.ts";
 import type { Outline } from "./definition.ts";
 import { apply, begin as beginFold } from "./fold.ts";

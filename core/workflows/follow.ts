@@ -1,5 +1,4 @@
-/** Readers of the events of an execution. A reader takes what is on disk at its own pace: nothing is queued for it. */
-import type { EventProducer, EventSink } from "../http/route.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Store } from "../storage/store.ts";
 import type { Outline } from "./definition.ts";
 import { eventsOf, startEvent } from "./events.ts";

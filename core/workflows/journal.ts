@@ -1,8 +1,5 @@
-/**
- * What a journal is made of. An execution is its start and the entries that followed, in order; everything else that is known
- * about it is folded from these (fold.ts). Entries are tuples: they are written once for every step of every execution.
- */
-import type { Caller, User } from "../http/route.ts";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
 
 /** Milliseconds since 1970. */
 type Time = number;

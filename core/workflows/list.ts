@@ -4,7 +4,7 @@
  * no index tells (metadata) is compared record by record, from the newest on until the page is full.
  */
 import { invalid } from "../errors.ts";
-import { Serialized } from "../http/route.ts";
+import { Serialized } from "../lib/serialized.ts";
 import { SKIP_LIMIT } from "../storage/check.ts";
 import { executionEntry, executionIndex, executionKey, openExecutionKey } from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";

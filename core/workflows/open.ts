@@ -2,10 +2,10 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { messageOf } from "../errors.ts";
+import { isIsolated } from "../identity/principal.ts";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import { isIsolated } from "../memory/choose.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
 import { EXECUTION_SEQUENCE, OWN_EXECUTION_NAMES } from "../storage/keys.ts";

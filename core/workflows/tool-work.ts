@@ -1,6 +1,7 @@
 /** A tool as the work of a step. */
 import type { Logger } from "pino";
-import type { Caller, User } from "../http/route.ts";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
 import type { Path } from "../manifest/issues.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import { executeTool } from "../tools/execute.ts";

@@ -1,7 +1,7 @@
 /** One try of a step's work: what it may read and do, for as long as it lasts. */
 
 import type { Logger } from "pino";
-import type { Caller } from "../http/route.ts";
+import type { Caller } from "../identity/caller.ts";
 import { boundLogger } from "../observability/bound-logger.ts";
 import type { Span } from "../observability/span.ts";
 import type { StepCall, StepScope, WorkStep } from "./definition.ts";

@@ -8,8 +8,10 @@ import type {
   ResumeExecutionRequest,
   WorkflowDetail,
 } from "../../generated/types.ts";
-import type { Context, EventProducer, Serialized } from "../http/route.ts";
-import type { Principal } from "../memory/memory.ts";
+import type { Context } from "../http/route.ts";
+import type { Principal } from "../identity/principal.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
+import type { Serialized } from "../lib/serialized.ts";
 import type { ExecutionStatus } from "./journal.ts";
 
 /** Who asked: the part of a request's context that an execution needs. */

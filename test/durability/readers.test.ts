@@ -1,7 +1,7 @@
 /** Readers of the events of an execution whose step runs for long: those that leave are not kept until it ends. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { EventSink } from "../../core/http/route.ts";
+import type { EventSink } from "../../core/lib/event-sink.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { Execution } from "../../core/workflows/execution.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";

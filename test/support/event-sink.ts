@@ -1,5 +1,4 @@
-/** What a producer of events sends, gathered. */
-import type { EventProducer } from "../../core/http/route.ts";
+import type { EventProducer } from "../../core/lib/event-sink.ts";
 
 export interface Collected {
   id: number;

@@ -1,16 +1,11 @@
 /** Memories over a store, without a service around them. */
 import assert from "node:assert/strict";
 import { type ErrorKind, ServiceError } from "../../core/errors.ts";
-import type { Serialized } from "../../core/http/route.ts";
+import { EVERYTHING, type Principal } from "../../core/identity/principal.ts";
+import type { Serialized } from "../../core/lib/serialized.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories, type MemoriesOptions } from "../../core/memory/memories.ts";
-import {
-  EVERYTHING,
-  type Memory,
-  type MemoryAccess,
-  type MessageQuery,
-  type Principal,
-} from "../../core/memory/memory.ts";
+import type { Memory, MemoryAccess, MessageQuery } from "../../core/memory/memory.ts";
 import { number, shortText, text } from "../../core/storage/encoding.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";

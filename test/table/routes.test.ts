@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { ROUTES } from "../../core/api/index.ts";
-import { NOBODY } from "../../core/http/route.ts";
 import { createRouter } from "../../core/http/router.ts";
+import { NOBODY } from "../../core/identity/caller.ts";
 import type { Running } from "../../core/start.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";

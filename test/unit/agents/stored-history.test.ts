@@ -7,7 +7,7 @@ import { TABLE_DEFAULTS } from "../../../core/agents/options.ts";
 import { newOutcome } from "../../../core/agents/run.ts";
 import { StoredHistories } from "../../../core/agents/stored-history.ts";
 import { ServiceError, unavailable } from "../../../core/errors.ts";
-import { Serialized } from "../../../core/http/route.ts";
+import { Serialized } from "../../../core/lib/serialized.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { silent } from "../../support/agents.ts";

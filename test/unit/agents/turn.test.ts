@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { type ServiceError, unavailable } from "../../../core/errors.ts";
-import { EVERYTHING } from "../../../core/memory/memory.ts";
+import { EVERYTHING } from "../../../core/identity/principal.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../../core/storage/store.ts";
 import { caller, compile, Events } from "../../support/agents.ts";

@@ -1,10 +1,10 @@
 /** On whose behalf a request comes, with and without isolation. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NOBODY, type User } from "../../../core/http/route.ts";
-import { userIdOf } from "../../../core/http/user.ts";
-import { actingUser, principalOf, type Requester, requiredUser } from "../../../core/memory/choose.ts";
-import { EVERYTHING } from "../../../core/memory/memory.ts";
+import { actingUser, requiredUser } from "../../../core/identity/acting-user.ts";
+import { NOBODY } from "../../../core/identity/caller.ts";
+import { EVERYTHING, principalOf, type Requester } from "../../../core/identity/principal.ts";
+import { type User, userIdOf } from "../../../core/identity/user.ts";
 
 const NOBODY_AT_ALL: Requester = { user: null, caller: NOBODY };
 const holder = (user: User): Requester => ({ user, caller: { kind: "user" } });

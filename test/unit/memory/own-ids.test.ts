@@ -1,7 +1,7 @@
 /** Ids of conversations that belong to users: what it costs to look for them, and what their rows are. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { EVERYTHING } from "../../../core/memory/memory.ts";
+import { EVERYTHING } from "../../../core/identity/principal.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { checkConsistency, openMemories, rejectsAs, said, textsOf, user, watched } from "../../support/memories.ts";
 

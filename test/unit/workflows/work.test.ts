@@ -1,7 +1,7 @@
 /** What steps do when they run: step plugins, tools and agents, called as an engine would call them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EVERYTHING } from "../../../core/memory/memory.ts";
+import { EVERYTHING } from "../../../core/identity/principal.ts";
 import { type Step, Suspend } from "../../../core/workflows/definition.ts";
 import { copyOf } from "../../../core/workflows/json.ts";
 import { callOf, linked, oneStep, run } from "../../support/definitions.ts";

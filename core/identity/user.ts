@@ -1,5 +1,7 @@
 /** Who a user is. */
-import type { User } from "./route.ts";
+
+/** The user a provider returned; its id is `id`, else `sub`. */
+export type User = Record<string, unknown>;
 
 /** The id of the user that a provider returned. */
 export function userIdOf(user: User | null): string | null {
