@@ -81,7 +81,11 @@ test("the README's route with an agent answers, in the caller's own conversation
   };
   assert.deepEqual(await ask("ada"), [200, { text: "Green tea?", messages: 2 }]);
   assert.deepEqual(await ask("ada"), [200, { text: "Green tea?", messages: 4 }]);
-  assert.deepEqual(await ask("bob"), [404, undefined]);
+  assert.deepEqual(
+    await ask("bob"),
+    [200, { text: "Green tea?", messages: 2 }],
+    "bob has a conversation tea of his own",
+  );
 });
 
 test("the README's provider streams what it is told to say", async () => {
