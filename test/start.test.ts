@@ -115,8 +115,8 @@ const LATE_PACKAGES = [
 const PACKAGES = [
   "@ai-sdk/provider",
   "@marcbachmann/cel-js",
-  "ajv",
   "ajv-formats",
+  "ajv-formats/dist/formats.js",
   "ajv/dist/2020.js",
   "keyv", // `host.keyv` gives one at once.
   "pino",

@@ -86,10 +86,18 @@ describe("authNext", () => {
   test("what no route answers is a user route before it is 404, and another method before it is 405", async (t) => {
     const { dispatch } = await startService(t, manifest(), { env: PRODUCTION });
     const reply = (method: string, path: string, headers = {}) => inject(dispatch, { method, path, headers });
-    for (const path of ["/nowhere", "//agents", "/agents%2Fassistant", "/Agents", "/hello/"]) {
-      for (const method of ["GET", "HEAD", "POST", "OPTIONS"])
+    const spellings = [
+      ["/nowhere", USER],
+      ["//nowhere", USER],
+      ["//agents", CONSOLE],
+      ["/agents%2Fassistant", CONSOLE],
+      ["/Agents", CONSOLE],
+    ] as const;
+    for (const [path, opens] of spellings) {
+      for (const method of ["GET", "HEAD", "OPTIONS"])
         assert.equal((await reply(method, path)).status, 401, `${method} ${path}`);
-      assert.equal((await reply("GET", path, USER)).status, 404, path);
+      assert.equal((await reply("GET", path, opens)).status, 404, path);
+      assert.equal((await reply("GET", path, opens === USER ? CONSOLE : USER)).status, 401, path);
     }
     assert.equal((await reply("DELETE", "/hello")).status, 401);
     const other = await reply("DELETE", "/hello", USER);

@@ -77,7 +77,7 @@ async function startRun(t: TestContext, port: number, endpoint = "stream"): Prom
   t.after(() => client.close());
   client.socket.pause();
   const body = JSON.stringify({ input: "x" });
-  const head = [`POST /agents/assistant/${endpoint} HTTP/1.1`, "Host: test", "Content-Type: application/json"];
+  const head = [`POST /agents/assistant/${endpoint} HTTP/1.1`, "Host: localhost", "Content-Type: application/json"];
   await client.send(`${[...head, `Content-Length: ${body.length}`].join("\r\n")}\r\n\r\n${body}`);
   return client;
 }

@@ -82,7 +82,11 @@ test("docs/plugins.md: the route with an agent answers, in the caller's own conv
   };
   assert.deepEqual(await ask("ada"), [200, { text: "Green tea?", messages: 2 }]);
   assert.deepEqual(await ask("ada"), [200, { text: "Green tea?", messages: 4 }]);
-  assert.deepEqual(await ask("bob"), [404, undefined]);
+  assert.deepEqual(
+    await ask("bob"),
+    [200, { text: "Green tea?", messages: 2 }],
+    "bob has a conversation tea of his own",
+  );
 });
 
 test("docs/plugins.md: the provider streams what it is told to say", async () => {

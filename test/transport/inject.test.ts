@@ -27,7 +27,7 @@ test("inject: method, target, headers and body arrive as a network transport wou
     "POST",
     "/a%2Fb",
     "c=d",
-    { "x-one": "1", "content-type": "application/json", "content-length": "7" },
+    { "x-one": "1", host: "localhost", "content-type": "application/json", "content-length": "7" },
     '{"n":1}',
   ]);
 });
