@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { boot } from "../core/boot.ts";
-import { ServiceError } from "../core/errors.ts";
+import { ServiceError } from "../core/lib/errors.ts";
 import { EVERYTHING } from "../core/identity/principal.ts";
 import type { MemoryAccess } from "../core/memory/memory.ts";
 import { numeral } from "./numbers.ts";

@@ -17,8 +17,8 @@ import { accessProblems } from "./auth/notices.ts";
 import { openVerifier } from "./auth/provider.ts";
 import type { Verifier } from "./auth/provider-port.ts";
 import { idlePatterns } from "./cors-settings.ts";
-import { messageOf } from "./errors.ts";
-import { createSchemaCompiler } from "./json-schema.ts";
+import { messageOf } from "./lib/errors.ts";
+import { createSchemaCompiler } from "./lib/json-schema.ts";
 import { hasErrors, type Issue, sortIssues } from "./manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "./manifest/load.ts";
 import type { Manifest } from "./manifest/manifest.ts";
@@ -48,7 +48,7 @@ import { openStore, parseSqliteUrl } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
 import { compileTools } from "./tools/compile.ts";
 import { openTraces } from "./traces/open.ts";
-import { PROJECT } from "./version.ts";
+import { PROJECT } from "./lib/version.ts";
 import { openWorkflows } from "./workflows/open.ts";
 
 export interface BootOptions {

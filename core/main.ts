@@ -2,7 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import type { Invocation } from "./command/invocation.ts";
-import { messageOf } from "./errors.ts";
+import { messageOf } from "./lib/errors.ts";
 import { suggest } from "./manifest/issues.ts";
 
 const HELP = `Penstock serves the agents, workflows, tools and memory that a service.yaml declares.
@@ -68,7 +68,7 @@ export async function main(argv: string[]): Promise<void> {
   try {
     const { values, positionals } = parse(argv);
     if (values.help) return void process.stdout.write(HELP);
-    if (values.version) return void process.stdout.write(`${(await import("./version.ts")).VERSION}\n`);
+    if (values.version) return void process.stdout.write(`${(await import("./lib/version.ts")).VERSION}\n`);
     const [name = "serve", ...rest] = positionals;
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
     if (command === undefined) throw new Misuse(`unknown command "${name}"${near(name, Object.keys(COMMANDS), "")}`);

@@ -30,8 +30,8 @@ export {
 export type { BatchedStreamResult, PartBatch, PartSource } from "./agents/part-source.ts";
 export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "./api/route-services.ts";
 export type { SocketPeer } from "./api/socket-peer.ts";
-export { DURATION_PATTERN, parseDuration } from "./duration.ts";
-export { CommitConflict, ServiceError } from "./errors.ts";
+export { DURATION_PATTERN, parseDuration } from "./lib/duration.ts";
+export { CommitConflict, ServiceError } from "./lib/errors.ts";
 export type { Commit, Range, Row, Store } from "./storage/store.ts";
 export { compileTemplate, type Template } from "./template.ts";
 export type { JsonSchema, ToolCallContext } from "./tools/tool.ts";

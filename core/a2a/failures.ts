@@ -1,7 +1,7 @@
 /** Errors of the service as errors of A2A: no client is told more than an envelope would say. */
 import { A2AError, RequestMalformedError } from "@a2a-js/sdk/errors";
 import type { RunCall } from "../agents/agent.ts";
-import { messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 
 export function a2aError(error: unknown, { logger, requestId }: Pick<RunCall, "logger" | "requestId">): A2AError {
   if (error instanceof A2AError) return error;

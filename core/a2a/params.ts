@@ -1,6 +1,6 @@
 /** What requests carry, looked at before the SDK makes its own of it: it takes much for granted. */
 import { validators } from "../../generated/validators.js";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { type Check, requireValid } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
 

@@ -28,7 +28,7 @@ import {
 import type { A2ARequestHandler } from "@a2a-js/sdk/server";
 import { defaults } from "../../generated/defaults.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { a2aError } from "./failures.ts";
 import { followElsewhere, followRun, type TaskEvent, tellRun } from "./follow.ts";

@@ -1,12 +1,12 @@
 /** What happens to tasks in the store beside their runs: those that a dead process left open, and those that are too old. */
 
 import type { Logger } from "pino";
-import { storedTime, systemTime } from "../clock.ts";
-import { CommitConflict, messageOf } from "../errors.ts";
+import { storedTime, systemTime } from "../lib/clock.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
-import { Repeat } from "../workflows/repeat.ts";
+import { Repeat } from "../lib/interval.ts";
 import { ended, isOver } from "./task.ts";
 import { type IndexValue, readOpenRow, type TaskRows } from "./task-rows.ts";
 

@@ -1,5 +1,5 @@
 /** `ListTasks`: the tasks of an agent that a principal may see, the last changed first. */
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { ownerOf } from "../memory/ownership.ts";
 import { indexedTask, taskEntry, taskIndex } from "../storage/keys.ts";

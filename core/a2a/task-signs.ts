@@ -3,7 +3,7 @@
  * noticed. Works only while something runs.
  */
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { openTaskKey, taskKey } from "../storage/keys.ts";
 import { openRow, type TaskRows } from "./task-rows.ts";
 import type { TaskRun } from "./task-run.ts";

@@ -1,5 +1,5 @@
 /** What an agent may make of the request: its instructions, its model, and which of its tools are offered. */
-import { invalid, messageOf, ServiceError } from "../errors.ts";
+import { invalid, messageOf, ServiceError } from "../lib/errors.ts";
 import { type CompileResult, compileCondition, compileTemplate, isTemplate, SCOPES } from "../manifest/expression.ts";
 import { formatPath } from "../manifest/issues.ts";
 import type { AgentManifest } from "../manifest/manifest.ts";

@@ -1,6 +1,6 @@
 /** Images and files of messages: `data:` URLs, web addresses and base64 text, as the model interface takes them. */
 import type { LanguageModelV3FilePart } from "@ai-sdk/provider";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 
 const DATA_URL = /^data:([^;,]*)((?:;[^;,]*)*),/i;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;

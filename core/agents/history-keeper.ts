@@ -2,8 +2,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import { systemTime } from "../clock.ts";
-import { CommitConflict, messageOf } from "../errors.ts";
+import { systemTime } from "../lib/clock.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { historyBefore, historyRows, historyTotal, OPEN_RUNS, ownHistoryTotal, ownKeyOf } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Row, Store } from "../storage/store.ts";

@@ -1,8 +1,8 @@
 /** The record of an agent's runs: the caller's, with its content. Where it is kept is in the files beside this one. */
 
 import type { HistoryEntry, HistoryPage } from "../../generated/types.ts";
-import { storedTime } from "../clock.ts";
-import { ServiceError } from "../errors.ts";
+import { storedTime } from "../lib/clock.ts";
+import { ServiceError } from "../lib/errors.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { MemorySettings } from "./options.ts";
 import type { Usage } from "./parts.ts";

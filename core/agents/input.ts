@@ -1,6 +1,6 @@
 /** `input` of a generation: a string, UI messages or model messages, each message told apart by itself. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { pushModelMessage } from "./model-input.ts";
 import { pushUiMessage } from "./ui-input.ts";
 

@@ -1,6 +1,6 @@
 /** The run: a model call, its tool calls, the next model call, until the model has said what it had to say. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 import { Aborted } from "./abort.ts";
 import type { ModelStream } from "./model-chain.ts";
 import type { OutputSpec } from "./output.ts";

@@ -1,6 +1,6 @@
 /** What can be known of a model at boot, before the first call. */
-import { caught, messageOf } from "../errors.ts";
-import { isThenable } from "../thenable.ts";
+import { caught, messageOf } from "../lib/errors.ts";
+import { isThenable } from "../lib/thenable.ts";
 
 const NEEDED = "v3";
 

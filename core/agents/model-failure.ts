@@ -1,5 +1,5 @@
 /** What went wrong with a model call: what clients may know of it, and whether another try makes sense. */
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 
 export type FailureReason = "rate limited" | "timed out" | "unavailable" | "refused the request";
 

@@ -1,6 +1,6 @@
 /** Model messages (`{role, content}`) turned into a prompt. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { filePart } from "./file-data.ts";
 import { toolOutput } from "./tool-output.ts";
 

@@ -1,7 +1,7 @@
 /** The model providers that the manifest names, made at boot, and the chains of models that agents ask for. */
 import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
-import { invalid, messageOf } from "../errors.ts";
+import { invalid, messageOf } from "../lib/errors.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { ModelMeter, Named } from "../observability/metrics/named.ts";

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { ModelProvider } from "../plugin.ts";
 
 /** `message` is for a person; `option` is set when one of the options is to blame. */

@@ -1,5 +1,5 @@
 /** From an entry of `providers:` to a model provider: a plugin of ours or the user's, else a package from npm. */
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { hint, parsePath } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
 import type { Host, ModelProvider } from "../plugin.ts";

@@ -1,7 +1,7 @@
 /** What a run is told of its conversation: earlier messages, similar ones, and the working memory. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../generated/types.ts";
-import { messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import { looksBeyond } from "../memory/find.ts";
 import type { Memory, MemoryAccess, SimilarQuery } from "../memory/memory.ts";
 import { MEMORY_SPANS } from "../observability/attributes.ts";

@@ -14,7 +14,7 @@ import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
 import type { AssistantContent, RunOutcome } from "./run.ts";
 import { type PendingCall, providerFailure, readCall } from "./tool-input.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
-import { nextTurn } from "./turns.ts";
+import { nextTurn } from "../lib/event-loop-turns.ts";
 import { usageOf, zeroUsage } from "./usage.ts";
 
 type Block = Extract<AssistantContent[number], { text: string }>;

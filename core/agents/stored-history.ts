@@ -4,8 +4,8 @@
  */
 
 import type { Logger } from "pino";
-import { storedTime } from "../clock.ts";
-import { invalid, messageOf } from "../errors.ts";
+import { storedTime } from "../lib/clock.ts";
+import { invalid, messageOf } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
 import { SKIP_LIMIT } from "../storage/check.ts";
 import {

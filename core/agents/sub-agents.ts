@@ -1,5 +1,5 @@
 /** Sub-agents as one tool of the agent above them: `delegate_task {agentId, task}`. */
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { AgentCore } from "./core.ts";
 import { execute, prepare } from "./execute.ts";
 import type { AgentPart, PartSink } from "./parts.ts";

@@ -1,5 +1,5 @@
 /** The tool calls of one step: all at once, each failure told to the model. */
-import { messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Span } from "../observability/span.ts";
 import { cancelSpan } from "../observability/spans.ts";
 import { resultText } from "../tools/execute.ts";

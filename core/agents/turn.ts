@@ -2,7 +2,7 @@
  * One turn of a conversation: what the run is told of it before it begins, and what is stored of it while it goes on
  * and when it is over. Nothing is acknowledged that is not stored: the run's last part waits for `finish`.
  */
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Memory, MemoryAccess, NewMessage } from "../memory/memory.ts";
 import { MEMORY_SPANS, memoryAttributes } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";

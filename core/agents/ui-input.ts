@@ -1,6 +1,6 @@
 /** UI messages (`{role, parts}`), as chat hooks hold and post them, turned into a prompt. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { filePart } from "./file-data.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
 

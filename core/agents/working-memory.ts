@@ -1,6 +1,6 @@
 /** The working memory of a run: what the model reads of it, and the tool by which it writes. */
 import type { WorkingMemoryManifest } from "../../generated/types.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { type AgentTool, definitionOf, type ToolSet, toolSet } from "./tool-set.ts";
 
 export const UPDATE_WORKING_MEMORY = "update_working_memory";

@@ -1,6 +1,6 @@
 /** Contract, "Agents". */
 import { defaults } from "../../generated/defaults.ts";
-import { notFound } from "../errors.ts";
+import { notFound } from "../lib/errors.ts";
 import { defineRoute } from "../http/route.ts";
 import { principalOf } from "../identity/principal.ts";
 import type { Service } from "../service.ts";

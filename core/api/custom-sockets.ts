@@ -7,7 +7,7 @@ import type { Manifest } from "../manifest/manifest.ts";
 import type { SocketPlugin } from "../plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Service } from "../service.ts";
-import { isThenable } from "../thenable.ts";
+import { isThenable } from "../lib/thenable.ts";
 import { shapeOf } from "./clash.ts";
 import { ownUser, type RouteProblem } from "./custom.ts";
 import { CustomCall } from "./route-call.ts";

@@ -1,14 +1,14 @@
 /** Custom routes: plugins of kind `route` as rows of the table (contract, "Extension: custom routes and CORS"). */
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Check } from "../http/decode.ts";
 import type { Context, Output, Route } from "../http/route.ts";
 import type { User } from "../identity/user.ts";
-import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
+import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { RoutePlugin } from "../plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Service } from "../service.ts";
-import { promised } from "../thenable.ts";
+import { promised } from "../lib/thenable.ts";
 import { hides, shapeOf } from "./clash.ts";
 import { CustomCall } from "./route-call.ts";
 

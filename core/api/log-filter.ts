@@ -1,6 +1,6 @@
 /** From the query of `/api/logs` and `/ws/logs` to what is looked for. */
 import type { LogsQuery } from "../../generated/types.ts";
-import { instantOf } from "../http/instant.ts";
+import { instantOf } from "../lib/instant.ts";
 import { LEVELS } from "../observability/log-line.ts";
 import type { LogFilter } from "../observability/log-query.ts";
 

@@ -2,7 +2,7 @@
 import { defaults } from "../../generated/defaults.ts";
 import type { LogsQuery } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import { messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import { type Check, requireValid } from "../http/decode.ts";
 import type { SocketHandlers, SocketRoute } from "../http/socket.ts";
 import { principalOf } from "../identity/principal.ts";

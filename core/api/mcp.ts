@@ -1,6 +1,6 @@
 /** The Model Context Protocol: what the service exposes to MCP clients (contract, "discovery"), and the endpoints they speak to. */
 import type { InvokeMcpToolRequest, McpCallResult } from "../../generated/types.ts";
-import { notFound } from "../errors.ts";
+import { notFound } from "../lib/errors.ts";
 import { type Context, defineRoute, type Method, type Route } from "../http/route.ts";
 import type { Exposed } from "../mcp/exposed.ts";
 import { parseError } from "../mcp/rpc.ts";

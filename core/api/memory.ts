@@ -1,6 +1,6 @@
 /** Contract, "Memory". */
 import { defaults } from "../../generated/defaults.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { type Context, defineRoute, type Route } from "../http/route.ts";
 import { actingUser, requiredUser } from "../identity/acting-user.ts";
 import { principalOf } from "../identity/principal.ts";

@@ -1,5 +1,5 @@
 /** `/ws/observability` and below: spans as they begin and end, and lines of the log (contract, "WebSockets"). */
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../http/socket.ts";
 import { principalOf } from "../identity/principal.ts";
 import type { Text } from "../lib/serialized.ts";

@@ -1,7 +1,7 @@
 /** Contract, "Observability": traces and spans. */
 
 import { defaults } from "../../generated/defaults.ts";
-import { instantOf } from "../http/instant.ts";
+import { instantOf } from "../lib/instant.ts";
 import { type Context, defineRoute } from "../http/route.ts";
 import { principalOf } from "../identity/principal.ts";
 import type { Service } from "../service.ts";

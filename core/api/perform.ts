@@ -1,7 +1,7 @@
 /** Runs what a row of the table runs, in the process, for the caller of another route. */
 import type { Schemas } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { type Check, parseBody, requireValid } from "../http/decode.ts";
 import type { Context, InputSchemaId, Route } from "../http/route.ts";
 import { Serialized } from "../lib/serialized.ts";

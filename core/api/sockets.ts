@@ -1,5 +1,5 @@
 /** The sockets table: what a handshake may ask for (contract, "WebSockets"). */
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { SocketRoute } from "../http/socket.ts";
 import { userIdOf } from "../identity/user.ts";
 import type { Service } from "../service.ts";

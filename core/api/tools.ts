@@ -1,5 +1,5 @@
 /** Contract, "Tools". */
-import { notFound } from "../errors.ts";
+import { notFound } from "../lib/errors.ts";
 import { type Context, defineRoute } from "../http/route.ts";
 import { Serialized } from "../lib/serialized.ts";
 import type { Service } from "../service.ts";

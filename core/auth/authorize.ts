@@ -1,5 +1,5 @@
 /** Lets a request in or refuses it, by the class of its route; says on the call as what it was let in. */
-import { messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Authorize } from "../http/pipeline.ts";
 import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";

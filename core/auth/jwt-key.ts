@@ -1,6 +1,6 @@
 /** With what the built-in provider `jwt` checks tokens: which key, and which algorithms go with a key of its kind. */
 import { createPublicKey, createSecretKey, type KeyObject } from "node:crypto";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Path } from "../manifest/issues.ts";
 
 export interface JwtConfig {

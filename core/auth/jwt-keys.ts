@@ -4,7 +4,7 @@
  */
 import type { CryptoKey, FetchImplementation, FlattenedJWSInput, JWSHeaderParameters } from "jose";
 import type { Logger } from "pino";
-import { messageOf, unavailable } from "../errors.ts";
+import { messageOf, unavailable } from "../lib/errors.ts";
 
 /** Milliseconds: keys are fresh; a look for an unknown key waits; one that failed is tried again; keys may be old. */
 export const FRESH = 10 * 60_000;

@@ -1,7 +1,7 @@
 /** The built-in provider `jwt` (contract, "Providers"). */
 import type { JWTPayload, JWTVerifyOptions } from "jose";
 import type { Logger } from "pino";
-import { messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { JwtConfig, TokenKey } from "./jwt-key.ts";
 import { FRESH, PublishedKeys } from "./jwt-keys.ts";
 import type { TokenSource, Verified } from "./token-source.ts";

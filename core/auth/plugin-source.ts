@@ -1,6 +1,6 @@
 /** A provider of a plugin as a source of users: what it gives but a user, and what it throws, refuse the token. */
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { maskText } from "../manifest/environment.ts";
 import type { AuthProvider } from "../plugin.ts";
 import type { TokenRequest } from "./provider-port.ts";

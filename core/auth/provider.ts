@@ -1,6 +1,6 @@
 /** The provider that `auth.provider` names, made at boot. */
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { hint, type Path, parsePath } from "../manifest/issues.ts";
 import type { AuthProviderManifest, Manifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";

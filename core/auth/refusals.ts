@@ -1,5 +1,5 @@
 /** The 401s: what is missing, and how to send it. They name no key and no token. */
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 import type { AccessClass } from "./classes.ts";
 import { CONSOLE_KEY } from "./credentials.ts";
 import type { Entry } from "./entry.ts";

@@ -3,7 +3,7 @@ import { Ajv2020, type Options } from "ajv/dist/2020.js";
 import standalone from "ajv/dist/standalone/index.js";
 import formats from "ajv-formats";
 import { build, type Plugin } from "esbuild";
-import { boundErrors } from "../bounded-errors.ts";
+import { boundErrors } from "../lib/bounded-errors.ts";
 import type { Definition, SchemaFile, SchemaProblem } from "./sources.ts";
 
 type Flavour = "manifest" | "query" | "plain";

@@ -1,5 +1,5 @@
 /** The command `serve`: starts, says where, and stays until a signal. */
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import { pluginFileOf } from "../registry/blame.ts";

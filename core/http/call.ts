@@ -1,7 +1,7 @@
 /** One request on its way through the pipeline: what the handler sees as its context, and how it is answered. */
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
-import { caught, messageOf, ServiceError, unavailable } from "../errors.ts";
+import { caught, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { type Caller, NOBODY } from "../identity/caller.ts";
 import { type User, userIdOf } from "../identity/user.ts";
 import type { EventProducer } from "../lib/event-sink.ts";

@@ -1,8 +1,8 @@
 /** From bytes and text to checked input: JSON bodies, query strings, path parameters. */
 
 import type { ErrorObject } from "ajv/dist/2020.js";
-import { invalid, ServiceError, unavailable } from "../errors.ts";
-import { describeProblems } from "../json-schema.ts";
+import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
+import { describeProblems } from "../lib/json-schema.ts";
 import type { BodyProblem, Exchange } from "./exchange.ts";
 
 /** Deepest nesting of arrays and objects in a body. */

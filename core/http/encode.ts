@@ -1,5 +1,5 @@
 /** From a value or an error to the bytes of a reply: the envelope (contract, "Response conventions"). */
-import { type ErrorKind, ServiceError, STATUS } from "../errors.ts";
+import { type ErrorKind, ServiceError, STATUS } from "../lib/errors.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
 import type { HeaderList } from "./exchange.ts";
 export const JSON_TYPE = "application/json; charset=utf-8";

@@ -3,7 +3,7 @@
  * them in slices of the event loop's time. A follower that falls out of the ring loses what it has missed and is told how
  * much; nothing waits for it, and nothing is kept for it.
  */
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
 import type { Peer } from "./socket.ts";
 

@@ -1,5 +1,5 @@
 /** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are in fact used. */
-import { type ErrorKind, STATUS } from "../errors.ts";
+import { type ErrorKind, STATUS } from "../lib/errors.ts";
 
 export type JsonSchema = Record<string, unknown>;
 

@@ -2,8 +2,8 @@
  * Who stands behind a request that a browser sends. Its user did not, where the page is a stranger's: under a name that was made to
  * lead here (DNS rebinding), or with what browsers send to any site without asking it first (Fetch, "CORS protocol").
  */
-import { ServiceError } from "../errors.ts";
-import { hostName, isAddress } from "../host-name.ts";
+import { ServiceError } from "../lib/errors.ts";
+import { hostName, isAddress } from "../lib/host-name.ts";
 import { listOf } from "./client.ts";
 import type { Cors } from "./cors.ts";
 import { isJsonType } from "./decode.ts";

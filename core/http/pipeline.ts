@@ -2,7 +2,7 @@
  * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
  * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
  */
-import { messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { Call, type Shared } from "./call.ts";

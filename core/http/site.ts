@@ -1,5 +1,5 @@
 /** Where a service is reached, as its manifest says: what tells its own pages, and names that lead here, from those of strangers. */
-import { bracketed, hostName, isLoopback } from "../host-name.ts";
+import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { type ClientOf, compileClients, compileTrust } from "./client.ts";
 

@@ -1,6 +1,6 @@
 /** One open socket between its transport and its handlers: bounds on both ways, and one end. */
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import { userIdOf } from "../identity/user.ts";

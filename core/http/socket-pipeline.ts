@@ -2,7 +2,7 @@
  * From a handshake to an open socket: host, origin, authorize, query, open. Until it is open a handshake is a request like any
  * other, with the same clock, log line and refusals (see pipeline.ts).
  */
-import { invalid, notFound, unavailable } from "../errors.ts";
+import { invalid, notFound, unavailable } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { Call, type Shared } from "./call.ts";

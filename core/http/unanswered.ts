@@ -1,5 +1,5 @@
 /** What is said of a path that no route has. */
-import { notFound, ServiceError } from "../errors.ts";
+import { notFound, ServiceError } from "../lib/errors.ts";
 import type { Exchange } from "./exchange.ts";
 
 /** @param isSocket whether a WebSocket answers at a path: that wants a handshake */

@@ -1,4 +1,4 @@
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { actingUser as boundUser } from "../memory/ownership.ts";
 import type { Principal } from "./principal.ts";
 

@@ -1,4 +1,4 @@
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 import type { Context } from "../http/route.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Caller } from "./caller.ts";

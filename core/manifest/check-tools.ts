@@ -1,7 +1,7 @@
 /** Tools, providers and memories: their plugins exist, their schemas and expressions compile. */
 
-import { messageOf } from "../errors.ts";
-import type { SchemaCompiler } from "../json-schema.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { SchemaCompiler } from "../lib/json-schema.ts";
 import { type Check, checkName, checkTemplate, entriesOf, isMap, type Json } from "./check.ts";
 import { checkModelName } from "./check-agents.ts";
 import { isTemplate, SCOPES } from "./expression.ts";

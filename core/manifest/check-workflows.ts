@@ -1,5 +1,5 @@
 /** Workflows: ids are unique, what steps name exists, expressions and schemas compile. */
-import type { SchemaCompiler } from "../json-schema.ts";
+import type { SchemaCompiler } from "../lib/json-schema.ts";
 import { type Check, checkName, cyclesOf, entriesOf, isMap, type Json, keysOf, listOf, textsOf } from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
 import { checkSchema } from "./check-tools.ts";

@@ -3,7 +3,7 @@
  * out, so that `data.n + 1`, `10 / 4` and `size(list) / 2` give what they look like.
  */
 import type { ASTNode } from "@marcbachmann/cel-js";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { createEnvironment, givesJson, useJsonNumbers } from "./expression-numbers.ts";
 import { plainJson, textOf, withMaps } from "./expression-values.ts";
 import { hint, type Path } from "./issues.ts";

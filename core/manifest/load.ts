@@ -1,7 +1,7 @@
 /** One manifest file, read, validated and resolved, with every problem collected. */
 import { readFile } from "node:fs/promises";
 import { basename, dirname, isAbsolute, relative, resolve } from "node:path";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { type Environment, maskText, substitute } from "./environment.ts";
 import { type Explained, explainPath } from "./explain.ts";
 import { formatPath, type Issue, type Path } from "./issues.ts";

@@ -1,5 +1,5 @@
 /** What a manifest asks for and this version does not do: said at boot, never pretended. */
-import { bracketed, hostName, isLoopback } from "../host-name.ts";
+import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import { type Check, entriesOf, isMap } from "./check.ts";
 import type { Path } from "./issues.ts";
 

@@ -1,5 +1,5 @@
 /** Everything a schema cannot say: names that refer to one another, expressions, schemas inside, what is not served yet. */
-import { createSchemaCompiler } from "../json-schema.ts";
+import { createSchemaCompiler } from "../lib/json-schema.ts";
 import { type Check, isMap, type KnownPlugins } from "./check.ts";
 import { checkAgents } from "./check-agents.ts";
 import { checkMcp } from "./check-mcp.ts";

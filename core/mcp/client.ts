@@ -2,7 +2,7 @@
 import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import type { PrepareSchema } from "../agents/client-schema/schemas.ts";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
 import { type JsonSchema, ToolUnavailable } from "../tools/tool.ts";

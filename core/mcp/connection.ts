@@ -12,7 +12,7 @@ import {
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
 import type { McpClientManifest } from "../manifest/manifest.ts";
-import { VERSION } from "../version.ts";
+import { VERSION } from "../lib/version.ts";
 import { boundedFetch, LARGEST_MESSAGE } from "./bounded-fetch.ts";
 import { readLines } from "./lines.ts";
 import { untilAborted } from "./until-aborted.ts";

@@ -7,7 +7,7 @@ import {
   Server,
 } from "@modelcontextprotocol/server";
 import type { McpCallResult } from "../../generated/types.ts";
-import { messageOf, ServiceError } from "../errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import { failureText } from "../http/encode.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { Cancellations, sessionHeaders } from "./cancellation.ts";

@@ -10,10 +10,10 @@ import type {
   ToolExecutionResult,
 } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Check } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
-import { describeProblems } from "../json-schema.ts";
+import { describeProblems } from "../lib/json-schema.ts";
 import type { AgentManifest, WorkflowManifest } from "../manifest/manifest.ts";
 import { agentToolName, exposedName, resumeToolName, workflowToolName } from "../manifest/mcp-names.ts";
 import type { Tool } from "../tools/tool.ts";

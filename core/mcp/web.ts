@@ -1,5 +1,5 @@
 /** Between requests and replies of the pipeline and those of the web standard, which the SDK of the protocol speaks. */
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { RawReply } from "../http/route.ts";
 import type { TextSink } from "../lib/event-sink.ts";
 

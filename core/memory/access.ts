@@ -1,6 +1,6 @@
 /** A memory for one principal: who may do what is settled here, the rest is done by the files beside. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
-import { invalid, ServiceError, unavailable } from "../errors.ts";
+import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
 import { cloneConversation } from "./clone.ts";

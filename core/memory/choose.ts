@@ -1,5 +1,5 @@
 /** Which memory a request means, and on whose behalf it comes. */
-import { invalid, notFound } from "../errors.ts";
+import { invalid, notFound } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "./memory.ts";
 

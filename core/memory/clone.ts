@@ -1,6 +1,6 @@
 /** Copying a conversation: nobody sees the copy before its last commit. */
 import type { Conversation } from "../../generated/types.ts";
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict } from "../lib/errors.ts";
 import { numberOf } from "../storage/encoding.ts";
 import {
   conversationKey,

@@ -1,6 +1,6 @@
 /** A conversation as it stands in its row. */
 import type { Conversation } from "../../generated/types.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Place } from "../storage/id-spaces.ts";
 import { conversationIdKey } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";

@@ -1,6 +1,6 @@
 /** New conversations. */
 import type { Conversation } from "../../generated/types.ts";
-import { CommitConflict, ServiceError } from "../errors.ts";
+import { CommitConflict, ServiceError } from "../lib/errors.ts";
 import { placesOf } from "../storage/id-spaces.ts";
 import { conversationIdKeys } from "../storage/keys.ts";
 import { headOf, idKeyOf, type Snapshot } from "./conversation.ts";

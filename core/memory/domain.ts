@@ -3,7 +3,7 @@ import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
 import type { Conversations } from "./conversations.ts";
-import type { Lanes } from "./lanes.ts";
+import type { Lanes } from "../lib/keyed-mutex.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 
 export interface Domain {

@@ -1,6 +1,6 @@
 /** Messages by meaning. */
 import type { Message, SearchResults } from "../../generated/types.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { conversationKey, messageKey, userTotal } from "../storage/keys.ts";
 import { conversationOf, type Snapshot } from "./conversation.ts";
 import type { Domain } from "./domain.ts";

@@ -7,8 +7,8 @@ import type {
   SaveMessageEntry,
   SaveMessagesRequest,
 } from "../../generated/types.ts";
-import { invalid, notFound } from "../errors.ts";
-import { instantOf } from "../http/instant.ts";
+import { invalid, notFound } from "../lib/errors.ts";
+import { instantOf } from "../lib/instant.ts";
 import { actingUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { ListQuery, MessageQuery, NewMessage } from "./memory.ts";

@@ -1,7 +1,7 @@
 /** The memories of a manifest over one store. */
-import { type Clock, risingClock, storedTime } from "../clock.ts";
+import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
 import { isIsolated } from "../identity/principal.ts";
-import { createSchemaCompiler, type SchemaCompiler } from "../json-schema.ts";
+import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
 import { CONVERSATION_SEQUENCE, OWN_CONVERSATION_IDS } from "../storage/keys.ts";
@@ -10,7 +10,7 @@ import type { Store } from "../storage/store.ts";
 import { asMemory } from "./access.ts";
 import { Conversations } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
-import { createLanes } from "./lanes.ts";
+import { createLanes } from "../lib/keyed-mutex.ts";
 import type { Memory } from "./memory.ts";
 import { createNoteRules, type NoteRules } from "./note-content.ts";
 import { createSaver } from "./save.ts";

@@ -1,6 +1,6 @@
 /** A message as it stands in its row. */
 import type { Message } from "../../generated/types.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { joinTexts, type Text } from "../lib/serialized.ts";
 import { NUMBER_LIMIT } from "../storage/encoding.ts";
 import { timeText } from "./conversation.ts";

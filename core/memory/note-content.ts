@@ -1,8 +1,8 @@
 /** What a working memory may hold, and how something is appended to it. */
 import type { ValidateFunction } from "ajv";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { DEEPEST, tooDeep } from "../http/decode.ts";
-import { describeProblems, type SchemaCompiler } from "../json-schema.ts";
+import { describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
 
 export type WorkingMemorySettings = NonNullable<MemoryManifest["workingMemory"]>;

@@ -1,6 +1,6 @@
 /** Working memory: the note of a conversation, or of a user in a memory. */
 import type { WorkingMemory } from "../../generated/types.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { conversationKey, conversationNoteKey, userNoteKey } from "../storage/keys.ts";
 import type { Snapshot } from "./conversation.ts";

@@ -1,5 +1,5 @@
 /** Who may see and change what: nowhere else is it checked. */
-import { invalid, notFound, type ServiceError } from "../errors.ts";
+import { invalid, notFound, type ServiceError } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 /** The owner whose objects an isolated caller sees; those of nobody when it has no user. */
 export const ownerOf = (principal: Principal): string => principal.userId ?? "";

@@ -1,6 +1,6 @@
 /** The time of spans: milliseconds since 1970 with fractions, rising steadily within a process. */
 
-import { systemTime } from "../clock.ts";
+import { systemTime } from "../lib/clock.ts";
 
 /** Milliseconds between two looks at the clock of the system, which may be set while the process runs. */
 const LOOK = 60_000;

@@ -1,6 +1,6 @@
 /** pino, set up so that no secret and no prompt reaches a log. */
 import { type DestinationStream, type Logger, pino } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { withKnownLevel } from "./log-line.ts";
 import type { LogRing } from "./log-ring.ts";
 import { LogText } from "./log-text.ts";

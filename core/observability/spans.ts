@@ -1,5 +1,5 @@
 /** Ends of spans that are alike everywhere: a failure, a stop, the end of something that was waited for. */
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 import type { Span } from "./span.ts";
 
 /** Work that was stopped from outside: the client left, it was cancelled, another branch has won. */

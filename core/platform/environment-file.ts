@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { lstat, open, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 import { withVariables } from "./environment-text.ts";
 
 /** Bytes. A larger one is no file of settings. */

@@ -1,6 +1,6 @@
 /** Runs npm: a child without a shell, within a time limit, without the secrets of the service. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { ServiceError, unavailable } from "../errors.ts";
+import { ServiceError, unavailable } from "../lib/errors.ts";
 
 export interface NpmRun {
   readonly folder: string;

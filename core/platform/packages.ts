@@ -1,7 +1,7 @@
 /** The packages that package.json names, and how one of them is asked for in its newest version. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 
 const SECTIONS = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"] as const;
 export type Section = (typeof SECTIONS)[number];

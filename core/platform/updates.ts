@@ -1,7 +1,7 @@
 /** Newer versions of the packages of the service: which there are, and installing them. */
 import type { Logger } from "pino";
 import type { InstalledUpdates, Update, UpdateList } from "../../generated/types.ts";
-import { invalid, ServiceError, unavailable } from "../errors.ts";
+import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { type NpmOutcome, runNpm } from "./npm.ts";
 import { type Dependency, installedVersion, isExact, newest, readDependencies } from "./packages.ts";
 

@@ -1,6 +1,6 @@
 /** Whose code threw, where nobody has called it: the stack of an error says whose timer or event it was. */
 import { fileURLToPath } from "node:url";
-import { caught } from "../errors.ts";
+import { caught } from "../lib/errors.ts";
 
 /** `core/`, or the folder of the bundle. */
 const OWN = fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? ".." : ".", import.meta.url));

@@ -1,6 +1,6 @@
 /** From a plugin and what the manifest says to an instance: check the configuration, call `create`, check its result. */
-import { messageOf } from "../errors.ts";
-import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../json-schema.ts";
+import { messageOf } from "../lib/errors.ts";
+import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type {
   AuthPlugin,
   EmbeddingPlugin,

@@ -1,5 +1,5 @@
 /** What a plugin made, where it is called from many places: its methods give promises, and fail with what is safe to look at. */
-import { caught } from "../errors.ts";
+import { caught } from "../lib/errors.ts";
 
 type Method = (...given: unknown[]) => unknown;
 

@@ -1,6 +1,6 @@
 /** What plugins get from the service (`Host`), and the end of it, which the service alone may bring about. */
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Host } from "../plugin.ts";
 
 export interface OwnedHost extends Host {

@@ -1,5 +1,5 @@
 /** Why a plugin file could not be imported, in one line that helps its author: no stack, no paths of the loader. */
-import { caught, messageOf } from "../errors.ts";
+import { caught, messageOf } from "../lib/errors.ts";
 import { shortPath } from "./problem.ts";
 
 /** esbuild (inside tsx): `/path/add.ts:4:0: ERROR: Unexpected "}"`, the column from 0. */

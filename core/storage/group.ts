@@ -1,6 +1,6 @@
 /** Commits that travel in one transaction: who of them loses, and what the others come to. */
 
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict } from "../lib/errors.ts";
 import { counted } from "./check.ts";
 import type { Commit } from "./store.ts";
 

@@ -1,6 +1,6 @@
 /** Whether an engine works: one log line when it stops working, one when it works again, and an error for clients between. */
 import type { Logger } from "pino";
-import { messageOf, type ServiceError, unavailable } from "../errors.ts";
+import { messageOf, type ServiceError, unavailable } from "../lib/errors.ts";
 
 /** Reads go on where writes fail: on a full disk, for one. */
 export type Side = "read" | "write";

@@ -1,5 +1,5 @@
 /** A store whose commits are counted. Who commits waits for nothing more than before. */
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 

@@ -1,6 +1,6 @@
 /** The store of `memory:`: nothing stays after the process. Commits apply at once, so that they are atomic. */
 
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict } from "../lib/errors.ts";
 import { checkCommit, checkRange, checkTail, counted } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { joined } from "./packed.ts";

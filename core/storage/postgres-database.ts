@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { KeyvPostgres } from "@keyv/postgres";
 import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
 import type { Logger } from "pino";
-import { ServiceError, unavailable } from "../errors.ts";
+import { ServiceError, unavailable } from "../lib/errors.ts";
 import { createHealth, type Health, type Side } from "./health.ts";
 import { explainPostgres, isConflict, isLost, isStatementFault, isWorthAnother } from "./postgres-errors.ts";
 import { createPool } from "./postgres-pool.ts";

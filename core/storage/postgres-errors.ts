@@ -1,5 +1,5 @@
 /** What an error of PostgreSQL, or of the way to it, means. */
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 
 /** Serialization failure and deadlock: the same transaction may well succeed the next time. */
 const CONFLICT = /^(?:40001|40P01)$/;

@@ -1,6 +1,6 @@
 /** The store of `postgres://`: one table, one SERIALIZABLE transaction for all commits of a tick. */
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";

@@ -1,5 +1,5 @@
 /** Rising numbers that are never given twice, over restarts and processes, without a commit for each. */
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict } from "../lib/errors.ts";
 import type { Store } from "./store.ts";
 
 export interface Sequence {

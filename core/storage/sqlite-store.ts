@@ -2,7 +2,7 @@
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Logger } from "pino";
-import { messageOf, unavailable } from "../errors.ts";
+import { messageOf, unavailable } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";

@@ -1,8 +1,8 @@
 /** From `tools:` of the manifest to tools: the plugin or the REST call, its schema compiled, its settings checked. */
 
-import { parseDuration } from "../duration.ts";
-import { messageOf } from "../errors.ts";
-import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../json-schema.ts";
+import { parseDuration } from "../lib/duration.ts";
+import { messageOf } from "../lib/errors.ts";
+import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Path } from "../manifest/issues.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
 import { Named, ToolMeter } from "../observability/metrics/named.ts";

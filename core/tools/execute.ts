@@ -1,6 +1,6 @@
 /** The one function that runs tools, for agents and for the API alike: nothing that it checks can be passed by. */
-import { caught, invalid, messageOf, ServiceError, unavailable } from "../errors.ts";
-import { isThenable } from "../thenable.ts";
+import { caught, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { isThenable } from "../lib/thenable.ts";
 import { beginTool, runTraced } from "./spans.ts";
 import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
 import { ToolCall } from "./tool-call.ts";

@@ -1,7 +1,7 @@
 /** Sends the calls of HTTP tools: bounded in time and size, repeated only where that is safe, never led elsewhere. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
-import { formatDuration } from "../duration.ts";
+import { formatDuration } from "../lib/duration.ts";
 import type { Host } from "../plugin.ts";
 import { type AnswerBody, AnswerError, readBody } from "./http-body.ts";
 

@@ -1,7 +1,7 @@
 /** One call of one tool. Costs no promise, timer, signal or listener until the tool asks for one. */
 import type { Logger } from "pino";
-import { formatDuration } from "../duration.ts";
-import { ServiceError } from "../errors.ts";
+import { formatDuration } from "../lib/duration.ts";
+import { ServiceError } from "../lib/errors.ts";
 import type { User } from "../identity/user.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
 

@@ -6,7 +6,7 @@ import type { Meters } from "../observability/metrics/meters.ts";
 import { TRACE_COUNTERS } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { VERSION } from "../version.ts";
+import { VERSION } from "../lib/version.ts";
 import { Access } from "./access.ts";
 import { Recorder } from "./recorder.ts";
 import { TraceRetention } from "./retention.ts";

@@ -3,7 +3,7 @@
  * is away or too slow, as much as `ROOM` says waits in memory, and what comes beyond it is not kept, but counted.
  */
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
 import type { Store } from "../storage/store.ts";
 import { OpenTraces } from "./open-traces.ts";

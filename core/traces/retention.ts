@@ -1,7 +1,7 @@
 /** What happens to traces that are too old or too many: they go, the oldest segments first and a few at a time. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import { CommitConflict, messageOf } from "../errors.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { segmentsFrom, TRACE_COUNTERS } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
 import { readHeads, removed } from "./segment-rows.ts";

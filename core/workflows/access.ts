@@ -8,8 +8,8 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
-import { storedTime } from "../clock.ts";
-import { CommitConflict, invalid, ServiceError } from "../errors.ts";
+import { storedTime } from "../lib/clock.ts";
+import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { Serialized } from "../lib/serialized.ts";

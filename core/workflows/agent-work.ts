@@ -1,11 +1,11 @@
 /** An agent as the work of a step. */
 import type { Agent, TaskBody } from "../agents/agent.ts";
 import type { AgentPart, PartSink } from "../agents/parts.ts";
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 import type { Path } from "../manifest/issues.ts";
 import type { AgentStepManifest } from "../manifest/manifest.ts";
 import type { StepCall, StepScope, WorkStep } from "./definition.ts";
-import { copyOf } from "./json.ts";
+import { copyOf } from "../lib/clone-json.ts";
 import { compileCheck, compileText, type Linking } from "./linking.ts";
 import { StepCaller } from "./tool-work.ts";
 

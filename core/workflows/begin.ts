@@ -1,8 +1,8 @@
 /** New executions. */
 
 import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
-import { storedTime } from "../clock.ts";
-import { invalid } from "../errors.ts";
+import { storedTime } from "../lib/clock.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { seesEverything } from "../identity/principal.ts";
 import { actingUser } from "../memory/ownership.ts";

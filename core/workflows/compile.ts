@@ -1,5 +1,5 @@
 /** From a pinned definition to one that runs: names become plugins, tools and agents, texts become functions. */
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { compileSteps } from "./compile-step.ts";
 import type { Definition, Outline } from "./definition.ts";
 import { compileCheck, type Linking, type Parts, type WorkflowProblem } from "./linking.ts";

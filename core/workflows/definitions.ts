@@ -1,5 +1,5 @@
 /** Definitions by their hash: those of the manifest, and those that older executions are pinned to. */
-import { CommitConflict, unavailable } from "../errors.ts";
+import { CommitConflict, unavailable } from "../lib/errors.ts";
 import { definitionKey } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
 import type { Definition, Outline } from "./definition.ts";

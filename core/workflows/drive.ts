@@ -1,7 +1,7 @@
 /** Runs an execution until it rests: from where its journal stands to an entry that says how it came out. */
 
-import { formatDuration } from "../duration.ts";
-import { CommitConflict, messageOf } from "../errors.ts";
+import { formatDuration } from "../lib/duration.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import type { Execution } from "./execution.ts";
 import { timeAfter } from "./fold.ts";
 import { frameOf, runSteps } from "./interpreter.ts";

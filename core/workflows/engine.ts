@@ -2,7 +2,7 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
-import { CommitConflict, messageOf } from "../errors.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { Serialized } from "../lib/serialized.ts";
 import type { SpanOrigin } from "../observability/span.ts";

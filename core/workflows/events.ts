@@ -4,7 +4,7 @@
  */
 import type { Outline } from "./definition.ts";
 import type { Fold } from "./fold.ts";
-import { isoOf } from "./iso.ts";
+import { isoOf } from "../lib/iso-time.ts";
 import type { Entry, EntryKind, StepPath } from "./journal.ts";
 import { cancellationText, errorText, outcomeText, type RestEntry, suspensionText, textOf } from "./rest-text.ts";
 

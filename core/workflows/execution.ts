@@ -3,7 +3,7 @@
  * once and committed in groups; what is told to others (`committed`) are those on disk alone.
  */
 import type { Logger } from "pino";
-import { CommitConflict, type ServiceError } from "../errors.ts";
+import { CommitConflict, type ServiceError } from "../lib/errors.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import { executionKey, journalKey, openExecutionKey } from "../storage/keys.ts";
 import type { Commit, Row } from "../storage/store.ts";

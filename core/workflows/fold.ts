@@ -1,5 +1,5 @@
 /** From a journal to what is known about its execution. `apply` is the only thing that changes a fold, one entry at a time. */
-import { storedTime } from "../clock.ts";
+import { storedTime } from "../lib/clock.ts";
 import {
   type Branch,
   type Entry,

@@ -1,5 +1,5 @@
 /** Steps that hold others: a choice, branches, a sub-workflow; their tries and time limits. */
-import { formatDuration } from "../duration.ts";
+import { formatDuration } from "../lib/duration.ts";
 import { runAll, runRace } from "./branches.ts";
 import { type Step, type SubStep, sourceOfInput, type WhenStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";

@@ -2,8 +2,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { defaults } from "../../generated/defaults.ts";
 import type { AttachQuery, ExecutionsQuery } from "../../generated/types.ts";
-import { invalid, notFound } from "../errors.ts";
-import { instantOf } from "../http/instant.ts";
+import { invalid, notFound } from "../lib/errors.ts";
+import { instantOf } from "../lib/instant.ts";
 import type { ExecutionStatus } from "./journal.ts";
 import type { ExecutionQuery } from "./workflows.ts";
 

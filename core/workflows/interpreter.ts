@@ -5,7 +5,7 @@
  * Nothing of a branch that is over may be recorded: after every wait, and before every entry that follows one, `over` is asked.
  */
 
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { ExpressionError } from "../manifest/expression.ts";
 import type { Check, Step, StepScope, SuspendStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";

@@ -1,7 +1,7 @@
 /** What the parts of a definition are compiled with, and where they say what is wrong. */
 import type { Agent } from "../agents/agent.ts";
-import { messageOf } from "../errors.ts";
-import { describeProblems, type SchemaCompiler } from "../json-schema.ts";
+import { messageOf } from "../lib/errors.ts";
+import { describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Environment } from "../manifest/environment.ts";
 import { type CompileResult, compileTemplate, SCOPES } from "../manifest/expression.ts";
 import { textOf } from "../manifest/expression-values.ts";

@@ -3,7 +3,7 @@
  * without a look inside: a page costs the same however many executions there are, of a workflow, a status, a user, a time. What
  * no index tells (metadata) is compared record by record, from the newest on until the page is full.
  */
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
 import { SKIP_LIMIT } from "../storage/check.ts";
 import { executionEntry, executionIndex, executionKey, openExecutionKey } from "../storage/keys.ts";

@@ -1,5 +1,5 @@
 /** Executions as the store has them. */
-import { ServiceError, unavailable } from "../errors.ts";
+import { ServiceError, unavailable } from "../lib/errors.ts";
 import { type IdSpaces, placeOf, placesOf } from "../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";

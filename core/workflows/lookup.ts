@@ -1,5 +1,5 @@
 /** Finds executions for one principal: what is not its own does not exist. */
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { actingUser } from "../memory/ownership.ts";
 import { MOST_PLACES } from "../storage/id-spaces.ts";

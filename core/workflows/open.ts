@@ -1,7 +1,7 @@
 /** The workflows of a service, from the manifest to an engine that runs them, and back to rest. */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { isIsolated } from "../identity/principal.ts";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";

@@ -3,7 +3,7 @@
  * the execution looks for such rows while it runs any, and who asked looks at the execution until it rests.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { CommitConflict, messageOf } from "../errors.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { indexedExecution, ORDERS, openExecutionKey, orderKey } from "../storage/keys.ts";
 import type { Row, Store } from "../storage/store.ts";
 import type { Engine } from "./engine.ts";
@@ -11,7 +11,7 @@ import type { Fold } from "./fold.ts";
 import type { Stop } from "./lifetime.ts";
 import { type Found, loadExecution, readExecution } from "./load.ts";
 import { goesOn, noExecution } from "./refusals.ts";
-import { Repeat } from "./repeat.ts";
+import { Repeat } from "../lib/interval.ts";
 
 /** Milliseconds that steps may take to heed a cancel. */
 const GRACE = 5_000;

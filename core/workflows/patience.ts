@@ -1,5 +1,5 @@
 /** Commits of an execution that the store could not take: they are tried again until it can. */
-import { CommitConflict, ServiceError } from "../errors.ts";
+import { CommitConflict, ServiceError } from "../lib/errors.ts";
 import type { Commit, Store } from "../storage/store.ts";
 
 /** Milliseconds between two tries: the first, and the longest. */

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import type { StepContext } from "../plugin.ts";
 import { type StepCall, Suspend } from "./definition.ts";
-import { copyOf } from "./json.ts";
+import { copyOf } from "../lib/clone-json.ts";
 
 type Values = Record<string, unknown>;
 

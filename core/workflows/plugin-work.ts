@@ -2,7 +2,7 @@
 import type { Path } from "../manifest/issues.ts";
 import type { StepPlugin } from "../plugin.ts";
 import { configure } from "../registry/create.ts";
-import { isThenable } from "../thenable.ts";
+import { isThenable } from "../lib/thenable.ts";
 import { Suspend, type WorkStep } from "./definition.ts";
 import type { Linking } from "./linking.ts";
 import { PluginCall } from "./plugin-call.ts";

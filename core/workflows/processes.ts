@@ -2,13 +2,13 @@
  * Processes that share a store. Each says from time to time that it lives; what a silent one ran, another takes over. No write
  * is needed for a single execution: its open row names its process, and every commit to its journal expects that row.
  */
-import { CommitConflict, messageOf } from "../errors.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { PROCESSES, processKey } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";
 import type { Engine } from "./engine.ts";
 import { Orders } from "./orders.ts";
 import { takeUp } from "./recovery.ts";
-import { Repeat } from "./repeat.ts";
+import { Repeat } from "../lib/interval.ts";
 
 /** Milliseconds. */
 export interface ProcessTimes {

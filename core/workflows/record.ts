@@ -2,7 +2,7 @@
 import type { ExecutionState } from "../../generated/types.ts";
 import type { Outline } from "./definition.ts";
 import type { Fold } from "./fold.ts";
-import { isoOf } from "./iso.ts";
+import { isoOf } from "../lib/iso-time.ts";
 import { isLeftBehind } from "./left-behind.ts";
 import { membersOf, outcomeText, type RestEntry, restOf, textOf } from "./rest-text.ts";
 import { stepText } from "./step-text.ts";

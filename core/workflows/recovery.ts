@@ -1,6 +1,6 @@
 /** Takes up what a process that is gone left running. */
 
-import { CommitConflict, messageOf } from "../errors.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { indexedExecution, OPEN_EXECUTIONS } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";
 import type { Definition } from "./definition.ts";

@@ -1,5 +1,5 @@
 /** What cannot be done with an execution, as the API says it. */
-import { invalid, notFound, ServiceError } from "../errors.ts";
+import { invalid, notFound, ServiceError } from "../lib/errors.ts";
 import type { ExecutionStatus } from "./journal.ts";
 
 const named = (id: string) => JSON.stringify(id.slice(0, 128));

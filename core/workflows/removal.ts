@@ -1,6 +1,6 @@
 /** Taking executions that have ended out of the store: their rows, and what leads to them. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict } from "../lib/errors.ts";
 import { executionKey, executionRows, indexedExecution } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Commit, Range, Row, Store } from "../storage/store.ts";

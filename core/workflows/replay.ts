@@ -1,6 +1,6 @@
 /** What a replay takes over from its source: everything before the chosen step, as it was. */
 import type { ReplayExecutionRequest } from "../../generated/types.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Outline, StepOutline } from "./definition.ts";
 import { type Fold, foldOf } from "./fold.ts";
 import type { Entry, Kept, Replay, StepPath } from "./journal.ts";

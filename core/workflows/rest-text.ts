@@ -1,7 +1,7 @@
 /** JSON text of how an execution came to rest, as results, records, states and events put it together. */
 import type { Outline } from "./definition.ts";
 import type { Fold } from "./fold.ts";
-import { isoOf } from "./iso.ts";
+import { isoOf } from "../lib/iso-time.ts";
 import type { Entry, EntryKind, StepPath } from "./journal.ts";
 
 type Rests = Extract<EntryKind, "suspend" | "end" | "error" | "cancel">;

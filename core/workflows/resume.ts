@@ -1,7 +1,7 @@
 /** Which step a resume goes on from, and whether what it brings fits. */
 
 import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../generated/types.ts";
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Check, Definition, Step } from "./definition.ts";
 import { type Fold, type StepFold, timeAfter } from "./fold.ts";
 import type { Entry, StepPath } from "./journal.ts";

@@ -3,7 +3,7 @@
  * never do.
  */
 import type { Logger } from "pino";
-import { messageOf } from "../errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import { number } from "../storage/encoding.ts";
 import {
   afterWorkflow,

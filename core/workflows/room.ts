@@ -1,5 +1,5 @@
 /** How many executions run in this process at once. */
-import { unavailable } from "../errors.ts";
+import { unavailable } from "../lib/errors.ts";
 
 export class Room {
   readonly #most: number;

@@ -2,7 +2,7 @@
  * What is traced of an execution, from when it begins or goes on until it rests: a span for each step, told by the entries of its
  * journal, so that the trace and the record say the same. What goes on later is a trace of its own that names the first one.
  */
-import { CommitConflict } from "../errors.ts";
+import { CommitConflict } from "../lib/errors.ts";
 import {
   CONTENT,
   STEP_RETRY,

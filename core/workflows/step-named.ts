@@ -1,5 +1,5 @@
 /** The step that a client means: by its path, or by an id that only one step has. */
-import { invalid } from "../errors.ts";
+import { invalid } from "../lib/errors.ts";
 import { suggest } from "../manifest/issues.ts";
 import type { Outline, StepOutline } from "./definition.ts";
 

@@ -1,7 +1,7 @@
 /** A step in the record of its execution, as JSON text. */
 import type { Outline } from "./definition.ts";
 import type { StepFold } from "./fold.ts";
-import { isoOf } from "./iso.ts";
+import { isoOf } from "../lib/iso-time.ts";
 import type { ExecutionStatus } from "./journal.ts";
 import { errorText } from "./rest-text.ts";
 

@@ -7,7 +7,7 @@ import type { SpanOrigin } from "../observability/span.ts";
 import { executeTool } from "../tools/execute.ts";
 import type { ToolOrigin } from "../tools/tool.ts";
 import type { StepCall, WorkStep } from "./definition.ts";
-import { copyOf } from "./json.ts";
+import { copyOf } from "../lib/clone-json.ts";
 import { compileValue, type Linking } from "./linking.ts";
 
 /** Null when there is no such tool. */

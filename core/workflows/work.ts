@@ -1,10 +1,10 @@
 /** The work of a step: tries, their time limits, and what comes of them. */
 
-import { storedTime } from "../clock.ts";
-import { formatDuration } from "../duration.ts";
-import { caught, messageOf, ServiceError } from "../errors.ts";
+import { storedTime } from "../lib/clock.ts";
+import { formatDuration } from "../lib/duration.ts";
+import { caught, messageOf, ServiceError } from "../lib/errors.ts";
 import { ExpressionError } from "../manifest/expression.ts";
-import { isThenable } from "../thenable.ts";
+import { isThenable } from "../lib/thenable.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "./definition.ts";
 import type { Execution } from "./execution.ts";
 import { type StepFold, timeAfter } from "./fold.ts";

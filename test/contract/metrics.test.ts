@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, test } from "node:test";
-import { VERSION } from "../../core/version.ts";
+import { VERSION } from "../../core/lib/version.ts";
 import { type ParsedFamily, parseExposition, seriesName } from "../support/exposition.ts";
 import { FIXTURES } from "../support/fixtures.ts";
 import { RawClient, sleep } from "../support/raw-http.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AgentPart } from "../../core/agents/parts.ts";
-import { describeProblems } from "../../core/json-schema.ts";
+import { describeProblems } from "../../core/lib/json-schema.ts";
 import { validators } from "../../generated/all-validators.js";
 import { schemas } from "../../generated/schemas.ts";
 import type { Schemas } from "../../generated/types.ts";

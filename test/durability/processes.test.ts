@@ -1,7 +1,7 @@
 /** Several processes on one store: what the others see of an execution, what they may do with it, and what they take over. */
 import assert from "node:assert/strict";
 import { after, describe, type TestContext, test } from "node:test";
-import { unavailable } from "../../core/errors.ts";
+import { unavailable } from "../../core/lib/errors.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";

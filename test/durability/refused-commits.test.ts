@@ -1,7 +1,7 @@
 /** Commits that the store will never take, for what is in them: an execution ends with an error instead of waiting for ever. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { unavailable } from "../../core/errors.ts";
+import { unavailable } from "../../core/lib/errors.ts";
 import { OPEN_EXECUTIONS } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";

@@ -12,7 +12,7 @@ import { startService, type TestService } from "../support/service.ts";
 type Loose = any;
 
 const MEMORY_STORE = fileURLToPath(new URL("../../core/storage/memory-store.ts", import.meta.url));
-const ERRORS = fileURLToPath(new URL("../../core/errors.ts", import.meta.url));
+const ERRORS = fileURLToPath(new URL("../../core/lib/errors.ts", import.meta.url));
 
 /** A store that refuses every commit while the world says so, and a step that waits for the world. */
 const PLUGINS = {

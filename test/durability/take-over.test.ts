@@ -1,7 +1,7 @@
 /** What a process does to take over what others left: it goes on living, harms nothing of its own, and one that is broken stops nothing. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { unavailable } from "../../core/errors.ts";
+import { unavailable } from "../../core/lib/errors.ts";
 import { definitionKey, executionKey, journalKey, OPEN_EXECUTIONS, PROCESSES } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";

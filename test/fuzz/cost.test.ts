@@ -1,7 +1,7 @@
 /** The search for requests that cost more than their size: every validator, over bodies made from its own schema. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { describeProblems } from "../../core/json-schema.ts";
+import { describeProblems } from "../../core/lib/json-schema.ts";
 import { validators } from "../../generated/all-validators.js";
 import { manifestSchemas } from "../../generated/manifest-schemas.ts";
 import { schemas } from "../../generated/schemas.ts";

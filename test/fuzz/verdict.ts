@@ -1,5 +1,5 @@
 /** Whether what came back is what the service promises to say, whatever it was asked. Each check gives a problem, or null. */
-import { STATUS } from "../../core/errors.ts";
+import { STATUS } from "../../core/lib/errors.ts";
 import type { RawReply } from "../support/raw-http.ts";
 
 /** Statuses with which the parsers of the two transports refuse what never becomes a request. */

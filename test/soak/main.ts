@@ -3,7 +3,7 @@
  * process must be what it was. `PENSTOCK_SOAK` is how long (`5m`), `PENSTOCK_SOAK_RATE` how many visits a second,
  * `PENSTOCK_SOAK_TRANSPORT` which transport, `PENSTOCK_SOAK_SEED` what chance decides. Exits with 1 when something is wrong.
  */
-import { formatDuration, parseDuration } from "../../core/duration.ts";
+import { formatDuration, parseDuration } from "../../core/lib/duration.ts";
 import { judge } from "./judge.ts";
 import { describeMeasure, residentIn, type SoakReport, soak } from "./soak.ts";
 

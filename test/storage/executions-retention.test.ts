@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ServiceError } from "../../core/errors.ts";
+import { ServiceError } from "../../core/lib/errors.ts";
 import { EXECUTION_SEQUENCE } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";

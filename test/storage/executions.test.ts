@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { ServiceError } from "../../core/errors.ts";
+import { ServiceError } from "../../core/lib/errors.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal.ts";
 import { listExecutions, type RunningHere } from "../../core/workflows/list.ts";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pino } from "pino";
-import { CommitConflict } from "../../core/errors.ts";
+import { CommitConflict } from "../../core/lib/errors.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { storeSuite } from "../suites/store.suite.ts";

@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { pino } from "pino";
-import { CommitConflict } from "../../core/errors.ts";
+import { CommitConflict } from "../../core/lib/errors.ts";
 import { openStore, parseSqliteUrl } from "../../core/storage/open-store.ts";
 import { openSqliteStore, type SqliteOptions } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";

@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import { unavailable } from "../../core/errors.ts";
+import { unavailable } from "../../core/lib/errors.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
 import type { Manifest } from "../../core/manifest/manifest.ts";
 import type { AttributeValue } from "../../core/observability/span.ts";

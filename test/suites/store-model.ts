@@ -1,6 +1,6 @@
 /** A store that is simple enough to be right, played beside a real one. */
 import assert from "node:assert/strict";
-import { CommitConflict } from "../../core/errors.ts";
+import { CommitConflict } from "../../core/lib/errors.ts";
 import type { Store } from "../../core/storage/store.ts";
 
 export interface ModelCommit {

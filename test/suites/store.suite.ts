@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import fc from "fast-check";
-import { CommitConflict } from "../../core/errors.ts";
+import { CommitConflict } from "../../core/lib/errors.ts";
 import { createSequence } from "../../core/storage/sequence.ts";
 import type { Range, Store, Tail } from "../../core/storage/store.ts";
 import { ModelStore } from "./store-model.ts";

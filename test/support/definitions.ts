@@ -4,7 +4,7 @@ import type { TestContext } from "node:test";
 import { compileAgents } from "../../core/agents/compile.ts";
 import { createModels } from "../../core/agents/models.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
-import { createSchemaCompiler } from "../../core/json-schema.ts";
+import { createSchemaCompiler } from "../../core/lib/json-schema.ts";
 import { formatIssue } from "../../core/manifest/issues.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories } from "../../core/memory/memories.ts";

@@ -7,7 +7,7 @@ import ts from "typescript";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
 export interface Pattern {
-  /** `core/duration.ts:7`, or the path of a schema. */
+  /** `core/lib/duration.ts:7`, or the path of a schema. */
   readonly where: string;
   readonly source: string;
   readonly flags: string;

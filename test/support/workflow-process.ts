@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import type { Logger } from "pino";
-import type { ServiceError } from "../../core/errors.ts";
+import type { ServiceError } from "../../core/lib/errors.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createSchemaCompiler } from "../../core/json-schema.ts";
-import { schemaProblems } from "../../core/schema-shape.ts";
+import { createSchemaCompiler } from "../../core/lib/json-schema.ts";
+import { schemaProblems } from "../../core/lib/schema-shape.ts";
 
 test("a schema that is one has no problem, whatever else it says", () => {
   const schema = {

@@ -1,7 +1,7 @@
 /** The files of the console, as browsers get them: plain modules that import one another by name. */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import { notFound } from "../../errors.ts";
+import { notFound } from "../../lib/errors.ts";
 import type { Page } from "../../http/route.ts";
 import { onceLoaded } from "./once.ts";
 

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { notFound } from "../../errors.ts";
+import { notFound } from "../../lib/errors.ts";
 import type { Page } from "../../http/route.ts";
 import { html, trusted } from "./html.ts";
 import { ICON } from "./landing-style.ts";

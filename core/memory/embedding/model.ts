@@ -1,6 +1,6 @@
 /** `provider/model`: embeddings of a model provider. */
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
-import { caught, messageOf } from "../../errors.ts";
+import { caught, messageOf } from "../../lib/errors.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "./embedding.ts";
 
 /** Texts of one call where a model does not say. */

@@ -5,7 +5,7 @@
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
-import { messageOf } from "../../errors.ts";
+import { messageOf } from "../../lib/errors.ts";
 import type { Host } from "../../plugin.ts";
 import type { NamedEmbedding } from "./embedding.ts";
 

@@ -3,7 +3,7 @@
  * and kept in memory, bounded; a counter in the store tells whether they are still all there is.
  */
 
-import { CommitConflict } from "../../errors.ts";
+import { CommitConflict } from "../../lib/errors.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin.ts";
 import type { Commit, Store } from "../../storage/store.ts";
 import type { Layout } from "./layout.ts";

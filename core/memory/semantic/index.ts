@@ -1,6 +1,6 @@
 /** The index of one memory: what is saved joins a queue, what is searched is compared with the vectors there are. */
 import type { Logger } from "pino";
-import { invalid, messageOf, ServiceError, unavailable } from "../../errors.ts";
+import { invalid, messageOf, ServiceError, unavailable } from "../../lib/errors.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
 import type { Layout } from "./layout.ts";
 import { normalize } from "./nearest.ts";

@@ -1,6 +1,6 @@
 /** The indexes of a manifest's memories, checked against what they were made with. */
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
-import { messageOf } from "../../errors.ts";
+import { messageOf } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { createInstance } from "../../registry/create.ts";
 import { guarded } from "../../registry/guarded.ts";

@@ -3,7 +3,7 @@
  * is to be embedded, and is asked for until the plugin has done it.
  */
 
-import { CommitConflict } from "../../errors.ts";
+import { CommitConflict } from "../../lib/errors.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Layout } from "./layout.ts";

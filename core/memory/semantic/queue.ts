@@ -3,7 +3,7 @@
  * message: whatever happens to the process, the next one finds them there.
  */
 import type { Logger } from "pino";
-import { messageOf } from "../../errors.ts";
+import { messageOf } from "../../lib/errors.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
 import type { Layout } from "./layout.ts";

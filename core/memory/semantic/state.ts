@@ -1,5 +1,5 @@
 /** What an index was made with. Vectors of two models cannot be compared: whoever changes the model makes the index anew. */
-import { CommitConflict, unavailable } from "../../errors.ts";
+import { CommitConflict, unavailable } from "../../lib/errors.ts";
 import type { Row, Store } from "../../storage/store.ts";
 
 export interface Made {

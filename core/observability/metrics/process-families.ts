@@ -1,6 +1,6 @@
 /** The process itself, under the names that Prometheus and its dashboards know. */
 import { type IntervalHistogram, monitorEventLoopDelay, performance } from "node:perf_hooks";
-import { VERSION } from "../../version.ts";
+import { VERSION } from "../../lib/version.ts";
 import type { Family } from "./family.ts";
 
 /** Milliseconds between two samples of the delay: the timer costs some microseconds each time. */

@@ -1,7 +1,7 @@
 /** A collector, by OpenTelemetry's own exporter. It tries a batch again while its time lasts; who sends goes on from there. */
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
-import { messageOf } from "../../errors.ts";
-import { VERSION } from "../../version.ts";
+import { messageOf } from "../../lib/errors.ts";
+import { VERSION } from "../../lib/version.ts";
 import { readableSpan, resourceOf, type Source } from "./readable-span.ts";
 import type { QueuedSpan } from "./span-queue.ts";
 

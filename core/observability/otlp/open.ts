@@ -1,6 +1,6 @@
 /** OTLP export as boot opens and closes it. What sends is loaded only where there is somewhere to send to. */
 import type { Logger } from "pino";
-import { VERSION } from "../../version.ts";
+import { VERSION } from "../../lib/version.ts";
 import type { Meters } from "../metrics/meters.ts";
 import type { SpanSink } from "../sink.ts";
 import { otlpHeaders, shownUrl, tracesUrl } from "./endpoint.ts";

@@ -9,7 +9,7 @@ import { openRow, TaskRows } from "../../../core/a2a/task-rows.ts";
 import { LONGEST_ANSWER, type TaskRun } from "../../../core/a2a/task-run.ts";
 import { Tasks } from "../../../core/a2a/tasks.ts";
 import type { Agent } from "../../../core/agents/agent.ts";
-import { unavailable } from "../../../core/errors.ts";
+import { unavailable } from "../../../core/lib/errors.ts";
 import { NOBODY } from "../../../core/identity/caller.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
 import { openTaskKey } from "../../../core/storage/keys.ts";

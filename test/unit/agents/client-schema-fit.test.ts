@@ -8,8 +8,8 @@ import formats from "ajv-formats";
 import fc from "fast-check";
 import { SchemaRate } from "../../../core/agents/client-schema/rate.ts";
 import { createClientSchemas } from "../../../core/agents/client-schema/schemas.ts";
-import { ServiceError } from "../../../core/errors.ts";
-import { describeProblems } from "../../../core/json-schema.ts";
+import { ServiceError } from "../../../core/lib/errors.ts";
+import { describeProblems } from "../../../core/lib/json-schema.ts";
 
 const names = fc.constantFrom("a", "b", "cc");
 const small = fc.integer({ min: 0, max: 3 });

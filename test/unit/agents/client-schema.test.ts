@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createClientSchemas } from "../../../core/agents/client-schema/schemas.ts";
-import { ServiceError } from "../../../core/errors.ts";
+import { ServiceError } from "../../../core/lib/errors.ts";
 
 const compile = createClientSchemas();
 const refuses = (work: () => unknown, message: RegExp) =>

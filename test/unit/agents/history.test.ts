@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { TABLE_DEFAULTS } from "../../../core/agents/options.ts";
 import { RingHistory } from "../../../core/agents/ring-history.ts";
 import { newOutcome } from "../../../core/agents/run.ts";
-import { ServiceError } from "../../../core/errors.ts";
+import { ServiceError } from "../../../core/lib/errors.ts";
 
 const { memory } = TABLE_DEFAULTS;
 

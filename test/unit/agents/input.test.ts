@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { promptOf } from "../../../core/agents/input.ts";
-import { ServiceError } from "../../../core/errors.ts";
+import { ServiceError } from "../../../core/lib/errors.ts";
 
 const refuses = (input: unknown, message: string | RegExp) =>
   assert.throws(

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ServiceError } from "../../../core/errors.ts";
+import { ServiceError } from "../../../core/lib/errors.ts";
 import { assistant, caller, Events, eventsOf, historyOf } from "../../support/agents.ts";
 
 const PERSON = {

@@ -6,7 +6,7 @@ import { HistoryKeeper } from "../../../core/agents/history-keeper.ts";
 import { TABLE_DEFAULTS } from "../../../core/agents/options.ts";
 import { newOutcome } from "../../../core/agents/run.ts";
 import { StoredHistories } from "../../../core/agents/stored-history.ts";
-import { ServiceError, unavailable } from "../../../core/errors.ts";
+import { ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { Serialized } from "../../../core/lib/serialized.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";

@@ -1,7 +1,7 @@
 /** Moments as clients write them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { instantOf } from "../../../core/http/instant.ts";
+import { instantOf } from "../../../core/lib/instant.ts";
 
 const AT = Date.UTC(2026, 10, 20, 9, 30, 5, 250);
 const MINUTE = Date.UTC(2026, 10, 20, 9, 30);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { pino } from "pino";
-import { invalid } from "../../../core/errors.ts";
+import { invalid } from "../../../core/lib/errors.ts";
 import { compileCors } from "../../../core/http/cors.ts";
 import { InFlight } from "../../../core/http/in-flight.ts";
 import { compilePipeline } from "../../../core/http/pipeline.ts";

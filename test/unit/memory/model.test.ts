@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ServiceError } from "../../../core/errors.ts";
+import { ServiceError } from "../../../core/lib/errors.ts";
 import type { MemoryAccess } from "../../../core/memory/memory.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { checkConsistency, listed, openMemories, said, textsOf } from "../../support/memories.ts";

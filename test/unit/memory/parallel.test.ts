@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { CommitConflict } from "../../../core/errors.ts";
-import { createLanes } from "../../../core/memory/lanes.ts";
+import { CommitConflict } from "../../../core/lib/errors.ts";
+import { createLanes } from "../../../core/lib/keyed-mutex.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { listed, openMemories, pageOf, rejectsAs, said, textOf, textsOf, watched } from "../../support/memories.ts";
 

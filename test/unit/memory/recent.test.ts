@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Recent } from "../../../core/memory/recent.ts";
+import { Recent } from "../../../core/lib/recent-map.ts";
 
 test("the last entries are kept, older ones are given up, and it never holds more than two generations", () => {
   const recent = new Recent<number>(10);

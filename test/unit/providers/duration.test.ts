@@ -1,7 +1,7 @@
 /** Durations as plugins read them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DURATION_PATTERN, parseDuration } from "../../../core/duration.ts";
+import { DURATION_PATTERN, parseDuration } from "../../../core/lib/duration.ts";
 
 for (const [text, milliseconds] of [
   ["250ms", 250],

@@ -1,7 +1,7 @@
 /** Objects made to fit a schema, checked by Ajv: what the offline model says when it is asked for JSON. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createSchemaCompiler } from "../../../core/json-schema.ts";
+import { createSchemaCompiler } from "../../../core/lib/json-schema.ts";
 import { fitSchema } from "../../../core/models/scripted/fit.ts";
 
 const SCHEMAS: [string, Record<string, unknown>][] = [

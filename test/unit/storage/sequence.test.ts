@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { unavailable } from "../../../core/errors.ts";
+import { unavailable } from "../../../core/lib/errors.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { createSequence } from "../../../core/storage/sequence.ts";
 

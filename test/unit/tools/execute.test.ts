@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ServiceError } from "../../../core/errors.ts";
+import { ServiceError } from "../../../core/lib/errors.ts";
 import { executeTool } from "../../../core/tools/execute.ts";
 import type { ConfiguredCall, ToolOrigin } from "../../../core/tools/tool.ts";
 import { origin, silent, tool } from "../../support/tools.ts";

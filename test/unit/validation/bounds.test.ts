@@ -1,7 +1,7 @@
 /** What a body with many faults costs: counted in items that are looked at and in errors that are kept. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createSchemaCompiler, describeProblems } from "../../../core/json-schema.ts";
+import { createSchemaCompiler, describeProblems } from "../../../core/lib/json-schema.ts";
 import { validators } from "../../../generated/validators.js";
 
 interface Check {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, type TestContext, test } from "node:test";
-import type { ServiceError } from "../../../core/errors.ts";
+import type { ServiceError } from "../../../core/lib/errors.ts";
 import { EXECUTION_SEQUENCE } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { createSequence } from "../../../core/storage/sequence.ts";

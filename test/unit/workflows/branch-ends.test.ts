@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, type TestContext, test } from "node:test";
-import { CommitConflict, type ServiceError } from "../../../core/errors.ts";
+import { CommitConflict, type ServiceError } from "../../../core/lib/errors.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../../core/storage/store.ts";
 import type { Step } from "../../../core/workflows/definition.ts";

@@ -1,7 +1,7 @@
 /** Contract: moments are ISO 8601. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isoOf } from "../../../core/workflows/iso.ts";
+import { isoOf } from "../../../core/lib/iso-time.ts";
 
 const EDGES = [
   "1970-01-01",

@@ -1,5 +1,5 @@
 /** Moments as clients write them: ISO 8601. */
-import { invalid } from "../errors.ts";
+import { invalid } from "./errors.ts";
 
 const DAY = /^(\d{4})-(\d{2})-(\d{2})/;
 /** In a query, an unescaped `+` before the zone has become a space. */

@@ -2,7 +2,7 @@
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
-export const VERSION: string = createRequire(import.meta.url)("../package.json").version;
+export const VERSION: string = createRequire(import.meta.url)("../../package.json").version;
 
 /** The folder of package.json. */
-export const PROJECT: string = fileURLToPath(new URL("..", import.meta.url));
+export const PROJECT: string = fileURLToPath(new URL("../..", import.meta.url));
