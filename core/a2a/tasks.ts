@@ -7,7 +7,7 @@ import type { Agent, RunCall, TaskBody } from "../agents/agent.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
-import { mayAccess, ownerOf } from "../memory/ownership.ts";
+import { mayAccess, ownerOf } from "../identity/ownership.ts";
 import { isShared } from "../storage/sharing.ts";
 import { type Ending, ended, isOver, type Message, type Task, type TaskRecord } from "./task.ts";
 import { isTaskId, newTaskId } from "./task-ids.ts";

@@ -1,7 +1,7 @@
 /** The agent that the API sees: each endpoint is a run with a sink of its own. */
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import { ownerOf } from "../memory/ownership.ts";
+import { ownerOf } from "../identity/ownership.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
 import { messageIdOf } from "./agent-memory.ts";
 import type { AgentCore } from "./core.ts";

@@ -1,5 +1,5 @@
 import { invalid } from "../lib/errors.ts";
-import { actingUser as boundUser } from "../memory/ownership.ts";
+import { actingUser as boundUser } from "./ownership.ts";
 import type { Principal } from "./principal.ts";
 
 /** The user that something is done for. */

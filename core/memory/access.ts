@@ -23,7 +23,7 @@ import type {
 import { messagesOf, type PreparedMessage, prepareMessage } from "./message.ts";
 import { checkNoteOwner, readNote, rulesFor, shownNote, writeNote } from "./note.ts";
 import type { NoteRules } from "./note-content.ts";
-import { actingUser, noConversation } from "./ownership.ts";
+import { actingUser, noConversation } from "../identity/ownership.ts";
 import { messagePage } from "./pages.ts";
 import { deleteConversation, deleteMessages } from "./remove.ts";
 import type { Batch, Saver } from "./save.ts";

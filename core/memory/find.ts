@@ -6,7 +6,7 @@ import { conversationOf, type Snapshot } from "./conversation.ts";
 import type { Domain } from "./domain.ts";
 import type { SimilarQuery } from "./memory.ts";
 import { messageOf } from "./message.ts";
-import { isSomebody } from "./ownership.ts";
+import { isSomebody } from "../identity/ownership.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import { indexName, numberOfName } from "./target.ts";
 

@@ -4,7 +4,7 @@ import type { Principal } from "../identity/principal.ts";
 import type { Snapshot } from "./conversation.ts";
 import type { Conversations } from "./conversations.ts";
 import type { Domain } from "./domain.ts";
-import { actingUser, mayAccess, noConversation } from "./ownership.ts";
+import { actingUser, mayAccess, noConversation } from "../identity/ownership.ts";
 
 /**
  * `userId` is the user whom the conversation must belong to; `meant` the one whose is meant where several users have one of that id.

@@ -13,7 +13,7 @@ import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { Serialized } from "../lib/serialized.ts";
-import { actingUser } from "../memory/ownership.ts";
+import { actingUser } from "../identity/ownership.ts";
 import { beginExecution } from "./begin.ts";
 import type { Definition } from "./definition.ts";
 import type { Engine } from "./engine.ts";

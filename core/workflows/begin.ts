@@ -5,7 +5,7 @@ import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { seesEverything } from "../identity/principal.ts";
-import { actingUser } from "../memory/ownership.ts";
+import { actingUser } from "../identity/ownership.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./execution.ts";
 import { ownerOf } from "./ids.ts";

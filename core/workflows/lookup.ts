@@ -1,7 +1,7 @@
 /** Finds executions for one principal: what is not its own does not exist. */
 import { CommitConflict } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
-import { actingUser } from "../memory/ownership.ts";
+import { actingUser } from "../identity/ownership.ts";
 import { MOST_PLACES } from "../storage/id-spaces.ts";
 import type { Outline } from "./definition.ts";
 import type { Engine } from "./engine.ts";

@@ -1,6 +1,6 @@
 /** Who may see and change what: nowhere else is it checked. */
 import { invalid, notFound, type ServiceError } from "../lib/errors.ts";
-import type { Principal } from "../identity/principal.ts";
+import type { Principal } from "./principal.ts";
 /** The owner whose objects an isolated caller sees; those of nobody when it has no user. */
 export const ownerOf = (principal: Principal): string => principal.userId ?? "";
 
