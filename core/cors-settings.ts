@@ -5,7 +5,7 @@ import { type Cors, type CorsSettings, compileCors, NO_CORS } from "./http/cors.
 import { compilePattern } from "./http/pattern.ts";
 import type { Route } from "./http/route.ts";
 import type { CorsManifest, ServerManifest } from "./manifest/manifest.ts";
-import type { OriginPlugin } from "./plugin.ts";
+import type { OriginPlugin } from "./plugin/plugin.ts";
 import type { Registry } from "./registry/registry.ts";
 
 export interface ServiceCors {

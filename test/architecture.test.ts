@@ -18,7 +18,7 @@ interface Import {
 const RANKS: readonly (readonly string[])[] = [
   [
     "generated",
-    "core/access-lists.ts",
+    "core/plugin/access-lists.ts",
     "core/lib/clock.ts",
     "core/lib/bounded-errors.ts",
     "core/lib/errors.ts",
@@ -31,8 +31,8 @@ const RANKS: readonly (readonly string[])[] = [
   ],
   ["core/lib/json-schema.ts"],
   ["core/manifest", "core/observability"],
-  ["core/template.ts"],
-  ["core/plugin.ts"],
+  ["core/plugin/template.ts"],
+  ["core/plugin/plugin.ts"],
   ["core/registry", "core/http"],
   ["core/storage"],
   ["core/tools", "core/memory", "core/traces"],
@@ -49,7 +49,7 @@ const RANKS: readonly (readonly string[])[] = [
 ];
 
 /** What a plugin is names the parts that it is for; what a service consists of is what handlers see. */
-const MUTUAL_TYPES = ["core/plugin.ts", "core/service.ts"];
+const MUTUAL_TYPES = ["core/plugin/plugin.ts", "core/service.ts"];
 
 /** Files that may be longer than the cap, each with its reason. */
 const LONG_FILES: Record<string, string> = {};
@@ -193,9 +193,9 @@ test("the console's modules import one another alone, hold no state, and make no
   }
 });
 
-test("there are no barrels: only core/plugin.ts re-exports values of other files", () => {
+test("there are no barrels: only core/plugin/plugin.ts re-exports values of other files", () => {
   const wrong = CORE.filter(
-    (file) => file !== "core/plugin.ts" && /^export\s+(?!type\b)(?:\*|\{[^}]*\})\s*from/m.test(read(file)),
+    (file) => file !== "core/plugin/plugin.ts" && /^export\s+(?!type\b)(?:\*|\{[^}]*\})\s*from/m.test(read(file)),
   );
   assert.deepEqual(wrong, []);
 });
@@ -203,7 +203,7 @@ test("there are no barrels: only core/plugin.ts re-exports values of other files
 test("core says what it means with types: no any, no enum, no namespace, no require", () => {
   const wrong = CORE.filter(
     (file) =>
-      file !== "core/plugin.ts" &&
+      file !== "core/plugin/plugin.ts" &&
       /(?::\s*|<|\bas )any\b(?!["'\w])|^(?:export )?(?:const )?enum\s|^(?:export )?namespace\s/m.test(
         stripComments(read(file)),
       ),

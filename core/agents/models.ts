@@ -5,7 +5,7 @@ import { invalid, messageOf } from "../lib/errors.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { ModelMeter, Named } from "../observability/metrics/named.ts";
-import type { Host, ModelProvider } from "../plugin.ts";
+import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./model-chain.ts";
 import { type ModelFlaw, modelFlaw } from "./model-check.ts";

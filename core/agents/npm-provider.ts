@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { messageOf } from "../lib/errors.ts";
-import type { ModelProvider } from "../plugin.ts";
+import type { ModelProvider } from "../plugin/plugin.ts";
 
 /** `message` is for a person; `option` is set when one of the options is to blame. */
 export class PackageError extends Error {

@@ -2,7 +2,7 @@
 import { messageOf } from "../lib/errors.ts";
 import { hint, parsePath } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
-import type { Host, ModelProvider } from "../plugin.ts";
+import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import { CreateError, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createPackageProvider, isPackageName, PackageError } from "./npm-provider.ts";

@@ -4,7 +4,7 @@ import type { Peer, SocketHandlers, SocketRoute } from "../http/socket.ts";
 import { hasOpenEnd, unfold } from "../http/socket-router.ts";
 import type { User } from "../identity/user.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import type { SocketPlugin } from "../plugin.ts";
+import type { SocketPlugin } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Service } from "../service.ts";
 import { isThenable } from "../lib/thenable.ts";

@@ -5,7 +5,7 @@ import type { Context, Output, Route } from "../http/route.ts";
 import type { User } from "../identity/user.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import type { RoutePlugin } from "../plugin.ts";
+import type { RoutePlugin } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { Service } from "../service.ts";
 import { promised } from "../lib/thenable.ts";

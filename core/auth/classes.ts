@@ -7,7 +7,7 @@ import {
   DEFAULT_LEGACY_PUBLIC_ROUTES,
   OPERATOR_ROUTES,
   PROTECTED_ROUTES,
-} from "../access-lists.ts";
+} from "../plugin/access-lists.ts";
 import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
 import type { Group } from "../http/route.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";

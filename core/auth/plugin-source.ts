@@ -2,7 +2,7 @@
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { maskText } from "../manifest/environment.ts";
-import type { AuthProvider } from "../plugin.ts";
+import type { AuthProvider } from "../plugin/plugin.ts";
 import type { TokenRequest } from "./provider-port.ts";
 import type { TokenSource, Verified } from "./token-source.ts";
 

@@ -4,7 +4,7 @@ import { messageOf } from "../lib/errors.ts";
 import { hint, type Path, parsePath } from "../manifest/issues.ts";
 import type { AuthProviderManifest, Manifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
-import type { AuthPlugin, Host } from "../plugin.ts";
+import type { AuthPlugin, Host } from "../plugin/plugin.ts";
 import { CreateError, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { JWT_CONFIG, jwtSource } from "./jwt.ts";

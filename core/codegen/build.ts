@@ -126,7 +126,7 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
     absWorkingDir: root,
     entryPoints: [
       { in: "penstock-entry", out: "penstock" },
-      { in: join(root, "core/plugin.ts"), out: "plugin" },
+      { in: join(root, "core/plugin/plugin.ts"), out: "plugin" },
     ],
     outdir: out,
     bundle: true,

@@ -1,5 +1,5 @@
 /** What every check of cross references works with. Documents may be invalid: nothing here trusts a shape. */
-import type { PluginKind } from "../plugin.ts";
+import type { PluginKind } from "../plugin/plugin.ts";
 import { type CompileResult, compileTemplate } from "./expression.ts";
 import { hint, type Issue, type Path } from "./issues.ts";
 

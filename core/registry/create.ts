@@ -9,7 +9,7 @@ import type {
   ProviderPlugin,
   StorePlugin,
   VectorsPlugin,
-} from "../plugin.ts";
+} from "../plugin/plugin.ts";
 import { isObject, kindRow } from "./kinds.ts";
 import type { PluginPhase } from "./problem.ts";
 import { fieldProblems } from "./shape.ts";

@@ -2,7 +2,7 @@
 import { type Dirent, existsSync, readdirSync, statSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { suggest } from "../manifest/issues.ts";
-import type { PluginKind } from "../plugin.ts";
+import type { PluginKind } from "../plugin/plugin.ts";
 import { PLUGIN_KINDS } from "./kinds.ts";
 import type { PluginProblem } from "./problem.ts";
 

@@ -1,7 +1,7 @@
 /** What plugins get from the service (`Host`), and the end of it, which the service alone may bring about. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
-import type { Host } from "../plugin.ts";
+import type { Host } from "../plugin/plugin.ts";
 
 export interface OwnedHost extends Host {
   /** Aborts `signal`, then runs the `onClose` callbacks, last first, one after the other. A second call does nothing more. */

@@ -2,7 +2,7 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Plugin, PluginKind } from "../plugin.ts";
+import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { schemaProblems } from "../lib/schema-shape.ts";
 import { discover, type PluginFile } from "./discover.ts";
 import { describeImportFailure } from "./import-failure.ts";

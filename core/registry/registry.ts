@@ -1,5 +1,5 @@
 /** The plugins of a service, by kind and name. Filled at boot and never changed after. */
-import type { PluginKind, PluginKinds } from "../plugin.ts";
+import type { PluginKind, PluginKinds } from "../plugin/plugin.ts";
 
 export interface RegistryEntry<K extends PluginKind = PluginKind> {
   readonly kind: K;

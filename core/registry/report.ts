@@ -1,7 +1,7 @@
 /** Plugins that did not load, for the report of a boot. */
 import { basename, dirname, parse } from "node:path";
 import type { Issue } from "../manifest/issues.ts";
-import type { PluginKind } from "../plugin.ts";
+import type { PluginKind } from "../plugin/plugin.ts";
 import { PLUGIN_KINDS } from "./kinds.ts";
 import { type PluginProblem, shortPath } from "./problem.ts";
 import type { Registry, RegistryEntry } from "./registry.ts";

@@ -5,7 +5,7 @@
  */
 import Module, { register } from "node:module";
 import { fileURLToPath } from "node:url";
-import * as plugin from "../plugin.ts";
+import * as plugin from "../plugin/plugin.ts";
 
 const SPECIFIER = "#plugin";
 /** Mark what is done once per process: the module system is shared by all services in it. */

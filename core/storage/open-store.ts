@@ -1,7 +1,7 @@
 /** From `store:` of the manifest to a store. */
 import { isAbsolute, resolve } from "node:path";
 import type { Logger } from "pino";
-import type { Host } from "../plugin.ts";
+import type { Host } from "../plugin/plugin.ts";
 import { createInstance } from "../registry/create.ts";
 import { guarded } from "../registry/guarded.ts";
 import type { Registry } from "../registry/registry.ts";

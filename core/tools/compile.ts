@@ -6,7 +6,7 @@ import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../
 import type { Path } from "../manifest/issues.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
 import { Named, ToolMeter } from "../observability/metrics/named.ts";
-import type { Host, ToolPlugin } from "../plugin.ts";
+import type { Host, ToolPlugin } from "../plugin/plugin.ts";
 import { configure } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createHttpClient, type HttpClient } from "./http-client.ts";

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
 import { formatDuration } from "../lib/duration.ts";
-import type { Host } from "../plugin.ts";
+import type { Host } from "../plugin/plugin.ts";
 import { type AnswerBody, AnswerError, readBody } from "./http-body.ts";
 
 export interface HttpRequest {

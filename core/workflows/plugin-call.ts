@@ -1,7 +1,7 @@
 /** What a step plugin sees of one try: values of its own, each copied when it is first read. */
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
-import type { StepContext } from "../plugin.ts";
+import type { StepContext } from "../plugin/plugin.ts";
 import { type StepCall, Suspend } from "./definition.ts";
 import { copyOf } from "../lib/clone-json.ts";
 

@@ -1,6 +1,6 @@
 /** A step plugin as the work of a step. */
 import type { Path } from "../manifest/issues.ts";
-import type { StepPlugin } from "../plugin.ts";
+import type { StepPlugin } from "../plugin/plugin.ts";
 import { configure } from "../registry/create.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { Suspend, type WorkStep } from "./definition.ts";

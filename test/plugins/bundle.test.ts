@@ -41,7 +41,7 @@ test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command 
   const common = pluginFolder(t, { "tools/d.ts": PLUGIN, "tools/e.js": PLUGIN.replaceAll(": number", "") });
   const program = await bundle(
     t,
-    `import { ServiceError } from "./core/plugin.ts";
+    `import { ServiceError } from "./core/plugin/plugin.ts";
 import { loadPlugins } from "./core/registry/load.ts";
 const { registry, problems } = await loadPlugins(process.argv.slice(2));
 const kinds = registry.names("tool").map((name) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AuthPlugin, ProviderPlugin } from "../../core/plugin.ts";
+import type { AuthPlugin, ProviderPlugin } from "../../core/plugin/plugin.ts";
 import { CreateError, configure, createInstance } from "../../core/registry/create.ts";
 import { createHost } from "../../core/registry/host.ts";
 import staticTokens from "../../plugins/auth/static.ts";

@@ -3,7 +3,7 @@ import { symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
-import { ServiceError } from "../../core/plugin.ts";
+import { ServiceError } from "../../core/plugin/plugin.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { type PluginProblem, shortPath } from "../../core/registry/problem.ts";
 import { EXAMPLES, pluginFolder } from "../support/plugin-folder.ts";

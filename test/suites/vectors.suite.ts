@@ -1,7 +1,7 @@
 /** What the service expects of every index of vectors. Run it against an empty one. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import type { VectorHit, Vectors } from "../../core/plugin.ts";
+import type { VectorHit, Vectors } from "../../core/plugin/plugin.ts";
 
 /** Of length 1, in the plane: similarity to `at(0)` is the cosine of the angle. */
 const at = (degrees: number): Float32Array => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { TestContext } from "node:test";
-import type { StepContext } from "../../core/plugin.ts";
+import type { StepContext } from "../../core/plugin/plugin.ts";
 
 const CHANNEL = "penstock:test:probe";
 /** Milliseconds until a call that does not come is missed: a hang, and not a slow machine. */

@@ -4,7 +4,7 @@ import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-
 import { pino } from "pino";
 import type { ModelChain, ModelStream } from "../../core/agents/model-chain.ts";
 import { createModelChain } from "../../core/agents/model-chain.ts";
-import type { ModelProvider, ProviderPlugin } from "../../core/plugin.ts";
+import type { ModelProvider, ProviderPlugin } from "../../core/plugin/plugin.ts";
 import { createInstance } from "../../core/registry/create.ts";
 import { createHost } from "../../core/registry/host.ts";
 

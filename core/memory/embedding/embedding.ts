@@ -1,7 +1,7 @@
 /** From `memory.NAME.semantic.embedding` to what makes vectors of texts. */
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import type { PluginChoice } from "../../../generated/types.ts";
-import type { Host } from "../../plugin.ts";
+import type { Host } from "../../plugin/plugin.ts";
 import { createInstance } from "../../registry/create.ts";
 import { guarded } from "../../registry/guarded.ts";
 import type { Registry } from "../../registry/registry.ts";

@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { messageOf } from "../../lib/errors.ts";
-import type { Host } from "../../plugin.ts";
+import type { Host } from "../../plugin/plugin.ts";
 import type { NamedEmbedding } from "./embedding.ts";
 
 const DIMENSIONS = 512;

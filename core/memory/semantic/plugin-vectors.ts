@@ -4,7 +4,7 @@
  */
 
 import { CommitConflict } from "../../lib/errors.ts";
-import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin.ts";
+import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Layout } from "./layout.ts";
 import { writeWaiting } from "./rows.ts";

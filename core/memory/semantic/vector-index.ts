@@ -1,5 +1,5 @@
 /** Where the vectors of a memory are: in the store, or with a plugin. */
-import type { VectorQuery, Vectors } from "../../plugin.ts";
+import type { VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { VectorRow } from "./rows.ts";
 import type { Draft, Place } from "./semantic.ts";
 

@@ -3,7 +3,7 @@
  *
  * `providerOptions` of a request are read under the provider's key in the manifest (or `name`) and `openaiCompatible`.
  */
-import { defineProvider, parseDuration } from "../../plugin.ts";
+import { defineProvider, parseDuration } from "../../plugin/plugin.ts";
 import { relaxSchema } from "./strict.ts";
 import type { Timeouts } from "./upstream.ts";
 

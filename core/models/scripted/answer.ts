@@ -7,7 +7,7 @@ import type {
   LanguageModelV3Usage,
   PartBatch,
   PartSource,
-} from "../../plugin.ts";
+} from "../../plugin/plugin.ts";
 import { type Pace, PacedParts } from "./pace.ts";
 
 /** What is said: a text, tool calls, or nothing but a failure; a failure beside a text comes after it. */

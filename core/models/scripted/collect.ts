@@ -1,5 +1,5 @@
 /** A whole answer in one piece, for callers of `doGenerate`. */
-import type { LanguageModelV3Content, LanguageModelV3GenerateResult, PartSource } from "../../plugin.ts";
+import type { LanguageModelV3Content, LanguageModelV3GenerateResult, PartSource } from "../../plugin/plugin.ts";
 
 export async function collect(source: PartSource): Promise<LanguageModelV3GenerateResult> {
   const content: LanguageModelV3Content[] = [];

@@ -1,5 +1,5 @@
 /** Answers whose parts come over time, so that streaming, aborts and slow models can be tried offline. */
-import type { LanguageModelV3StreamPart, PartBatch, PartSource } from "../../plugin.ts";
+import type { LanguageModelV3StreamPart, PartBatch, PartSource } from "../../plugin/plugin.ts";
 
 export interface Pace {
   /** Milliseconds between two deltas. */

@@ -4,7 +4,7 @@ import {
   type LanguageModelV3CallOptions,
   type LanguageModelV3Prompt,
   type Template,
-} from "../../plugin.ts";
+} from "../../plugin/plugin.ts";
 import type { Saying } from "./answer.ts";
 import { scriptedFailure } from "./failure.ts";
 import { fitSchema } from "./fit.ts";

@@ -14,7 +14,7 @@ import {
   type LanguageModelV3,
   type LanguageModelV3CallOptions,
   parseDuration,
-} from "../../plugin.ts";
+} from "../../plugin/plugin.ts";
 import { answer } from "./answer.ts";
 import { collect } from "./collect.ts";
 import { compileReplies, type ReplyConfig } from "./replies.ts";

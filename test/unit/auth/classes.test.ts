@@ -13,7 +13,7 @@ import {
   DEFAULT_LEGACY_PUBLIC_ROUTES,
   DEFAULT_PUBLIC_ROUTES,
   PROTECTED_ROUTES,
-} from "../../../core/plugin.ts";
+} from "../../../core/plugin/plugin.ts";
 
 const DEFAULTS: AuthManifest = {
   mode: "authNext",

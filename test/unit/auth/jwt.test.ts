@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { openVerifier } from "../../../core/auth/provider.ts";
 import type { Identity, Verifier } from "../../../core/auth/provider-port.ts";
-import type { AuthPlugin } from "../../../core/plugin.ts";
+import type { AuthPlugin } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { Registry } from "../../../core/registry/registry.ts";
 import { type Claims, ecPair, edPair, now, publisher, rsaPair, SECRET, token } from "../../support/tokens.ts";

@@ -8,7 +8,7 @@ import { createLayout } from "../../../core/memory/semantic/layout.ts";
 import { openSemantics } from "../../../core/memory/semantic/open.ts";
 import { reindex } from "../../../core/memory/semantic/reindex.ts";
 import { createDraft, type Place, type Semantic } from "../../../core/memory/semantic/semantic.ts";
-import type { VectorEntry, Vectors } from "../../../core/plugin.ts";
+import type { VectorEntry, Vectors } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { Registry, type RegistryEntry } from "../../../core/registry/registry.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";

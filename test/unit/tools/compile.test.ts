@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { defineTool, type ToolPlugin } from "../../../core/plugin.ts";
+import { defineTool, type ToolPlugin } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { Registry } from "../../../core/registry/registry.ts";
 import { compileTools } from "../../../core/tools/compile.ts";

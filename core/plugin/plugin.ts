@@ -2,11 +2,11 @@
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import type Keyv from "keyv";
 import type { Logger } from "pino";
-import type { RouteCall } from "./api/route-services.ts";
-import type { SocketPeer } from "./api/socket-peer.ts";
-import type { User } from "./identity/user.ts";
-import type { Store } from "./storage/store.ts";
-import type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
+import type { RouteCall } from "../api/route-services.ts";
+import type { SocketPeer } from "../api/socket-peer.ts";
+import type { User } from "../identity/user.ts";
+import type { Store } from "../storage/store.ts";
+import type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
 
 export type {
   EmbeddingModelV3,
@@ -27,14 +27,14 @@ export {
   DEFAULT_PUBLIC_ROUTES,
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
-export type { BatchedStreamResult, PartBatch, PartSource } from "./agents/part-source.ts";
-export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "./api/route-services.ts";
-export type { SocketPeer } from "./api/socket-peer.ts";
-export { DURATION_PATTERN, parseDuration } from "./lib/duration.ts";
-export { CommitConflict, ServiceError } from "./lib/errors.ts";
-export type { Commit, Range, Row, Store } from "./storage/store.ts";
+export type { BatchedStreamResult, PartBatch, PartSource } from "../agents/part-source.ts";
+export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/route-services.ts";
+export type { SocketPeer } from "../api/socket-peer.ts";
+export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
+export { CommitConflict, ServiceError } from "../lib/errors.ts";
+export type { Commit, Range, Row, Store } from "../storage/store.ts";
 export { compileTemplate, type Template } from "./template.ts";
-export type { JsonSchema, ToolCallContext } from "./tools/tool.ts";
+export type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
 
 /** What the host gives to `create`. `signal` aborts when the service stops; `onClose` callbacks run then, last first. */
 export interface Host {
@@ -296,4 +296,4 @@ export const defineStore = (store: Definition<StorePlugin>): StorePlugin => ({ k
 export const defineOrigin = (origin: Definition<OriginPlugin>): OriginPlugin => ({ kind: "origin", ...origin });
 export const defineSocket = (socket: Definition<SocketPlugin>): SocketPlugin => ({ kind: "socket", ...socket });
 
-export type { User } from "./identity/user.ts";
+export type { User } from "../identity/user.ts";

@@ -1,5 +1,5 @@
 /** Templates for plugins: `{{ }}` in any JSON value, as in the manifest. */
-import { compileTemplate as compile } from "./manifest/expression.ts";
+import { compileTemplate as compile } from "../manifest/expression.ts";
 
 /** Compiled once, rendered often. Rendering throws an Error that names the expression when a field is missing. */
 export type Template = (scope: Readonly<Record<string, unknown>>) => unknown;
