@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import { A2a } from "./a2a/a2a.ts";
 import { compileAgents } from "./agents/compile.ts";
 import { metersOf } from "./agents/meters.ts";
-import { createModels, type Models } from "./agents/models.ts";
+import { createModels, type Models } from "./models/models.ts";
 import { customRoutes } from "./api/custom.ts";
 import { customSockets } from "./api/custom-sockets.ts";
 import { ROUTES } from "./api/index.ts";

@@ -19,7 +19,7 @@ import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools } from "./dynamic.ts";
 import { agentOf } from "./handle.ts";
 import type { HistoryOfAgents } from "./history.ts";
-import type { Models } from "./models.ts";
+import type { Models } from "../models/models.ts";
 import { type Settings, settle, TABLE_DEFAULTS } from "./options.ts";
 import { ringHistories } from "./ring-history.ts";
 import { createRunIds } from "./run.ts";

@@ -8,7 +8,7 @@ import type { RunCall } from "./agent.ts";
 import type { AgentMemory } from "./agent-memory.ts";
 import type { PrepareSchema } from "./client-schema/schemas.ts";
 import type { History } from "./history.ts";
-import type { ModelChain } from "./model-chain.ts";
+import type { ModelChain } from "../models/chain.ts";
 import type { Settings } from "./options.ts";
 import type { ToolSet } from "./tool-set.ts";
 

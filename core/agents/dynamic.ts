@@ -4,8 +4,8 @@ import { type CompileResult, compileCondition, compileTemplate, isTemplate, SCOP
 import { formatPath } from "../manifest/issues.ts";
 import type { AgentManifest } from "../manifest/manifest.ts";
 import type { Dynamic } from "./core.ts";
-import type { ModelChain } from "./model-chain.ts";
-import type { Models } from "./models.ts";
+import type { ModelChain } from "../models/chain.ts";
+import type { Models } from "../models/models.ts";
 import { type AgentTool, type KnownTools, type ToolSet, toolSet } from "./tool-set.ts";
 
 type Path = readonly (string | number)[];

@@ -4,7 +4,7 @@ import { actingUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
 import { principalOf } from "../identity/principal.ts";
 import type { Span } from "../observability/span.ts";
-import { wasStopped } from "./abort.ts";
+import { wasStopped } from "../models/abort.ts";
 import type { RunCall } from "./agent.ts";
 import type { AgentMemory, TurnRequest } from "./agent-memory.ts";
 import type { AgentCore } from "./core.ts";

@@ -4,14 +4,14 @@ import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk
 import type { Logger } from "pino";
 import type { Span } from "../observability/span.ts";
 import type { RunCall } from "./agent.ts";
-import type { ModelCallOptions, ModelChain } from "./model-chain.ts";
+import type { ModelCallOptions, ModelChain } from "../models/chain.ts";
 import type { Settings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
 import type { RunCaller } from "./run-caller.ts";
 import type { ToolSet } from "./tool-set.ts";
 import type { Turn } from "./turn.ts";
-import { zeroUsage } from "./usage.ts";
+import { zeroUsage } from "../models/usage.ts";
 
 export interface RunPlan {
   readonly id: string;

@@ -10,10 +10,10 @@ import {
 } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";
 import { cancelSpan, failSpan } from "../observability/spans.ts";
-import { Aborted } from "./abort.ts";
+import { Aborted } from "../models/abort.ts";
 import type { AgentCore } from "./core.ts";
 import type { PreparedRun } from "./execute.ts";
-import type { ModelChain } from "./model-chain.ts";
+import type { ModelChain } from "../models/chain.ts";
 import type { ToolCall } from "./parts.ts";
 import type { CallOptions, RunOutcome, RunPlan } from "./run.ts";
 import type { Step } from "./step.ts";

@@ -27,7 +27,7 @@ export {
   DEFAULT_PUBLIC_ROUTES,
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
-export type { BatchedStreamResult, PartBatch, PartSource } from "../agents/part-source.ts";
+export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
 export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/route-services.ts";
 export type { SocketPeer } from "../api/socket-peer.ts";
 export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";

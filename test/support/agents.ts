@@ -3,7 +3,7 @@ import type { TestContext } from "node:test";
 import { pino } from "pino";
 import type { Agent, RunCall } from "../../core/agents/agent.ts";
 import { compileAgents } from "../../core/agents/compile.ts";
-import { createModels } from "../../core/agents/models.ts";
+import { createModels } from "../../core/models/models.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
 import type { User } from "../../core/identity/user.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { compileAgents } from "../../core/agents/compile.ts";
-import { createModels } from "../../core/agents/models.ts";
+import { createModels } from "../../core/models/models.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { createSchemaCompiler } from "../../core/lib/json-schema.ts";
 import { formatIssue } from "../../core/manifest/issues.ts";

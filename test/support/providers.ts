@@ -2,8 +2,8 @@
 import type { TestContext } from "node:test";
 import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { pino } from "pino";
-import type { ModelChain, ModelStream } from "../../core/agents/model-chain.ts";
-import { createModelChain } from "../../core/agents/model-chain.ts";
+import type { ModelChain, ModelStream } from "../../core/models/chain.ts";
+import { createModelChain } from "../../core/models/chain.ts";
 import type { ModelProvider, ProviderPlugin } from "../../core/plugin/plugin.ts";
 import { createInstance } from "../../core/registry/create.ts";
 import { createHost } from "../../core/registry/host.ts";

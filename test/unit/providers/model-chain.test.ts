@@ -1,7 +1,7 @@
 /** Retries and fallback over real providers: before the first visible byte, never after. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { type ChainSettings, createModelChain } from "../../../core/agents/model-chain.ts";
+import { type ChainSettings, createModelChain } from "../../../core/models/chain.ts";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
 import scripted from "../../../core/models/scripted/scripted.ts";
 import {

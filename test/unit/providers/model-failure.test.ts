@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { APICallError, UnsupportedFunctionalityError } from "@ai-sdk/provider";
-import { classifyFailure } from "../../../core/agents/model-failure.ts";
+import { classifyFailure } from "../../../core/models/failure.ts";
 
 const status = (statusCode: number, responseHeaders?: Record<string, string>) =>
   new APICallError({ message: "no", url: "http://x", requestBodyValues: {}, statusCode, responseHeaders });

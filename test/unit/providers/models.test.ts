@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { createModels } from "../../../core/agents/models.ts";
+import { createModels } from "../../../core/models/models.ts";
 import { formatPath } from "../../../core/manifest/issues.ts";
 import { parseManifest } from "../../../core/manifest/load.ts";
 import { BUILT_IN_PLUGINS } from "../../../core/models/builtin.ts";

@@ -7,9 +7,9 @@ import type { Manifest } from "../manifest/manifest.ts";
 import { ModelMeter, Named } from "../observability/metrics/named.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
-import { type ChainedModel, createModelChain, type ModelChain } from "./model-chain.ts";
-import { type ModelFlaw, modelFlaw } from "./model-check.ts";
-import { namedModels, splitName } from "./model-names.ts";
+import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
+import { type ModelFlaw, modelFlaw } from "./check.ts";
+import { namedModels, splitName } from "./names.ts";
 import { makeProvider, type ProviderProblem, shapeProblems } from "./providers.ts";
 
 export type ModelProblem = ProviderProblem;

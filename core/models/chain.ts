@@ -8,8 +8,8 @@ import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
 import { isThenable } from "../lib/thenable.ts";
-import { classifyFailure, providerFailed } from "./model-failure.ts";
-import { splitName } from "./model-names.ts";
+import { classifyFailure, providerFailed } from "./failure.ts";
+import { splitName } from "./names.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
 import { pause, untilAborted } from "../lib/abortable.ts";
 
