@@ -6,7 +6,7 @@ import type { Entity } from "../observability/sink.ts";
 import type { Activity } from "./activity.ts";
 import type { RunCall } from "./agent.ts";
 import type { AgentMemory } from "./agent-memory.ts";
-import type { PrepareSchema } from "./client-schema/schemas.ts";
+import type { PrepareSchema } from "../client-schema/schemas.ts";
 import type { History } from "./history.ts";
 import type { ModelChain } from "../models/chain.ts";
 import type { Settings } from "./options.ts";

@@ -3,7 +3,7 @@ import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { OutputOptions } from "../../generated/types.ts";
 import { userIdOf } from "../identity/user.ts";
 import type { RunCall } from "./agent.ts";
-import type { ClientSchema } from "./client-schema/schemas.ts";
+import type { ClientSchema } from "../client-schema/schemas.ts";
 import type { AgentCore } from "./core.ts";
 import { parseAnswer } from "./partial-json.ts";
 

@@ -1,7 +1,7 @@
 /** A foreign MCP server as this service knows it: its tools, and a connection that is made again when it is lost. */
 import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
-import type { PrepareSchema } from "../agents/client-schema/schemas.ts";
+import type { PrepareSchema } from "../client-schema/schemas.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";

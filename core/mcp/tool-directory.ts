@@ -1,6 +1,6 @@
 /** The tools of a service by name: those of the manifest, and those that MCP clients take from foreign servers. */
 import type { Logger } from "pino";
-import { createClientSchemas } from "../agents/client-schema/schemas.ts";
+import { createClientSchemas } from "../client-schema/schemas.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { clientOf } from "../manifest/mcp-names.ts";
 import type { Named, ToolMeter } from "../observability/metrics/named.ts";

@@ -10,9 +10,9 @@ const FOLDERS = ["core", "plugins"];
 
 /** Patterns that others write: they never meet the text of a request, or their author's service alone is slow. */
 const OF_OTHERS: Record<string, string> = {
-  "core/agents/client-schema/pattern-syntax.ts: new RegExp(source, flags)":
+  "core/client-schema/pattern-syntax.ts: new RegExp(source, flags)":
     "compiled to see whether it is one, and never run",
-  "core/agents/client-schema/pattern.ts: new RegExp(`^(?:${this.#source})$`, this.#flags)":
+  "core/client-schema/pattern.ts: new RegExp(`^(?:${this.#source})$`, this.#flags)":
     "asked about one character at a time",
   'core/lib/schema-shape.ts: new RegExp(value, "u")': "compiled to see whether it is one, and never run",
   'plugins/providers/scripted/replies.ts: new RegExp(reply.when ?? "", "i")':

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { compilePattern } from "../../../core/agents/client-schema/pattern.ts";
-import { TooMuchWork, Work } from "../../../core/agents/client-schema/work.ts";
+import { compilePattern } from "../../../core/client-schema/pattern.ts";
+import { TooMuchWork, Work } from "../../../core/client-schema/work.ts";
 
 const ATOMS = [
   "a",

@@ -6,8 +6,8 @@ import { runInNewContext } from "node:vm";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 import fc from "fast-check";
-import { SchemaRate } from "../../../core/agents/client-schema/rate.ts";
-import { createClientSchemas } from "../../../core/agents/client-schema/schemas.ts";
+import { SchemaRate } from "../../../core/client-schema/rate.ts";
+import { createClientSchemas } from "../../../core/client-schema/schemas.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 import { describeProblems } from "../../../core/lib/json-schema.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createClientSchemas } from "../../../core/agents/client-schema/schemas.ts";
+import { createClientSchemas } from "../../../core/client-schema/schemas.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 
 const compile = createClientSchemas();

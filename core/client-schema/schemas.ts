@@ -2,8 +2,8 @@
  * JSON Schemas that come with a request, or from a foreign server: bounded in size and depth, read and never compiled, and kept
  * while they are in use.
  */
-import { invalid, messageOf } from "../../lib/errors.ts";
-import { describeProblems } from "../../lib/json-schema.ts";
+import { invalid, messageOf } from "../lib/errors.ts";
+import { describeProblems } from "../lib/json-schema.ts";
 import { problemsOf } from "./interpreter.ts";
 import { type Prepared, prepare } from "./prepare.ts";
 import type { SchemaRate } from "./rate.ts";

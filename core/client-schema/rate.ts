@@ -1,5 +1,5 @@
 /** How many bytes of new schemas one caller may send: what is known costs nothing, what is new is read and kept. */
-import { ServiceError } from "../../lib/errors.ts";
+import { ServiceError } from "../lib/errors.ts";
 
 /** Bytes of one caller within one period, in milliseconds. */
 const MOST = 4 * 1024 * 1024;

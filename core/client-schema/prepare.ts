@@ -1,5 +1,5 @@
 /** Looks at a stranger's schema once: whether it is one, what it refers to, and the patterns in it. Nothing of it becomes code. */
-import { schemaProblems } from "../../lib/schema-shape.ts";
+import { schemaProblems } from "../lib/schema-shape.ts";
 import { isMap } from "./equal.ts";
 import { compilePattern, type Pattern } from "./pattern.ts";
 
