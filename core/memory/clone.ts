@@ -17,7 +17,7 @@ import type { Domain } from "./domain.ts";
 import { createMessageId } from "./ids.ts";
 import type { MemoryAccess } from "./memory.ts";
 import { messageOf } from "./message.ts";
-import { allRows } from "./ranges.ts";
+import { allRows } from "../storage/ranges.ts";
 import { textOf } from "./semantic/message-text.ts";
 import { createDraft, type Draft } from "./semantic/semantic.ts";
 import { placeIn } from "./target.ts";

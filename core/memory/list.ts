@@ -12,8 +12,8 @@ import {
 import type { Store } from "../storage/store.ts";
 import { conversationOf, conversationText } from "./conversation.ts";
 import type { ListQuery } from "./memory.ts";
-import { mergedPage } from "./merge.ts";
-import { allRows, rowsAt } from "./ranges.ts";
+import { mergedPage } from "../storage/merged-page.ts";
+import { allRows, rowsAt } from "../storage/ranges.ts";
 
 /** Internal numbers of a page, and how many there are on all pages. */
 interface Page {

@@ -3,7 +3,7 @@ import { conversationIds, conversationKey, messageRows, positionOf } from "../..
 import type { Store } from "../../storage/store.ts";
 import { conversationOf } from "../conversation.ts";
 import { messageOf } from "../message.ts";
-import { allRows } from "../ranges.ts";
+import { allRows } from "../../storage/ranges.ts";
 import { placeIn } from "../target.ts";
 import { textOf } from "./message-text.ts";
 import type { SearchedMessage } from "./reindex.ts";

@@ -1,5 +1,5 @@
 /** Walking ranges of rows piece by piece, so that no query is long and nothing large is held. */
-import type { Range, Row, Store } from "../storage/store.ts";
+import type { Range, Row, Store } from "./store.ts";
 
 const PIECE = 1000;
 /** Rows that one query passes over. */

@@ -1,5 +1,5 @@
 /** One order out of many ordered ranges. */
-import type { Store } from "../storage/store.ts";
+import type { Store } from "./store.ts";
 
 const LEAST = 16;
 const PIECE = 256;
