@@ -9,7 +9,7 @@ import type { Manifest } from "./manifest.ts";
 import { Positions } from "./positions.ts";
 import { readYaml } from "./read.ts";
 import { resolveManifest } from "./resolve.ts";
-import { salvage } from "./salvage.ts";
+import { salvage } from "./valid-subset.ts";
 import { validate } from "./validate.ts";
 
 export interface LoadedManifest {
