@@ -9,7 +9,7 @@ import type { Cors } from "./cors.ts";
 import { isJsonType } from "./decode.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Site } from "./site.ts";
-import { shown } from "./unanswered.ts";
+import { shown } from "./unknown-path.ts";
 
 /** The head of a request, and who sent it. */
 type Head = Pick<Exchange, "method" | "header" | "remoteAddress">;

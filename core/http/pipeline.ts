@@ -23,7 +23,7 @@ import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type Endpoint } from "./router.ts";
 import type { Site } from "./site.ts";
-import { unanswered } from "./unanswered.ts";
+import { unanswered } from "./unknown-path.ts";
 import type { Uploads } from "./uploads.ts";
 
 /**
