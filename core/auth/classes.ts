@@ -11,7 +11,7 @@ import {
 import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
 import type { Group } from "../http/route.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
-import { decoded, foldPattern, isAnothers, type Wanted } from "./fold.ts";
+import { decoded, foldPattern, isAnothers, type Wanted } from "./match-patterns.ts";
 import { compilePlainPaths, readings } from "./plain-path.ts";
 
 /** `operator`: the key of the console, or the token of a user. */

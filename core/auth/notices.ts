@@ -5,7 +5,7 @@ import { hasOpenEnd, unfold } from "../http/socket-router.ts";
 import type { Issue, Path } from "../manifest/issues.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
 import { CONSOLE_KEY, isDevelopment } from "./credentials.ts";
-import { foldPattern } from "./fold.ts";
+import { foldPattern } from "./match-patterns.ts";
 
 export interface AccessProblem {
   readonly path: Path;

@@ -4,7 +4,7 @@
  */
 import { createRouter } from "../http/router.ts";
 import { hasOpenEnd } from "../http/socket-router.ts";
-import { decoded } from "./fold.ts";
+import { decoded } from "./match-patterns.ts";
 
 interface Row {
   readonly method: string;

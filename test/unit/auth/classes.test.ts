@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { ROUTES } from "../../../core/api/index.ts";
 import { classOf, compileAccess } from "../../../core/auth/classes.ts";
 import { describeAccess } from "../../../core/auth/document.ts";
-import { foldPattern } from "../../../core/auth/fold.ts";
+import { foldPattern } from "../../../core/auth/match-patterns.ts";
 import { parsePattern } from "../../../core/http/pattern.ts";
 import type { Group } from "../../../core/http/route.ts";
 import type { AuthManifest } from "../../../core/manifest/manifest.ts";

@@ -1,7 +1,7 @@
 /** What patterns say of routes: matched at boot where that is possible. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Fold, foldPattern, isAnothers } from "../../../core/auth/fold.ts";
+import { type Fold, foldPattern, isAnothers } from "../../../core/auth/match-patterns.ts";
 import { parsePattern, patternProblem } from "../../../core/http/pattern.ts";
 
 const route = (text: string) => {
