@@ -7,7 +7,7 @@ import { TRACE_COUNTERS } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { VERSION } from "../lib/version.ts";
-import { Access } from "./access.ts";
+import { Access } from "./scoped.ts";
 import { Recorder } from "./recorder.ts";
 import { TraceRetention } from "./retention.ts";
 import type { Origin } from "./segment.ts";
