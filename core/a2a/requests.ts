@@ -30,7 +30,7 @@ import { defaults } from "../../generated/defaults.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
 import { invalid } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
-import { a2aError } from "./failures.ts";
+import { a2aError } from "./errors.ts";
 import { followElsewhere, followRun, type TaskEvent, tellRun } from "./follow.ts";
 import { newTask } from "./new-task.ts";
 import { isOver, type Task } from "./task.ts";

@@ -6,7 +6,7 @@ import type { RunCall } from "../agents/agent.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { RawReply } from "../http/route.ts";
 import type { TextSink } from "../lib/event-sink.ts";
-import { a2aError } from "./failures.ts";
+import { a2aError } from "./errors.ts";
 import { checkParams, checkRequest, hasMethod, type Version } from "./params.ts";
 
 const JSON_HEADERS = ["content-type", "application/json; charset=utf-8", "cache-control", "no-store"];

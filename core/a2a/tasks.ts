@@ -14,7 +14,7 @@ import { isTaskId, newTaskId } from "./task-ids.ts";
 import { INTERRUPTED } from "./task-keeper.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 import { LONGEST_ANSWER, TaskRun } from "./task-run.ts";
-import { TaskSigns } from "./task-signs.ts";
+import { TaskSigns } from "./task-heartbeats.ts";
 
 /** Tasks that may run at once: a client that leaves does not end its own. */
 const MOST = 1_000;
