@@ -2,7 +2,7 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../generated/types.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
-import { looksBeyond } from "../memory/find.ts";
+import { looksBeyond } from "../memory/semantic/find.ts";
 import type { Memory, MemoryAccess, SimilarQuery } from "../memory/memory.ts";
 import { MEMORY_SPANS } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";

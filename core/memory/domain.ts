@@ -2,7 +2,7 @@
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
-import type { Conversations } from "./conversations.ts";
+import type { Conversations } from "./records/directory.ts";
 import type { Lanes } from "../lib/keyed-mutex.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 

@@ -1,8 +1,8 @@
 /** Finds conversations for one principal: what is not its own does not exist. */
 
 import type { Principal } from "../identity/principal.ts";
-import type { Snapshot } from "./conversation.ts";
-import type { Conversations } from "./conversations.ts";
+import type { Snapshot } from "./records/conversation.ts";
+import type { Conversations } from "./records/directory.ts";
 import type { Domain } from "./domain.ts";
 import { actingUser, mayAccess, noConversation } from "../identity/ownership.ts";
 

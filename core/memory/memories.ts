@@ -7,15 +7,15 @@ import { openIdSpaces } from "../storage/id-spaces.ts";
 import { CONVERSATION_SEQUENCE, OWN_CONVERSATION_IDS } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
-import { asMemory } from "./access.ts";
-import { Conversations } from "./conversations.ts";
+import { asMemory } from "./scoped.ts";
+import { Conversations } from "./records/directory.ts";
 import type { Domain } from "./domain.ts";
 import { createLanes } from "../lib/keyed-mutex.ts";
 import type { Memory } from "./memory.ts";
-import { createNoteRules, type NoteRules } from "./note-content.ts";
-import { createSaver } from "./save.ts";
+import { createNoteRules, type NoteRules } from "./working-memory/content.ts";
+import { createSaver } from "./messages/save.ts";
 import type { Semantic } from "./semantic/semantic.ts";
-import { discardUnfinishedCopies } from "./unfinished-copies.ts";
+import { discardUnfinishedCopies } from "./conversations/unfinished-copies.ts";
 
 export interface MemoriesOptions {
   /** The index of each memory that has one, by the memory's name. */

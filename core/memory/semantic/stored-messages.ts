@@ -1,11 +1,11 @@
 /** All messages of a memory, for an index that is made anew. */
 import { conversationIds, conversationKey, messageRows, positionOf } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
-import { conversationOf } from "../conversation.ts";
-import { messageOf } from "../message.ts";
+import { conversationOf } from "../records/conversation.ts";
+import { messageOf } from "../records/message.ts";
 import { allRows } from "../../storage/ranges.ts";
-import { placeIn } from "../target.ts";
-import { textOf } from "./message-text.ts";
+import { placeIn } from "../records/target.ts";
+import { textOf } from "../records/searchable-text.ts";
 import type { SearchedMessage } from "./reindex.ts";
 
 /** Rows read at once: messages may be large. */

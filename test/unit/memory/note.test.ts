@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type Json, merge } from "../../../core/memory/note-content.ts";
+import { type Json, merge } from "../../../core/memory/working-memory/content.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { openMemories, rejectsAs, user } from "../../support/memories.ts";
 

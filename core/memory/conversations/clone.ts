@@ -1,7 +1,7 @@
 /** Copying a conversation: nobody sees the copy before its last commit. */
-import type { Conversation } from "../../generated/types.ts";
-import { CommitConflict } from "../lib/errors.ts";
-import { numberOf } from "../storage/encoding.ts";
+import type { Conversation } from "../../../generated/types.ts";
+import { CommitConflict } from "../../lib/errors.ts";
+import { numberOf } from "../../storage/encoding.ts";
 import {
   conversationKey,
   conversationNoteKey,
@@ -9,18 +9,18 @@ import {
   messageRows,
   positionOf,
   unfinishedCopyKey,
-} from "../storage/keys.ts";
-import { conversationIn, idKeyOf, type Snapshot } from "./conversation.ts";
-import { attempt } from "./conversations.ts";
+} from "../../storage/keys.ts";
+import { conversationIn, idKeyOf, type Snapshot } from "../records/conversation.ts";
+import { attempt } from "../records/directory.ts";
 import { bear, conceive, idTaken, isTaken, type Unborn } from "./create.ts";
-import type { Domain } from "./domain.ts";
-import { createMessageId } from "./ids.ts";
-import type { MemoryAccess } from "./memory.ts";
-import { messageOf } from "./message.ts";
-import { allRows } from "../storage/ranges.ts";
-import { textOf } from "./semantic/message-text.ts";
-import { createDraft, type Draft } from "./semantic/semantic.ts";
-import { placeIn } from "./target.ts";
+import type { Domain } from "../domain.ts";
+import { createMessageId } from "../records/ids.ts";
+import type { MemoryAccess } from "../memory.ts";
+import { messageOf } from "../records/message.ts";
+import { allRows } from "../../storage/ranges.ts";
+import { textOf } from "../records/searchable-text.ts";
+import { createDraft, type Draft } from "../semantic/semantic.ts";
+import { placeIn } from "../records/target.ts";
 import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
 type CloneOptions = Parameters<MemoryAccess["clone"]>[1];

@@ -1,11 +1,11 @@
 /** Saving messages: one commit for each call, and one for all calls into one conversation that wait for their turn. */
 
-import { changed, type Snapshot } from "./conversation.ts";
-import { attempt } from "./conversations.ts";
-import type { Domain } from "./domain.ts";
-import { changeConversation } from "./index-rows.ts";
-import type { PreparedMessage } from "./message.ts";
-import { createDraft } from "./semantic/semantic.ts";
+import { changed, type Snapshot } from "../records/conversation.ts";
+import { attempt } from "../records/directory.ts";
+import type { Domain } from "../domain.ts";
+import { changeConversation } from "../records/index-rows.ts";
+import type { PreparedMessage } from "../records/message.ts";
+import { createDraft } from "../semantic/semantic.ts";
 import { findMessages, writeMessages } from "./write.ts";
 
 /** Messages for one conversation. */

@@ -1,6 +1,6 @@
 /** Ids that we make: UUIDs of version 7, so that they rise with time as keys should. */
 import { randomUUID } from "node:crypto";
-import { NUMBER_LIMIT } from "../storage/encoding.ts";
+import { NUMBER_LIMIT } from "../../storage/encoding.ts";
 
 const MESSAGE_ID = /^([0-9a-f]{8})-([0-9a-f]{4})-7([0-9a-f]{3})-[89ab]([0-9a-f]{3})-([0-9a-f]{2})[0-9a-f]{10}$/;
 

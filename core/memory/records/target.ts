@@ -1,6 +1,6 @@
 /** A conversation as other rows point to it. */
-import { number, numberOf } from "../storage/encoding.ts";
-import type { Place } from "./semantic/semantic.ts";
+import { number, numberOf } from "../../storage/encoding.ts";
+import type { Place } from "../semantic/semantic.ts";
 
 export interface Target {
   readonly memory: string;

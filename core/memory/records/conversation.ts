@@ -1,9 +1,9 @@
 /** A conversation as it stands in its row. */
-import type { Conversation } from "../../generated/types.ts";
-import { invalid } from "../lib/errors.ts";
-import type { Place } from "../storage/id-spaces.ts";
-import { conversationIdKey } from "../storage/keys.ts";
-import type { Row } from "../storage/store.ts";
+import type { Conversation } from "../../../generated/types.ts";
+import { invalid } from "../../lib/errors.ts";
+import type { Place } from "../../storage/id-spaces.ts";
+import { conversationIdKey } from "../../storage/keys.ts";
+import type { Row } from "../../storage/store.ts";
 
 /** What of a conversation is known as of `revision`. Memory, number, id, its space, user and resource never change. */
 export interface Snapshot {

@@ -1,14 +1,14 @@
 /** Working memory: the note of a conversation, or of a user in a memory. */
-import type { WorkingMemory } from "../../generated/types.ts";
-import { invalid } from "../lib/errors.ts";
-import type { Principal } from "../identity/principal.ts";
-import { conversationKey, conversationNoteKey, userNoteKey } from "../storage/keys.ts";
-import type { Snapshot } from "./conversation.ts";
-import { attempt } from "./conversations.ts";
-import type { Domain } from "./domain.ts";
-import type { WorkingMemoryScope } from "./memory.ts";
-import type { NoteRules } from "./note-content.ts";
-import type { Target } from "./target.ts";
+import type { WorkingMemory } from "../../../generated/types.ts";
+import { invalid } from "../../lib/errors.ts";
+import type { Principal } from "../../identity/principal.ts";
+import { conversationKey, conversationNoteKey, userNoteKey } from "../../storage/keys.ts";
+import type { Snapshot } from "../records/conversation.ts";
+import { attempt } from "../records/directory.ts";
+import type { Domain } from "../domain.ts";
+import type { WorkingMemoryScope } from "../memory.ts";
+import type { NoteRules } from "./content.ts";
+import type { Target } from "../records/target.ts";
 
 /** @throws ServiceError `invalid_input` when the memory keeps no note, or not in that scope */
 export function rulesFor(name: string, rules: NoteRules | undefined, scope: WorkingMemoryScope | undefined): NoteRules {

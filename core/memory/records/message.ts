@@ -1,11 +1,11 @@
 /** A message as it stands in its row. */
-import type { Message } from "../../generated/types.ts";
-import { invalid } from "../lib/errors.ts";
-import { joinTexts, type Text } from "../lib/serialized.ts";
-import { NUMBER_LIMIT } from "../storage/encoding.ts";
+import type { Message } from "../../../generated/types.ts";
+import { invalid } from "../../lib/errors.ts";
+import { joinTexts, type Text } from "../../lib/serialized.ts";
+import { NUMBER_LIMIT } from "../../storage/encoding.ts";
 import { timeText } from "./conversation.ts";
-import type { NewMessage } from "./memory.ts";
-import { textOf } from "./semantic/message-text.ts";
+import type { NewMessage } from "../memory.ts";
+import { textOf } from "./searchable-text.ts";
 
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
 

@@ -3,13 +3,13 @@ import type { Conversation, Message, SearchResults, WorkingMemory } from "../../
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
-import { cloneConversation } from "./clone.ts";
-import { conversationIn, conversationText, type Snapshot } from "./conversation.ts";
-import { Gone } from "./conversations.ts";
-import { createConversation, idTaken, isTaken } from "./create.ts";
+import { cloneConversation } from "./conversations/clone.ts";
+import { conversationIn, conversationText, type Snapshot } from "./records/conversation.ts";
+import { Gone } from "./records/directory.ts";
+import { createConversation, idTaken, isTaken } from "./conversations/create.ts";
 import type { Domain } from "./domain.ts";
-import { findByMeaning, findSimilar, searchable } from "./find.ts";
-import { listConversations } from "./list.ts";
+import { findByMeaning, findSimilar, searchable } from "./semantic/find.ts";
+import { listConversations } from "./conversations/list.ts";
 import { Lookup } from "./lookup.ts";
 import type {
   ListQuery,
@@ -20,15 +20,15 @@ import type {
   NewMessage,
   SimilarQuery,
 } from "./memory.ts";
-import { messagesOf, type PreparedMessage, prepareMessage } from "./message.ts";
-import { checkNoteOwner, readNote, rulesFor, shownNote, writeNote } from "./note.ts";
-import type { NoteRules } from "./note-content.ts";
+import { messagesOf, type PreparedMessage, prepareMessage } from "./records/message.ts";
+import { checkNoteOwner, readNote, rulesFor, shownNote, writeNote } from "./working-memory/rows.ts";
+import type { NoteRules } from "./working-memory/content.ts";
 import { actingUser, noConversation } from "../identity/ownership.ts";
-import { messagePage } from "./pages.ts";
-import { deleteConversation, deleteMessages } from "./remove.ts";
-import type { Batch, Saver } from "./save.ts";
+import { messagePage } from "./messages/pages.ts";
+import { deleteConversation, deleteMessages } from "./conversations/remove.ts";
+import type { Batch, Saver } from "./messages/save.ts";
 import type { Semantic } from "./semantic/semantic.ts";
-import { updateConversation } from "./update.ts";
+import { updateConversation } from "./conversations/update.ts";
 
 /** What is known of one memory beside its conversations. */
 export interface Named {

@@ -5,12 +5,12 @@ import {
   indexedConversation,
   UNFINISHED_COPIES,
   unfinishedCopyKey,
-} from "../storage/keys.ts";
-import { isShared } from "../storage/sharing.ts";
+} from "../../storage/keys.ts";
+import { isShared } from "../../storage/sharing.ts";
 import type { Unborn } from "./create.ts";
-import type { Domain } from "./domain.ts";
-import { createDraft } from "./semantic/semantic.ts";
-import { indexName } from "./target.ts";
+import type { Domain } from "../domain.ts";
+import { createDraft } from "../semantic/semantic.ts";
+import { indexName } from "../records/target.ts";
 
 type Copy = Pick<Unborn, "memory" | "number" | "userId">;
 

@@ -1,9 +1,9 @@
 /** What a working memory may hold, and how something is appended to it. */
 import type { ValidateFunction } from "ajv";
-import { invalid } from "../lib/errors.ts";
-import { DEEPEST, tooDeep } from "../http/decode.ts";
-import { describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
-import type { MemoryManifest } from "../manifest/manifest.ts";
+import { invalid } from "../../lib/errors.ts";
+import { DEEPEST, tooDeep } from "../../http/decode.ts";
+import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
+import type { MemoryManifest } from "../../manifest/manifest.ts";
 
 export type WorkingMemorySettings = NonNullable<MemoryManifest["workingMemory"]>;
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };

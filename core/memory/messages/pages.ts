@@ -1,9 +1,9 @@
-import type { Text } from "../lib/serialized.ts";
-import { NUMBER_LIMIT, number } from "../storage/encoding.ts";
-import { conversationKey, messageRows } from "../storage/keys.ts";
-import type { Row, Store } from "../storage/store.ts";
-import type { MessageQuery } from "./memory.ts";
-import { roleHead } from "./message.ts";
+import type { Text } from "../../lib/serialized.ts";
+import { NUMBER_LIMIT, number } from "../../storage/encoding.ts";
+import { conversationKey, messageRows } from "../../storage/keys.ts";
+import type { Row, Store } from "../../storage/store.ts";
+import type { MessageQuery } from "../memory.ts";
+import { roleHead } from "../records/message.ts";
 
 /** Rows read at once: a page of large messages must not come as one text that nothing can hold. */
 const PIECE = 200;

@@ -1,14 +1,14 @@
 /** Messages by meaning. */
-import type { Message, SearchResults } from "../../generated/types.ts";
-import { invalid } from "../lib/errors.ts";
-import { conversationKey, messageKey, userTotal } from "../storage/keys.ts";
-import { conversationOf, type Snapshot } from "./conversation.ts";
-import type { Domain } from "./domain.ts";
-import type { SimilarQuery } from "./memory.ts";
-import { messageOf } from "./message.ts";
-import { isSomebody } from "../identity/ownership.ts";
-import type { Semantic } from "./semantic/semantic.ts";
-import { indexName, numberOfName } from "./target.ts";
+import type { Message, SearchResults } from "../../../generated/types.ts";
+import { invalid } from "../../lib/errors.ts";
+import { conversationKey, messageKey, userTotal } from "../../storage/keys.ts";
+import { conversationOf, type Snapshot } from "../records/conversation.ts";
+import type { Domain } from "../domain.ts";
+import type { SimilarQuery } from "../memory.ts";
+import { messageOf } from "../records/message.ts";
+import { isSomebody } from "../../identity/ownership.ts";
+import type { Semantic } from "./semantic.ts";
+import { indexName, numberOfName } from "../records/target.ts";
 
 export interface FindQuery {
   readonly text: string;

@@ -1,4 +1,4 @@
-import { Serialized } from "../lib/serialized.ts";
+import { Serialized } from "../../lib/serialized.ts";
 import {
   conversationKey,
   countedIndex,
@@ -8,12 +8,12 @@ import {
   resourceTotals,
   userIndex,
   userTotal,
-} from "../storage/keys.ts";
-import type { Store } from "../storage/store.ts";
-import { conversationOf, conversationText } from "./conversation.ts";
-import type { ListQuery } from "./memory.ts";
-import { mergedPage } from "../storage/merged-page.ts";
-import { allRows, rowsAt } from "../storage/ranges.ts";
+} from "../../storage/keys.ts";
+import type { Store } from "../../storage/store.ts";
+import { conversationOf, conversationText } from "../records/conversation.ts";
+import type { ListQuery } from "../memory.ts";
+import { mergedPage } from "../../storage/merged-page.ts";
+import { allRows, rowsAt } from "../../storage/ranges.ts";
 
 /** Internal numbers of a page, and how many there are on all pages. */
 interface Page {

@@ -1,13 +1,13 @@
 /** Rows of messages, for whichever commit they belong to. */
 
-import { numberOf } from "../storage/encoding.ts";
-import { messageIdKey, messageKey, messagePosition } from "../storage/keys.ts";
-import type { Snapshot } from "./conversation.ts";
-import type { Domain } from "./domain.ts";
-import { createMessageId, placeOf } from "./ids.ts";
-import { hasId, messageText, type PreparedMessage } from "./message.ts";
-import type { Draft } from "./semantic/semantic.ts";
-import { placeIn, type Target } from "./target.ts";
+import { numberOf } from "../../storage/encoding.ts";
+import { messageIdKey, messageKey, messagePosition } from "../../storage/keys.ts";
+import type { Snapshot } from "../records/conversation.ts";
+import type { Domain } from "../domain.ts";
+import { createMessageId, placeOf } from "../records/ids.ts";
+import { hasId, messageText, type PreparedMessage } from "../records/message.ts";
+import type { Draft } from "../semantic/semantic.ts";
+import { placeIn, type Target } from "../records/target.ts";
 
 /**
  * Positions of those of the messages that are stored already, by id. Valid together with the revision that the conversation

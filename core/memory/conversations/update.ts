@@ -1,10 +1,10 @@
 /** Changing title and metadata of a conversation. */
-import type { Conversation } from "../../generated/types.ts";
-import { conversationIn, headOf, type Snapshot } from "./conversation.ts";
-import { attempt } from "./conversations.ts";
-import type { Domain } from "./domain.ts";
-import { changeConversation } from "./index-rows.ts";
-import { createDraft } from "./semantic/semantic.ts";
+import type { Conversation } from "../../../generated/types.ts";
+import { conversationIn, headOf, type Snapshot } from "../records/conversation.ts";
+import { attempt } from "../records/directory.ts";
+import type { Domain } from "../domain.ts";
+import { changeConversation } from "../records/index-rows.ts";
+import { createDraft } from "../semantic/semantic.ts";
 
 /** @throws Gone when the conversation is not there any more */
 export function updateConversation(

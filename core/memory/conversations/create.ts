@@ -1,16 +1,16 @@
 /** New conversations. */
-import type { Conversation } from "../../generated/types.ts";
-import { CommitConflict, ServiceError } from "../lib/errors.ts";
-import { placesOf } from "../storage/id-spaces.ts";
-import { conversationIdKeys } from "../storage/keys.ts";
-import { headOf, idKeyOf, type Snapshot } from "./conversation.ts";
-import type { Domain } from "./domain.ts";
-import { createId } from "./ids.ts";
-import { addConversation } from "./index-rows.ts";
-import type { NewConversation } from "./memory.ts";
-import type { PreparedMessage } from "./message.ts";
-import { createDraft, type Draft } from "./semantic/semantic.ts";
-import { writeMessages } from "./write.ts";
+import type { Conversation } from "../../../generated/types.ts";
+import { CommitConflict, ServiceError } from "../../lib/errors.ts";
+import { placesOf } from "../../storage/id-spaces.ts";
+import { conversationIdKeys } from "../../storage/keys.ts";
+import { headOf, idKeyOf, type Snapshot } from "../records/conversation.ts";
+import type { Domain } from "../domain.ts";
+import { createId } from "../records/ids.ts";
+import { addConversation } from "../records/index-rows.ts";
+import type { NewConversation } from "../memory.ts";
+import type { PreparedMessage } from "../records/message.ts";
+import { createDraft, type Draft } from "../semantic/semantic.ts";
+import { writeMessages } from "../messages/write.ts";
 
 /** A conversation that is not stored yet. */
 export type Unborn = Omit<Snapshot, "revision"> & { readonly conversation: Conversation };
