@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { SendMessageRequest } from "@a2a-js/sdk";
 import { Message as WireMessage } from "@a2a-js/sdk";
 import type { TaskBody } from "../agents/agent.ts";
-import { pushUiMessage } from "../agents/ui-input.ts";
+import { pushUiMessage } from "../agents/prompt/ui-input.ts";
 import { invalid } from "../lib/errors.ts";
 import type { Message, Part } from "./task.ts";
 import type { NewTask } from "./tasks.ts";

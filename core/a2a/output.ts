@@ -1,5 +1,5 @@
 /** What an agent has said in a task so far, for any number of readers, each at a place of its own. */
-import type { AgentPart } from "../agents/parts.ts";
+import type { AgentPart } from "../agents/run/parts.ts";
 import type { Artifact, Part } from "./task.ts";
 
 /** Id of the artifact with the texts of the agent. */

@@ -1,6 +1,6 @@
 /** A task that an agent of this process works on, or did until a moment ago. */
 import { setMaxListeners } from "node:events";
-import type { AgentPart, PartSink } from "../agents/parts.ts";
+import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { Output } from "./output.ts";
 import { type Ending, ended, isOver, type Task, type TaskRecord } from "./task.ts";
 import { Waiters } from "./waiters.ts";

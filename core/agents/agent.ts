@@ -5,7 +5,7 @@ import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { ClientSchema } from "../client-schema/schemas.ts";
-import type { PartSink } from "./parts.ts";
+import type { PartSink } from "./run/parts.ts";
 
 /** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &

@@ -1,8 +1,8 @@
 /** Agents as the API shows them. All but the status, and the tools of MCP servers, is known at boot. */
 import type { AgentDetail, AgentSummary, AgentTool, SubAgent } from "../../generated/types.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
-import type { Activity } from "./activity.ts";
-import type { ToolSet } from "./tool-set.ts";
+import type { Activity } from "./run/activity.ts";
+import type { ToolSet } from "./run/tool-set.ts";
 
 /** What is known of an agent at boot. */
 export interface AgentFacts {

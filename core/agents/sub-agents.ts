@@ -1,9 +1,9 @@
 /** Sub-agents as one tool of the agent above them: `delegate_task {agentId, task}`. */
 import { invalid } from "../lib/errors.ts";
-import type { AgentCore } from "./core.ts";
-import { execute, prepare } from "./execute.ts";
-import type { AgentPart, PartSink } from "./parts.ts";
-import { type AgentTool, definitionOf, type ToolRun } from "./tool-set.ts";
+import type { AgentCore } from "./run/compiled-agent.ts";
+import { execute, prepare } from "./run/execute.ts";
+import type { AgentPart, PartSink } from "./run/parts.ts";
+import { type AgentTool, definitionOf, type ToolRun } from "./run/tool-set.ts";
 
 export const DELEGATE_TASK = "delegate_task";
 

@@ -1,6 +1,6 @@
 /** An agent as the work of a step. */
 import type { Agent, TaskBody } from "../agents/agent.ts";
-import type { AgentPart, PartSink } from "../agents/parts.ts";
+import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Path } from "../manifest/issues.ts";
 import type { AgentStepManifest } from "../manifest/manifest.ts";

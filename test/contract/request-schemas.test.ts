@@ -1,7 +1,7 @@
 /** Contract, "options of the generation endpoints" and "Limits": ranges and forms that the request schemas enforce. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AgentPart } from "../../core/agents/parts.ts";
+import type { AgentPart } from "../../core/agents/run/parts.ts";
 import { describeProblems } from "../../core/lib/json-schema.ts";
 import { validators } from "../../generated/all-validators.js";
 import { schemas } from "../../generated/schemas.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Output } from "../../../core/a2a/output.ts";
-import type { AgentPart } from "../../../core/agents/parts.ts";
+import type { AgentPart } from "../../../core/agents/run/parts.ts";
 
 const delta = (text: string, more: object = {}): AgentPart => ({ type: "text-delta", id: "t", delta: text, ...more });
 const START: AgentPart = { type: "text-start", id: "t" };

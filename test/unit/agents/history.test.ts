@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TABLE_DEFAULTS } from "../../../core/agents/options.ts";
-import { RingHistory } from "../../../core/agents/ring-history.ts";
-import { newOutcome } from "../../../core/agents/run.ts";
+import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
+import { RingHistory } from "../../../core/agents/history/ring.ts";
+import { newOutcome } from "../../../core/agents/run/run.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 
 const { memory } = TABLE_DEFAULTS;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { promptOf } from "../../../core/agents/input.ts";
+import { promptOf } from "../../../core/agents/prompt/input.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 
 const refuses = (input: unknown, message: string | RegExp) =>

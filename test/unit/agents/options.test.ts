@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle, TABLE_DEFAULTS } from "../../../core/agents/options.ts";
+import { settle, TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
 
 test("options left out take the defaults of the contract's table", () => {
   const settings = settle({}, TABLE_DEFAULTS);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PartialJson, parseAnswer } from "../../../core/agents/partial-json.ts";
+import { PartialJson, parseAnswer } from "../../../core/agents/run/partial-json.ts";
 
 /** Every different snapshot on the way, fed one character at a time. */
 function growth(text: string): string[] {

@@ -1,11 +1,11 @@
 /** The history in a store, as `GET /agents/:id/history` reads it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { HistoryRun } from "../../../core/agents/history.ts";
-import { HistoryKeeper } from "../../../core/agents/history-keeper.ts";
-import { TABLE_DEFAULTS } from "../../../core/agents/options.ts";
-import { newOutcome } from "../../../core/agents/run.ts";
-import { StoredHistories } from "../../../core/agents/stored-history.ts";
+import type { HistoryRun } from "../../../core/agents/history/history.ts";
+import { HistoryKeeper } from "../../../core/agents/history/keeper.ts";
+import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
+import { newOutcome } from "../../../core/agents/run/run.ts";
+import { StoredHistories } from "../../../core/agents/history/stored.ts";
 import { ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { Serialized } from "../../../core/lib/serialized.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";

@@ -1,0 +1,84 @@
+/** The agent that the API sees: each endpoint is a run with a sink of its own. */
+import { invalid } from "../lib/errors.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
+import { ownerOf } from "../identity/ownership.ts";
+import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
+import { messageIdOf } from "./conversation/agent-memory.ts";
+import type { AgentCore } from "./run/compiled-agent.ts";
+import type { Description } from "./describe.ts";
+import { execute, executeStream, type PreparedRun, prepare, type RunRequest } from "./run/execute.ts";
+import { ObjectSink } from "./stream/object.ts";
+import { objectOutput, payerOf } from "./run/output.ts";
+import { RawSink } from "./stream/raw.ts";
+import { textResult } from "./stream/text.ts";
+import { UiSink } from "./stream/ui-chunks.ts";
+
+export function agentOf(core: AgentCore, description: Description): Agent {
+  const { id, name } = core;
+  const prepareObject = (body: ObjectBody, call: RunCall) => {
+    const result = objectOutput(core.prepareSchema(body.schema, "schema", payerOf(call)));
+    return prepare(core, { input: body.input, options: body.options, result }, call);
+  };
+  return {
+    id,
+    name,
+    description: core.description,
+    summary: () => description.summary(),
+    detail: () => description.detail(),
+    onStatusChange: (listener) => core.activity.onChange(listener),
+    async generateText(body, call) {
+      return textResult(await execute(core, prepare(core, body, call)));
+    },
+    async run({ result, ...body }, call, sink) {
+      const output = result === undefined ? undefined : objectOutput(result);
+      return execute(core, prepare(core, { ...body, output }, call), sink);
+    },
+    async generateObject(body, call) {
+      return (await execute(core, prepareObject(body, call))).output;
+    },
+    stream(body: GenerateBody, call): EventProducer {
+      const prepared = prepare(core, body, call);
+      return (events) => executeStream(core, prepared, new RawSink(events));
+    },
+    chat(body, call): EventProducer {
+      const prepared = prepareChat(core, body, call);
+      const messageId = replyIdOf(prepared);
+      return (events) => executeStream(core, prepared, new UiSink(events, messageId));
+    },
+    streamObject(body, call): EventProducer {
+      const prepared = prepareObject(body, call);
+      return (events) => executeStream(core, prepared, new ObjectSink(events));
+    },
+    history: async (page, limit, principal) =>
+      core.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
+  };
+}
+
+/** Our own body, or the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
+function prepareChat(core: AgentCore, body: ChatBody, call: RunCall): PreparedRun {
+  const { options, id } = body;
+  const [field, input] = body.input !== undefined ? ["input", body.input] : ["messages", body.messages];
+  if (input === undefined) throw invalid("input is required (or messages, as a chat hook sends them)");
+  const request: RunRequest = { input, field };
+  if (options !== undefined) request.options = options;
+  if (typeof id === "string") request.conversationId = id;
+  request.told = true;
+  request.regenerate = body.trigger === "regenerate-message";
+  const prepared = prepare(core, request, call);
+  if (options?.resumableStream === true) refuseResumable(prepared);
+  return prepared;
+}
+
+function refuseResumable({ plan }: PreparedRun): never {
+  const { userId, conversationId } = plan.settings.memory;
+  if (userId === undefined || conversationId === undefined) {
+    throw invalid("options.resumableStream needs memory.userId and memory.conversationId");
+  }
+  throw invalid("options.resumableStream is not available in this version");
+}
+
+/** An answer that goes on where the last assistant message stopped keeps its id. */
+function replyIdOf({ input, plan }: PreparedRun): string {
+  const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
+  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdOf(plan.id);
+}

@@ -1,0 +1,120 @@
+/** Model messages (`{role, content}`) turned into a prompt. */
+import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
+import { invalid } from "../../lib/errors.ts";
+import { filePart } from "./file-data.ts";
+import { toolOutput } from "./tool-output.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+type Of<R extends string> = Extract<LanguageModelV3Message, { role: R }>["content"];
+/** Gives the part for the prompt, or null for one that the model is not shown. */
+type Reader<P> = (part: Fields, path: string) => P | null;
+
+/** Appends the message. `path` is where it stands in the request: `input[0]`. */
+export function pushModelMessage(prompt: LanguageModelV3Message[], message: Fields, path: string): void {
+  const { role, content } = message;
+  switch (role) {
+    case "system":
+      prompt.push({ role, content: typeof content === "string" ? content : systemText(content, path) });
+      return;
+    case "user":
+      prompt.push({ role, content: contentOf<Of<"user">[number]>(content, USER_PARTS, role, path) });
+      return;
+    case "assistant":
+      prompt.push({ role, content: contentOf<Of<"assistant">[number]>(content, ASSISTANT_PARTS, role, path) });
+      return;
+    case "tool":
+      if (typeof content === "string") throw invalid(`${path}.content must be an array of tool results`);
+      prompt.push({ role, content: contentOf<Of<"tool">[number]>(content, TOOL_PARTS, role, path) });
+      return;
+    default:
+      throw invalid(`${path}.role must be one of "system", "user", "assistant", "tool"`);
+  }
+}
+
+function contentOf<P>(content: unknown, readers: ReadonlyMap<string, Reader<P>>, role: string, path: string): P[] {
+  if (typeof content === "string") return [readers.get("text")!({ text: content }, path)!];
+  if (!Array.isArray(content)) throw invalid(`${path}.content must be string or array`);
+  if (content.length === 0) throw invalid(`${path}.content must not be empty`);
+  const parts: P[] = [];
+  content.forEach((raw: unknown, index) => {
+    const here = `${path}.content[${index}]`;
+    if (typeof raw !== "object" || raw === null) throw invalid(`${here} must be object`);
+    const fields = raw as Fields;
+    const reader = typeof fields.type === "string" ? readers.get(fields.type) : undefined;
+    if (reader === undefined) {
+      throw invalid(
+        `${here}.type must be one of ${[...readers.keys()].map((type) => `"${type}"`).join(", ")} for role ${role}`,
+      );
+    }
+    const part = reader(fields, here);
+    if (part !== null) parts.push(part);
+  });
+  return parts;
+}
+
+function systemText(content: unknown, path: string): string {
+  return contentOf<{ text: string }>(content, new Map([["text", text]]), "system", path)
+    .map((part) => part.text)
+    .join("\n");
+}
+
+function stringOf(part: Fields, field: string, path: string): string {
+  const value = part[field];
+  if (typeof value !== "string") throw invalid(`${path}.${field} must be string`);
+  return value;
+}
+
+const text = (part: Fields, path: string) => ({ type: "text" as const, text: stringOf(part, "text", path) });
+const reasoning = (part: Fields, path: string) => ({ type: "reasoning" as const, text: stringOf(part, "text", path) });
+const image = (part: Fields, path: string) =>
+  filePart(part.image, "image", part.mediaType, path, { fallbackType: "image/*", allowBase64: true });
+const file = (part: Fields, path: string) =>
+  filePart(part.data, "data", part.mediaType, path, { filename: part.filename, allowBase64: true });
+
+const toolCall = (part: Fields, path: string) => ({
+  type: "tool-call" as const,
+  toolCallId: stringOf(part, "toolCallId", path),
+  toolName: stringOf(part, "toolName", path),
+  input: part.input ?? {},
+  ...(part.providerExecuted === true && { providerExecuted: true }),
+});
+
+const toolResult = (part: Fields, path: string) => ({
+  type: "tool-result" as const,
+  toolCallId: stringOf(part, "toolCallId", path),
+  toolName: stringOf(part, "toolName", path),
+  output: outputOf(part.output, `${path}.output`),
+});
+
+const TAGGED = new Set(["text", "json", "error-text", "error-json", "content", "execution-denied"]);
+
+/** `{type: "json", value}` and its kin as they are; any other value is taken for the tool's bare output. */
+function outputOf(output: unknown, path: string): LanguageModelV3ToolResultOutput {
+  const type = (output as Fields | null | undefined)?.type;
+  if (typeof type !== "string" || !TAGGED.has(type)) return toolOutput(output);
+  const { value, reason } = output as Fields;
+  if (type === "execution-denied") return { type, ...(typeof reason === "string" && { reason }) };
+  if ((type === "text" || type === "error-text") && typeof value !== "string") {
+    throw invalid(`${path}.value must be string`);
+  }
+  if (type === "content" && !Array.isArray(value)) throw invalid(`${path}.value must be array`);
+  return { type, value: value ?? null } as LanguageModelV3ToolResultOutput;
+}
+
+const USER_PARTS = new Map<string, Reader<Of<"user">[number]>>([
+  ["text", text],
+  ["image", image],
+  ["file", file],
+]);
+const ASSISTANT_PARTS = new Map<string, Reader<Of<"assistant">[number]>>([
+  ["text", text],
+  ["reasoning", reasoning],
+  ["file", file],
+  ["tool-call", toolCall],
+  ["tool-result", toolResult],
+  ["tool-approval-request", () => null],
+]);
+const TOOL_PARTS = new Map<string, Reader<Of<"tool">[number]>>([
+  ["tool-result", toolResult],
+  ["tool-approval-response", () => null],
+]);

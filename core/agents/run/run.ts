@@ -1,0 +1,114 @@
+/** What a run is made of: the plan that is settled before the first model call, and what has come of it so far. */
+import { randomBytes } from "node:crypto";
+import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
+import type { Logger } from "pino";
+import type { Span } from "../../observability/span.ts";
+import type { RunCall } from "../agent.ts";
+import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
+import type { Settings } from "./options.ts";
+import type { OutputSpec } from "./output.ts";
+import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
+import type { RunCaller } from "./caller.ts";
+import type { ToolSet } from "./tool-set.ts";
+import type { Turn } from "../conversation/turn.ts";
+import { zeroUsage } from "../../models/usage.ts";
+
+export interface RunPlan {
+  readonly id: string;
+  readonly chain: ModelChain;
+  readonly prompt: LanguageModelV3Message[];
+  readonly tools: ToolSet;
+  readonly settings: Settings;
+  /** The form of the result when one was asked for. */
+  readonly output: OutputSpec | null;
+  readonly call: RunCaller;
+  /** How many agents stand above this one. */
+  readonly depth: number;
+  /** The turn of the conversation that the run is; null without memory. */
+  readonly turn: Turn | null;
+  /** Whether the prompt begins with the agent's instructions. */
+  readonly instructed: boolean;
+  /** Whether the model may write the working memory. */
+  readonly remembers: boolean;
+  /** Set when the run begins; null when it is not traced. */
+  span: Span | null;
+}
+
+export type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
+export type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
+
+/** Grows while the run goes on, so that it tells the truth whenever and however the run ends. */
+export interface RunOutcome {
+  /** The text of the last step. */
+  text: string;
+  /** Set when `RunPlan.output` asked for it. */
+  output: unknown;
+  usage: Usage;
+  finishReason: FinishReason;
+  /** Of all steps, in order. */
+  toolCalls: ToolCall[];
+  toolResults: ToolResult[];
+}
+
+export function newOutcome(): RunOutcome {
+  return { text: "", output: undefined, usage: zeroUsage(), finishReason: "other", toolCalls: [], toolResults: [] };
+}
+
+/**
+ * Ids of runs, each 32 hexadecimal digits: a random beginning, then counted, which costs a tenth of a UUID.
+ */
+export function createRunIds(): () => string {
+  const beginning = randomBytes(12).toString("hex");
+  let count = 0;
+  return () => {
+    count = (count + 1) >>> 0;
+    return beginning + count.toString(16).padStart(8, "0");
+  };
+}
+
+/**
+ * The options of the model calls of a run. The signal is read from the request when the model asks for it: a model that
+ * answers at once never does, and making one costs more than the rest of the loop.
+ */
+export class CallOptions implements ModelCallOptions {
+  prompt: LanguageModelV3Message[];
+  readonly maxOutputTokens: number;
+  readonly temperature: number;
+  readonly topP: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  readonly seed: number | undefined;
+  readonly stopSequences: string[] | undefined;
+  readonly providerOptions: LanguageModelV3CallOptions["providerOptions"];
+  readonly responseFormat: LanguageModelV3CallOptions["responseFormat"];
+  readonly tools: LanguageModelV3CallOptions["tools"];
+  toolChoice: LanguageModelV3CallOptions["toolChoice"];
+  readonly #call: RunCall;
+
+  constructor(plan: RunPlan) {
+    const { settings } = plan;
+    this.prompt = plan.prompt;
+    this.maxOutputTokens = settings.maxOutputTokens;
+    this.temperature = settings.temperature;
+    this.topP = settings.topP;
+    this.frequencyPenalty = settings.frequencyPenalty;
+    this.presencePenalty = settings.presencePenalty;
+    this.seed = settings.seed;
+    this.stopSequences = settings.stopSequences;
+    this.providerOptions = settings.providerOptions;
+    this.responseFormat = plan.output?.format;
+    this.tools = plan.tools.definitions;
+    this.toolChoice = plan.tools.definitions === undefined ? undefined : AUTO;
+    this.#call = plan.call;
+  }
+
+  get abortSignal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  get logger(): Logger {
+    return this.#call.logger;
+  }
+}
+
+const AUTO = { type: "auto" } as const;

@@ -1,0 +1,39 @@
+/** `POST /agents/:id/stream-object`: the object while it grows, then the final one. */
+import { EventPartSink } from "./event-part-sink.ts";
+import { PartialJson } from "../run/partial-json.ts";
+import type { AgentPart } from "../run/parts.ts";
+
+export class ObjectSink extends EventPartSink {
+  #reader: PartialJson | null = new PartialJson();
+  #last = "";
+
+  override part(part: AgentPart): Promise<void> | undefined {
+    switch (part.type) {
+      case "text-delta":
+        return this.#grow(part.delta);
+      case "finish-step":
+        // A second step is the repair of an answer that did not fit: its object does not continue the first one.
+        this.#reader = null;
+        return undefined;
+      case "finish": {
+        const { output: finalObject, totalUsage: usage, finishReason } = part;
+        return this.events.send(JSON.stringify({ type: "final", finalObject, usage, finishReason }));
+      }
+      default:
+        return undefined;
+    }
+  }
+
+  #grow(delta: string): Promise<void> | undefined {
+    const reader = this.#reader;
+    if (reader === null) return undefined;
+    reader.feed(delta);
+    const value = reader.snapshot();
+    if (value === undefined) return undefined;
+    const text = JSON.stringify(value);
+    // An empty object is not growth, and the same one again is none either.
+    if (text.length <= 2 || text === this.#last) return undefined;
+    this.#last = text;
+    return this.events.send(`{"type":"partial","partialUpdate":${text}}`);
+  }
+}
