@@ -1,6 +1,6 @@
 /** The tools that a manifest speaks of. */
 import type { Manifest, StepManifest } from "../manifest/manifest.ts";
-import { sequenceOf, sequencesIn } from "../workflows/outline.ts";
+import { sequenceOf, sequencesIn } from "../workflows/definition/outline.ts";
 
 /** By agents, steps of workflows and MCP servers; those that an expression may name are not among them. */
 export function namedTools({ agents, workflows, mcp }: Manifest): Set<string> {

@@ -7,11 +7,11 @@ import type { Principal } from "../identity/principal.ts";
 import { seesEverything } from "../identity/principal.ts";
 import { actingUser } from "../identity/ownership.ts";
 import type { Engine } from "./engine.ts";
-import type { Execution } from "./execution.ts";
-import { ownerOf } from "./ids.ts";
-import type { Start } from "./journal.ts";
-import { findExecution, startsOf } from "./load.ts";
-import { taken } from "./refusals.ts";
+import type { Execution } from "./run/execution.ts";
+import { ownerOf } from "./journal/ids.ts";
+import type { Start } from "./journal/entries.ts";
+import { findExecution, startsOf } from "./journal/load.ts";
+import { taken } from "./journal/errors.ts";
 import type { WorkflowCall } from "./workflows.ts";
 
 /** @throws ServiceError as `WorkflowAccess` has it */

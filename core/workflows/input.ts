@@ -4,7 +4,7 @@ import { defaults } from "../../generated/defaults.ts";
 import type { AttachQuery, ExecutionsQuery } from "../../generated/types.ts";
 import { invalid, notFound } from "../lib/errors.ts";
 import { instantOf } from "../lib/instant.ts";
-import type { ExecutionStatus } from "./journal.ts";
+import type { ExecutionStatus } from "./journal/entries.ts";
 import type { ExecutionQuery } from "./workflows.ts";
 
 const LONGEST_ID = 128;

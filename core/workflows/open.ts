@@ -12,14 +12,14 @@ import { EXECUTION_SEQUENCE, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { compileDefinition } from "./compile.ts";
-import { compileWorkflows } from "./compile-all.ts";
-import { Definitions } from "./definitions.ts";
-import { describeWorkflow } from "./describe.ts";
+import { compileDefinition } from "./compile/definition.ts";
+import { compileWorkflows } from "./compile/workflows.ts";
+import { Definitions } from "./definition/definitions.ts";
+import { describeWorkflow } from "./definition/describe.ts";
 import { Engine } from "./engine.ts";
-import type { Parts, WorkflowProblem } from "./linking.ts";
-import { Processes, type ProcessTimes } from "./processes.ts";
-import { takeUp } from "./recovery.ts";
+import type { Parts, WorkflowProblem } from "./definition/linking.ts";
+import { Processes, type ProcessTimes } from "./cluster/processes.ts";
+import { takeUp } from "./cluster/recovery.ts";
 import { Retention } from "./retention.ts";
 
 /** Ended executions that `memory:` keeps: what it holds is in the heap. */

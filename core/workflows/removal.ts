@@ -4,10 +4,10 @@ import { CommitConflict } from "../lib/errors.ts";
 import { executionKey, executionRows, indexedExecution } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Commit, Range, Row, Store } from "../storage/store.ts";
-import { nameKeyOf, numberIn } from "./ids.ts";
-import { indexKeys } from "./index-rows.ts";
-import type { ExecutionStatus } from "./journal.ts";
-import { headOf } from "./rows.ts";
+import { nameKeyOf, numberIn } from "./journal/ids.ts";
+import { indexKeys } from "./journal/index-rows.ts";
+import type { ExecutionStatus } from "./journal/entries.ts";
+import { headOf } from "./journal/rows.ts";
 
 const BATCH = 50;
 /** Milliseconds between two batches. */

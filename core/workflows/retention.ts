@@ -14,8 +14,8 @@ import {
   workflowIndexOf,
 } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
-import { ENDED } from "./index-rows.ts";
-import { Walk } from "./list-walk.ts";
+import { ENDED } from "./journal/index-rows.ts";
+import { Walk } from "./list/walk.ts";
 import { removeEnded } from "./removal.ts";
 
 /** Milliseconds: between two rounds, before the first one, and between two looks at how many there are. */

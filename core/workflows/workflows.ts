@@ -12,7 +12,7 @@ import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import type { ExecutionStatus } from "./journal.ts";
+import type { ExecutionStatus } from "./journal/entries.ts";
 
 /** Who asked: the part of a request's context that an execution needs. */
 export type WorkflowCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "logger" | "trace" | "cutHeaders">;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool } from "undici";
 import type { Store } from "../../core/storage/store.ts";
-import { findExecution, loadExecution } from "../../core/workflows/load.ts";
+import { findExecution, loadExecution } from "../../core/workflows/journal/load.ts";
 import type { Known } from "./workflow-clients.ts";
 
 /** Steps write the key of every run to a file, which outlives the process: what is written is there after SIGKILL. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { EventSink } from "../../core/lib/event-sink.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
-import { Execution } from "../../core/workflows/execution.ts";
+import { Execution } from "../../core/workflows/run/execution.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
 import { soon } from "../support/providers.ts";

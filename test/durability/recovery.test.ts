@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
-import { findExecution, loadExecution } from "../../core/workflows/load.ts";
+import { findExecution, loadExecution } from "../../core/workflows/journal/load.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { soon } from "../support/providers.ts";
 import { startService, type TestOptions, type TestService } from "../support/service.ts";

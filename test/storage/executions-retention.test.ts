@@ -6,7 +6,7 @@ import { ServiceError } from "../../core/lib/errors.ts";
 import { EXECUTION_SEQUENCE } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
-import type { ExecutionStatus } from "../../core/workflows/journal.ts";
+import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
 import { Retention } from "../../core/workflows/retention.ts";
 import { ENGINES, openRows, putExecutions, restRows, type Sample } from "../support/executions.ts";
 import { silent } from "../support/providers.ts";

@@ -4,10 +4,10 @@ import { describe, type TestContext, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { ServiceError } from "../../core/lib/errors.ts";
 import type { Store } from "../../core/storage/store.ts";
-import type { ExecutionStatus } from "../../core/workflows/journal.ts";
-import { listExecutions, type RunningHere } from "../../core/workflows/list.ts";
-import type { ListQuery } from "../../core/workflows/list-filter.ts";
-import { Elsewhere } from "../../core/workflows/list-open.ts";
+import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
+import { listExecutions, type RunningHere } from "../../core/workflows/list/list.ts";
+import type { ListQuery } from "../../core/workflows/list/filter.ts";
+import { Elsewhere } from "../../core/workflows/list/running.ts";
 import {
   ENGINES,
   finish,

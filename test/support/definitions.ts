@@ -13,9 +13,9 @@ import { createHost } from "../../core/registry/host.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { compileTools } from "../../core/tools/compile.ts";
-import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/compile-all.ts";
-import type { Step, StepCall, StepScope } from "../../core/workflows/definition.ts";
-import type { Parts } from "../../core/workflows/linking.ts";
+import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/compile/workflows.ts";
+import type { Step, StepCall, StepScope } from "../../core/workflows/definition/definition.ts";
+import type { Parts } from "../../core/workflows/definition/linking.ts";
 import { silent } from "./agents.ts";
 import { EXAMPLES, pluginFolder } from "./plugin-folder.ts";
 

@@ -9,7 +9,7 @@ import {
   type StepScope,
   type StepType,
   Suspend,
-} from "../../core/workflows/definition.ts";
+} from "../../core/workflows/definition/definition.ts";
 
 /** A step without its id. Data are objects of numbers: every step adds a key of its own. */
 export type Node =

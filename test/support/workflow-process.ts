@@ -7,7 +7,7 @@ import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import { openWorkflows } from "../../core/workflows/open.ts";
-import type { ProcessTimes } from "../../core/workflows/processes.ts";
+import type { ProcessTimes } from "../../core/workflows/cluster/processes.ts";
 import type { WorkflowAccess } from "../../core/workflows/workflows.ts";
 import { silent } from "./agents.ts";
 import { type DefinitionOptions, linked } from "./definitions.ts";

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { checkReferences } from "../../../core/manifest/references.ts";
-import { compileDefinition } from "../../../core/workflows/compile.ts";
-import { MOST_STEPS, outlineOf } from "../../../core/workflows/outline.ts";
+import { compileDefinition } from "../../../core/workflows/compile/definition.ts";
+import { MOST_STEPS, outlineOf } from "../../../core/workflows/definition/outline.ts";
 import { PLUGINS } from "../../manifest/cases.ts";
 import { callOf, linked, oneStep, run, scopeOf, stepsByPath, workflowsOf } from "../../support/definitions.ts";
 

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { definitionKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
-import type { Definition } from "../../../core/workflows/definition.ts";
-import { Definitions } from "../../../core/workflows/definitions.ts";
+import type { Definition } from "../../../core/workflows/definition/definition.ts";
+import { Definitions } from "../../../core/workflows/definition/definitions.ts";
 
 const definitionOf = (hash: string) => ({ hash, outline: new Map() }) as unknown as Definition;
 

@@ -1,7 +1,7 @@
 /** Contract, "Workflow summary" and "Workflow detail": what is shown of a workflow of the manifest. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { describeWorkflow } from "../../../core/workflows/describe.ts";
+import { describeWorkflow } from "../../../core/workflows/definition/describe.ts";
 import { validators } from "../../../generated/all-validators.js";
 import type { StepManifest, WorkflowManifest } from "../../../generated/types.ts";
 

@@ -1,9 +1,9 @@
 /** Contract, "Workflow stream": the events of an execution, from a journal made by hand. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { eventsOf, startEvent } from "../../../core/workflows/events.ts";
-import { apply, type Fold } from "../../../core/workflows/fold.ts";
-import { type Entry, EVENTS_OF, type Start } from "../../../core/workflows/journal.ts";
+import { eventsOf, startEvent } from "../../../core/workflows/journal/events.ts";
+import { apply, type Fold } from "../../../core/workflows/journal/state.ts";
+import { type Entry, EVENTS_OF, type Start } from "../../../core/workflows/journal/entries.ts";
 import { validators } from "../../../generated/all-validators.js";
 import { at, COMPLETED, folded, iso, OUTLINE, outlineWith, SUSPENDED } from "../../support/journals.ts";
 

@@ -1,7 +1,7 @@
 /** How long work may run: who is stopped by what, when work is given up, and that nothing stays behind. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { GivenUp, Lifetime, type Stop } from "../../../core/workflows/lifetime.ts";
+import { GivenUp, Lifetime, type Stop } from "../../../core/workflows/run/lifetime.ts";
 
 const stop = (kind: Stop["kind"], patience = 0, reason: string = kind): Stop => ({ kind, reason, patience });
 const FOREVER = new Promise<never>(() => {});

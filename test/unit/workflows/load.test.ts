@@ -4,9 +4,9 @@ import { test } from "node:test";
 import { executionKey, journalKey, openExecutionKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
-import type { Entry } from "../../../core/workflows/journal.ts";
-import { entriesOnDisk, loadExecution, loadWhole, readExecution } from "../../../core/workflows/load.ts";
-import { entriesText, openText, restText } from "../../../core/workflows/rows.ts";
+import type { Entry } from "../../../core/workflows/journal/entries.ts";
+import { entriesOnDisk, loadExecution, loadWhole, readExecution } from "../../../core/workflows/journal/load.ts";
+import { entriesText, openText, restText } from "../../../core/workflows/journal/rows.ts";
 import { at, SUSPENDED, startOf } from "../../support/journals.ts";
 
 const START = startOf({ number: 7 });

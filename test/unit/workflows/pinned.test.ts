@@ -4,8 +4,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { parseManifest } from "../../../core/manifest/load.ts";
-import { compileDefinition } from "../../../core/workflows/compile.ts";
-import { hashOf, parsePinned, pin } from "../../../core/workflows/pinned.ts";
+import { compileDefinition } from "../../../core/workflows/compile/definition.ts";
+import { hashOf, parsePinned, pin } from "../../../core/workflows/definition/pinned.ts";
 import { callOf, linked, run, scopeOf, stepsByPath } from "../../support/definitions.ts";
 import { pluginFolder } from "../../support/plugin-folder.ts";
 

@@ -1,9 +1,9 @@
 /** Contract, "Workflow execution record", "Execution result", "Execution state": made from a journal by hand. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Fold } from "../../../core/workflows/fold.ts";
-import type { Entry } from "../../../core/workflows/journal.ts";
-import { recordText, resultText, stateOf } from "../../../core/workflows/record.ts";
+import type { Fold } from "../../../core/workflows/journal/state.ts";
+import type { Entry } from "../../../core/workflows/journal/entries.ts";
+import { recordText, resultText, stateOf } from "../../../core/workflows/journal/record.ts";
 import { validators } from "../../../generated/all-validators.js";
 import type { ExecutionResult, ExecutionState, WorkflowExecution } from "../../../generated/types.ts";
 import { at, COMPLETED, folded, iso, OUTLINE, SUSPENDED } from "../../support/journals.ts";

@@ -1,0 +1,59 @@
+/** From a pinned definition to one that runs: names become plugins, tools and agents, texts become functions. */
+import { messageOf } from "../../lib/errors.ts";
+import { compileSteps } from "./steps.ts";
+import type { Definition, Outline } from "../definition/definition.ts";
+import { compileCheck, type Linking, type Parts, type WorkflowProblem } from "../definition/linking.ts";
+import { outlineOf } from "../definition/outline.ts";
+import { hashOf, type PinnedDefinition, reveal } from "../definition/pinned.ts";
+
+export type CompiledDefinition =
+  | { definition: Definition }
+  /** `missing`: what it names and is not there, `step plugin "x"`, `environment variable "TOKEN"`. */
+  | { problems: WorkflowProblem[]; missing: string[] };
+
+export function compileDefinition(pinned: PinnedDefinition, parts: Parts): CompiledDefinition {
+  const { workflowId } = pinned;
+  const at = ["workflows", workflowId];
+  let outline: Outline;
+  try {
+    outline = outlineOf(pinned);
+  } catch (error) {
+    return { problems: [{ path: at, message: messageOf(error) }], missing: [] };
+  }
+  const revealed = reveal(pinned, parts.env, parts.folder);
+  const { workflows } = revealed.pinned;
+  const linking: Linking = {
+    parts,
+    workflows,
+    checks: new Map(),
+    runs: new Map(),
+    problems: [],
+    missing: new Set(revealed.missing),
+  };
+  const workflow = workflows[workflowId]!;
+  const steps = compileSteps(workflow.steps, [...at, "steps"], {
+    linking,
+    workflow,
+    prefix: "",
+    open: [workflowId],
+    // Those of the outermost workflow are the definition's own.
+    suspendCheck: null,
+    resumeCheck: null,
+  });
+  const definition: Definition = {
+    workflowId,
+    name: workflow.name,
+    hash: hashOf(JSON.stringify(pinned)),
+    outline,
+    steps,
+    inputCheck: compileCheck(linking, workflow.input, [...at, "input"]),
+    resultCheck: compileCheck(linking, workflow.result, [...at, "result"]),
+    suspendCheck: compileCheck(linking, workflow.suspend, [...at, "suspend"]),
+    resumeCheck: compileCheck(linking, workflow.resume, [...at, "resume"]),
+    timeout: (workflow.timeout as number | undefined) ?? null,
+    recovery: workflow.recovery,
+    meter: parts.meters?.of(workflowId),
+  };
+  const { problems, missing } = linking;
+  return problems.length > 0 || missing.size > 0 ? { problems, missing: [...missing] } : { definition };
+}

@@ -1,0 +1,164 @@
+/** From the text of steps to steps: one function for each type. */
+import { compileCondition, ExpressionError, SCOPES } from "../../manifest/expression.ts";
+import type { Path } from "../../manifest/issues.ts";
+import type { AgentStepManifest, StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
+import { compileAgent } from "../steps/agent.ts";
+import type { Check, Evaluate, Retry, Step, StepType, WorkStep } from "../definition/definition.ts";
+import { accept, compileCheck, compileText, compileValue, type Linking } from "../definition/linking.ts";
+import { typeOf } from "../definition/outline.ts";
+import { compilePlugin } from "../steps/plugin.ts";
+import { compileTool } from "../steps/tool.ts";
+
+/** The workflow whose steps are compiled. */
+export interface Within {
+  readonly linking: Linking;
+  readonly workflow: WorkflowManifest;
+  /** Of the paths of its steps: `""`, `sub/`. */
+  readonly prefix: string;
+  /** Ids of the workflows that it is in, and its own. */
+  readonly open: readonly string[];
+  /** Of what its steps hand out when they suspend, and are resumed with, where they have no schema of their own. */
+  readonly suspendCheck: Check | null;
+  readonly resumeCheck: Check | null;
+}
+
+/** A step, or a list with lists in it, as steps one after the other. */
+export function compileSteps(steps: StepManifest | StepList, at: Path, within: Within): Step[] {
+  if (!Array.isArray(steps)) return compileStep(steps, at, within);
+  return steps.flatMap((step, index) => compileSteps(step, [...at, index], within));
+}
+
+type Run = WorkStep["run"];
+
+/** None for what is missing: then the definition cannot be used anyway. */
+function compileStep(step: StepManifest, at: Path, within: Within): Step[] {
+  const type = typeOf(step);
+  const compiled = COMPILERS[type](step, [...at, type], within, baseOf(step, type, at, within));
+  return compiled === null ? [] : [compiled];
+}
+
+type Base = ReturnType<typeof baseOf>;
+
+const ONCE: Retry = Object.freeze({ attempts: 0, delay: 0, backoff: "fixed" });
+/** The steps in them are tried again by themselves. */
+const CONTAINERS: readonly StepType[] = ["andWhen", "andAll", "andRace", "andWorkflow"];
+
+function baseOf(step: StepManifest, type: StepType, at: Path, within: Within) {
+  const { linking, workflow, prefix, suspendCheck, resumeCheck } = within;
+  const check = (key: "inputSchema" | "outputSchema" | "suspendSchema" | "resumeSchema") =>
+    compileCheck(linking, step[key], [...at, key]);
+  const inherited = CONTAINERS.includes(type) ? ONCE : (workflow.retry as Retry);
+  return {
+    id: step.id,
+    path: `${prefix}${step.id}`,
+    type,
+    inputCheck: check("inputSchema"),
+    outputCheck: check("outputSchema"),
+    suspendCheck: check("suspendSchema") ?? suspendCheck,
+    resumeCheck: check("resumeSchema") ?? resumeCheck,
+    retry: (step.retry as Retry | undefined) ?? inherited,
+    timeout: (step.timeout as number | undefined) ?? null,
+  };
+}
+
+type Compile = (step: StepManifest, at: Path, within: Within, base: Base) => Step | null;
+
+const COMPILERS: Readonly<Record<StepType, Compile>> = {
+  andThen(step, at, within, base) {
+    const { set, suspend } = step.andThen!;
+    const { linking } = within;
+    if (suspend !== undefined) {
+      const reason = compileText(linking, suspend.reason, [...at, "suspend", "reason"]);
+      const data = compileValue(linking, suspend.data ?? null, [...at, "suspend", "data"]);
+      return { ...base, kind: "suspend", reason, data };
+    }
+    if (set !== undefined) return { ...base, kind: "set", evaluate: compileValue(linking, set, [...at, "set"]) };
+    return workStep(base, false, runOf(step.andThen!, at, linking, false));
+  },
+  andTap: (step, at, { linking }, base) => workStep(base, true, runOf(step.andTap!, at, linking, true)),
+  andAgent: (step, at, { linking }, base) => workStep(base, false, askOf(step.andAgent!, at, linking)),
+  andWhen(step, at, within, base) {
+    const { if: text, then, else: other } = step.andWhen!;
+    const condition = compileIf(within.linking, text, [...at, "if"]);
+    const otherwise = other === undefined ? null : compileSteps(other, [...at, "else"], within);
+    return { ...base, kind: "when", condition, then: compileSteps(then, [...at, "then"], within), else: otherwise };
+  },
+  andAll: (step, at, within, base) => ({ ...base, kind: "all", branches: branchesOf(step.andAll!, at, within) }),
+  andRace: (step, at, within, base) => ({ ...base, kind: "race", branches: branchesOf(step.andRace!, at, within) }),
+  andWorkflow(step, at, within, base) {
+    const { linking, prefix, open } = within;
+    const { workflow: id, input } = step.andWorkflow!;
+    const workflow = Object.hasOwn(linking.workflows, id) ? linking.workflows[id] : undefined;
+    if (workflow === undefined) linking.missing.add(`workflow ${JSON.stringify(id)}`);
+    if (workflow === undefined || open.includes(id)) return null;
+    const check = (key: "input" | "result" | "suspend" | "resume") =>
+      compileCheck(linking, workflow[key], ["workflows", id, key]);
+    const inner: Within = {
+      linking,
+      workflow,
+      prefix: `${prefix}${step.id}/`,
+      open: [...open, id],
+      suspendCheck: check("suspend") ?? within.suspendCheck,
+      resumeCheck: check("resume") ?? within.resumeCheck,
+    };
+    return {
+      ...base,
+      kind: "sub",
+      workflowId: id,
+      input: compileValue(linking, input, [...at, "input"]),
+      steps: compileSteps(workflow.steps, ["workflows", id, "steps"], inner),
+      startCheck: check("input"),
+      resultCheck: check("result"),
+      timeout: base.timeout ?? (workflow.timeout as number | undefined) ?? null,
+    };
+  },
+};
+
+const branchesOf = (branches: StepList, at: Path, within: Within): Step[][] =>
+  branches.map((branch, index) => compileSteps(branch, [...at, index], within));
+
+const workStep = (base: Base, tap: boolean, run: Run | null): WorkStep | null =>
+  run === null ? null : { ...base, kind: "work", tap, run };
+
+/** Work that andThen and andTap share: a step plugin or a tool. */
+interface WorkManifest {
+  readonly use?: string;
+  readonly with?: Readonly<Record<string, unknown>>;
+  readonly tool?: string;
+  readonly input?: unknown;
+}
+
+const runOf = (work: WorkManifest, at: Path, linking: Linking, tap: boolean): Run | null =>
+  once(linking, work, () =>
+    work.use !== undefined
+      ? compilePlugin(linking, { use: work.use, with: work.with, tap }, at)
+      : compileTool(linking, { tool: work.tool!, input: work.input }, at),
+  );
+
+const askOf = (work: AgentStepManifest, at: Path, linking: Linking): Run | null =>
+  once(linking, work, () => compileAgent(linking, work, at));
+
+function once({ runs }: Linking, work: object, make: () => Run | null): Run | null {
+  let run = runs.get(work);
+  if (run === undefined) {
+    run = make();
+    runs.set(work, run);
+  }
+  return run;
+}
+
+function compileIf(linking: Linking, text: string, at: Path): Evaluate {
+  const evaluate = accept(linking, compileCondition(text, SCOPES.workflow), at);
+  return (scope) => {
+    const value = evaluate(scope);
+    if (typeof value === "boolean") return value;
+    const expression = text.replace(/^\s*\{\{|\}\}\s*$/g, "").trim();
+    throw new ExpressionError(expression, `must give true or false, not ${kindOf(value)}`);
+  };
+}
+
+function kindOf(value: unknown): string {
+  if (value === null || value === undefined) return "null";
+  if (Array.isArray(value)) return "a list";
+  return typeof value === "string" ? "text" : typeof value === "number" ? "a number" : "an object";
+}

@@ -1,0 +1,43 @@
+/** Boot: the workflows of the manifest, each pinned and compiled. */
+import type { LoadedManifest } from "../../manifest/load.ts";
+import type { Manifest } from "../../manifest/manifest.ts";
+import { compileDefinition } from "./definition.ts";
+import type { Definition } from "../definition/definition.ts";
+import type { Parts, WorkflowProblem } from "../definition/linking.ts";
+import { type Pinned, pin } from "../definition/pinned.ts";
+
+export interface CompiledWorkflow extends Pinned {
+  readonly definition: Definition;
+}
+
+export interface CompiledWorkflows {
+  /** By id, in the order of the manifest. */
+  workflows: Map<string, CompiledWorkflow>;
+  problems: WorkflowProblem[];
+}
+
+/**
+ * A workflow that names what does not exist is left out without a word: `checkReferences` reports it.
+ *
+ * @param manifest the whole, or what is sound of it
+ */
+export function compileWorkflows(
+  manifest: Pick<Manifest, "workflows">,
+  loaded: Pick<LoadedManifest, "referenceAt">,
+  parts: Parts,
+): CompiledWorkflows {
+  const workflows = new Map<string, CompiledWorkflow>();
+  const problems = new Map<string, WorkflowProblem>();
+  for (const id of Object.keys(manifest.workflows)) {
+    const pinned = pin(id, manifest, loaded);
+    const compiled = compileDefinition(pinned.pinned, parts);
+    if ("definition" in compiled) {
+      const { definition } = compiled;
+      workflows.set(id, { ...pinned, definition });
+      definition.meter?.steps.declare(definition.outline.keys());
+    }
+    // A workflow that others call is compiled with each of them.
+    else for (const problem of compiled.problems) problems.set(JSON.stringify(problem), problem);
+  }
+  return { workflows, problems: [...problems.values()] };
+}

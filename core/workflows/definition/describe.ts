@@ -1,0 +1,42 @@
+/** Workflows as the API shows them (contract, "Workflow summary", "Workflow detail"). All but the status is known at boot. */
+import type {
+  StepManifest,
+  WorkflowDetail,
+  WorkflowManifest,
+  WorkflowStatus,
+  WorkflowStep,
+  WorkflowSummary,
+} from "../../../generated/types.ts";
+import { sequenceOf, sequencesIn, typeOf } from "./outline.ts";
+
+export interface DescribedWorkflow {
+  summary(status: WorkflowStatus): WorkflowSummary;
+  detail(status: WorkflowStatus): WorkflowDetail;
+}
+
+export function describeWorkflow(id: string, workflow: WorkflowManifest): DescribedWorkflow {
+  const { name, purpose, input = null, result = null, suspend = null, resume = null } = workflow;
+  const steps = sequenceOf(workflow.steps).map(stepOf);
+  const head = { id, name: name || id, purpose, stepsCount: steps.length };
+  const schemas = { inputSchema: input, resultSchema: result, suspendSchema: suspend, resumeSchema: resume };
+  return {
+    summary: (status) => ({ ...head, status }),
+    detail: (status) => ({ ...head, status, steps, ...schemas }),
+  };
+}
+
+const SCHEMAS = ["inputSchema", "outputSchema", "suspendSchema", "resumeSchema"] as const;
+
+/** A list of steps has no name of its own, so that its steps are shown in its place. */
+function stepOf(step: StepManifest): WorkflowStep {
+  const { id, name, purpose } = step;
+  const described: WorkflowStep = { id, name: name || id, type: typeOf(step), purpose };
+  for (const schema of SCHEMAS) if (step[schema] !== undefined) described[schema] = step[schema];
+  const branches = sequencesIn(step);
+  if (branches.length > 0) {
+    described.steps = branches.flat().map(stepOf);
+    described.branches = branches.map((branch) => branch.map((held) => held.id));
+  }
+  if (step.andWorkflow !== undefined) described.workflow = step.andWorkflow.workflow;
+  return described;
+}

@@ -1,0 +1,47 @@
+/** A step in the record of its execution, as JSON text. */
+import type { Outline } from "../definition/definition.ts";
+import type { StepFold } from "./state.ts";
+import { isoOf } from "../../lib/iso-time.ts";
+import type { ExecutionStatus } from "./entries.ts";
+import { errorText } from "./outcome-text.ts";
+
+/** How a step stands that is not over, by the status of its execution. */
+const UNFINISHED: Readonly<Record<ExecutionStatus, string>> = {
+  running: "running",
+  suspended: "suspended",
+  completed: "cancelled",
+  error: "cancelled",
+  cancelled: "cancelled",
+};
+
+/**
+ * @param status of the execution
+ * @param output JSON text of its output; not read unless it is done
+ */
+export function stepText(step: StepFold, status: ExecutionStatus, outline: Outline, output: string): string {
+  const name = JSON.stringify(outline.get(step.path)?.name ?? step.path);
+  switch (step.status) {
+    case "done":
+      return overText("step-complete", step, name, `"success","output":${output}`);
+    case "skipped":
+      return overText("step-complete", step, name, `"skipped","output":${output}`);
+    case "failed":
+      // Else it has not failed, but is about to run again.
+      if (step.resume === null && step.endedAt !== null)
+        return overText("step-error", step, name, `"error","error":${errorText(step.message, step.path)}`);
+      return openText(step, name, UNFINISHED[status]);
+    case "waiting":
+      return openText(step, name, status === "running" ? "suspended" : UNFINISHED[status]);
+    case "running":
+      return openText(step, name, UNFINISHED[status]);
+  }
+}
+
+const headText = (type: string, { path, begunAt }: StepFold, name: string): string =>
+  `{"id":"step:${path}","type":"${type}","name":${name},"from":"${path}","startTime":"${isoOf(begunAt)}"`;
+
+const overText = (type: string, step: StepFold, name: string, rest: string): string =>
+  `${headText(type, step, name)},"endTime":"${isoOf(step.endedAt ?? step.begunAt)}","status":${rest}}`;
+
+const openText = (step: StepFold, name: string, status: string): string =>
+  `${headText("step-start", step, name)},"status":"${status}"}`;

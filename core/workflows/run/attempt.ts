@@ -1,0 +1,100 @@
+/** One try of a step's work: what it may read and do, for as long as it lasts. */
+
+import type { Logger } from "pino";
+import type { Caller } from "../../identity/caller.ts";
+import { boundLogger } from "../../observability/bound-logger.ts";
+import type { Span } from "../../observability/span.ts";
+import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
+import type { Execution } from "./execution.ts";
+import { timeAfter } from "../journal/state.ts";
+import { effectsOf } from "../journal/ids.ts";
+import type { Lifetime } from "./lifetime.ts";
+import { loggerOf } from "./logger.ts";
+
+export class WorkCall implements StepCall {
+  readonly scope: StepScope;
+  readonly attempt: number;
+  readonly resume: { readonly data: unknown } | null;
+  readonly trace: Span | undefined;
+  readonly #execution: Execution;
+  readonly #step: WorkStep;
+  readonly #lifetime: Lifetime;
+  #change: Record<string, unknown> | undefined;
+  #logger: Logger | null = null;
+  #over = false;
+
+  constructor(execution: Execution, step: WorkStep, scope: StepScope, attempt: number, lifetime: Lifetime) {
+    this.#execution = execution;
+    this.#step = step;
+    this.#lifetime = lifetime;
+    this.scope = scope;
+    this.attempt = attempt;
+    this.trace = execution.spans?.of(step.path);
+    this.resume = execution.fold.steps.get(step.path)?.resume ?? null;
+  }
+
+  get executionId(): string {
+    return this.#execution.fold.start.id;
+  }
+
+  get conversationId(): string | undefined {
+    return this.#execution.fold.start.conversationId;
+  }
+
+  get userId(): string | undefined {
+    return this.#execution.fold.start.userId;
+  }
+
+  get caller(): Caller {
+    const { caller, user } = this.#execution.fold.start;
+    return { kind: caller ?? (user === undefined ? "nobody" : "user") };
+  }
+
+  get idempotencyKey(): string {
+    return `${effectsOf(this.#execution.fold.start)}:${this.#step.path}`;
+  }
+
+  get requestId(): string {
+    return this.#execution.caller.requestId;
+  }
+
+  get logger(): Logger {
+    this.#logger ??= boundLogger(loggerOf(this.#execution), {
+      stepId: this.#step.path,
+      spanId: this.trace?.spanId,
+    });
+    return this.#logger;
+  }
+
+  get signal(): AbortSignal {
+    return this.#lifetime.signal;
+  }
+
+  setState(change: Record<string, unknown>): void {
+    if (!this.#over) this.#change = { ...this.#change, ...asJson(change) };
+  }
+
+  part(part: unknown): Promise<void> | undefined {
+    const execution = this.#execution;
+    if (this.#over || this.#lifetime.over) return undefined;
+    execution.append(["part", this.#step.path, timeAfter(execution.fold), part]);
+    return execution.flush();
+  }
+
+  /** Ends the try: what it does from now on has no effect. Gives its change of shared state. */
+  end(): Record<string, unknown> | undefined {
+    this.#over = true;
+    return this.#change;
+  }
+}
+
+/** A copy, as the journal holds it. */
+function asJson(change: Record<string, unknown>): object {
+  try {
+    const copy: unknown = JSON.parse(JSON.stringify(change));
+    if (typeof copy === "object" && copy !== null) return copy;
+  } catch {
+    // What it says is about JSON, and not about the step.
+  }
+  throw new Error("setState takes what JSON can hold");
+}

@@ -1,0 +1,78 @@
+import type { EventProducer, EventSink } from "../../lib/event-sink.ts";
+import type { Store } from "../../storage/store.ts";
+import type { Outline } from "../definition/definition.ts";
+import { eventsOf, startEvent } from "../journal/events.ts";
+import type { Execution } from "./execution.ts";
+import type { Fold } from "../journal/state.ts";
+import { type Entry, EVENTS_OF } from "../journal/entries.ts";
+import { entriesOnDisk, type Loaded } from "../journal/load.ts";
+
+/** Entries that a reader who is far behind holds at once. */
+const PAGE = 256;
+
+export interface Reader {
+  readonly fold: Fold;
+  readonly outline: Outline;
+  /** Number of the last event that it has already. */
+  readonly after: number;
+  readonly sink: EventSink;
+  /** Entries that it has passed, and the number of the last event of these. */
+  index: number;
+  sequence: number;
+}
+
+/** Goes on after an event with an execution that is not run by this process any more. */
+type GoOn = (after: number) => Promise<EventProducer>;
+
+/** The events of an execution that runs here, from after the event numbered `after`, until it rests. */
+export function followLive(execution: Execution, after: number, store: Store, goOn: GoOn): EventProducer {
+  return async (sink) => {
+    const reader = beginReader(execution.fold, execution.definition.outline, after, sink);
+    // A step may run for hours before there is anything to send.
+    sink.onLeave(() => execution.wake());
+    while (!sink.closed) {
+      while (reader.index < execution.committed) {
+        const { from, entries } = execution.log;
+        const ready =
+          reader.index < from
+            ? // What a reader that is far behind misses is not in memory any more.
+              (await entriesOnDisk(store, execution.fold.start, from)).slice(reader.index, reader.index + PAGE)
+            : entries.slice(reader.index - from, execution.committed - from);
+        await sendEntries(ready, reader);
+        if (sink.closed) return;
+      }
+      if (execution.rested) return;
+      if (execution.gone) return (await goOn(Math.max(after, reader.sequence)))(sink);
+      await execution.more();
+    }
+  };
+}
+
+/** The events of an execution that rests. */
+export function followLoaded({ fold, entries }: Loaded, outline: Outline, after: number): EventProducer {
+  return (sink) => sendEntries(entries, beginReader(fold, outline, after, sink));
+}
+
+export function beginReader(fold: Fold, outline: Outline, after: number, sink: EventSink): Reader {
+  sink.open();
+  if (after < 1) sink.send(startEvent(fold, outline), 1);
+  return { fold, outline, after, sink, index: 0, sequence: 1 };
+}
+
+export async function sendEntries(ready: readonly Entry[], reader: Reader): Promise<void> {
+  const { fold, outline, after, sink } = reader;
+  for (const entry of ready) {
+    reader.index++;
+    const count = EVENTS_OF[entry[0]];
+    if (reader.sequence + count <= after || count === 0) {
+      reader.sequence += count;
+      continue;
+    }
+    for (const event of eventsOf(entry, fold, outline)) {
+      if (++reader.sequence <= after) continue;
+      const behind = sink.send(event, reader.sequence);
+      if (behind !== undefined) await behind;
+      if (sink.closed) return;
+    }
+  }
+}

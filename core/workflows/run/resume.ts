@@ -1,0 +1,78 @@
+/** Which step a resume goes on from, and whether what it brings fits. */
+
+import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../../generated/types.ts";
+import { invalid } from "../../lib/errors.ts";
+import type { Check, Definition, Step } from "../definition/definition.ts";
+import { type Fold, type StepFold, timeAfter } from "../journal/state.ts";
+import type { Entry, StepPath } from "../journal/entries.ts";
+import { isLeftBehind } from "../journal/superseded.ts";
+import { stepNamed } from "../definition/find-step.ts";
+
+/**
+ * @param fold of a suspended execution
+ * @returns the entry that resumes it
+ * @throws ServiceError `invalid_input` for a step that does not wait, and for data that does not fit
+ */
+export function planResume(fold: Fold, definition: Definition, { resumeData, options }: ResumeExecutionRequest): Entry {
+  const path = targetOf(fold, definition, options?.stepId);
+  const waits = fold.steps.get(path)?.status === "waiting";
+  // An execution that was suspended from outside has asked for nothing: it may go on without data.
+  const check = waits || resumeData !== undefined ? checkOf(definition, path) : null;
+  const problem = check?.(resumeData ?? null, "resumeData") ?? null;
+  if (problem !== null) throw invalid(resumeData === undefined ? `resumeData is required: ${problem}` : problem);
+  const at = timeAfter(fold);
+  return resumeData === undefined ? ["resume", path, at] : ["resume", path, at, resumeData];
+}
+
+/** @throws ServiceError `invalid_input` for data of a replay that does not fit its step */
+export function checkReplay(definition: Definition, path: StepPath, body: ReplayExecutionRequest): void {
+  const { inputData, resumeData } = body;
+  const problems: (string | null | undefined)[] = [];
+  if (inputData !== undefined) problems.push(findStep(definition.steps, path)?.inputCheck?.(inputData, "inputData"));
+  if (resumeData !== undefined) problems.push(checkOf(definition, path)?.(resumeData, "resumeData"));
+  const said = problems.filter((problem) => typeof problem === "string");
+  if (said.length > 0) throw invalid(said.join("; "));
+}
+
+function targetOf(fold: Fold, { outline }: Definition, stepId: string | undefined): StepPath {
+  const standing = fold.suspension?.stepId ?? "";
+  if (stepId === undefined) return standing;
+  const { path } = stepNamed(outline, stepId, "options.stepId");
+  const waiting = [...fold.steps.values()].filter((step) => isWaiting(step, fold, outline)).map((step) => step.path);
+  if (path === standing || waiting.includes(path)) return path;
+  const others = [...new Set([standing, ...waiting])].filter((other) => other !== "");
+  const hint = others.length === 0 ? "" : `, but ${others.join(", ")}`;
+  throw invalid(`options.stepId: it is not step ${JSON.stringify(path)} that waits to be resumed${hint}`);
+}
+
+/** Not one that was left behind in a branch that lost. */
+const isWaiting = ({ status, path }: StepFold, fold: Fold, outline: Definition["outline"]): boolean =>
+  status === "waiting" && !isLeftBehind(path, fold, outline);
+
+/** The step's own schema goes before the workflow's. */
+function checkOf(definition: Definition, path: StepPath): Check | null {
+  return findStep(definition.steps, path)?.resumeCheck ?? definition.resumeCheck;
+}
+
+function findStep(steps: readonly Step[], path: StepPath): Step | undefined {
+  for (const step of steps) {
+    if (step.path === path) return step;
+    const found = findStep(insideOf(step), path);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function insideOf(step: Step): readonly Step[] {
+  switch (step.kind) {
+    case "when":
+      return [...step.then, ...(step.else ?? [])];
+    case "all":
+    case "race":
+      return step.branches.flat();
+    case "sub":
+      return step.steps;
+    default:
+      return [];
+  }
+}

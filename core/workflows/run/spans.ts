@@ -1,0 +1,159 @@
+/**
+ * What is traced of an execution, from when it begins or goes on until it rests: a span for each step, told by the entries of its
+ * journal, so that the trace and the record say the same. What goes on later is a trace of its own that names the first one.
+ */
+import { CommitConflict } from "../../lib/errors.ts";
+import {
+  CONTENT,
+  STEP_RETRY,
+  stepAttributes,
+  stepSpan,
+  workflowAttributes,
+  workflowSpan,
+} from "../../observability/attributes.ts";
+import type { Entity } from "../../observability/sink.ts";
+import type { Span, SpanContext, SpanOrigin } from "../../observability/span.ts";
+import { cancelSpan, failSpan } from "../../observability/spans.ts";
+import type { Outline } from "../definition/definition.ts";
+import type { Fold } from "../journal/state.ts";
+import type { Entry, Start, StepPath } from "../journal/entries.ts";
+
+/** Why an execution runs. */
+export type Occasion = "execute" | "resume" | "replay" | "recovery";
+
+const OK = Object.freeze({ code: 1 } as const);
+
+const entityOf = ({ workflowId: id, workflowName: name }: Pick<Start, "workflowId" | "workflowName">): Entity => ({
+  type: "workflow",
+  id,
+  name,
+});
+
+type Whose = Pick<Start, "workflowId" | "workflowName" | "userId">;
+
+/** @returns null when it is not traced */
+export function beginWorkflow(origin: SpanOrigin | undefined, start: Whose): Span | null {
+  return origin?.begin(workflowSpan(start.workflowName), 0, entityOf(start), start.userId) ?? null;
+}
+
+/** A span as `Start.trace` keeps it. */
+export const contextText = ({ traceId, spanId }: SpanContext): string => `${traceId}-${spanId}`;
+
+function contextOf(text: string): SpanContext {
+  const [traceId = "", spanId = ""] = text.split("-");
+  return { traceId, spanId };
+}
+
+/** How a step stands that its journal says nothing more of, by the entry with which its execution comes to rest. */
+const LEFT: Readonly<Partial<Record<Entry[0], "suspended" | "cancelled">>> = {
+  suspend: "suspended",
+  end: "cancelled",
+  error: "cancelled",
+  cancel: "cancelled",
+};
+
+export class ExecutionSpans {
+  readonly root: Span;
+  readonly #outline: Outline;
+  /** Of steps that have begun and are not over; of a sub-workflow the one that its steps are part of too, as `path/`. */
+  readonly #open = new Map<string, Span>();
+
+  /** @param before `Start.trace` of the execution that this goes on from */
+  constructor(root: Span, { start }: Fold, outline: Outline, occasion: Occasion, before: string | undefined) {
+    this.root = root;
+    this.#outline = outline;
+    root.set(workflowAttributes(start.workflowName, start.id, start.conversationId, occasion));
+    root.content(CONTENT.input, start.input);
+    if (before !== undefined) root.link(contextOf(before));
+  }
+
+  /** The span of a step that runs. One that was begun before a restart begins here. */
+  of(path: StepPath): Span {
+    return this.#open.get(path) ?? this.#begin(path);
+  }
+
+  /** Takes notice of what was recorded. `fold` is what it has led to. */
+  entry(entry: Entry, fold: Fold): void {
+    const [kind, path] = entry;
+    const left = LEFT[kind];
+    if (left !== undefined) this.#closeAll(left);
+    else if (kind === "begin") this.of(path);
+    else if (kind === "done" || kind === "same") this.#done(path, fold);
+    else if (kind === "fail") this.#end(path, "error", entry[3]);
+    else if (kind === "wait") this.#end(path, "suspended");
+    else if (kind === "retry") this.#open.get(path)?.event(STEP_RETRY, { "workflow.step.attempt": entry[3] });
+  }
+
+  /** The execution rests, or is given up here: `thrown` says why. */
+  end({ status, error, output }: Fold, thrown?: unknown): void {
+    const { root } = this;
+    this.#closeAll("cancelled");
+    root.set({ "workflow.execution.status": status });
+    if (status === "completed") root.content(CONTENT.output, output);
+    if (thrown instanceof CommitConflict) root.fail("conflict", "somebody else was first");
+    else if (thrown !== undefined) failSpan(root, thrown);
+    else if (status === "error") root.fail("step_failed", error?.message ?? "");
+    else if (status === "cancelled") cancelSpan(root);
+    else if (status === "running") root.fail("interrupted", "the process stopped: the execution goes on later");
+    else root.finish(OK);
+  }
+
+  #begin(path: StepPath): Span {
+    const place = this.#outline.get(path);
+    const above = place?.parents.at(-1);
+    const parent = above === undefined ? this.root : this.#inside(above);
+    const type = place?.type ?? "andThen";
+    const span = parent.child(stepSpan(type, place?.id ?? path), 0);
+    span.set(stepAttributes(path, place?.name ?? path, type));
+    this.#open.set(path, span);
+    return span;
+  }
+
+  /** What the steps that a step holds are part of: the step, or the workflow that it calls. */
+  #inside(path: StepPath): Span {
+    const step = this.of(path);
+    const calls = this.#outline.get(path)?.calls;
+    if (calls === undefined) return step;
+    const key = `${path}/`;
+    const known = this.#open.get(key);
+    if (known !== undefined) return known;
+    const span = step.begin(workflowSpan(calls.workflowName), 0, entityOf(calls));
+    span.set(workflowAttributes(calls.workflowName, undefined, undefined, undefined));
+    this.#open.set(key, span);
+    return span;
+  }
+
+  #done(path: StepPath, { steps, values }: Fold): void {
+    const step = steps.get(path);
+    const span = this.#open.get(path);
+    if (span?.wantsContent && step !== undefined) span.content(CONTENT.output, values.get(step.output));
+    this.#end(path, step?.status === "skipped" ? "skipped" : "success");
+  }
+
+  /** What a step still holds when it is over was stopped for it; of a sub-workflow it is the workflow itself, too. */
+  #end(path: StepPath, status: string, message?: string): void {
+    for (const [open] of [...this.#open].reverse()) {
+      if (open === `${path}/`) this.#close(open, status, message);
+      else if (this.#holds(path, open)) this.#close(open, status === "suspended" ? status : "cancelled");
+    }
+    this.#close(path, status, message);
+  }
+
+  #holds(path: StepPath, open: string): boolean {
+    return open.startsWith(`${path}/`) || (this.#outline.get(open)?.parents.includes(path) ?? false);
+  }
+
+  #closeAll(status: "suspended" | "cancelled"): void {
+    for (const open of [...this.#open.keys()].reverse()) this.#close(open, status);
+  }
+
+  #close(key: string, status: string, message?: string): void {
+    const span = this.#open.get(key);
+    if (span === undefined) return;
+    this.#open.delete(key);
+    span.set({ "workflow.step.status": status });
+    if (status === "error") span.fail("step_failed", message ?? "");
+    else if (status === "cancelled") cancelSpan(span);
+    else span.finish(status === "suspended" ? OK : undefined);
+  }
+}

@@ -1,0 +1,276 @@
+/** The workflows for one principal: what the rows of the API do. */
+import { defaults } from "../../generated/defaults.ts";
+import type {
+  ExecuteWorkflowRequest,
+  ExecutionCancellation,
+  ExecutionState,
+  ExecutionSuspended,
+  ReplayExecutionRequest,
+  ResumeExecutionRequest,
+} from "../../generated/types.ts";
+import { storedTime } from "../lib/clock.ts";
+import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
+import type { Principal } from "../identity/principal.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
+import { Serialized } from "../lib/serialized.ts";
+import { actingUser } from "../identity/ownership.ts";
+import { beginExecution } from "./begin.ts";
+import type { Definition } from "./definition/definition.ts";
+import type { Engine } from "./engine.ts";
+import type { Execution } from "./run/execution.ts";
+import { type Fold, timeAfter } from "./journal/state.ts";
+import { followLive, followLoaded } from "./run/follow.ts";
+import { followElsewhere } from "./cluster/follow-remote.ts";
+import { nameOf } from "./journal/ids.ts";
+import type { Start } from "./journal/entries.ts";
+import { listExecutions } from "./list/list.ts";
+import { type Found, readExecution } from "./journal/load.ts";
+import { Lookup, type OnRecord } from "./list/lookup.ts";
+import { type StopRequest, stopElsewhere, stopOf } from "./cluster/stop-requests.ts";
+import { recordText, resultText, stateOf } from "./journal/record.ts";
+import { already, goesOn, notSuspended, resumedMeanwhile, taken } from "./journal/errors.ts";
+import { planReplay } from "./run/replay.ts";
+import { checkReplay, planResume } from "./run/resume.ts";
+import { parseOpen } from "./journal/rows.ts";
+import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
+
+export class Access implements WorkflowAccess {
+  readonly #engine: Engine;
+  readonly #principal: Principal;
+  readonly #lookup: Lookup;
+
+  constructor(engine: Engine, principal: Principal) {
+    this.#engine = engine;
+    this.#principal = principal;
+    this.#lookup = new Lookup(engine, principal);
+  }
+
+  async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
+    const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
+    return this.#result(execution, call, () => taken(execution.fold.start.id));
+  }
+
+  async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
+    const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
+    while (!execution.recorded) {
+      const moved = Promise.race([execution.more(), execution.settled]);
+      await this.#unlessLost(execution, moved, () => taken(execution.fold.start.id));
+    }
+    return this.#follow(execution, 0);
+  }
+
+  async suspend(
+    workflowId: string,
+    id: string,
+    reason: string = defaults.SuspendExecutionRequest.reason,
+    userId?: string,
+  ): Promise<ExecutionSuspended> {
+    const request: StopRequest = { kind: "suspend", reason };
+    const found = await this.#lookup.find(workflowId, id, userId);
+    const { suspension, status } = await this.#stop(found, request);
+    // It was resumed before this could be said.
+    if (status === "running") throw resumedMeanwhile(id);
+    if (suspension === null) throw already(status);
+    const suspendedAt = new Date(suspension.at).toISOString();
+    return { executionId: id, status: "suspended", suspension: { suspendedAt, reason: suspension.reason } };
+  }
+
+  async cancel(
+    workflowId: string,
+    id: string,
+    reason: string = defaults.CancelExecutionRequest.reason,
+    userId?: string,
+  ): Promise<ExecutionCancellation> {
+    const request: StopRequest = { kind: "cancel", reason };
+    for (;;) {
+      const found = await this.#lookup.find(workflowId, id, userId);
+      const rests = "loaded" in found && found.loaded.fold.status === "suspended" && found.found.open === null;
+      const fold = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
+      // Somebody resumed it meanwhile.
+      if (fold === null || fold.status === "running") continue;
+      const { status, cancellation } = fold;
+      if (cancellation !== null) {
+        const cancelledAt = new Date(cancellation.at).toISOString();
+        return { executionId: id, status: "cancelled", cancelledAt, reason: cancellation.reason };
+      }
+      // Unless it suspended itself before it heard of it.
+      if (status !== "suspended") throw already(status);
+    }
+  }
+
+  async resume(
+    workflowId: string,
+    id: string,
+    body: ResumeExecutionRequest,
+    call: WorkflowCall,
+    userId?: string,
+  ): Promise<Serialized> {
+    const { found, loaded } = await this.#suspended(workflowId, id, userId);
+    const definition = await this.#engine.definitions.pinned(found.start.definition);
+    const entry = planResume(loaded.fold, definition, body);
+    if (this.#engine.live.has(nameOf(found.start))) throw notSuspended(id, "running");
+    this.#engine.room.require();
+    const execution = this.#engine.restore(loaded.fold, definition, call, { loaded, open: null, rest: found.rest });
+    this.#engine.follow(execution, "resume");
+    execution.append(entry);
+    this.#engine.run(execution);
+    return this.#result(execution, call, () => notSuspended(id, "running"));
+  }
+
+  async replay(
+    workflowId: string,
+    id: string,
+    body: ReplayExecutionRequest,
+    call: WorkflowCall,
+    userId?: string,
+  ): Promise<Serialized> {
+    const { found, loaded } = await this.#past(workflowId, id, userId);
+    this.#engine.room.require();
+    const { start } = found;
+    const outline = await this.#engine.definitions.outline(start.definition);
+    const { replay, state } = planReplay(loaded.fold, loaded.entries, outline, body);
+    const definition = await this.#engine.definitions.pinned(start.definition);
+    checkReplay(definition, replay.stepId, body);
+    const number = await this.#engine.sequence.next();
+    const again: Start = {
+      ...start,
+      trace: undefined,
+      id: this.#engine.newId(number),
+      ownId: undefined,
+      number,
+      at: storedTime(),
+      state,
+      replay,
+    };
+    return this.#result(this.#engine.begin(again, definition, call, start.trace), call, () => goesOn(again.id));
+  }
+
+  async state(workflowId: string, id: string, userId?: string): Promise<ExecutionState> {
+    const { fold, outline } = await this.#lookup.look(workflowId, id, userId);
+    return stateOf(fold, outline);
+  }
+
+  async executions(query: ExecutionQuery): Promise<Serialized> {
+    const { workflowId } = query;
+    if (workflowId !== undefined) this.#engine.declared(workflowId);
+    actingUser(this.#principal, query.userId);
+    const { store, live, definitions, elsewhere } = this.#engine;
+    const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;
+    return listExecutions(owned, {
+      store,
+      *running() {
+        for (const { fold, definition, recorded } of live.values()) {
+          if (!recorded) continue;
+          const record = () => (fold.status === "running" ? recordText(fold, definition.outline) : null);
+          yield { start: fold.start, record };
+        }
+      },
+      elsewhere,
+      outlineOf: (hash) => definitions.outline(hash),
+    });
+  }
+
+  async attach(workflowId: string, id: string, after: number, userId?: string): Promise<EventProducer> {
+    const { store, around, definitions } = this.#engine;
+    const execution = await this.#lookup.find(workflowId, id, userId);
+    if (!("loaded" in execution)) return this.#follow(execution, after);
+    const { loaded, found } = execution;
+    const outline = await definitions.outline(found.start.definition);
+    const follows = found.open !== null && around.shared;
+    return follows ? followElsewhere(store, found, outline, after) : followLoaded(loaded, outline, after);
+  }
+
+  /** When another process takes it over, its events come from there. */
+  #follow(execution: Execution, after: number): EventProducer {
+    const { store, around, definitions, givenUp } = this.#engine;
+    const { start } = execution.fold;
+    return followLive(execution, after, store, async (last) => {
+      const stands = execution.lifetime.stopped?.kind === "closing" || givenUp.has(start.number);
+      const found = around.shared && !stands ? await readExecution(store, start.number) : null;
+      const ours = found?.open != null && parseOpen(found.open.value).process === around.process;
+      if (found === null || ours) throw goesOn(start.id);
+      return followElsewhere(store, found, await definitions.outline(start.definition), last);
+    });
+  }
+
+  /** `data` of a reply that waits for the execution to rest. `lost` explains that somebody else was first. */
+  async #result(execution: Execution, call: WorkflowCall, lost: () => ServiceError): Promise<Serialized> {
+    // It goes on when the reply cannot wait any longer: who asked must be able to find it.
+    call.cutHeaders = { "x-execution-id": execution.fold.start.id };
+    await this.#settled(execution, lost);
+    const { fold, definition } = execution;
+    const { error, start, status } = fold;
+    if (error !== null) {
+      const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
+      throw new ServiceError("step_failed", message, { headers: { "x-execution-id": start.id } });
+    }
+    if (status === "running") throw goesOn(start.id);
+    return new Serialized(resultText(fold, definition.outline));
+  }
+
+  /** Waits until it rests, or says why that takes longer than a request should. */
+  #settled(execution: Execution, lost: () => ServiceError): Promise<void> {
+    return this.#unlessLost(execution, Promise.race([execution.settled, execution.troubled()]), lost);
+  }
+
+  /** `lost` is for one that did not even begin here; what another process has taken over goes on there. */
+  async #unlessLost(execution: Execution, waiting: Promise<void>, lost: () => ServiceError): Promise<void> {
+    try {
+      await waiting;
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+      throw execution.recorded ? goesOn(execution.fold.start.id) : lost();
+    }
+  }
+
+  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
+    const record = await this.#lookup.find(workflowId, id, userId);
+    if (!("loaded" in record)) throw notSuspended(id, "running");
+    const { status } = record.loaded.fold;
+    if (record.found.open !== null || status !== "suspended") throw notSuspended(id, status);
+    return record;
+  }
+
+  async #past(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
+    const record = await this.#lookup.find(workflowId, id, userId);
+    if ("loaded" in record && record.found.open === null) return record;
+    throw invalid("the execution is still running: it can be replayed once it rests");
+  }
+
+  /** Stops what runs, and waits until it rests. @throws ServiceError `invalid_input` when it rests already */
+  async #stop(execution: Execution | OnRecord, request: StopRequest): Promise<Fold> {
+    if ("loaded" in execution) {
+      const { found, loaded } = execution;
+      if (found.open === null) throw already(loaded.fold.status);
+      return this.#stopElsewhere(found, request);
+    }
+    const { fold } = execution;
+    execution.stop(stopOf(request));
+    await this.#settled(execution, () => goesOn(fold.start.id));
+    if (fold.status === "running") throw goesOn(fold.start.id);
+    return fold;
+  }
+
+  #stopElsewhere(found: Found, request: StopRequest): Promise<Fold> {
+    const { store, around } = this.#engine;
+    // In a store of our own it is one that could not go on here.
+    if (!around.shared) throw goesOn(found.start.id);
+    return stopElsewhere(store, found, request);
+  }
+
+  /** @returns null when it does not rest any more */
+  async #cancelResting({ found, loaded }: OnRecord, reason: string): Promise<Fold | null> {
+    // What is gone of its definition does not matter: nothing runs any more.
+    const definition = { outline: await this.#engine.definitions.outline(found.start.definition) } as Definition;
+    const caller = { requestId: "", logger: this.#engine.logger };
+    const execution = this.#engine.restore(loaded.fold, definition, caller, { loaded, open: null, rest: found.rest });
+    execution.append(["cancel", "", timeAfter(execution.fold), reason]);
+    try {
+      await execution.rest();
+    } catch (error) {
+      if (error instanceof CommitConflict) return null;
+      throw error;
+    }
+    return execution.fold;
+  }
+}

@@ -1,0 +1,69 @@
+/** An agent as the work of a step. */
+import type { Agent, TaskBody } from "../../agents/agent.ts";
+import type { AgentPart, PartSink } from "../../agents/run/parts.ts";
+import { ServiceError } from "../../lib/errors.ts";
+import type { Path } from "../../manifest/issues.ts";
+import type { AgentStepManifest } from "../../manifest/manifest.ts";
+import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
+import { copyOf } from "../../lib/clone-json.ts";
+import { compileCheck, compileText, type Linking } from "../definition/linking.ts";
+import { StepCaller } from "./tool.ts";
+
+/** Null when there is no such agent. */
+export function compileAgent(linking: Linking, work: AgentStepManifest, at: Path): WorkStep["run"] | null {
+  const prompt = compileText(linking, work.prompt, [...at, "prompt"]);
+  const { schema } = work;
+  const check = compileCheck(linking, schema, [...at, "schema"]);
+  const agent = linking.parts.agents.get(work.agent);
+  if (agent === undefined) {
+    linking.missing.add(`agent ${JSON.stringify(work.agent)}`);
+    return null;
+  }
+  const result =
+    schema === undefined || check === null
+      ? undefined
+      : { schema, problems: (value: unknown) => check(value, "result") };
+  return (call) => ask(agent, { prompt, result, stream: work.stream }, call);
+}
+
+interface Task {
+  prompt(scope: StepScope): string;
+  readonly result: TaskBody["result"];
+  readonly stream: boolean;
+}
+
+/** Gives the object with a schema, else the text. */
+async function ask(agent: Agent, { prompt, result, stream }: Task, call: StepCall): Promise<unknown> {
+  const { conversationId, userId, scope } = call;
+  const options = { context: copyOf(scope.context), memory: { conversationId, userId } };
+  const body: TaskBody = { input: prompt(scope), options, result };
+  try {
+    const outcome = await agent.run(body, new StepCaller(call), stream ? new StepSink(call) : undefined);
+    return result === undefined ? { text: outcome.text } : outcome.output;
+  } catch (error) {
+    // What is no ServiceError is for the log, unless the step itself was stopped.
+    if (error instanceof ServiceError || call.signal.aborted) throw error;
+    throw new Error(`agent ${JSON.stringify(agent.id)} failed`, { cause: error });
+  }
+}
+
+/** Passes the parts of the run on. It ends by the signal of the step alone. */
+class StepSink implements PartSink {
+  readonly closed = false;
+  readonly #call: StepCall;
+
+  constructor(call: StepCall) {
+    this.#call = call;
+  }
+
+  part(part: AgentPart): Promise<void> | undefined {
+    return this.#call.part(partOf(part));
+  }
+}
+
+/** Deltas may carry fields of the provider that are nobody's business. */
+function partOf(part: AgentPart): unknown {
+  if (part.type !== "text-delta" && part.type !== "reasoning-delta") return part;
+  const { type, id, delta, subAgentId, subAgentName } = part;
+  return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName };
+}

@@ -1,0 +1,47 @@
+/** A step plugin as the work of a step. */
+import type { Path } from "../../manifest/issues.ts";
+import type { StepPlugin } from "../../plugin/plugin.ts";
+import { configure } from "../../registry/create.ts";
+import { isThenable } from "../../lib/thenable.ts";
+import { Suspend, type WorkStep } from "../definition/definition.ts";
+import type { Linking } from "../definition/linking.ts";
+import { PluginCall } from "./plugin-call.ts";
+
+interface PluginWork {
+  readonly use: string;
+  readonly with: Readonly<Record<string, unknown>> | undefined;
+  readonly tap: boolean;
+}
+
+/** Null when there is no such plugin, or its settings do not fit. */
+export function compilePlugin(linking: Linking, work: PluginWork, at: Path): WorkStep["run"] | null {
+  const plugin = linking.parts.registry.get("step", work.use);
+  if (plugin === undefined) {
+    linking.missing.add(`step plugin ${JSON.stringify(work.use)}`);
+    return null;
+  }
+  const { config, problem } = configure(plugin, work.with, { compiler: linking.parts.configs });
+  if (config === null) {
+    linking.problems.push({ path: [...at, "with"], message: problem });
+    return null;
+  }
+  return work.tap ? tapOf(plugin, config) : runOf(plugin, config);
+}
+
+const runOf =
+  (plugin: StepPlugin, config: unknown): WorkStep["run"] =>
+  (call) =>
+    plugin.execute(new PluginCall(call, config));
+
+/** What goes by waits for nobody. */
+const tapOf =
+  (plugin: StepPlugin, config: unknown): WorkStep["run"] =>
+  (call) => {
+    const given = plugin.execute(new PluginCall(call, config));
+    return isThenable(given) ? Promise.resolve(given).then(ignore) : ignore(given);
+  };
+
+function ignore(given: unknown): null {
+  if (given instanceof Suspend) throw new Error("a step of andTap cannot suspend");
+  return null;
+}

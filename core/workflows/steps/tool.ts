@@ -1,0 +1,69 @@
+/** A tool as the work of a step. */
+import type { Logger } from "pino";
+import type { Caller } from "../../identity/caller.ts";
+import type { User } from "../../identity/user.ts";
+import type { Path } from "../../manifest/issues.ts";
+import type { SpanOrigin } from "../../observability/span.ts";
+import { executeTool } from "../../tools/execute.ts";
+import type { ToolOrigin } from "../../tools/tool.ts";
+import type { StepCall, WorkStep } from "../definition/definition.ts";
+import { copyOf } from "../../lib/clone-json.ts";
+import { compileValue, type Linking } from "../definition/linking.ts";
+
+/** Null when there is no such tool. */
+export function compileTool(
+  linking: Linking,
+  work: { tool: string; input: unknown },
+  at: Path,
+): WorkStep["run"] | null {
+  const input = compileValue(linking, work.input === undefined ? "{{ data }}" : work.input, [...at, "input"]);
+  const tool = linking.parts.tools.get(work.tool);
+  if (tool === undefined) {
+    linking.missing.add(`tool ${JSON.stringify(work.tool)}`);
+    return null;
+  }
+  return (call) => executeTool(tool, copyOf(input(call.scope)), new StepOrigin(call));
+}
+
+/** On whose behalf tools and agents run in a step. The signal is made when somebody asks for it. */
+export class StepCaller {
+  readonly user: User | null;
+  readonly caller: Caller;
+  readonly trace: SpanOrigin | undefined;
+  readonly #call: StepCall;
+
+  constructor(call: StepCall) {
+    this.user = copyOf(call.scope.user);
+    this.caller = call.caller;
+    this.trace = call.trace;
+    this.#call = call;
+  }
+
+  get requestId(): string {
+    return this.#call.requestId;
+  }
+
+  get logger(): Logger {
+    return this.#call.logger;
+  }
+
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+}
+
+class StepOrigin implements ToolOrigin {
+  readonly call: StepCaller;
+  readonly context: Record<string, unknown>;
+  readonly conversationId: string | undefined;
+  readonly executionId: string;
+  readonly idempotencyKey: string;
+
+  constructor(call: StepCall) {
+    this.call = new StepCaller(call);
+    this.context = copyOf(call.scope.context) as Record<string, unknown>;
+    this.conversationId = call.conversationId;
+    this.executionId = call.executionId;
+    this.idempotencyKey = call.idempotencyKey;
+  }
+}
