@@ -2,7 +2,7 @@
 import type { A2a } from "./a2a/a2a.ts";
 import { Cards } from "./a2a/cards.ts";
 import type { Agent } from "./agents/agent.ts";
-import { feedOf, type LogNews } from "./api/log-news.ts";
+import { feedOf, type LogNews } from "./api/sockets/log-news.ts";
 import type { Documentation } from "./api/pages/documentation.ts";
 import { type Access, classOf } from "./auth/classes.ts";
 import { documentSecurity } from "./auth/document.ts";

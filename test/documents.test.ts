@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { parse } from "yaml";
-import { ROUTES } from "../core/api/index.ts";
+import { ROUTES } from "../core/api/routes/index.ts";
 import { freePort, ROOT, run, serve } from "./support/command-line.ts";
 import { connect } from "./support/mcp-clients.ts";
 import { startForeignServer } from "./support/mcp-server.ts";

@@ -2,8 +2,8 @@
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import type Keyv from "keyv";
 import type { Logger } from "pino";
-import type { RouteCall } from "../api/route-services.ts";
-import type { SocketPeer } from "../api/socket-peer.ts";
+import type { RouteCall } from "../api/custom/route-services.ts";
+import type { SocketPeer } from "../api/custom/socket-peer.ts";
 import type { User } from "../identity/user.ts";
 import type { Store } from "../storage/store.ts";
 import type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
@@ -28,8 +28,8 @@ export {
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
 export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
-export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/route-services.ts";
-export type { SocketPeer } from "../api/socket-peer.ts";
+export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/custom/route-services.ts";
+export type { SocketPeer } from "../api/custom/socket-peer.ts";
 export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 export { CommitConflict, ServiceError } from "../lib/errors.ts";
 export type { Commit, Range, Row, Store } from "../storage/store.ts";

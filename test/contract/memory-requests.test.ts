@@ -1,7 +1,7 @@
 /** Contract, "Memory": which memory a request means, and every request that is refused. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { type Answer, said, serveMemory } from "../support/memory.ts";
 import { STORES } from "../support/memory-stores.ts";
 import { TRANSPORTS } from "../support/transports.ts";

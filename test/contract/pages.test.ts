@@ -1,7 +1,7 @@
 /** Contract, "Documentation": the landing page and the explorer as functions. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { createDocumentation, type DocumentationSource } from "../../core/api/pages/documentation.ts";
 import { type LandingView, renderLanding } from "../../core/api/pages/landing.ts";
 import type { Page } from "../../core/http/route.ts";

@@ -1,5 +1,5 @@
 /** Requests over all rows of the routes table: well formed as HTTP, and spoilt in their path, query, head or body. */
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { encode, mutateBytes, mutateText, mutateValue } from "./mutate.ts";
 import { credentials, parameter } from "./names.ts";
 import type { Random } from "./random.ts";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { FIXTURES } from "../support/fixtures.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";

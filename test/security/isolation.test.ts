@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { type InjectedReply, inject } from "../../core/transport/inject.ts";
 import {
   ada,

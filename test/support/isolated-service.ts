@@ -1,7 +1,7 @@
 /** A service whose stored objects belong to users, those who ask it, and everything that a user may have there. */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { type InjectedReply, inject } from "../../core/transport/inject.ts";
 import type { Objects, OwningRequest } from "./owning-routes.ts";
 import type { Loose } from "./served-upstream.ts";

@@ -1,5 +1,5 @@
 /** For every row of the routes table: which object of a user it is about, or how it shows and makes such objects. */
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { schemas } from "../../generated/schemas.ts";
 import type { Loose } from "./served-upstream.ts";
 

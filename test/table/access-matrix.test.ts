@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { credentials } from "../support/access-credentials.ts";
 import { mistakes, type Send, targetOf, textOf } from "../support/access-mistakes.ts";

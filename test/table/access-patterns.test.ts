@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { CONSOLE_KEY } from "../support/access-credentials.ts";
 import { type SecuredOptions, startSecured } from "../support/access-services.ts";

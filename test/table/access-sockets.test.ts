@@ -1,7 +1,7 @@
 /** Every socket with every credential in every mode (contract, "WebSocket authentication"). */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import { SOCKETS } from "../../core/api/sockets.ts";
+import { SOCKETS } from "../../core/api/sockets/index.ts";
 import { injectUpgrade } from "../../core/transport/inject-upgrade.ts";
 import { mistakes, type Send, targetOf, textOf } from "../support/access-mistakes.ts";
 import { MODES, titleOf } from "../support/access-modes.ts";

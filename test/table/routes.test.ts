@@ -1,7 +1,7 @@
 /** Walks the routes table: what must hold for every row, whatever it serves. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import { ROUTES } from "../../core/api/index.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import { createRouter } from "../../core/http/router.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import type { Running } from "../../core/start.ts";

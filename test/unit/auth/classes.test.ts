@@ -1,7 +1,7 @@
 /** The class of every route, by mode and lists (contract, "Authentication"). */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ROUTES } from "../../../core/api/index.ts";
+import { ROUTES } from "../../../core/api/routes/index.ts";
 import { classOf, compileAccess } from "../../../core/auth/classes.ts";
 import { describeAccess } from "../../../core/auth/document.ts";
 import { foldPattern } from "../../../core/auth/match-patterns.ts";

@@ -1,16 +1,16 @@
 /** `/ws/logs`: lines of the log as they are written (contract, "WebSockets"). */
-import { defaults } from "../../generated/defaults.ts";
-import type { LogsQuery } from "../../generated/types.ts";
-import { validators } from "../../generated/validators.js";
-import { messageOf, ServiceError } from "../lib/errors.ts";
-import { type Check, requireValid } from "../http/decode.ts";
-import type { SocketHandlers, SocketRoute } from "../http/socket.ts";
-import { principalOf } from "../identity/principal.ts";
-import type { Text } from "../lib/serialized.ts";
-import type { LogEntry } from "../observability/log-line.ts";
-import { findLines, type LogFilter, matchesEntry, mayMatch } from "../observability/log-query.ts";
-import type { Service } from "../service.ts";
-import { filterOf } from "./log-filter.ts";
+import { defaults } from "../../../generated/defaults.ts";
+import type { LogsQuery } from "../../../generated/types.ts";
+import { validators } from "../../../generated/validators.js";
+import { messageOf, ServiceError } from "../../lib/errors.ts";
+import { type Check, requireValid } from "../../http/decode.ts";
+import type { SocketHandlers, SocketRoute } from "../../http/socket.ts";
+import { principalOf } from "../../identity/principal.ts";
+import type { Text } from "../../lib/serialized.ts";
+import type { LogEntry } from "../../observability/log-line.ts";
+import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observability/log-query.ts";
+import type { Service } from "../../service.ts";
+import { filterOf } from "../routes/log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 
 /** Characters of the lines at the beginning, however many are asked for: the whole of it waits for a peer that reads slowly. */

@@ -1,15 +1,15 @@
 /** Custom routes: plugins of kind `route` as rows of the table (contract, "Extension: custom routes and CORS"). */
-import { messageOf } from "../lib/errors.ts";
-import type { Check } from "../http/decode.ts";
-import type { Context, Output, Route } from "../http/route.ts";
-import type { User } from "../identity/user.ts";
-import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
-import type { Manifest } from "../manifest/manifest.ts";
-import type { RoutePlugin } from "../plugin/plugin.ts";
-import type { Registry } from "../registry/registry.ts";
-import type { Service } from "../service.ts";
-import { promised } from "../lib/thenable.ts";
-import { hides, shapeOf } from "./clash.ts";
+import { messageOf } from "../../lib/errors.ts";
+import type { Check } from "../../http/decode.ts";
+import type { Context, Output, Route } from "../../http/route.ts";
+import type { User } from "../../identity/user.ts";
+import { createSchemaCompiler, type SchemaCompiler } from "../../lib/json-schema.ts";
+import type { Manifest } from "../../manifest/manifest.ts";
+import type { RoutePlugin } from "../../plugin/plugin.ts";
+import type { Registry } from "../../registry/registry.ts";
+import type { Service } from "../../service.ts";
+import { promised } from "../../lib/thenable.ts";
+import { hides, shapeOf } from "./route-conflicts.ts";
 import { CustomCall } from "./route-call.ts";
 
 const ANYTHING: Check = () => true;

@@ -1,7 +1,7 @@
 /** Lines of the log for the sockets that follow it: each is read once, and only while somebody follows. */
-import { Feed } from "../http/feed.ts";
-import { entryOf, type LogEntry, type LogRecord, recordOf } from "../observability/log-line.ts";
-import type { LogRing } from "../observability/log-ring.ts";
+import { Feed } from "../../http/feed.ts";
+import { entryOf, type LogEntry, type LogRecord, recordOf } from "../../observability/log-line.ts";
+import type { LogRing } from "../../observability/log-ring.ts";
 
 /** Lines for sockets that are behind. */
 const KEPT = 1024;

@@ -1,9 +1,9 @@
 /** Contract, "Workflows". */
-import { type Context, defineRoute } from "../http/route.ts";
-import { principalOf } from "../identity/principal.ts";
-import type { Service } from "../service.ts";
-import { cursorOf, executionIdOf, executionQuery } from "../workflows/input.ts";
-import type { WorkflowAccess } from "../workflows/workflows.ts";
+import { type Context, defineRoute } from "../../http/route.ts";
+import { principalOf } from "../../identity/principal.ts";
+import type { Service } from "../../service.ts";
+import { cursorOf, executionIdOf, executionQuery } from "../../workflows/input.ts";
+import type { WorkflowAccess } from "../../workflows/workflows.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 

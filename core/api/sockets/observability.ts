@@ -1,12 +1,12 @@
 /** `/ws/observability` and below: spans as they begin and end, and lines of the log (contract, "WebSockets"). */
-import { invalid } from "../lib/errors.ts";
-import type { Peer, SocketHandlers, SocketRoute } from "../http/socket.ts";
-import { principalOf } from "../identity/principal.ts";
-import type { Text } from "../lib/serialized.ts";
-import type { EntityType } from "../observability/span.ts";
-import type { Service } from "../service.ts";
-import { ownerOf, sees } from "../traces/filter.ts";
-import type { SpanNews } from "../traces/span-feed.ts";
+import { invalid } from "../../lib/errors.ts";
+import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
+import { principalOf } from "../../identity/principal.ts";
+import type { Text } from "../../lib/serialized.ts";
+import type { EntityType } from "../../observability/span.ts";
+import type { Service } from "../../service.ts";
+import { ownerOf, sees } from "../../traces/filter.ts";
+import type { SpanNews } from "../../traces/span-feed.ts";
 import type { LogNews } from "./log-news.ts";
 
 const ENTITY_TYPES: readonly EntityType[] = ["agent", "workflow", "tool"];

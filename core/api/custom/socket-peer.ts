@@ -1,6 +1,6 @@
 /** What a plugin of kind `socket` sees of its peers. */
 import type { Logger } from "pino";
-import type { User } from "../identity/user.ts";
+import type { User } from "../../identity/user.ts";
 import type { RouteCall } from "./route-services.ts";
 
 /** One open WebSocket. After its end everything does nothing. */

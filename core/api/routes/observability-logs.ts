@@ -1,10 +1,10 @@
 /** Lines of the log: contract, "Observability, logs, updates, discovery". */
-import { defaults } from "../../generated/defaults.ts";
-import { type Context, defineRoute } from "../http/route.ts";
-import { principalOf } from "../identity/principal.ts";
-import { LEVELS, type Level, type LogEntry, recordOf } from "../observability/log-line.ts";
-import { findLines, type LogFilter } from "../observability/log-query.ts";
-import type { Service } from "../service.ts";
+import { defaults } from "../../../generated/defaults.ts";
+import { type Context, defineRoute } from "../../http/route.ts";
+import { principalOf } from "../../identity/principal.ts";
+import { LEVELS, type Level, type LogEntry, recordOf } from "../../observability/log-line.ts";
+import { findLines, type LogFilter } from "../../observability/log-query.ts";
+import type { Service } from "../../service.ts";
 import { BINDINGS, filterOf, momentOf } from "./log-filter.ts";
 
 export const OBSERVABILITY_LOG_ROUTES = [

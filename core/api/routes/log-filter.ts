@@ -1,8 +1,8 @@
 /** From the query of `/api/logs` and `/ws/logs` to what is looked for. */
-import type { LogsQuery } from "../../generated/types.ts";
-import { instantOf } from "../lib/instant.ts";
-import { LEVELS } from "../observability/log-line.ts";
-import type { LogFilter } from "../observability/log-query.ts";
+import type { LogsQuery } from "../../../generated/types.ts";
+import { instantOf } from "../../lib/instant.ts";
+import { LEVELS } from "../../observability/log-line.ts";
+import type { LogFilter } from "../../observability/log-query.ts";
 
 /** Names of lines that may be asked for. */
 export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId"] as const;

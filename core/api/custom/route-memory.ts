@@ -1,7 +1,7 @@
 /** One memory, as a custom route sees it. */
-import type { Context } from "../http/route.ts";
-import type { Service } from "../service.ts";
-import { type Given, perform } from "./perform.ts";
+import type { Context } from "../../http/route.ts";
+import type { Service } from "../../service.ts";
+import { type Given, perform } from "../routes/perform.ts";
 import type { RouteMemory } from "./route-services.ts";
 
 type Of<K extends keyof RouteMemory> = Parameters<RouteMemory[K]>;

@@ -1,9 +1,9 @@
 /** Contract, "Tools". */
-import { notFound } from "../lib/errors.ts";
-import { type Context, defineRoute } from "../http/route.ts";
-import { Serialized } from "../lib/serialized.ts";
-import type { Service } from "../service.ts";
-import { executeTool, resultText } from "../tools/execute.ts";
+import { notFound } from "../../lib/errors.ts";
+import { type Context, defineRoute } from "../../http/route.ts";
+import { Serialized } from "../../lib/serialized.ts";
+import type { Service } from "../../service.ts";
+import { executeTool, resultText } from "../../tools/execute.ts";
 
 export const TOOL_ROUTES = [
   defineRoute<Service>({

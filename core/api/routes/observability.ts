@@ -1,11 +1,11 @@
 /** Contract, "Observability": traces and spans. */
 
-import { defaults } from "../../generated/defaults.ts";
-import { instantOf } from "../lib/instant.ts";
-import { type Context, defineRoute } from "../http/route.ts";
-import { principalOf } from "../identity/principal.ts";
-import type { Service } from "../service.ts";
-import type { TraceAccess } from "../traces/traces.ts";
+import { defaults } from "../../../generated/defaults.ts";
+import { instantOf } from "../../lib/instant.ts";
+import { type Context, defineRoute } from "../../http/route.ts";
+import { principalOf } from "../../identity/principal.ts";
+import type { Service } from "../../service.ts";
+import type { TraceAccess } from "../../traces/traces.ts";
 
 /** The traces as the caller sees them. */
 const open = (call: Context<Service>): TraceAccess => call.service.traces.for(principalOf(call, call.service.isolated));

@@ -1,11 +1,11 @@
 /** Runs what a row of the table runs, in the process, for the caller of another route. */
-import type { Schemas } from "../../generated/types.ts";
-import { validators } from "../../generated/validators.js";
-import { invalid } from "../lib/errors.ts";
-import { type Check, parseBody, requireValid } from "../http/decode.ts";
-import type { Context, InputSchemaId, Route } from "../http/route.ts";
-import { Serialized } from "../lib/serialized.ts";
-import type { Service } from "../service.ts";
+import type { Schemas } from "../../../generated/types.ts";
+import { validators } from "../../../generated/validators.js";
+import { invalid } from "../../lib/errors.ts";
+import { type Check, parseBody, requireValid } from "../../http/decode.ts";
+import type { Context, InputSchemaId, Route } from "../../http/route.ts";
+import { Serialized } from "../../lib/serialized.ts";
+import type { Service } from "../../service.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { memoryNamed, memoryRoutes } from "./memory.ts";
 import { TOOL_ROUTES } from "./tools.ts";

@@ -1,10 +1,10 @@
 /** The sockets table: what a handshake may ask for (contract, "WebSockets"). */
-import { messageOf } from "../lib/errors.ts";
-import type { SocketRoute } from "../http/socket.ts";
-import { userIdOf } from "../identity/user.ts";
-import type { Service } from "../service.ts";
-import { LOG_SOCKET } from "./log-socket.ts";
-import { OBSERVABILITY_SOCKET } from "./observability-socket.ts";
+import { messageOf } from "../../lib/errors.ts";
+import type { SocketRoute } from "../../http/socket.ts";
+import { userIdOf } from "../../identity/user.ts";
+import type { Service } from "../../service.ts";
+import { LOG_SOCKET } from "./logs.ts";
+import { OBSERVABILITY_SOCKET } from "./observability.ts";
 
 export const SOCKETS: readonly SocketRoute<Service>[] = [
   {

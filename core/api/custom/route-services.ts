@@ -38,7 +38,7 @@ import type {
   WorkflowSummary,
   WorkingMemory,
   WorkingMemoryQuery,
-} from "../../generated/types.ts";
+} from "../../../generated/types.ts";
 
 /**
  * What `handle` gets beside the request. Take it apart, or pass it on as it is: what it has is made when it is read.

@@ -1,7 +1,7 @@
 /** `/`, `/doc` and `/ui`: rows of the table. */
-import type { Client } from "../http/client.ts";
-import { defineRoute, type Route } from "../http/route.ts";
-import type { Documentation } from "./pages/documentation.ts";
+import type { Client } from "../../http/client.ts";
+import { defineRoute, type Route } from "../../http/route.ts";
+import type { Documentation } from "../pages/documentation.ts";
 
 /** What these rows need of a service. */
 export interface DocsService {
