@@ -10,5 +10,5 @@ if (module.registerHooks === undefined) {
   const { register } = await import("tsx/esm/api");
   register();
 }
-const { main } = await import("./main.ts");
+const { main } = await import("./command/main.ts");
 await main(process.argv.slice(2));

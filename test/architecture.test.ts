@@ -45,7 +45,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/boot.ts"],
   ["core/start.ts"],
   ["core/command"],
-  ["core/main.ts"],
+  ["core/command/main.ts"],
 ];
 
 /** What a plugin is names the parts that it is for; what a service consists of is what handlers see. */
@@ -90,7 +90,7 @@ function onlyTypes(names: string): boolean {
   return inside?.split(",").every((name) => name.trim() === "" || name.trim().startsWith("type ")) ?? false;
 }
 
-/** `core/agents/chat.ts` -> `core/agents`; `core/main.ts` -> `core/main.ts`. */
+/** `core/agents/chat.ts` -> `core/agents`; `core/command/main.ts` -> `core/command/main.ts`. */
 const partOf = (file: string) =>
   file.startsWith("core/") ? file.split("/").slice(0, 2).join("/") : file.split("/")[0]!;
 const rankOf = (part: string) => RANKS.findIndex((parts) => parts.includes(part));

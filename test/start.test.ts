@@ -127,7 +127,7 @@ describe("what a start loads", () => {
   const plugins = readdirSync(join(ROOT, "plugins"), { recursive: true, encoding: "utf8" })
     .filter((path) => /^[^/]+\/[^/]+\.ts$/.test(path))
     .map((path) => `plugins/${path}`);
-  const start = ["core/main.ts", "core/command/serve.ts", ...plugins];
+  const start = ["core/command/main.ts", "core/command/serve.ts", ...plugins];
   let early: Reached;
   let all: Reached;
 

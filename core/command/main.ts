@@ -1,9 +1,9 @@
 /** The command line: `penstock [serve] | dev | check | explain PATH | routes | reindex | generate`. */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import type { Invocation } from "./command/invocation.ts";
-import { messageOf } from "./lib/errors.ts";
-import { suggest } from "./manifest/issues.ts";
+import type { Invocation } from "./invocation.ts";
+import { messageOf } from "../lib/errors.ts";
+import { suggest } from "../manifest/issues.ts";
 
 const HELP = `Penstock serves the agents, workflows, tools and memory that a service.yaml declares.
 
@@ -35,20 +35,20 @@ interface Command {
 }
 
 const COMMANDS: Record<string, Command> = {
-  serve: { takes: [], run: async (invocation) => (await import("./command/serve.ts")).serve(invocation) },
-  dev: { takes: [], run: async (invocation) => (await import("./command/dev.ts")).dev(invocation) },
-  check: { takes: [], run: async (invocation) => (await import("./command/inspect.ts")).check(invocation) },
-  explain: { takes: ["PATH"], run: async (invocation) => (await import("./command/inspect.ts")).explain(invocation) },
-  routes: { takes: [], run: async (invocation) => (await import("./command/inspect.ts")).routes(invocation) },
+  serve: { takes: [], run: async (invocation) => (await import("./serve.ts")).serve(invocation) },
+  dev: { takes: [], run: async (invocation) => (await import("./dev.ts")).dev(invocation) },
+  check: { takes: [], run: async (invocation) => (await import("./inspect.ts")).check(invocation) },
+  explain: { takes: ["PATH"], run: async (invocation) => (await import("./inspect.ts")).explain(invocation) },
+  routes: { takes: [], run: async (invocation) => (await import("./inspect.ts")).routes(invocation) },
   reindex: {
     takes: [],
-    run: async (invocation) => (await import("./command/reindex.ts")).reindexAll(invocation),
+    run: async (invocation) => (await import("./reindex.ts")).reindexAll(invocation),
   },
   generate: {
     takes: [],
     run: async ({ checkOnly }) => {
-      const { run } = await import("./codegen/main.ts");
-      return run(fileURLToPath(new URL("..", import.meta.url)), checkOnly, (line) => console.log(line));
+      const { run } = await import("../codegen/main.ts");
+      return run(fileURLToPath(new URL("../..", import.meta.url)), checkOnly, (line) => console.log(line));
     },
   },
 };
@@ -68,7 +68,7 @@ export async function main(argv: string[]): Promise<void> {
   try {
     const { values, positionals } = parse(argv);
     if (values.help) return void process.stdout.write(HELP);
-    if (values.version) return void process.stdout.write(`${(await import("./lib/version.ts")).VERSION}\n`);
+    if (values.version) return void process.stdout.write(`${(await import("../lib/version.ts")).VERSION}\n`);
     const [name = "serve", ...rest] = positionals;
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
     if (command === undefined) throw new Misuse(`unknown command "${name}"${near(name, Object.keys(COMMANDS), "")}`);
