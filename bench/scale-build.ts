@@ -3,7 +3,7 @@ import { existsSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
-import { boot } from "../core/boot.ts";
+import { boot } from "../core/app/boot.ts";
 import { ServiceError } from "../core/lib/errors.ts";
 import { EVERYTHING } from "../core/identity/principal.ts";
 import type { MemoryAccess } from "../core/memory/memory.ts";

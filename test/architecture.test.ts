@@ -41,15 +41,15 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/auth", "core/platform", "core/mcp", "core/a2a"],
   ["core/api"],
   ["core/transport", "core/codegen"],
-  ["core/service.ts", "core/cors-settings.ts"],
-  ["core/boot.ts"],
-  ["core/start.ts"],
+  ["core/app/service.ts", "core/app/cors.ts"],
+  ["core/app/boot.ts"],
+  ["core/app/start.ts"],
   ["core/command"],
   ["core/command/main.ts"],
 ];
 
 /** What a plugin is names the parts that it is for; what a service consists of is what handlers see. */
-const MUTUAL_TYPES = ["core/plugin/plugin.ts", "core/service.ts"];
+const MUTUAL_TYPES = ["core/plugin/plugin.ts", "core/app/service.ts"];
 
 /** Files that may be longer than the cap, each with its reason. */
 const LONG_FILES: Record<string, string> = {};

@@ -1,6 +1,6 @@
 /** The commands that look and do not listen: `check`, `explain`, `routes`. */
 import { describeAccess } from "../auth/document.ts";
-import { type Booted, boot } from "../boot.ts";
+import { type Booted, boot } from "../app/boot.ts";
 import { formatExplained } from "../manifest/explain.ts";
 import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
 import { createLogger } from "../observability/logger.ts";

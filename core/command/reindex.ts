@@ -1,5 +1,5 @@
 /** The command `reindex`: makes the indexes of semantic search anew from the messages that are stored. */
-import { boot } from "../boot.ts";
+import { boot } from "../app/boot.ts";
 import { createEmbeddings } from "../memory/semantic/open.ts";
 import { type Reindexed, reindex } from "../memory/semantic/reindex.ts";
 import { storedMessages } from "../memory/semantic/stored-messages.ts";

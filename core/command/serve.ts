@@ -4,7 +4,7 @@ import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
-import { BootError, type Running, start } from "../start.ts";
+import { BootError, type Running, start } from "../app/start.ts";
 import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 

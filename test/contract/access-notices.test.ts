@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { boot } from "../../core/boot.ts";
+import { boot } from "../../core/app/boot.ts";
 import { createLogger } from "../../core/observability/logger.ts";
 
 const TOKEN = "token-of-ada-0123456789";

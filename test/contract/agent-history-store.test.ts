@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { type Running, start } from "../../core/start.ts";
+import { type Running, start } from "../../core/app/start.ts";
 import { EventReader } from "../support/event-reader.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith } from "../support/service.ts";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatIssue } from "../../core/manifest/issues.ts";
-import { BootError } from "../../core/start.ts";
+import { BootError } from "../../core/app/start.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import type { Loose } from "../support/served-upstream.ts";

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { boot } from "../../core/boot.ts";
+import { boot } from "../../core/app/boot.ts";
 import { eventually } from "../support/event-reader.ts";
 import { type ForeignServer, startForeignServer } from "../support/mcp-server.ts";
 import { calls, says } from "../support/openai-upstream.ts";

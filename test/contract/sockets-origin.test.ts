@@ -1,7 +1,7 @@
 /** Contract, "WebSockets" and "CORS": whose pages may open a socket, what stops a start, and how sockets end with the service. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BootError } from "../../core/start.ts";
+import { BootError } from "../../core/app/start.ts";
 import { injectUpgrade } from "../../core/transport/inject-upgrade.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { manifestWith, startService } from "../support/service.ts";

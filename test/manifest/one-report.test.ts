@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { boot } from "../../core/boot.ts";
+import { boot } from "../../core/app/boot.ts";
 import { formatIssue } from "../../core/manifest/issues.ts";
 import { createLogger } from "../../core/observability/logger.ts";
 import { EXAMPLES } from "../support/plugin-folder.ts";

@@ -2,8 +2,8 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Booted } from "../../core/boot.ts";
-import { type Running, start } from "../../core/start.ts";
+import type { Booted } from "../../core/app/boot.ts";
+import { type Running, start } from "../../core/app/start.ts";
 import { EXAMPLES } from "./plugin-folder.ts";
 
 export interface TestService extends Running {

@@ -1,6 +1,6 @@
 /** One memory, as a custom route sees it. */
 import type { Context } from "../../http/route.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { type Given, perform } from "../routes/perform.ts";
 import type { RouteMemory } from "./route-services.ts";
 

@@ -7,7 +7,7 @@ import { createSchemaCompiler, type SchemaCompiler } from "../../lib/json-schema
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { RoutePlugin } from "../../plugin/plugin.ts";
 import type { Registry } from "../../registry/registry.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { promised } from "../../lib/thenable.ts";
 import { hides, shapeOf } from "./route-conflicts.ts";
 import { CustomCall } from "./route-call.ts";

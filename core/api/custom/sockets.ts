@@ -6,7 +6,7 @@ import type { User } from "../../identity/user.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { SocketPlugin } from "../../plugin/plugin.ts";
 import type { Registry } from "../../registry/registry.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { isThenable } from "../../lib/thenable.ts";
 import { shapeOf } from "./route-conflicts.ts";
 import { ownUser, type RouteProblem } from "./routes.ts";

@@ -3,7 +3,7 @@ import type { Card } from "../../a2a/cards.ts";
 import { notFound } from "../../lib/errors.ts";
 import { type Context, defineRoute, type Page, type RawReply } from "../../http/route.ts";
 import { Serialized } from "../../lib/serialized.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 /** Seconds. A card changes with the manifest alone. */

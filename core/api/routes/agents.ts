@@ -3,7 +3,7 @@ import { defaults } from "../../../generated/defaults.ts";
 import { notFound } from "../../lib/errors.ts";
 import { defineRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 const UI_HEADERS = ["x-vercel-ai-ui-message-stream", "v1"];

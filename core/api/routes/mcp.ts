@@ -5,7 +5,7 @@ import { type Context, defineRoute, type Method, type Route } from "../../http/r
 import type { Exposed } from "../../mcp/exposed.ts";
 import { parseError } from "../../mcp/rpc.ts";
 import type { McpServer } from "../../mcp/servers.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { perform } from "./perform.ts";
 
 const STATELESS = "Always 405: the server keeps no sessions, and has nothing to tell that nobody asked for.";

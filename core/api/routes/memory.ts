@@ -6,7 +6,7 @@ import { actingUser, requiredUser } from "../../identity/acting-user.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 
 /** Which memory a request means by what it gives as `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;

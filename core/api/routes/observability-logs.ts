@@ -4,7 +4,7 @@ import { type Context, defineRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { LEVELS, type Level, type LogEntry, recordOf } from "../../observability/log-line.ts";
 import { findLines, type LogFilter } from "../../observability/log-query.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { BINDINGS, filterOf, momentOf } from "./log-filter.ts";
 
 export const OBSERVABILITY_LOG_ROUTES = [

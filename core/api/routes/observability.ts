@@ -4,7 +4,7 @@ import { defaults } from "../../../generated/defaults.ts";
 import { instantOf } from "../../lib/instant.ts";
 import { type Context, defineRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import type { TraceAccess } from "../../traces/traces.ts";
 
 /** The traces as the caller sees them. */

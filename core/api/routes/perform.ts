@@ -5,7 +5,7 @@ import { invalid } from "../../lib/errors.ts";
 import { type Check, parseBody, requireValid } from "../../http/decode.ts";
 import type { Context, InputSchemaId, Route } from "../../http/route.ts";
 import { Serialized } from "../../lib/serialized.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { memoryNamed, memoryRoutes } from "./memory.ts";
 import { TOOL_ROUTES } from "./tools.ts";

@@ -1,6 +1,6 @@
 /** Probes, and what is counted. */
 import { defineRoute, type Page } from "../../http/route.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 /** A probe that comes from a cache tells nothing. */

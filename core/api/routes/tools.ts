@@ -2,7 +2,7 @@
 import { notFound } from "../../lib/errors.ts";
 import { type Context, defineRoute } from "../../http/route.ts";
 import { Serialized } from "../../lib/serialized.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { executeTool, resultText } from "../../tools/execute.ts";
 
 export const TOOL_ROUTES = [

@@ -1,6 +1,6 @@
 /** Contract, "Observability, logs, updates, discovery": updates of packages, and the keys of observability. */
 import { defineRoute } from "../../http/route.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 
 export const UPDATE_ROUTES = [
   defineRoute<Service>({

@@ -1,7 +1,7 @@
 /** Contract, "Workflows". */
 import { type Context, defineRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { cursorOf, executionIdOf, executionQuery } from "../../workflows/input.ts";
 import type { WorkflowAccess } from "../../workflows/workflows.ts";
 

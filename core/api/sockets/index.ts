@@ -2,7 +2,7 @@
 import { messageOf } from "../../lib/errors.ts";
 import type { SocketRoute } from "../../http/socket.ts";
 import { userIdOf } from "../../identity/user.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { LOG_SOCKET } from "./logs.ts";
 import { OBSERVABILITY_SOCKET } from "./observability.ts";
 

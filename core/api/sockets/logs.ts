@@ -9,7 +9,7 @@ import { principalOf } from "../../identity/principal.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { LogEntry } from "../../observability/log-line.ts";
 import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observability/log-query.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { filterOf } from "../routes/log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 

@@ -4,7 +4,7 @@ import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
 import { principalOf } from "../../identity/principal.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { EntityType } from "../../observability/span.ts";
-import type { Service } from "../../service.ts";
+import type { Service } from "../../app/service.ts";
 import { ownerOf, sees } from "../../traces/filter.ts";
 import type { SpanNews } from "../../traces/span-feed.ts";
 import type { LogNews } from "./log-news.ts";

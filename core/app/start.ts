@@ -1,27 +1,27 @@
 /** From a manifest to a listening service, and to its orderly end. */
 import type { DestinationStream, Logger } from "pino";
-import { validators } from "../generated/validators.js";
-import { compileDoors } from "./auth/authorize.ts";
-import { compileCredentials, keysIn } from "./auth/credentials.ts";
-import { HANDSHAKE } from "./auth/entry.ts";
+import { validators } from "../../generated/validators.js";
+import { compileDoors } from "../auth/authorize.ts";
+import { compileCredentials, keysIn } from "../auth/credentials.ts";
+import { HANDSHAKE } from "../auth/entry.ts";
 import { type Booted, boot } from "./boot.ts";
-import { compileServiceCors } from "./cors-settings.ts";
-import type { Dispatch, Listening, SocketOptions } from "./http/exchange.ts";
-import { InFlight } from "./http/in-flight.ts";
-import { OpenSockets } from "./http/open-sockets.ts";
-import { compilePipeline } from "./http/pipeline.ts";
-import { createRequestIds } from "./http/request-id.ts";
-import { compileSite } from "./http/site.ts";
-import { compileSockets } from "./http/socket-pipeline.ts";
-import { Uploads } from "./http/uploads.ts";
-import { isPublic } from "./manifest/notices.ts";
-import { LogOutput } from "./observability/log-output.ts";
-import { LogRing } from "./observability/log-ring.ts";
-import { LogText } from "./observability/log-text.ts";
-import { createLogger } from "./observability/logger.ts";
-import type { Meters } from "./observability/metrics/meters.ts";
+import { compileServiceCors } from "./cors.ts";
+import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
+import { InFlight } from "../http/in-flight.ts";
+import { OpenSockets } from "../http/open-sockets.ts";
+import { compilePipeline } from "../http/pipeline.ts";
+import { createRequestIds } from "../http/request-id.ts";
+import { compileSite } from "../http/site.ts";
+import { compileSockets } from "../http/socket-pipeline.ts";
+import { Uploads } from "../http/uploads.ts";
+import { isPublic } from "../manifest/notices.ts";
+import { LogOutput } from "../observability/log-output.ts";
+import { LogRing } from "../observability/log-ring.ts";
+import { LogText } from "../observability/log-text.ts";
+import { createLogger } from "../observability/logger.ts";
+import type { Meters } from "../observability/metrics/meters.ts";
 import type { Service } from "./service.ts";
-import { chooseTransport } from "./transport/choose.ts";
+import { chooseTransport } from "../transport/choose.ts";
 
 /** Largest head of a request, in bytes. */
 const HEAD_LIMIT = 16 * 1024;

@@ -1,31 +1,31 @@
 /** What a booted Penstock is made of: handed to every handler as `call.service`. */
-import type { A2a } from "./a2a/a2a.ts";
-import { Cards } from "./a2a/cards.ts";
-import type { Agent } from "./agents/agent.ts";
-import { feedOf, type LogNews } from "./api/sockets/log-news.ts";
-import type { Documentation } from "./api/pages/documentation.ts";
-import { type Access, classOf } from "./auth/classes.ts";
-import { documentSecurity } from "./auth/document.ts";
-import { baseUrl } from "./http/base-url.ts";
-import type { Client } from "./http/client.ts";
-import type { Feed } from "./http/feed.ts";
-import type { Route } from "./http/route.ts";
-import type { SocketRoute } from "./http/socket.ts";
-import { isIsolated } from "./identity/principal.ts";
-import { Serialized } from "./lib/serialized.ts";
-import type { Manifest } from "./manifest/manifest.ts";
-import type { McpServer } from "./mcp/servers.ts";
-import type { ToolDirectory } from "./mcp/tool-directory.ts";
-import { type MemoryChoice, memoryChoice } from "./memory/choose.ts";
-import type { Memory } from "./memory/memory.ts";
-import type { LogRing } from "./observability/log-ring.ts";
-import type { Meters } from "./observability/metrics/meters.ts";
-import type { MetricsPage } from "./observability/metrics/page.ts";
-import type { Platform } from "./platform/platform.ts";
-import type { Store } from "./storage/store.ts";
-import { describeTool } from "./tools/describe.ts";
-import type { Traces } from "./traces/traces.ts";
-import type { Workflows } from "./workflows/workflows.ts";
+import type { A2a } from "../a2a/a2a.ts";
+import { Cards } from "../a2a/cards.ts";
+import type { Agent } from "../agents/agent.ts";
+import { feedOf, type LogNews } from "../api/sockets/log-news.ts";
+import type { Documentation } from "../api/pages/documentation.ts";
+import { type Access, classOf } from "../auth/classes.ts";
+import { documentSecurity } from "../auth/document.ts";
+import { baseUrl } from "../http/base-url.ts";
+import type { Client } from "../http/client.ts";
+import type { Feed } from "../http/feed.ts";
+import type { Route } from "../http/route.ts";
+import type { SocketRoute } from "../http/socket.ts";
+import { isIsolated } from "../identity/principal.ts";
+import { Serialized } from "../lib/serialized.ts";
+import type { Manifest } from "../manifest/manifest.ts";
+import type { McpServer } from "../mcp/servers.ts";
+import type { ToolDirectory } from "../mcp/tool-directory.ts";
+import { type MemoryChoice, memoryChoice } from "../memory/choose.ts";
+import type { Memory } from "../memory/memory.ts";
+import type { LogRing } from "../observability/log-ring.ts";
+import type { Meters } from "../observability/metrics/meters.ts";
+import type { MetricsPage } from "../observability/metrics/page.ts";
+import type { Platform } from "../platform/platform.ts";
+import type { Store } from "../storage/store.ts";
+import { describeTool } from "../tools/describe.ts";
+import type { Traces } from "../traces/traces.ts";
+import type { Workflows } from "../workflows/workflows.ts";
 
 export interface Service {
   readonly manifest: Manifest;
@@ -131,7 +131,7 @@ export function createService(parts: ServiceParts): Service {
       accessOf: (id) => classOf(parts.access.of(A2A), [encodeURIComponent(id)]),
     }),
     documentation() {
-      documentation ??= import("./api/pages/documentation.ts").then(({ createDocumentation }) =>
+      documentation ??= import("../api/pages/documentation.ts").then(({ createDocumentation }) =>
         createDocumentation({
           ...parts,
           address: () => service.address,
