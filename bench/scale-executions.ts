@@ -6,10 +6,10 @@ import { number as numberPart } from "../core/storage/encoding.ts";
 import { EXECUTION_SEQUENCE, executionKey, journalKey } from "../core/storage/keys.ts";
 import { openSqliteStore } from "../core/storage/sqlite-store.ts";
 import type { Outline, StepOutline } from "../core/workflows/definition/definition.ts";
-import { foldOf } from "../core/workflows/journal/state.ts";
+import { stateFromJournal } from "../core/workflows/journal/state.ts";
 import { indexKeys } from "../core/workflows/journal/index-rows.ts";
-import type { Entry, ExecutionStatus, Start } from "../core/workflows/journal/entries.ts";
-import { recordText } from "../core/workflows/journal/record.ts";
+import type { JournalEntry, ExecutionStatus, ExecutionStart } from "../core/workflows/journal/entries.ts";
+import { executionRecordText } from "../core/workflows/journal/record.ts";
 import { entriesText, restText } from "../core/workflows/journal/rows.ts";
 import { MARKER, numeral } from "./numbers.ts";
 import { enveloped } from "./replies.ts";
@@ -80,7 +80,7 @@ function rowsOf(index: number): [string, string][] {
   const number = index + 1;
   const at = atOf(index);
   const status = statusOf(index);
-  const start: Start = {
+  const start: ExecutionStart = {
     id: `${numberPart(number)}-${String(number).padStart(16, "0")}`,
     number,
     workflowId: "expense",
@@ -95,7 +95,7 @@ function rowsOf(index: number): [string, string][] {
   };
   const groups = entriesOf(status, at);
   const [first, journal, tail] = groups.map((group) => entriesText(group.map((entry) => JSON.stringify(entry))));
-  const record = recordText(foldOf(start, groups.flat()), OUTLINE);
+  const record = executionRecordText(stateFromJournal(start, groups.flat()), OUTLINE);
   const put: [string, string][] = [
     [executionKey(number), restText(record, JSON.stringify(start), first!, 1, tail!)],
     [journalKey(number, 0), journal!],
@@ -106,14 +106,14 @@ function rowsOf(index: number): [string, string][] {
 }
 
 /** Those that are committed with the start, in the journal, and with the record. */
-function entriesOf(status: ExecutionStatus, at: number): [Entry[], Entry[], Entry[]] {
-  const total: Entry = ["done", "total", at + 1, { employee: "Ada", amount: 100, total: 120 }];
-  const shape: Entry[] = [
+function entriesOf(status: ExecutionStatus, at: number): [JournalEntry[], JournalEntry[], JournalEntry[]] {
+  const total: JournalEntry = ["done", "total", at + 1, { employee: "Ada", amount: 100, total: 120 }];
+  const shape: JournalEntry[] = [
     ["begin", "shape", at + 1, "total"],
     ["done", "shape", at + 1, { amount: 120, who: "Ada" }],
     ["begin", "rate", at + 2, "shape"],
   ];
-  const last: Record<string, Entry[]> = {
+  const last: Record<string, JournalEntry[]> = {
     suspended: [
       ["wait", "rate", at + 5, "Manager approval needed", null],
       ["suspend", "rate", at + 5, "Manager approval needed", null],

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { run } from "../core/codegen/main.ts";
+import { runCodegen } from "../core/codegen/main.ts";
 import { validators } from "../generated/all-validators.js";
 import type { HistoryQuery } from "../generated/types.ts";
 
@@ -16,7 +16,7 @@ after(() => rmSync(copy, { recursive: true }));
 
 async function generate(root: string, check: boolean) {
   const lines: string[] = [];
-  const code = await run(root, check, (line) => lines.push(line));
+  const code = await runCodegen(root, check, (line) => lines.push(line));
   return { code, lines };
 }
 

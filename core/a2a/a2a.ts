@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Store } from "../storage/store.ts";
-import type { Endpoint } from "./endpoint.ts";
+import type { A2aEndpoint } from "./endpoint.ts";
 import { TaskKeeper } from "./task-keeper.ts";
 import { TaskRows } from "./task-rows.ts";
 
@@ -17,8 +17,8 @@ export interface A2aSource {
 
 export class A2a {
   readonly #keeper: TaskKeeper;
-  readonly #load: () => Promise<Endpoint>;
-  #endpoint: Promise<Endpoint> | null = null;
+  readonly #load: () => Promise<A2aEndpoint>;
+  #endpoint: Promise<A2aEndpoint> | null = null;
 
   constructor(manifest: Manifest, { store, logger }: A2aSource) {
     const { agents, history, server } = manifest;
@@ -28,12 +28,12 @@ export class A2a {
     this.#keeper = new TaskKeeper(rows, { hasAgents: Object.keys(agents).length > 0, retention, logger });
     const patience = server.limits.request * PATIENCE;
     this.#load = async () => {
-      const { Endpoint } = await import("./endpoint.ts");
-      return new Endpoint({ rows, logger, isolated, patience });
+      const { A2aEndpoint } = await import("./endpoint.ts");
+      return new A2aEndpoint({ rows, logger, isolated, patience });
     };
   }
 
-  endpoint(): Promise<Endpoint> {
+  endpoint(): Promise<A2aEndpoint> {
     this.#endpoint ??= this.#load();
     return this.#endpoint;
   }

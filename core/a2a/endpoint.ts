@@ -26,7 +26,7 @@ export interface Asked {
   readonly began: number;
 }
 
-export class Endpoint {
+export class A2aEndpoint {
   readonly #source: EndpointSource;
   readonly tasks: Tasks;
 

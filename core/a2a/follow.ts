@@ -44,7 +44,7 @@ async function* goOn(run: TaskRun, from: number, signal: AbortSignal): AsyncGene
 }
 
 /** The same for a task that another process works on: what its agent said comes with its end. */
-export async function* followElsewhere(
+export async function* followRemoteTask(
   tasks: Tasks,
   { agent, task }: Pick<TaskRecord, "agent" | "task">,
   principal: Principal,

@@ -19,7 +19,7 @@ export interface ArtifactUpdate {
   readonly append: boolean;
 }
 
-export class Output {
+export class TaskOutput {
   readonly #pieces: Piece[] = [];
   #firstText = -1;
   #block = 0;

@@ -1,7 +1,7 @@
 /** What requests carry, looked at before the SDK makes its own of it: it takes much for granted. */
 import { validators } from "../../generated/validators.js";
 import { invalid } from "../lib/errors.ts";
-import { type Check, requireValid } from "../http/decode.ts";
+import { type Validator, requireValid } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
 
 /** Versions of the protocol that are spoken here. */
@@ -52,7 +52,7 @@ const CONTENTS = ["text", "raw", "url", "data"];
 export function checkParams(version: Version, method: string, params: unknown): void {
   const schema = METHODS[version][method] ?? null;
   if (schema === null) return;
-  requireValid(validators[schema] as Check, { params });
+  requireValid(validators[schema] as Validator, { params });
   if (schema === "PeerMessageRequest") checkParts((params as { message: { parts: object[] } }).message.parts);
 }
 

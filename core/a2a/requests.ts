@@ -31,7 +31,7 @@ import type { Agent, RunCall } from "../agents/agent.ts";
 import { invalid } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
 import { a2aError } from "./errors.ts";
-import { followElsewhere, followRun, type TaskEvent, tellRun } from "./follow.ts";
+import { followRemoteTask, followRun, type TaskEvent, tellRun } from "./follow.ts";
 import { newTask } from "./new-task.ts";
 import { isOver, type Task } from "./task.ts";
 import { listTasks } from "./task-list.ts";
@@ -139,7 +139,7 @@ export class Requests implements A2ARequestHandler {
     if (isOver(task)) throw new UnsupportedOperationError(`task ${task.id} has ended: ask for the task instead`);
     const events =
       run === undefined
-        ? followElsewhere(tasks, { agent: agent.id, task }, principal, call.signal)
+        ? followRemoteTask(tasks, { agent: agent.id, task }, principal, call.signal)
         : followRun(run, call.signal);
     yield* this.#told(events);
   }

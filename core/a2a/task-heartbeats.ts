@@ -12,22 +12,22 @@ import type { TaskRun } from "./task-run.ts";
 const LOOK = 1_000;
 const SIGN = 10_000;
 
-export interface TaskSignsOptions {
+export interface TaskHeartbeatsOptions {
   readonly logger: Logger;
   /** Another process has changed the row of a task that runs here. */
   lost(run: TaskRun): void;
 }
 
-export class TaskSigns {
+export class TaskHeartbeats {
   readonly #rows: TaskRows;
   readonly #runs: ReadonlyMap<string, TaskRun>;
-  readonly #options: TaskSignsOptions;
+  readonly #options: TaskHeartbeatsOptions;
   #timer: NodeJS.Timeout | null = null;
   #round: Promise<void> = Promise.resolve();
   #signed = 0;
   #stopped = false;
 
-  constructor(rows: TaskRows, runs: ReadonlyMap<string, TaskRun>, options: TaskSignsOptions) {
+  constructor(rows: TaskRows, runs: ReadonlyMap<string, TaskRun>, options: TaskHeartbeatsOptions) {
     this.#rows = rows;
     this.#runs = runs;
     this.#options = options;

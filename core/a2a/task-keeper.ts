@@ -6,7 +6,7 @@ import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
-import { Repeat } from "../lib/interval.ts";
+import { Interval } from "../lib/interval.ts";
 import { ended, isOver } from "./task.ts";
 import { type IndexValue, readOpenRow, type TaskRows } from "./task-rows.ts";
 
@@ -30,7 +30,7 @@ export interface TaskKeeperOptions {
 export class TaskKeeper {
   readonly #rows: TaskRows;
   readonly #options: TaskKeeperOptions;
-  readonly #rounds: Repeat;
+  readonly #rounds: Interval;
   /** Open tasks, by key: the last sign of life of each, and since when it stands, by `performance.now()`. */
   #signs = new Map<string, { readonly revision: number; readonly since: number }>();
   #stopped = false;
@@ -38,7 +38,7 @@ export class TaskKeeper {
   constructor(rows: TaskRows, options: TaskKeeperOptions) {
     this.#rows = rows;
     this.#options = options;
-    this.#rounds = new Repeat(
+    this.#rounds = new Interval(
       ROUND,
       () => this.#round(),
       (error) => options.logger.warn({ err: error }, `tasks could not be looked through: ${messageOf(error)}`),

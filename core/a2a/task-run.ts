@@ -1,7 +1,7 @@
 /** A task that an agent of this process works on, or did until a moment ago. */
 import { setMaxListeners } from "node:events";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
-import { Output } from "./output.ts";
+import { TaskOutput } from "./output.ts";
 import { type Ending, ended, isOver, type Task, type TaskRecord } from "./task.ts";
 import { Waiters } from "./waiters.ts";
 
@@ -19,7 +19,7 @@ export class TaskRun implements PartSink {
   ending: Promise<void> | null = null;
   /** Nobody's leaving ends a task. */
   readonly closed = false;
-  readonly output = new Output();
+  readonly output = new TaskOutput();
   /** Woken by everything that the agent says, and by the end; by the end alone. */
   readonly said = new Waiters();
   readonly over = new Waiters();

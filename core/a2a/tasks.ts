@@ -14,7 +14,7 @@ import { isTaskId, newTaskId } from "./task-ids.ts";
 import { INTERRUPTED } from "./task-keeper.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 import { LONGEST_ANSWER, TaskRun } from "./task-run.ts";
-import { TaskSigns } from "./task-heartbeats.ts";
+import { TaskHeartbeats } from "./task-heartbeats.ts";
 
 /** Tasks that may run at once: a client that leaves does not end its own. */
 const MOST = 1_000;
@@ -44,7 +44,7 @@ type Caller = Omit<RunCall, "signal">;
 export class Tasks {
   readonly rows: TaskRows;
   readonly #logger: Logger;
-  readonly #signs: TaskSigns;
+  readonly #signs: TaskHeartbeats;
   /** Those whose end has not been written, by their ids. */
   readonly #runs = new Map<string, TaskRun>();
   /** Agents that are at work, those that do not heed their signal too. */
@@ -56,7 +56,7 @@ export class Tasks {
   constructor(rows: TaskRows, logger: Logger) {
     this.rows = rows;
     this.#logger = logger;
-    this.#signs = new TaskSigns(rows, this.#runs, {
+    this.#signs = new TaskHeartbeats(rows, this.#runs, {
       logger,
       lost: (run) => void this.#end(run, { state: "TASK_STATE_CANCELED" }),
     });

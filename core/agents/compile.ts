@@ -15,12 +15,12 @@ import { agentMemory } from "./conversation/agent-memory.ts";
 import { SchemaRate } from "../client-schema/rate.ts";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import type { AgentCore } from "./run/compiled-agent.ts";
-import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
+import { type AgentDescriptionInput, describe, memoryConfig } from "./describe.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools } from "./run/dynamic.ts";
 import { agentOf } from "./endpoints.ts";
 import type { HistoryOfAgents } from "./history/history.ts";
 import type { Models } from "../models/models.ts";
-import { type Settings, settle, TABLE_DEFAULTS } from "./run/options.ts";
+import { type Settings, resolveOptions, TABLE_DEFAULTS } from "./run/options.ts";
 import { ringHistories } from "./history/ring.ts";
 import { createRunIds } from "./run/run.ts";
 import { StoredHistories } from "./history/stored.ts";
@@ -80,7 +80,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const histories = historiesOf(manifest, parts, isolated);
   const known = knownTools(tools);
   const cores = new Map<string, AgentCore>();
-  const facts = new Map<string, AgentFacts>();
+  const facts = new Map<string, AgentDescriptionInput>();
 
   for (const [id, agent] of Object.entries(manifest.agents)) {
     const path = ["agents", id];
@@ -170,7 +170,7 @@ function identityOf(manifest: Manifest, id: string) {
 /** The agent's own options over its memory's settings over the table of the contract. */
 function defaultsOf(agent: AgentManifest, manifest: Manifest): Settings {
   const memory = typeof agent.memory === "string" ? manifest.memory[agent.memory] : undefined;
-  const base = settle(
+  const base = resolveOptions(
     {
       contextLimit: memory?.contextLimit,
       semanticMemory: { semanticLimit: memory?.semantic?.limit, semanticThreshold: memory?.semantic?.threshold },
@@ -178,7 +178,7 @@ function defaultsOf(agent: AgentManifest, manifest: Manifest): Settings {
     TABLE_DEFAULTS,
   );
   // Not frozen: a run for the user of a token copies them, which would take six times as long.
-  return settle({ ...agent.options, maxSteps: agent.maxSteps }, base);
+  return resolveOptions({ ...agent.options, maxSteps: agent.maxSteps }, base);
 }
 
 /** What the list shows: every tool that a request may be offered and that has a fixed name. */

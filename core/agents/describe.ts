@@ -5,7 +5,7 @@ import type { Activity } from "./run/activity.ts";
 import type { ToolSet } from "./run/tool-set.ts";
 
 /** What is known of an agent at boot. */
-export interface AgentFacts {
+export interface AgentDescriptionInput {
   readonly id: string;
   readonly name: string;
   readonly description: string;
@@ -25,7 +25,7 @@ export interface Description {
   detail(): AgentDetail;
 }
 
-export function describe(facts: AgentFacts, all: ReadonlyMap<string, AgentFacts>): Description {
+export function describe(facts: AgentDescriptionInput, all: ReadonlyMap<string, AgentDescriptionInput>): Description {
   const { id, name, description, model, activity } = facts;
   const toolNames = [...facts.tools.byName.keys()];
   const changes = [...facts.tools.byName.values()].some((tool) => tool.changes);
@@ -47,7 +47,7 @@ function toolsOf(tools: ToolSet): AgentTool[] {
   }));
 }
 
-function subAgentOf(facts: AgentFacts | undefined): SubAgent[] {
+function subAgentOf(facts: AgentDescriptionInput | undefined): SubAgent[] {
   if (facts === undefined) return [];
   const { id, name, description, activity, model } = facts;
   return [{ id, name, description, status: activity.status, model }];

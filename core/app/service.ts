@@ -4,7 +4,7 @@ import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
 import { feedOf, type LogNews } from "../api/sockets/log-news.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
-import { type Access, classOf } from "../auth/classes.ts";
+import { type AccessRules, classOf } from "../auth/classes.ts";
 import { documentSecurity } from "../auth/document.ts";
 import { baseUrl } from "../http/base-url.ts";
 import type { Client } from "../http/client.ts";
@@ -34,7 +34,7 @@ export interface Service {
   readonly routes: readonly Route<Service>[];
   readonly sockets: readonly SocketRoute<Service>[];
   /** Which credentials a route needs. */
-  readonly access: Access;
+  readonly access: AccessRules;
   readonly store: Store;
   /** By their name in the manifest. */
   readonly memories: ReadonlyMap<string, Memory>;

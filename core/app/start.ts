@@ -1,7 +1,7 @@
 /** From a manifest to a listening service, and to its orderly end. */
 import type { DestinationStream, Logger } from "pino";
 import { validators } from "../../generated/validators.js";
-import { compileDoors } from "../auth/authorize.ts";
+import { compileGuards } from "../auth/authorize.ts";
 import { compileCredentials, keysIn } from "../auth/credentials.ts";
 import { HANDSHAKE } from "../auth/entry.ts";
 import { type Booted, boot } from "./boot.ts";
@@ -192,8 +192,8 @@ function compileDispatch(
   const cors = compileServiceCors(server, booted.registry, logger);
   const site = compileSite(server, service.access.mode === "none" && !isPublic(host));
   const credentials = compileCredentials(env);
-  const doors = compileDoors(service.access, credentials, booted.verifier);
-  const socketDoors = compileDoors(service.access, credentials, booted.verifier, HANDSHAKE);
+  const doors = compileGuards(service.access, credentials, booted.verifier);
+  const socketDoors = compileGuards(service.access, credentials, booted.verifier, HANDSHAKE);
   const shared = {
     service,
     logger,

@@ -4,11 +4,11 @@ import type { Authorize } from "../http/pipeline.ts";
 import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
-import { type Access, classOf, type RouteAccess } from "./classes.ts";
-import type { Credentials, Head } from "./credentials.ts";
-import { type Entry, REQUEST } from "./entry.ts";
+import { type AccessRules, classOf, type RouteAccess } from "./classes.ts";
+import type { Credentials, CredentialHeaders } from "./credentials.ts";
+import { type CredentialSource, REQUEST } from "./entry.ts";
 import type { Identity, Verifier } from "./provider-port.ts";
-import { badKey, badToken, type Closed, type Door, missing } from "./refusals.ts";
+import { badKey, badToken, type Closed, type Guard, missing } from "./refusals.ts";
 
 const USER: Caller = Object.freeze({ kind: "user" });
 const CONSOLE: Caller = Object.freeze({ kind: "console" });
@@ -22,7 +22,7 @@ interface Entrant extends Pick<Context<unknown>, "logger"> {
   expires: number | null;
 }
 
-export interface Doors {
+export interface Guards {
   /** Null for a route that is public whatever its parameters are: such a request costs nothing. */
   of(route: RouteAccess): Authorize<Entrant> | null;
   /** For requests that no route answers; null where everything is public. */
@@ -30,19 +30,19 @@ export interface Doors {
 }
 
 /** @param entry where credentials are looked for: in those of a request, or of a handshake */
-export function compileDoors(
-  access: Access,
+export function compileGuards(
+  access: AccessRules,
   credentials: Credentials,
   verifier: Verifier | null,
-  entry: Entry = REQUEST,
-): Doors {
+  entry: CredentialSource = REQUEST,
+): Guards {
   const { development } = credentials;
-  const doors: Record<Closed, Door> = {
+  const doors: Record<Closed, Guard> = {
     user: { access: "user", entry, development },
     console: { access: "console", entry, development },
     operator: { access: "operator", entry, development },
   };
-  const enter = (closed: Closed, call: Entrant, head: Head) => letIn(doors[closed], call, head, credentials, verifier);
+  const enter = (closed: Closed, call: Entrant, head: CredentialHeaders) => letIn(doors[closed], call, head, credentials, verifier);
   return {
     of(route) {
       const { exceptions, otherwise } = route;
@@ -66,9 +66,9 @@ export function compileDoors(
 
 /** @throws ServiceError `unauthorized` */
 function letIn(
-  door: Door,
+  door: Guard,
   call: Entrant,
-  head: Head,
+  head: CredentialHeaders,
   credentials: Credentials,
   verifier: Verifier | null,
 ): void | Promise<void> {
@@ -98,9 +98,9 @@ function letIn(
   );
 }
 
-const sentKey = (head: Head) => head.header("x-console-access-key") !== "" || /(?:^|&)key=/.test(head.query);
+const sentKey = (head: CredentialHeaders) => head.header("x-console-access-key") !== "" || /(?:^|&)key=/.test(head.query);
 
-function enterAs(identity: Identity | null, call: Entrant, door: Door): void {
+function enterAs(identity: Identity | null, call: Entrant, door: Guard): void {
   if (identity === null) throw badToken(door);
   call.user = identity.user;
   call.caller = USER;

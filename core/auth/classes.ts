@@ -9,9 +9,9 @@ import {
   PROTECTED_ROUTES,
 } from "../plugin/access-lists.ts";
 import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
-import type { Group } from "../http/route.ts";
+import type { AccessGroup } from "../http/route.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
-import { decoded, foldPattern, isAnothers, type Wanted } from "./match-patterns.ts";
+import { decoded, fitPattern, belongsToOtherRoute, type Wanted } from "./match-patterns.ts";
 import { compilePlainPaths, readings } from "./plain-path.ts";
 
 /** `operator`: the key of the console, or the token of a user. */
@@ -33,10 +33,10 @@ export interface RouteAccess {
 interface AccessRoute {
   readonly method: string;
   readonly path: string;
-  readonly group: Group;
+  readonly group: AccessGroup;
 }
 
-export interface Access {
+export interface AccessRules {
   readonly mode: AuthManifest["mode"];
   of(route: AccessRoute): RouteAccess;
   /** The class of a request that no route answers: that of the route whose path it spells otherwise, else of a custom route. */
@@ -51,7 +51,7 @@ interface Rule {
 /** In the order in which they are asked; the first pattern that matches decides. */
 interface Rules {
   readonly rules: readonly Rule[];
-  otherwise(group: Group): AccessClass;
+  otherwise(group: AccessGroup): AccessClass;
 }
 
 /** Probes, which carry no credentials, and files of the explorer and the console, which a page asks for without any. */
@@ -64,7 +64,7 @@ const LEGACY_UNPROTECTED = [
 ];
 
 const PUBLIC: RouteAccess = Object.freeze({ exceptions: Object.freeze([]), otherwise: "public" });
-const OPEN: Omit<Access, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
+const OPEN: Omit<AccessRules, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
 
 /**
  * @param routes sockets among them, with the method `WS`
@@ -74,7 +74,7 @@ export function compileAccess(
   auth: AuthManifest,
   routes: readonly AccessRoute[],
   provided: readonly string[] = [],
-): Access {
+): AccessRules {
   const { mode } = auth;
   if (mode === "none") return { mode, ...OPEN };
   const rules = mode === "authNext" ? authNextRules(auth, provided) : legacyRules(auth, provided);
@@ -144,9 +144,9 @@ function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute
   };
   for (const { access, patterns } of rules.rules) {
     for (const pattern of patterns) {
-      const fold = foldPattern(pattern, route);
+      const fold = fitPattern(pattern, route);
       if (fold === "always") return settled(access);
-      if (fold === "never" || isAnothers(pattern, route, rivals)) continue;
+      if (fold === "never" || belongsToOtherRoute(pattern, route, rivals)) continue;
       exceptions.push({ pattern: pattern.text, wanted: fold, access });
     }
   }

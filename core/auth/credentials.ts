@@ -12,15 +12,15 @@ export const keysIn = (env: Readonly<Record<string, string | undefined>>): strin
   [env[CONSOLE_KEY], env.SERVICE_SECRET_KEY].filter((key) => key !== undefined);
 
 /** What of a request is looked at. */
-export type Head = Pick<Exchange, "method" | "path" | "query" | "header" | "headers">;
+export type CredentialHeaders = Pick<Exchange, "method" | "path" | "query" | "header" | "headers">;
 
 export interface Credentials {
   /** Whether the bypass of development counts: anywhere but in production. */
   readonly development: boolean;
   readonly consoleKey: boolean;
-  isDevelopment(head: Pick<Head, "header">): boolean;
+  isDevelopment(head: Pick<CredentialHeaders, "header">): boolean;
   /** Whether the header or the query carries the console's key. */
-  isConsole(head: Pick<Head, "header" | "query">): boolean;
+  isConsole(head: Pick<CredentialHeaders, "header" | "query">): boolean;
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -72,7 +72,7 @@ function comparison(secret: string): (text: string) => boolean {
 const SCHEME = /^bearer +/i;
 
 /** The token of the `Authorization` header; null where there is none. */
-export function bearerOf(head: Pick<Head, "header">): string | null {
+export function bearerOf(head: Pick<CredentialHeaders, "header">): string | null {
   const sent = head.header("authorization");
   const scheme = SCHEME.exec(sent);
   if (scheme === null) return null;
@@ -82,7 +82,7 @@ export function bearerOf(head: Pick<Head, "header">): string | null {
 }
 
 /** A copy for the provider. */
-export const tokenRequest = (head: Head): TokenRequest => ({
+export const tokenRequest = (head: CredentialHeaders): TokenRequest => ({
   method: head.method,
   path: head.path,
   headers: head.headers(),

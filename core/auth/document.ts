@@ -1,6 +1,6 @@
 /** Access as others read it: in the OpenAPI document, and in the list of routes. */
 import type { DocumentSecurity } from "../http/openapi.ts";
-import type { Access, AccessClass, RouteAccess } from "./classes.ts";
+import type { AccessRules, AccessClass, RouteAccess } from "./classes.ts";
 
 const SCHEMES = {
   userToken: { type: "http", scheme: "bearer", description: "The token of a user." },
@@ -33,7 +33,7 @@ const REQUIRED: Record<AccessClass, readonly Requirement[]> = {
 };
 
 /** Undefined where everything is public. */
-export function documentSecurity(access: Access): DocumentSecurity | undefined {
+export function documentSecurity(access: AccessRules): DocumentSecurity | undefined {
   if (access.mode === "none") return undefined;
   return {
     schemes: SCHEMES,

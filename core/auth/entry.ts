@@ -1,25 +1,25 @@
 /** The two ways in: where a request and a handshake carry their credentials (contract, "Credentials"). */
 import { parseQuery } from "../http/decode.ts";
 import { CREDENTIALS } from "../http/socket-pipeline.ts";
-import { bearerOf, type Credentials, type Head, tokenRequest } from "./credentials.ts";
+import { bearerOf, type Credentials, type CredentialHeaders, tokenRequest } from "./credentials.ts";
 import type { TokenRequest } from "./provider-port.ts";
 
-export interface Entry {
+export interface CredentialSource {
   /** As patterns of the lists name the request. */
-  method(head: Head): string;
+  method(head: CredentialHeaders): string;
   /** Whether the bypass of development is asked for, and counts. */
-  isDevelopment(head: Head, credentials: Credentials): boolean;
+  isDevelopment(head: CredentialHeaders, credentials: Credentials): boolean;
   /** The token of a user; null where there is none. */
-  token(head: Head): string | null;
+  token(head: CredentialHeaders): string | null;
   /** What the provider is told beside the token. */
-  request(head: Head): TokenRequest;
+  request(head: CredentialHeaders): TokenRequest;
   /** How to send what is missing, for people. */
   readonly hints: { readonly token: string; readonly key: string; readonly development: string };
 }
 
-export const REQUEST: Entry = Object.freeze({
-  method: (head: Head) => head.method,
-  isDevelopment: (head: Head, credentials: Credentials) => credentials.isDevelopment(head),
+export const REQUEST: CredentialSource = Object.freeze({
+  method: (head: CredentialHeaders) => head.method,
+  isDevelopment: (head: CredentialHeaders, credentials: Credentials) => credentials.isDevelopment(head),
   token: bearerOf,
   request: tokenRequest,
   hints: {
@@ -30,12 +30,12 @@ export const REQUEST: Entry = Object.freeze({
 });
 
 /** A browser can send no header with a handshake: what headers say may stand in the query. */
-export const HANDSHAKE: Entry = Object.freeze({
+export const HANDSHAKE: CredentialSource = Object.freeze({
   method: () => "WS",
-  isDevelopment: (head: Head, credentials: Credentials) =>
+  isDevelopment: (head: CredentialHeaders, credentials: Credentials) =>
     credentials.isDevelopment(head) || (credentials.development && parameter(head, "dev") === "true"),
-  token: (head: Head) => bearerOf(head) ?? parameter(head, "token"),
-  request(head: Head) {
+  token: (head: CredentialHeaders) => bearerOf(head) ?? parameter(head, "token"),
+  request(head: CredentialHeaders) {
     const request = tokenRequest(head);
     for (const name of CREDENTIALS) delete request.query[name];
     return request;
@@ -47,7 +47,7 @@ export const HANDSHAKE: Entry = Object.freeze({
   },
 });
 
-function parameter({ query }: Head, name: string): string | null {
+function parameter({ query }: CredentialHeaders, name: string): string | null {
   if (!query.includes(`${name}=`)) return null;
   const value = parseQuery(query)[name];
   return typeof value === "string" && value !== "" ? value : null;

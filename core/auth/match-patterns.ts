@@ -8,14 +8,14 @@ export interface Wanted {
 }
 
 /** Whether a pattern matches every path of a route, none, or those whose parameters have the wanted values. */
-export type Fold = "always" | "never" | readonly Wanted[];
+export type PatternFit = "always" | "never" | readonly Wanted[];
 
 interface RouteShape {
   readonly method: string;
   readonly path: string;
 }
 
-export function foldPattern(pattern: ParsedPattern, route: RouteShape): Fold {
+export function fitPattern(pattern: ParsedPattern, route: RouteShape): PatternFit {
   if (pattern.method !== undefined && pattern.method !== route.method) return "never";
   const segments = segmentsOf(route.path).map(decoded);
   if (!fits(pattern, segments.length)) return "never";
@@ -37,7 +37,7 @@ export function foldPattern(pattern: ParsedPattern, route: RouteShape): Fold {
  * an escape it would reach this route, and must not have the class of the other. The pattern `GET /workflows/executions`
  * is not about `/workflows/:id`.
  */
-export function isAnothers(pattern: ParsedPattern, route: RouteShape, routes: readonly RouteShape[]): boolean {
+export function belongsToOtherRoute(pattern: ParsedPattern, route: RouteShape, routes: readonly RouteShape[]): boolean {
   const own = segmentsOf(route.path).map(decoded);
   return routes.some((other) => {
     const segments = segmentsOf(other.path).map(decoded);

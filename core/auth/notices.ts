@@ -5,7 +5,7 @@ import { hasOpenEnd, unfold } from "../http/socket-router.ts";
 import type { Issue, Path } from "../manifest/issues.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
 import { CONSOLE_KEY, isDevelopment } from "./credentials.ts";
-import { foldPattern } from "./match-patterns.ts";
+import { fitPattern } from "./match-patterns.ts";
 
 export interface AccessProblem {
   readonly path: Path;
@@ -13,7 +13,7 @@ export interface AccessProblem {
   readonly severity: Issue["severity"];
 }
 
-export interface AccessSurroundings {
+export interface AccessEnvironment {
   readonly routes: readonly { readonly method: string; readonly path: string }[];
   /** Patterns that the provider makes public. */
   readonly provided: readonly string[];
@@ -31,12 +31,12 @@ const ONLY: readonly (readonly [key: string, mode: AuthManifest["mode"]])[] = [
   ["defaultPrivate", "legacy"],
 ];
 
-export function accessProblems(auth: AuthManifest, around: AccessSurroundings): AccessProblem[] {
+export function accessProblems(auth: AuthManifest, around: AccessEnvironment): AccessProblem[] {
   if (auth.mode === "none") return [];
   return [...modeNotices(auth, around), ...keyNotices(auth, around), ...patternProblems(auth, around)];
 }
 
-function modeNotices({ mode, provider }: AuthManifest, { env }: AccessSurroundings): AccessProblem[] {
+function modeNotices({ mode, provider }: AuthManifest, { env }: AccessEnvironment): AccessProblem[] {
   const notices: string[] = [];
   if (mode === "legacy") notices.push("legacy is deprecated: use authNext");
   if (provider === undefined)
@@ -50,7 +50,7 @@ function modeNotices({ mode, provider }: AuthManifest, { env }: AccessSurroundin
   return notices.map((message) => ({ path: ["auth", "mode"], message, severity: "warning" }));
 }
 
-function keyNotices({ mode }: AuthManifest, { isWritten }: AccessSurroundings): AccessProblem[] {
+function keyNotices({ mode }: AuthManifest, { isWritten }: AccessEnvironment): AccessProblem[] {
   return ONLY.filter(([key, only]) => only !== mode && isWritten(["auth", key])).map(([key, only]) => ({
     path: ["auth", key],
     message: `counts under ${only} only`,
@@ -58,7 +58,7 @@ function keyNotices({ mode }: AuthManifest, { isWritten }: AccessSurroundings): 
   }));
 }
 
-function patternProblems(auth: AuthManifest, around: AccessSurroundings): AccessProblem[] {
+function patternProblems(auth: AuthManifest, around: AccessEnvironment): AccessProblem[] {
   const problems: AccessProblem[] = [];
   for (const key of LISTS) {
     for (const [index, text] of auth[key].entries()) {
@@ -86,21 +86,21 @@ function patternProblems(auth: AuthManifest, around: AccessSurroundings): Access
   return problems;
 }
 
-const isIdle = (text: string, { routes }: AccessSurroundings): boolean => matched(text, routes).length === 0;
+const isIdle = (text: string, { routes }: AccessEnvironment): boolean => matched(text, routes).length === 0;
 
-function isPublicAnyway(text: string, { routes }: AccessSurroundings): boolean {
+function isPublicAnyway(text: string, { routes }: AccessEnvironment): boolean {
   const rows = matched(text, routes);
   return rows.length > 0 && rows.every((row) => matchedBy(row, DEFAULT_LEGACY_PUBLIC_ROUTES));
 }
 
-type Row = AccessSurroundings["routes"][number];
+type Row = AccessEnvironment["routes"][number];
 
 const matched = (text: string, routes: readonly Row[]): Row[] => routes.filter((row) => matchedBy(row, [text]));
 
 const matchedBy = (row: Row, patterns: readonly string[]): boolean =>
   patterns.some((text) => {
     const pattern = parsePattern(text);
-    return foldPattern(pattern, asLongAs(row, pattern)) !== "never";
+    return fitPattern(pattern, asLongAs(row, pattern)) !== "never";
   });
 
 /** A socket with an open end stands for paths of any length: the one that a pattern may mean. */

@@ -1,7 +1,7 @@
 /** From schema files to the texts of `generated/`. Pure but for reading; the same input gives the same bytes. */
 import type { JsonSchema } from "../tools/tool.ts";
 import { rewriteReferences } from "./schema-walk.ts";
-import { type Definition, readSources, type SchemaProblem } from "./sources.ts";
+import { type SchemaDefinition, readSources, type SchemaProblem } from "./sources.ts";
 import { generateTypes } from "./types.ts";
 import { compilable, generateValidators, servedDefinitions } from "./validators.ts";
 
@@ -69,13 +69,13 @@ export async function generate(root: string): Promise<Generated> {
   };
 }
 
-function components(definitions: Definition[], prefix: string): Record<string, JsonSchema> {
+function components(definitions: SchemaDefinition[], prefix: string): Record<string, JsonSchema> {
   const sorted = [...definitions].sort((a, b) => (a.name < b.name ? -1 : 1));
   return Object.fromEntries(sorted.map(({ name, schema }) => [name, withoutTypes(rewriteReferences(schema, prefix))]));
 }
 
 /** What requests leave out, for the code: their validators add nothing, so that it can still come from elsewhere. */
-function defaultsModule(definitions: Definition[]): string {
+function defaultsModule(definitions: SchemaDefinition[]): string {
   const entries = definitions
     .filter(({ group }) => group === "api")
     .map(({ name, schema }) => [name, defaultsOf(schema)] as const)

@@ -7,7 +7,7 @@ import { generate } from "./generate.ts";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
 /** Returns the exit code: 0 when all is well, 1 when a schema is broken or, with `check`, a file is stale. */
-export async function run(root: string, check: boolean, print: (line: string) => void): Promise<number> {
+export async function runCodegen(root: string, check: boolean, print: (line: string) => void): Promise<number> {
   const { files, problems } = await generate(root);
   for (const { file, message } of problems) print(`${file}: ${message}`);
   const folder = join(root, "generated");
@@ -41,7 +41,7 @@ async function staleFiles(folder: string, files: ReadonlyMap<string, string>): P
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  process.exitCode = await run(ROOT.replace(/[\\/]$/, ""), process.argv.includes("--check"), (line) =>
+  process.exitCode = await runCodegen(ROOT.replace(/[\\/]$/, ""), process.argv.includes("--check"), (line) =>
     console.log(line),
   );
 }

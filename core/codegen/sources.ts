@@ -4,20 +4,20 @@ import { join } from "node:path";
 import type { JsonSchema } from "../tools/tool.ts";
 
 export const GROUPS = ["manifest", "api", "events"] as const;
-export type Group = (typeof GROUPS)[number];
+export type SchemaGroup = (typeof GROUPS)[number];
 
 export interface SchemaFile {
   /** `schemas/api/agents.json`, always with `/`. */
   path: string;
-  group: Group;
+  group: SchemaGroup;
   id: string;
   document: JsonSchema;
 }
 
-export interface Definition {
+export interface SchemaDefinition {
   /** The key in `$defs`; unique over all files. */
   name: string;
-  group: Group;
+  group: SchemaGroup;
   file: string;
   schema: JsonSchema;
   /** Absolute reference: `$id#/$defs/name`. */
@@ -32,7 +32,7 @@ export interface SchemaProblem {
 
 export interface Sources {
   files: SchemaFile[];
-  definitions: Definition[];
+  definitions: SchemaDefinition[];
   problems: SchemaProblem[];
 }
 
@@ -53,7 +53,7 @@ export async function readSources(root: string): Promise<Sources> {
   return sources;
 }
 
-function addFile(sources: Sources, group: Group, path: string, text: string): void {
+function addFile(sources: Sources, group: SchemaGroup, path: string, text: string): void {
   const problem = (message: string) => sources.problems.push({ file: path, message });
   let document: unknown;
   try {

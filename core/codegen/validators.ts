@@ -4,7 +4,7 @@ import standalone from "ajv/dist/standalone/index.js";
 import formats from "ajv-formats";
 import { build, type Plugin } from "esbuild";
 import { boundErrors } from "../lib/bounded-errors.ts";
-import type { Definition, SchemaFile, SchemaProblem } from "./sources.ts";
+import type { SchemaDefinition, SchemaFile, SchemaProblem } from "./sources.ts";
 
 type Flavour = "manifest" | "query" | "plain";
 
@@ -36,7 +36,7 @@ const COMMON: Options = {
 /** Keywords for the type generator, for editors, and for the texts of our own messages. */
 const VOCABULARY = ["tsType", "errorMessage", "patternErrorMessage", "example"];
 
-function flavourOf(definition: Definition): Flavour {
+function flavourOf(definition: SchemaDefinition): Flavour {
   if (definition.group === "manifest") return "manifest";
   return definition.name.endsWith("Query") ? "query" : "plain";
 }
@@ -51,7 +51,7 @@ export function createAjv(flavour: Flavour): Ajv2020 {
 }
 
 /** Those definitions that compile; the others are named in `problems`. */
-export function compilable(files: SchemaFile[], definitions: Definition[], problems: SchemaProblem[]): Definition[] {
+export function compilable(files: SchemaFile[], definitions: SchemaDefinition[], problems: SchemaProblem[]): SchemaDefinition[] {
   const instances = new Map<Flavour, Ajv2020>();
   for (const flavour of Object.keys(FLAVOURS) as Flavour[]) {
     const ajv = createAjv(flavour);
@@ -78,13 +78,13 @@ export function compilable(files: SchemaFile[], definitions: Definition[], probl
  * Those that a start or a request needs, in a module of their own that stays small: the manifest, bodies and queries of
  * requests. The manifest holds its parts; what Penstock itself sends is checked by tests.
  */
-export function servedDefinitions(definitions: readonly Definition[]): Definition[] {
+export function servedDefinitions(definitions: readonly SchemaDefinition[]): SchemaDefinition[] {
   return definitions.filter(({ name }) => name === "Manifest" || /(Request|Query)$/.test(name));
 }
 
 /** What one module exports as `validators`. All `definitions` must compile. */
 export interface ValidatorModule {
-  definitions: readonly Definition[];
+  definitions: readonly SchemaDefinition[];
   /** A module beside it whose `validators` it exports too. */
   extended?: string;
 }

@@ -47,8 +47,8 @@ const COMMANDS: Record<string, Command> = {
   generate: {
     takes: [],
     run: async ({ checkOnly }) => {
-      const { run } = await import("../codegen/main.ts");
-      return run(fileURLToPath(new URL("../..", import.meta.url)), checkOnly, (line) => console.log(line));
+      const { runCodegen } = await import("../codegen/main.ts");
+      return runCodegen(fileURLToPath(new URL("../..", import.meta.url)), checkOnly, (line) => console.log(line));
     },
   },
 };

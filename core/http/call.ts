@@ -11,7 +11,7 @@ import type { Entity } from "../observability/sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
 import type { Tracer } from "../observability/tracer.ts";
 import type { Client, ClientOf } from "./client.ts";
-import { failureText, refusal } from "./encode.ts";
+import { failureText, errorReply } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { InFlight, Pending } from "./in-flight.ts";
@@ -167,7 +167,7 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 
   #refuse(error: unknown): void {
-    const { status, headers, body } = refusal(error, this.requestId);
+    const { status, headers, body } = errorReply(error, this.requestId);
     this.reply(status, this.#cors.length === 0 ? headers : [...headers, ...this.#cors], body);
   }
 

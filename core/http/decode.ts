@@ -8,7 +8,7 @@ import type { BodyProblem, Exchange } from "./exchange.ts";
 /** Deepest nesting of arrays and objects in a body. */
 export const DEEPEST = 128;
 
-export interface Check {
+export interface Validator {
   (value: unknown): boolean;
   errors?: ErrorObject[] | null;
 }
@@ -74,7 +74,7 @@ export function tooDeep(bytes: Uint8Array): boolean {
 }
 
 /** Throws `invalid_input` with every problem, each naming its field. */
-export function requireValid(check: Check, value: unknown): void {
+export function requireValid(check: Validator, value: unknown): void {
   if (!check(value)) throw invalid(describeProblems(check.errors));
 }
 

@@ -18,7 +18,7 @@ export function envelope(value: unknown): Text {
 
 const BEFORE = '{"success":true,"data":';
 
-export interface Refusal {
+export interface ErrorReply {
   status: number;
   headers: HeaderList;
   body: string;
@@ -31,7 +31,7 @@ const EXTRA: Partial<Record<ErrorKind, HeaderList>> = {
 };
 
 /** The reply to a failure. What is not a `ServiceError` says no more than the id to find it by in the log. */
-export function refusal(error: unknown, requestId: string): Refusal {
+export function errorReply(error: unknown, requestId: string): ErrorReply {
   // Plugins may throw one too, of a kind that no type checker has seen.
   const known =
     error instanceof ServiceError && Object.hasOwn(STATUS, error.kind)

@@ -1,7 +1,7 @@
 /** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are in fact used. */
 import { type ErrorKind, STATUS } from "../lib/errors.ts";
 
-export type JsonSchema = Record<string, unknown>;
+export type OpenapiSchema = Record<string, unknown>;
 
 export const COMPONENT = "#/components/schemas/";
 
@@ -106,8 +106,8 @@ export function orderTags<T extends { name: string }>(tags: Iterable<T>): T[] {
 }
 
 /** The schemas that `root` reaches through references, by name, sorted. */
-export function reachable(root: unknown, all: Readonly<Record<string, JsonSchema>>): Record<string, JsonSchema> {
-  const found = new Map<string, JsonSchema>();
+export function reachable(root: unknown, all: Readonly<Record<string, OpenapiSchema>>): Record<string, OpenapiSchema> {
+  const found = new Map<string, OpenapiSchema>();
   const queue: unknown[] = [root];
   for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
     for (const [key, value] of Object.entries(next as object)) {

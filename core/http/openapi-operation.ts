@@ -1,8 +1,8 @@
 /** One row of the routes table as an OpenAPI operation. */
-import { COMPONENT, type Failure, type JsonSchema, tagOf } from "./openapi-components.ts";
-import type { Output, Route } from "./route.ts";
+import { COMPONENT, type Failure, type OpenapiSchema, tagOf } from "./openapi-components.ts";
+import type { RouteOutput, Route } from "./route.ts";
 
-type Schemas = Readonly<Record<string, JsonSchema>>;
+type Schemas = Readonly<Record<string, OpenapiSchema>>;
 
 /** Replies beside 200 in the same shape, by operation. */
 const OTHER_REPLIES: Record<string, [status: number, description: string]> = {
@@ -72,12 +72,12 @@ function pathParameters(path: string, samples: Readonly<Record<string, string | 
   });
 }
 
-function querySchema(route: Route<never>, schemas: Schemas): JsonSchema | undefined {
+function querySchema(route: Route<never>, schemas: Schemas): OpenapiSchema | undefined {
   return route.query === undefined ? embed(route.schemas?.query) : schemas[route.query];
 }
 
-function queryParameters(query: JsonSchema | undefined): object[] {
-  const properties = Object.entries((query?.properties ?? {}) as Record<string, JsonSchema>);
+function queryParameters(query: OpenapiSchema | undefined): object[] {
+  const properties = Object.entries((query?.properties ?? {}) as Record<string, OpenapiSchema>);
   const required = (query?.required ?? []) as string[];
   return properties.map(([name, { description, ...schema }]) => ({
     name,
@@ -88,7 +88,7 @@ function queryParameters(query: JsonSchema | undefined): object[] {
   }));
 }
 
-function requestBody(route: Route<never>, schema: JsonSchema, schemas: Schemas): object {
+function requestBody(route: Route<never>, schema: OpenapiSchema, schemas: Schemas): object {
   const samples = (route.body === undefined ? [] : (schemas[route.body]?.examples ?? [])) as unknown[];
   const examples = Object.fromEntries(samples.map((value, index) => [`example${index + 1}`, { value }]));
   return {
@@ -104,7 +104,7 @@ function replies(route: Route<never>, schemas: Schemas): Record<string, object> 
   return { [statusOf(route.output)]: reply, ...more };
 }
 
-const statusOf = (output: Output) => ("json" in output ? (output.status ?? 200) : 200);
+const statusOf = (output: RouteOutput) => ("json" in output ? (output.status ?? 200) : 200);
 
 function describeReply(route: Route<never>, schemas: Schemas): object {
   const { output } = route;
@@ -129,7 +129,7 @@ function describeReply(route: Route<never>, schemas: Schemas): object {
   return jsonReply(enveloped(data), example);
 }
 
-function jsonReply(schema: JsonSchema, example: unknown): object {
+function jsonReply(schema: OpenapiSchema, example: unknown): object {
   return {
     description: "Success.",
     headers: { "x-request-id": { $ref: "#/components/headers/RequestId" } },
@@ -139,7 +139,7 @@ function jsonReply(schema: JsonSchema, example: unknown): object {
 
 const mediaType = (type: string) => type.split(";", 1)[0]!.trim();
 
-function enveloped(data: JsonSchema): JsonSchema {
+function enveloped(data: OpenapiSchema): OpenapiSchema {
   const success = { const: true, description: "Always true." };
   return { type: "object", required: ["success", "data"], properties: { success, data } };
 }
@@ -149,13 +149,13 @@ function exampleOf(name: string, schemas: Schemas): unknown {
   const schema = schemas[name];
   const own = (schema?.examples as unknown[] | undefined)?.[0];
   if (own !== undefined || schema?.type !== "array") return own;
-  const item = (schema.items as JsonSchema).$ref;
+  const item = (schema.items as OpenapiSchema).$ref;
   const sample = typeof item === "string" ? exampleOf(item.slice(COMPONENT.length), schemas) : undefined;
   return sample === undefined ? undefined : [sample];
 }
 
 /** OpenAPI 3.1 has no word for the items of a stream: the text is described, and its `contentSchema` is one event. */
-function eventReply(output: Extract<Output, { events: unknown }>, schemas: Schemas): object {
+function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: Schemas): object {
   const events = (schemas[output.events]?.examples ?? []) as unknown[];
   const lines = events.map((event, index) => `id: ${index + 1}\ndata: ${JSON.stringify(event)}\n\n`);
   if (output.last !== undefined) lines.push(`data: ${output.last}\n\n`);
@@ -176,8 +176,8 @@ function eventReply(output: Extract<Output, { events: unknown }>, schemas: Schem
 }
 
 /** A plugin's schema inside the document. One with references of its own would point into the wrong document. */
-function embed(schema: object | undefined): JsonSchema | undefined {
+function embed(schema: object | undefined): OpenapiSchema | undefined {
   if (schema === undefined) return undefined;
-  if (!/"\$(?:ref|dynamicRef|id|anchor)":/.test(JSON.stringify(schema))) return schema as JsonSchema;
+  if (!/"\$(?:ref|dynamicRef|id|anchor)":/.test(JSON.stringify(schema))) return schema as OpenapiSchema;
   return { description: "Checked against the schema of the plugin." };
 }

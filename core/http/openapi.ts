@@ -6,7 +6,7 @@ import {
   failureComponents,
   failureReplies,
   HEADERS,
-  type JsonSchema,
+  type OpenapiSchema,
   orderTags,
   reachable,
   tagOf,
@@ -45,14 +45,14 @@ const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstoc
 /** Where validation is left to the handler, whose messages are shorter, the document still shows what is meant. */
 const INPUT = { $ref: `${COMPONENT}AgentInput` };
 const MESSAGES = { type: "array", description: "The chat so far.", items: { $ref: `${COMPONENT}UIMessage` } };
-const RICHER: Record<string, JsonSchema> = {
+const RICHER: Record<string, OpenapiSchema> = {
   GenerateRequest: { input: INPUT },
   ObjectRequest: { input: INPUT },
   ChatRequest: { input: INPUT, messages: MESSAGES },
 };
 
 /** What a validator decides with `if` is shown as forms: readers and generators of clients know those. */
-const FORMS: Record<string, (schemas: Readonly<Record<string, JsonSchema>>) => JsonSchema> = {
+const FORMS: Record<string, (schemas: Readonly<Record<string, OpenapiSchema>>) => OpenapiSchema> = {
   MessageInput: ({ MessageInput: { if: _if, else: _else, ...rest } = {} }) => rest,
   SaveMessageEntry: ({ SaveMessageEntry: entry = {}, MessageInput: message = {} }) => {
     const wrapped = { message: { $ref: `${COMPONENT}MessageInput` }, ...(entry.properties as object) };
@@ -118,7 +118,7 @@ function serversOf(publicUrl: string | undefined): object[] {
   return [{ url: publicUrl.replace(/(?<!\/)\/+$/, ""), description: "The public address." }, relative];
 }
 
-function documented(schemas: Readonly<Record<string, JsonSchema>>): Record<string, JsonSchema> {
+function documented(schemas: Readonly<Record<string, OpenapiSchema>>): Record<string, OpenapiSchema> {
   const copy = { ...schemas };
   for (const [name, form] of Object.entries(FORMS)) copy[name] = form(schemas);
   for (const [name, properties] of Object.entries(RICHER)) {

@@ -5,12 +5,12 @@ import type { Call } from "./call.ts";
 import { envelope, JSON_TYPE } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
-import type { Output, Page, RawReply } from "./route.ts";
+import type { RouteOutput, PageReply, RawReply } from "./route.ts";
 
 export type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
 
 /** The header lists of a route are made once where CORS does not depend on the origin. */
-export function compileOutput(output: Output, constant: HeaderList | null): Encode {
+export function compileOutput(output: RouteOutput, constant: HeaderList | null): Encode {
   if ("json" in output) {
     const status = output.status ?? 200;
     const headers = combine(["content-type", JSON_TYPE], constant);
@@ -23,7 +23,7 @@ export function compileOutput(output: Output, constant: HeaderList | null): Enco
   if ("bare" in output) {
     const headers = combine(["content-type", output.type], constant);
     return (call, value, cors) => {
-      const { body, status = 200, headers: more } = value as Page;
+      const { body, status = 200, headers: more } = value as PageReply;
       call.reply(status, more === undefined ? headers(cors) : [...headers(cors), ...more], body);
     };
   }
@@ -44,7 +44,7 @@ export function compileOutput(output: Output, constant: HeaderList | null): Enco
     };
   }
   return (call, value, cors) => {
-    const page = value as Page;
+    const page = value as PageReply;
     const type = page.type ?? output.page;
     call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
   };

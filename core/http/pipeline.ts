@@ -9,19 +9,19 @@ import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import {
   bodyFailure,
-  type Check,
+  type Validator,
   decodeParameters,
   parseBody,
   parseQuery,
   requireJson,
   requireValid,
 } from "./decode.ts";
-import { refusal } from "./encode.ts";
+import { errorReply } from "./encode.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
 import { foreignHost, foreignSender } from "./origin.ts";
 import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
-import { createRouter, type Endpoint } from "./router.ts";
+import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
 import { unanswered } from "./unknown-path.ts";
 import type { Uploads } from "./uploads.ts";
@@ -36,7 +36,7 @@ export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string
 export interface PipelineSettings<S> extends Shared<S> {
   requestId(given: string): string;
   /** Validator of a schema id; queries are coerced from text by theirs. */
-  check(schema: InputSchemaId): Check;
+  check(schema: InputSchemaId): Validator;
   /** CORS of one route: the service's, or its own. */
   cors(route: Route<S>): Cors;
   /** CORS of replies that belong to no route. */
@@ -84,7 +84,7 @@ export function compilePipeline<S>(routes: readonly Route<S>[], settings: Pipeli
 /** HEAD mirrors GET; OPTIONS is answered before authorization; the rest is 405. */
 function otherMethod<S>(
   exchange: Exchange,
-  endpoint: Endpoint<Compiled>,
+  endpoint: PathEndpoint<Compiled>,
   values: string[],
   settings: PipelineSettings<S>,
 ) {
@@ -129,7 +129,7 @@ function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, pro
 }
 
 function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
-  const { status, headers, body } = refusal(error, exchange.requestId);
+  const { status, headers, body } = errorReply(error, exchange.requestId);
   const cors = settings.defaultCors.constant ?? settings.defaultCors.headers(exchange.header("origin"));
   exchange.reply(status, [...headers, ...cors], body);
   settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);

@@ -6,7 +6,7 @@ import type { User } from "../identity/user.ts";
 import type { TextSink } from "../lib/event-sink.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
-import type { Check } from "./decode.ts";
+import type { Validator } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { Pages } from "./origin.ts";
 
@@ -16,7 +16,7 @@ export type SchemaId = keyof Schemas;
 export type InputSchemaId = Extract<SchemaId, `${string}Request` | `${string}Query`>;
 
 /** Access groups of the contract ("Default access by group"); `auth/classes.ts` says what each means in each mode. */
-export type Group =
+export type AccessGroup =
   | "execution"
   | "management"
   | "docs"
@@ -44,7 +44,7 @@ export interface Context<S> {
   cutHeaders?: Record<string, string> | undefined;
 }
 
-export type Output =
+export type RouteOutput =
   /** A value in the envelope. */
   | { json: SchemaId; status?: 201 }
   /** A value that is the envelope itself: `success`, `data` and keys beside them. */
@@ -90,7 +90,7 @@ export interface TextStream {
 }
 
 /** A page or asset: bytes, with its type and caching headers. */
-export interface Page {
+export interface PageReply {
   body: string | Uint8Array;
   type?: string;
   status?: number;
@@ -116,7 +116,7 @@ export interface Route<
   method: Method;
   /** `/agents/:id/text`. A parameter is one segment. Specificity decides a match, never order. */
   path: string;
-  group: Group;
+  group: AccessGroup;
   summary: string;
   /** Longer text for `/doc`. */
   description?: string;
@@ -125,7 +125,7 @@ export interface Route<
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
   /** Validators of a route whose schemas are not ours (a plugin's), in place of `query` and `body`. */
-  checks?: { query?: Check; body?: Check };
+  checks?: { query?: Validator; body?: Validator };
   /** Those schemas, for `/doc`. */
   schemas?: { query?: object; body?: object; response?: object };
   /** Kinds of failure that its form does not tell, for `/doc`. */
@@ -138,12 +138,12 @@ export interface Route<
   readsHeaders?: boolean;
   /** Know the client of the request, which is read from its head. */
   readsClient?: boolean;
-  output: Output;
+  output: RouteOutput;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }
 
 /** Keeps the types of one row while it stands in a table of many. */
-export function defineRoute<
+export function typedRoute<
   S,
   const Q extends InputSchemaId | undefined = undefined,
   const B extends InputSchemaId | undefined = undefined,

@@ -6,13 +6,13 @@ export interface Routed {
 }
 
 /** All routes of one path by method, with the `Allow` header that follows from them. */
-export interface Endpoint<R extends Routed> {
+export interface PathEndpoint<R extends Routed> {
   methods: Map<string, R>;
   allow: string;
 }
 
-export interface Match<R extends Routed> {
-  endpoint: Endpoint<R>;
+export interface RouteMatch<R extends Routed> {
+  endpoint: PathEndpoint<R>;
   /** Raw values of the parameters, in the order of the path. */
   values: string[];
 }
@@ -20,11 +20,11 @@ export interface Match<R extends Routed> {
 interface Node<R extends Routed> {
   literals: Map<string, Node<R>>;
   parameter: Node<R> | null;
-  endpoint: Endpoint<R> | null;
+  endpoint: PathEndpoint<R> | null;
 }
 
 export interface Router<R extends Routed> {
-  find(path: string): Match<R> | null;
+  find(path: string): RouteMatch<R> | null;
 }
 
 const NO_VALUES: string[] = [];
@@ -32,7 +32,7 @@ const NO_VALUES: string[] = [];
 /** Throws when two routes have the same method and the same shape of path. */
 export function createRouter<R extends Routed>(routes: readonly R[]): Router<R> {
   const root: Node<R> = { literals: new Map(), parameter: null, endpoint: null };
-  const literal = new Map<string, Match<R>>();
+  const literal = new Map<string, RouteMatch<R>>();
   for (const route of routes) {
     const endpoint = endpointAt(root, route);
     if (!route.path.includes("/:")) literal.set(route.path, { endpoint, values: NO_VALUES });
@@ -40,7 +40,7 @@ export function createRouter<R extends Routed>(routes: readonly R[]): Router<R> 
   return { find: (path) => literal.get(path) ?? walk(root, path) };
 }
 
-function endpointAt<R extends Routed>(root: Node<R>, route: R): Endpoint<R> {
+function endpointAt<R extends Routed>(root: Node<R>, route: R): PathEndpoint<R> {
   let node = root;
   for (const segment of route.path.slice(1).split("/")) {
     if (segment.startsWith(":")) {
@@ -64,14 +64,14 @@ function endpointAt<R extends Routed>(root: Node<R>, route: R): Endpoint<R> {
   return node.endpoint;
 }
 
-function walk<R extends Routed>(root: Node<R>, path: string): Match<R> | null {
+function walk<R extends Routed>(root: Node<R>, path: string): RouteMatch<R> | null {
   const values: string[] = [];
   const node = descend(root, path, 1, values);
   return node === null ? null : { endpoint: node, values };
 }
 
 /** Depth first, the literal before the parameter: `/workflows/executions` wins over `/workflows/:id`. */
-function descend<R extends Routed>(node: Node<R>, path: string, from: number, values: string[]): Endpoint<R> | null {
+function descend<R extends Routed>(node: Node<R>, path: string, from: number, values: string[]): PathEndpoint<R> | null {
   const slash = path.indexOf("/", from);
   const last = slash === -1;
   const segment = last ? path.slice(from) : path.slice(from, slash);

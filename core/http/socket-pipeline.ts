@@ -13,7 +13,7 @@ import type { OpenSockets } from "./open-sockets.ts";
 import { foreignHost, foreignPage } from "./origin.ts";
 import { segmentsOf } from "./pattern.ts";
 import type { Authorize } from "./pipeline.ts";
-import type { Group } from "./route.ts";
+import type { AccessGroup } from "./route.ts";
 import type { Site } from "./site.ts";
 import type { SocketRoute } from "./socket.ts";
 import { SocketPeer } from "./socket-peer.ts";
@@ -27,7 +27,7 @@ export const CREDENTIALS: readonly string[] = Object.freeze(["key", "token", "de
 interface SocketPath {
   readonly method: "WS";
   readonly path: string;
-  readonly group: Group;
+  readonly group: AccessGroup;
 }
 
 interface SocketSettings<S> extends Shared<S> {

@@ -4,7 +4,7 @@ import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import type { Text } from "../lib/serialized.ts";
 import type { Client } from "./client.ts";
-import type { Group } from "./route.ts";
+import type { AccessGroup } from "./route.ts";
 
 /** One open WebSocket. All of it is synchronous; after the end everything does nothing. */
 export interface Peer {
@@ -56,7 +56,7 @@ export interface SocketRoute<S> {
   readonly operation: string;
   /** `/ws/logs`. A parameter is one segment. A last segment `**` stands for the path itself and everything below it. */
   readonly path: string;
-  readonly group: Group;
+  readonly group: AccessGroup;
   readonly summary: string;
   /** Names of the query's parameters with what they mean, for the documentation. */
   readonly query?: Readonly<Record<string, string>>;

@@ -1,13 +1,13 @@
 /** Copies of JSON values: what tools and plugins see is their own. */
 
 /** A deep copy of what is JSON already. */
-export function copyOf<T>(value: T): T {
+export function cloneJson<T>(value: T): T {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) {
     const list = value.slice();
     for (let index = 0; index < list.length; index++) {
       const item: unknown = list[index];
-      if (typeof item === "object" && item !== null) list[index] = copyOf(item);
+      if (typeof item === "object" && item !== null) list[index] = cloneJson(item);
     }
     return list as T;
   }
@@ -15,7 +15,7 @@ export function copyOf<T>(value: T): T {
   const copy = { ...value } as Record<string, unknown>;
   for (const key in copy) {
     const item = copy[key];
-    if (typeof item === "object" && item !== null) copy[key] = copyOf(item);
+    if (typeof item === "object" && item !== null) copy[key] = cloneJson(item);
   }
   return copy as T;
 }

@@ -12,7 +12,7 @@ const INSTANT = /^(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9}
  * @param field for the message
  * @throws ServiceError `invalid_input` when it is no such moment
  */
-export function instantOf(field: string, text: string): number {
+export function parseInstant(field: string, text: string): number {
   const match = INSTANT.exec(text);
   if (match !== null && dayExists(text)) {
     const [, day, time = "00:00", zone = "Z"] = match;

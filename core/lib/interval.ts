@@ -1,5 +1,5 @@
 /** Does something at an interval, never twice at once. */
-export class Repeat {
+export class Interval {
   readonly #interval: number;
   readonly #work: () => Promise<void>;
   readonly #failed: (error: unknown) => void;

@@ -5,7 +5,7 @@ const TWO: readonly string[] = Array.from({ length: 100 }, (_, value) => String(
 const THREE: readonly string[] = Array.from({ length: 1000 }, (_, value) => String(value).padStart(3, "0"));
 
 /** @param at whole milliseconds since 1970, not before and not after the year 9999 */
-export function isoOf(at: number): string {
+export function isoTime(at: number): string {
   const days = Math.floor(at / DAY);
   const time = at - days * DAY;
   // From here on all is small: `| 0` cuts the fraction off, and keeps the arithmetic to integers.

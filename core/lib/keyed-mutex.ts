@@ -1,11 +1,11 @@
 /** One change of a conversation at a time within this process: only other processes can make a commit lose its race. */
 
-export interface Lanes {
+export interface KeyedMutex {
   /** Runs `work` when all earlier work on these conversations has ended. */
   run<T>(conversations: readonly number[], work: () => Promise<T>): Promise<T>;
 }
 
-export function createLanes(): Lanes {
+export function createKeyedMutex(): KeyedMutex {
   /** The end of the work that was asked for last; only of conversations that are being changed. */
   const ends = new Map<number, Promise<unknown>>();
 

@@ -1,6 +1,6 @@
 /** Agents: their models, tools, sub-agents and memory exist, and what depends on the request compiles. */
 import {
-  type Check,
+  type CheckContext,
   checkCompiled,
   checkName,
   checkRepeats,
@@ -16,7 +16,7 @@ import { compileCondition, isTemplate, SCOPES } from "./expression.ts";
 import type { Path } from "./issues.ts";
 import { clientOf } from "./mcp-names.ts";
 
-export function checkAgents(check: Check): void {
+export function checkAgents(check: CheckContext): void {
   const { document } = check;
   const delegates = new Map<string, string[]>();
   for (const [id, agent] of entriesOf(document.agents)) {
@@ -40,7 +40,7 @@ export function checkAgents(check: Check): void {
 /** What older YAML read as false; today it is text. */
 const NO_MEMORY = ["no", "off", "none"];
 
-function checkMemory(check: Check, path: Path, memory: unknown): void {
+function checkMemory(check: CheckContext, path: Path, memory: unknown): void {
   const known = keysOf(check.document.memory);
   if (typeof memory === "string" && NO_MEMORY.includes(memory) && !known.includes(memory)) {
     check.report(path, `"${memory}" is the name of a memory here, and there is none: write false`);
@@ -48,7 +48,7 @@ function checkMemory(check: Check, path: Path, memory: unknown): void {
 }
 
 /** A name, a list of names or one expression. */
-function checkModel(check: Check, path: Path, model: unknown): void {
+function checkModel(check: CheckContext, path: Path, model: unknown): void {
   if (typeof model === "string") {
     if (isTemplate(model)) checkTemplate(check, path, model, SCOPES.agent);
     else checkModelName(check, path, model);
@@ -64,7 +64,7 @@ function checkModel(check: Check, path: Path, model: unknown): void {
 }
 
 /** `provider/model`, with a provider that is declared. */
-export function checkModelName(check: Check, path: Path, name: string): void {
+export function checkModelName(check: CheckContext, path: Path, name: string): void {
   const slash = name.indexOf("/");
   if (slash <= 0 || slash === name.length - 1) {
     if (name !== "") check.report(path, `"${name}" must be provider/model`);
@@ -73,7 +73,7 @@ export function checkModelName(check: Check, path: Path, name: string): void {
   checkName(check, path, "provider", name.slice(0, slash), keysOf(check.document.providers));
 }
 
-function checkTools(check: Check, path: Path, agent: Json): void {
+function checkTools(check: CheckContext, path: Path, agent: Json): void {
   const items = listOf(agent.tools);
   checkRepeats(check, path, items);
   for (const [index, item] of items.entries()) {
@@ -94,14 +94,14 @@ function checkTools(check: Check, path: Path, agent: Json): void {
 }
 
 /** A tool of the manifest, or `CLIENT_NAME` of an MCP client, whose tools are not known before it answers. */
-export function checkToolName(check: Check, path: Path, name: unknown): void {
+export function checkToolName(check: CheckContext, path: Path, name: unknown): void {
   const { tools, mcp } = check.document;
   const clients = keysOf(isMap(mcp) ? mcp.clients : undefined);
   if (typeof name === "string" && clientOf(name, clients) !== undefined) return;
   checkName(check, path, "tool", name, keysOf(tools));
 }
 
-function checkSubAgents(check: Check, path: Path, id: string, agent: Json): void {
+function checkSubAgents(check: CheckContext, path: Path, id: string, agent: Json): void {
   const names = listOf(agent.subAgents);
   checkRepeats(check, [...path, "subAgents"], names);
   for (const [index, name] of names.entries()) {

@@ -1,5 +1,5 @@
 /** Headers that the manifest sends along. */
-import { type Check, entriesOf } from "./check.ts";
+import { type CheckContext, entriesOf } from "./check.ts";
 import { HEADER_NAME } from "./check-server.ts";
 import type { Path } from "./issues.ts";
 
@@ -9,7 +9,7 @@ const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 /** What frames a request is written by whoever sends it: with another value the request is refused. */
 const OWN = new Set(["content-length", "content-encoding", "transfer-encoding", "connection"]);
 
-export function checkHeaders(check: Check, path: Path, headers: unknown): void {
+export function checkHeaders(check: CheckContext, path: Path, headers: unknown): void {
   for (const [name, value] of entriesOf(headers)) {
     if (!HEADER_NAME.test(name)) check.report([...path, name], `"${name}" is no name of a header`);
     else if (OWN.has(name.toLowerCase())) check.report([...path, name], "is set by the client itself");

@@ -1,11 +1,11 @@
 /** What MCP servers expose exists, under names of its own; tools of MCP clients have names that nothing else has. */
-import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, keysOf, listOf } from "./check.ts";
+import { type CheckContext, checkName, checkRepeats, entriesOf, isMap, type Json, keysOf, listOf } from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
 import { checkHeaders } from "./check-headers.ts";
 import type { Path } from "./issues.ts";
 import { agentToolName, clientOf, exposedName, resumeToolName, workflowToolName } from "./mcp-names.ts";
 
-export function checkMcp(check: Check): void {
+export function checkMcp(check: CheckContext): void {
   const mcp = isMap(check.document.mcp) ? check.document.mcp : {};
   for (const [id, server] of entriesOf(mcp.servers)) {
     const path = ["mcp", "servers", id];
@@ -25,7 +25,7 @@ const LISTS: readonly [key: string, names: (id: string) => readonly string[]][] 
   ["workflows", (id) => [workflowToolName(id), resumeToolName(id)]],
 ];
 
-function checkServer(check: Check, path: Path, server: Json): void {
+function checkServer(check: CheckContext, path: Path, server: Json): void {
   const taken = new Map<string, string>();
   for (const [key, namesOf] of LISTS) {
     const items = listOf(server[key]);
@@ -44,7 +44,7 @@ function checkServer(check: Check, path: Path, server: Json): void {
   }
 }
 
-function checkClients(check: Check, clients: readonly string[]): void {
+function checkClients(check: CheckContext, clients: readonly string[]): void {
   for (const client of clients) {
     const other = clientOf(client, clients);
     if (other === undefined) continue;

@@ -1,9 +1,9 @@
 /** Where spans are sent. */
-import { type Check, isMap } from "./check.ts";
+import { type CheckContext, isMap } from "./check.ts";
 import { checkHeaders } from "./check-headers.ts";
 import type { Path } from "./issues.ts";
 
-export function checkOtlp(check: Check): void {
+export function checkOtlp(check: CheckContext): void {
   const { otlp } = isMap(check.document.observability) ? check.document.observability : { otlp: undefined };
   if (!isMap(otlp)) return;
   const path: Path = ["observability", "otlp"];

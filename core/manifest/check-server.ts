@@ -1,11 +1,11 @@
 /** Addresses, origins, custom routes and the store. */
 import { isIP } from "node:net";
 import { bracketed, hostName } from "../lib/host-name.ts";
-import { type Check, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
+import { type CheckContext, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
 import type { Path } from "./issues.ts";
 import { parseSize } from "../lib/size.ts";
 
-export function checkServer(check: Check): void {
+export function checkServer(check: CheckContext): void {
   const server = isMap(check.document.server) ? check.document.server : {};
   for (const [index, network] of listOf(server.trustedProxies).entries()) {
     if (typeof network === "string" && !isNetwork(network)) {
@@ -29,7 +29,7 @@ export function checkServer(check: Check): void {
 }
 
 /** A body that fits must not be refused while there is no other. */
-function checkLimits(check: Check, limits: unknown): void {
+function checkLimits(check: CheckContext, limits: unknown): void {
   if (!isMap(limits)) return;
   const { body = "1MiB", uploads = "256MiB" } = limits;
   if (sizeOf(uploads) < sizeOf(body))
@@ -49,7 +49,7 @@ function sizeOf(value: unknown): number {
 }
 
 /** The first word is what Penstock speaks itself, or the name of a plugin. */
-export function checkStore(check: Check): void {
+export function checkStore(check: CheckContext): void {
   const { store } = check.document;
   if (typeof store !== "string" || /^(memory|sqlite|postgres(ql)?):/.test(store)) return;
   const [name = ""] = store.split(":", 1);
@@ -61,7 +61,7 @@ export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** As browsers send it: nothing behind the host and the port. */
 const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/i;
 
-function checkCors(check: Check, path: Path, settings: Json): void {
+function checkCors(check: CheckContext, path: Path, settings: Json): void {
   const { origin, credentials } = settings;
   for (const [at, text] of typeof origin === "string" ? [[[], origin] as const] : texts(origin)) {
     if (!ORIGIN.test(text))
@@ -99,7 +99,7 @@ function isNetwork(text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
 }
 
-export function checkRoutes(check: Check): void {
+export function checkRoutes(check: CheckContext): void {
   const routes = listOf(check.document.routes);
   const names = routes.map((route) => (isMap(route) ? route.use : undefined));
   const { route, socket } = check.plugins;

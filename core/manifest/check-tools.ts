@@ -2,12 +2,12 @@
 
 import { messageOf } from "../lib/errors.ts";
 import type { SchemaCompiler } from "../lib/json-schema.ts";
-import { type Check, checkName, checkTemplate, entriesOf, isMap, type Json } from "./check.ts";
+import { type CheckContext, checkName, checkTemplate, entriesOf, isMap, type Json } from "./check.ts";
 import { checkModelName } from "./check-agents.ts";
 import { isTemplate, SCOPES } from "./expression.ts";
 import { type Path, suggest } from "./issues.ts";
 
-export function checkTools(check: Check, schemas: SchemaCompiler): void {
+export function checkTools(check: CheckContext, schemas: SchemaCompiler): void {
   for (const [name, tool] of entriesOf(check.document.tools)) {
     if (!isMap(tool)) continue;
     const path = ["tools", name];
@@ -18,7 +18,7 @@ export function checkTools(check: Check, schemas: SchemaCompiler): void {
   }
 }
 
-function checkHttp(check: Check, path: Path, http: Json): void {
+function checkHttp(check: CheckContext, path: Path, http: Json): void {
   for (const key of ["url", "headers", "query", "body"]) {
     checkTemplate(check, [...path, key], http[key], SCOPES.httpTool);
   }
@@ -29,7 +29,7 @@ function checkHttp(check: Check, path: Path, http: Json): void {
 }
 
 /** Reports a JSON Schema that does not compile. */
-export function checkSchema(check: Check, path: Path, schema: unknown, schemas: SchemaCompiler): void {
+export function checkSchema(check: CheckContext, path: Path, schema: unknown, schemas: SchemaCompiler): void {
   if (!isMap(schema)) return;
   try {
     schemas.compile(schema);
@@ -39,7 +39,7 @@ export function checkSchema(check: Check, path: Path, schema: unknown, schemas: 
 }
 
 /** A name that is no plugin may be a package; whether that is installed is asked when a model of it is needed. */
-export function checkProviders(check: Check): void {
+export function checkProviders(check: CheckContext): void {
   const known = check.plugins.provider;
   for (const [name, provider] of entriesOf(check.document.providers)) {
     if (!isMap(provider) || typeof provider.use !== "string" || known.includes(provider.use)) continue;
@@ -51,7 +51,7 @@ export function checkProviders(check: Check): void {
 
 const LOCAL_EMBEDDINGS = ["local/use", "local/hash"];
 
-export function checkMemories(check: Check, schemas: SchemaCompiler): void {
+export function checkMemories(check: CheckContext, schemas: SchemaCompiler): void {
   for (const [name, memory] of entriesOf(check.document.memory)) {
     if (!isMap(memory)) continue;
     const path = ["memory", name];

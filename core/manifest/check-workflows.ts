@@ -1,6 +1,6 @@
 /** Workflows: ids are unique, what steps name exists, expressions and schemas compile. */
 import type { SchemaCompiler } from "../lib/json-schema.ts";
-import { type Check, checkName, cyclesOf, entriesOf, isMap, type Json, keysOf, listOf, textsOf } from "./check.ts";
+import { type CheckContext, checkName, cyclesOf, entriesOf, isMap, type Json, keysOf, listOf, textsOf } from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
 import { checkSchema } from "./check-tools.ts";
 import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";
@@ -24,7 +24,7 @@ interface Branch {
 const WORKFLOW_SCHEMAS = ["input", "result", "suspend", "resume"];
 const STEP_SCHEMAS = ["inputSchema", "outputSchema", "suspendSchema", "resumeSchema"];
 
-export function checkWorkflows(check: Check, schemas: SchemaCompiler): void {
+export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): void {
   const calls = new Map<string, { workflow: string; path: Path }[]>();
   for (const [id, workflow] of entriesOf(check.document.workflows)) {
     const path = ["workflows", id];
@@ -64,7 +64,7 @@ function placesOf(path: Path, node: unknown, within: readonly Branch[] = []): St
   return places;
 }
 
-function checkIds(check: Check, steps: readonly StepPlace[]): void {
+function checkIds(check: CheckContext, steps: readonly StepPlace[]): void {
   for (const [index, { id, path }] of steps.entries()) {
     if (id !== "" && steps.findIndex((other) => other.id === id) < index) {
       check.report([...path, "id"], `"${id}" is the id of another step of this workflow`);
@@ -74,7 +74,7 @@ function checkIds(check: Check, steps: readonly StepPlace[]): void {
 
 /** What one kind of step names, and where its expressions are. */
 function checkStep(
-  check: Check,
+  check: CheckContext,
   place: StepPlace,
   steps: readonly StepPlace[],
   index: number,
@@ -112,7 +112,7 @@ function checkStep(
 
 /** Besides compiling, `steps.X` must name a step that may have run by then. */
 function checkExpression(
-  check: Check,
+  check: CheckContext,
   path: Path,
   compiled: CompileResult,
   steps: readonly StepPlace[],

@@ -8,7 +8,7 @@ export type KnownPlugins = Readonly<Record<PluginKind, readonly string[]>>;
 
 export type Json = Readonly<Record<string, unknown>>;
 
-export interface Check {
+export interface CheckContext {
   readonly document: Json;
   readonly plugins: KnownPlugins;
   report(path: Path, message: string, severity?: Issue["severity"]): void;
@@ -26,13 +26,13 @@ export const keysOf = (value: unknown): string[] => (isMap(value) ? Object.keys(
 export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
 /** Reports a name that is none of `known`: `unknown tool "ad", did you mean "add"?` */
-export function checkName(check: Check, path: Path, what: string, name: unknown, known: readonly string[]): void {
+export function checkName(check: CheckContext, path: Path, what: string, name: unknown, known: readonly string[]): void {
   if (typeof name !== "string" || name === "" || known.includes(name)) return;
   check.report(path, `unknown ${what} "${name}"${hint(name, known)}`);
 }
 
 /** Reports items that stand in a list more than once. */
-export function checkRepeats(check: Check, path: Path, items: readonly unknown[]): void {
+export function checkRepeats(check: CheckContext, path: Path, items: readonly unknown[]): void {
   for (const [index, item] of items.entries()) {
     if (typeof item === "string" && items.indexOf(item) < index)
       check.report([...path, index], `"${item}" stands here twice`);
@@ -40,7 +40,7 @@ export function checkRepeats(check: Check, path: Path, items: readonly unknown[]
 }
 
 /** Reports what does not compile. */
-export function checkCompiled(check: Check, path: Path, compiled: CompileResult): void {
+export function checkCompiled(check: CheckContext, path: Path, compiled: CompileResult): void {
   if ("problem" in compiled) check.report([...path, ...compiled.path], compiled.problem);
 }
 
@@ -52,7 +52,7 @@ export function textsOf(value: unknown, path: Path): { text: string; path: Path 
 }
 
 /** Reports every expression inside a value that does not compile. */
-export function checkTemplate(check: Check, path: Path, value: unknown, names: readonly string[]): void {
+export function checkTemplate(check: CheckContext, path: Path, value: unknown, names: readonly string[]): void {
   for (const { text, path: here } of textsOf(value, path)) checkCompiled(check, here, compileTemplate(text, names));
 }
 

@@ -40,7 +40,7 @@ export function withMaps<T>(value: T): T | Map<string, unknown> {
 }
 
 /** As part of a longer text: nothing for null, JSON for lists and maps. */
-export function textOf(value: unknown): string {
+export function valueAsText(value: unknown): string {
   if (typeof value === "string") return value;
   if (value === null || value === undefined) return "";
   return typeof value === "object" ? JSON.stringify(value) : String(value);

@@ -5,7 +5,7 @@
 import type { ASTNode } from "@marcbachmann/cel-js";
 import { messageOf } from "../lib/errors.ts";
 import { createEnvironment, givesJson, useJsonNumbers } from "./expression-numbers.ts";
-import { plainJson, textOf, withMaps } from "./expression-values.ts";
+import { plainJson, valueAsText, withMaps } from "./expression-values.ts";
 import { hint, type Path } from "./issues.ts";
 import { hasTemplate, splitTemplate } from "./template-text.ts";
 
@@ -65,7 +65,7 @@ export function isTemplate(value: unknown): boolean {
 export function compileTemplate(
   value: unknown,
   names: readonly string[],
-  toText: (value: unknown) => string = textOf,
+  toText: (value: unknown) => string = valueAsText,
 ): CompileResult {
   if (!isTemplate(value)) return { evaluate: () => value, steps: [], type: null };
   if (typeof value === "string") return compileText(value, names, toText);

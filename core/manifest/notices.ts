@@ -1,9 +1,9 @@
 /** What a manifest asks for and this version does not do: said at boot, never pretended. */
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
-import { type Check, entriesOf, isMap } from "./check.ts";
+import { type CheckContext, entriesOf, isMap } from "./check.ts";
 import type { Path } from "./issues.ts";
 
-export function addNotices(check: Check): void {
+export function addNotices(check: CheckContext): void {
   const { document } = check;
   const warn = (path: Path, message: string) => check.report(path, message, "warning");
   const auth = isMap(document.auth) ? document.auth : {};

@@ -10,7 +10,7 @@ export interface ReadProblem {
   severity: "error" | "warning";
 }
 
-export interface Source {
+export interface ManifestSource {
   /** Plain objects, arrays and scalars; undefined when the text could not be read. */
   value: unknown;
   positions: Positions;
@@ -22,10 +22,10 @@ const MAX_VALUES = 200_000;
 const MAX_DEPTH = 200;
 
 /** Never throws: what is wrong is in `problems`. */
-export function readYaml(text: string): Source {
+export function readYaml(text: string): ManifestSource {
   const lines = new LineCounter();
   const positions = new Positions(lines);
-  const source: Source = { value: undefined, positions, problems: [] };
+  const source: ManifestSource = { value: undefined, positions, problems: [] };
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, strict: true, prettyErrors: false });
   const rows = text.split("\n");
   let broken = 0;
@@ -68,13 +68,13 @@ function explainSyntax(message: string, row: string | undefined): string {
 
 /** One pass over the nodes of a document. */
 class Reader {
-  readonly #source: Source;
+  readonly #source: ManifestSource;
   /** Anchors whose content is being read: an alias to one of them would never end. */
   readonly #open: Node[] = [];
   readonly #anchors = new Map<string, Node>();
   #count = 0;
 
-  constructor(source: Source) {
+  constructor(source: ManifestSource) {
     this.#source = source;
   }
 

@@ -1,6 +1,6 @@
 /** Everything a schema cannot say: names that refer to one another, expressions, schemas inside, what is not served yet. */
 import { createSchemaCompiler } from "../lib/json-schema.ts";
-import { type Check, isMap, type KnownPlugins } from "./check.ts";
+import { type CheckContext, isMap, type KnownPlugins } from "./check.ts";
 import { checkAgents } from "./check-agents.ts";
 import { checkMcp } from "./check-mcp.ts";
 import { checkOtlp } from "./check-otlp.ts";
@@ -21,7 +21,7 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
   if (!isMap(document)) return [];
   const issues: Issue[] = [];
   const reported = new Set(loaded.issues.map(({ path }) => path));
-  const check: Check = {
+  const check: CheckContext = {
     document,
     plugins,
     isWritten: loaded.isWritten,

@@ -7,7 +7,7 @@ import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
 import { type JsonSchema, ToolUnavailable } from "../tools/tool.ts";
 import { callOutput } from "./call-output.ts";
-import type { Connection, Listed } from "./connection.ts";
+import type { McpConnection, ListedTool } from "./connection.ts";
 import { untilAborted } from "./until-aborted.ts";
 
 /** Milliseconds: the first and the longest pause between two attempts to connect, and between two looks at what there is. */
@@ -44,7 +44,7 @@ export class McpClient {
   readonly #logger: Logger;
   /** By the names that they have here, without that of the client. */
   #tools: ReadonlyMap<string, ForeignTool> = new Map();
-  #connection: Connection | null = null;
+  #connection: McpConnection | null = null;
   #connecting: Promise<void> | null = null;
   /** When the last attempt to connect failed, by `performance.now()`. */
   #failed = Number.NEGATIVE_INFINITY;
@@ -96,7 +96,7 @@ export class McpClient {
    * of `signal` once it aborts
    */
   async call(name: string, input: Record<string, unknown>, signal: AbortSignal): Promise<unknown> {
-    const { isLost, isUnsent, reasonOf } = await import("./connection.ts");
+    const { isMcpConnectionLost, isUnsent, reasonOf } = await import("./connection.ts");
     for (let tried = 0; ; tried++) {
       const connection = await this.#open(signal);
       const tool = this.#tools.get(name);
@@ -107,7 +107,7 @@ export class McpClient {
         result = await connection.call(tool.name, input, signal, this.timeout);
       } catch (error) {
         signal.throwIfAborted();
-        if (!isLost(error)) throw new Error(`MCP server "${this.name}": ${reasonOf(error)}`, { cause: error });
+        if (!isMcpConnectionLost(error)) throw new Error(`MCP server "${this.name}": ${reasonOf(error)}`, { cause: error });
         this.#lose(connection, reasonOf(error));
         if (tried > 0 || !isUnsent(error))
           throw new Error(`MCP server "${this.name}" was lost during the call: ${reasonOf(error)}`, { cause: error });
@@ -126,7 +126,7 @@ export class McpClient {
     this.#connection = null;
   }
 
-  async #open(signal: AbortSignal): Promise<Connection> {
+  async #open(signal: AbortSignal): Promise<McpConnection> {
     const due = performance.now() - this.#failed >= FIRST_PAUSE;
     if (this.#connection === null && !this.#end.signal.aborted && (due || this.#connecting !== null))
       await untilAborted(this.connect(), signal);
@@ -136,10 +136,10 @@ export class McpClient {
 
   async #attempt(): Promise<void> {
     if (this.#end.signal.aborted || this.#connection !== null) return;
-    const { openConnection, reasonOf } = await import("./connection.ts");
-    let connection: Connection | null = null;
+    const { openMcpConnection, reasonOf } = await import("./connection.ts");
+    let connection: McpConnection | null = null;
     try {
-      connection = await openConnection(this.#settings, {
+      connection = await openMcpConnection(this.#settings, {
         folder: this.#parts.folder,
         logger: this.#logger,
         signal: this.#end.signal,
@@ -161,7 +161,7 @@ export class McpClient {
     this.#plan();
   }
 
-  #lose(connection: Connection, reason: string): void {
+  #lose(connection: McpConnection, reason: string): void {
     if (this.#connection !== connection) return;
     this.#connection = null;
     this.#reason = reason;
@@ -201,7 +201,7 @@ export class McpClient {
   }
 
   /** Names that come twice, once their characters are those that models take, are left out from the second on. */
-  async #take(listed: readonly Listed[]): Promise<void> {
+  async #take(listed: readonly ListedTool[]): Promise<void> {
     const tools = new Map<string, ForeignTool>();
     let since = performance.now();
     for (const tool of listed.slice(0, MOST_TOOLS)) {
@@ -219,7 +219,7 @@ export class McpClient {
   }
 
   /** A schema that we do not check is still checked by the server. */
-  #foreignTool({ name, description, inputSchema }: Listed): ForeignTool {
+  #foreignTool({ name, description, inputSchema }: ListedTool): ForeignTool {
     const known = this.#tools.get(exposedName(name));
     const same = known?.description === description && JSON.stringify(known.parameters) === JSON.stringify(inputSchema);
     if (same && known.name === name) return known;

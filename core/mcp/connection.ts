@@ -18,21 +18,21 @@ import { readLines } from "./lines.ts";
 import { untilAborted } from "./until-aborted.ts";
 
 /** A tool as the server describes it. */
-export interface Listed {
+export interface ListedTool {
   readonly name: string;
   readonly description: string;
   readonly inputSchema: object;
 }
 
-export interface Connection {
+export interface McpConnection {
   /** Every tool, as far as there are not too many pages of them. */
-  list(): Promise<Listed[]>;
+  list(): Promise<ListedTool[]>;
   /** @param timeout milliseconds */
   call(name: string, given: Record<string, unknown>, signal: AbortSignal, timeout: number): Promise<CallToolResult>;
   close(): Promise<void>;
 }
 
-export interface ConnectionOptions {
+export interface McpConnectionOptions {
   /** Where a command runs. */
   readonly folder: string;
   readonly logger: Logger;
@@ -59,7 +59,7 @@ const TRUSTING: ClientOptions["jsonSchemaValidator"] = {
 };
 
 /** @throws what the SDK throws: see `reasonOf` */
-export async function openConnection(settings: McpClientManifest, options: ConnectionOptions): Promise<Connection> {
+export async function openMcpConnection(settings: McpClientManifest, options: McpConnectionOptions): Promise<McpConnection> {
   let reason = "it closed the connection";
   const broken: Broken = (error, ofCall) => {
     // Of another stream it is asked what is left of the server, so that calls that go well are left alone.
@@ -113,7 +113,7 @@ function httpOf(url: string, { headers = {} }: McpClientManifest, broken: Broken
 /** The process gets the few variables that any needs (PATH, HOME, ...) and its own, nothing else of ours. */
 function processOf(
   { command, args = [], env }: McpClientManifest,
-  { folder, logger }: ConnectionOptions,
+  { folder, logger }: McpConnectionOptions,
 ): StdioClientTransport {
   const transport = new StdioClientTransport({
     command: command!,
@@ -145,7 +145,7 @@ const GONE: readonly unknown[] = [SdkErrorCode.NotConnected, SdkErrorCode.Connec
 const NOT_SENT: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
 
 /** Whether the server is out of reach, and not the one call wrong. */
-export const isLost = (error: unknown): boolean =>
+export const isMcpConnectionLost = (error: unknown): boolean =>
   error instanceof SdkHttpError ||
   (error instanceof SdkError && GONE.includes(error.code)) ||
   systemFailure(error) !== null;

@@ -19,7 +19,7 @@ import { replyOf, requestOf } from "./web.ts";
 /** Runs a tool of a server on behalf of who calls. Throws ServiceError as the API does. */
 export type RunTool<S> = (call: Context<S>, tool: Exposed, given: Record<string, unknown>) => Promise<McpCallResult>;
 
-export interface Endpoint<S> {
+export interface McpEndpoint<S> {
   /**
    * Answers one HTTP request.
    *
@@ -29,7 +29,7 @@ export interface Endpoint<S> {
 }
 
 /** @param keepAlive milliseconds between two signs of life of a silent stream */
-export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAlive: number): Endpoint<S> {
+export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAlive: number): McpEndpoint<S> {
   const { name, version, description } = server.record;
   /** Whose request it is that the SDK hands to a server that it has asked for. */
   const calls = new WeakMap<Request, Context<S>>();

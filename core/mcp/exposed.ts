@@ -11,7 +11,7 @@ import type {
 } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
 import { invalid } from "../lib/errors.ts";
-import type { Check } from "../http/decode.ts";
+import type { Validator } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
 import { describeProblems } from "../lib/json-schema.ts";
 import type { AgentManifest, WorkflowManifest } from "../manifest/manifest.ts";
@@ -112,7 +112,7 @@ export function exposeWorkflow(id: string, workflow: WorkflowManifest): Exposed[
 }
 
 function checked<T>(schema: InputSchemaId, given: unknown): T {
-  const check = validators[schema] as Check;
+  const check = validators[schema] as Validator;
   if (!check(given)) throw invalid(describeProblems(check.errors, "arguments"));
   return given as T;
 }

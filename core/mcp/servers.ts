@@ -2,7 +2,7 @@
 import type { McpServer as McpServerRecord } from "../../generated/types.ts";
 import type { Manifest, McpServerManifest } from "../manifest/manifest.ts";
 import type { Tool } from "../tools/tool.ts";
-import type { Endpoint, RunTool } from "./endpoint.ts";
+import type { McpEndpoint, RunTool } from "./endpoint.ts";
 import { type Exposed, exposeAgent, exposeTool, exposeWorkflow } from "./exposed.ts";
 
 /** @typeParam S what handlers of the API see as the service */
@@ -11,7 +11,7 @@ export class McpServer<S> {
   /** By the names that clients use, in the order in which they are listed. */
   readonly tools: ReadonlyMap<string, Exposed>;
   readonly #manifest: McpServerManifest;
-  #endpoint: Promise<Endpoint<S>> | null = null;
+  #endpoint: Promise<McpEndpoint<S>> | null = null;
 
   constructor(id: string, manifest: McpServerManifest, tools: readonly Exposed[]) {
     this.id = id;
@@ -31,7 +31,7 @@ export class McpServer<S> {
    * @param run how its tools are run
    * @param keepAlive milliseconds between two signs of life of a silent stream
    */
-  endpoint(run: RunTool<S>, keepAlive: number): Promise<Endpoint<S>> {
+  endpoint(run: RunTool<S>, keepAlive: number): Promise<McpEndpoint<S>> {
     this.#endpoint ??= import("./endpoint.ts").then(({ createEndpoint }) => createEndpoint(this, run, keepAlive));
     return this.#endpoint;
   }

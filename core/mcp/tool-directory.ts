@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { clientOf } from "../manifest/mcp-names.ts";
-import type { Named, ToolMeter } from "../observability/metrics/named.ts";
+import type { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
 import type { Tool } from "../tools/tool.ts";
 import { McpClient } from "./client.ts";
 import { ImportedTool } from "./imported-tool.ts";
@@ -13,7 +13,7 @@ export interface DirectoryOptions {
   /** Where commands run. */
   readonly folder: string;
   readonly logger: Logger;
-  readonly meters: Named<ToolMeter>;
+  readonly meters: NamedMeters<ToolMeter>;
 }
 
 /**
@@ -22,7 +22,7 @@ export interface DirectoryOptions {
  */
 export class ToolDirectory extends Map<string, Tool> {
   readonly #clients = new Map<string, McpClient>();
-  readonly #meters: Named<ToolMeter>;
+  readonly #meters: NamedMeters<ToolMeter>;
   /** Those that stay, whatever their servers say. */
   readonly #named = new Set<string>();
   readonly #listeners: (() => void)[] = [];

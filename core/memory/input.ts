@@ -8,10 +8,10 @@ import type {
   SaveMessagesRequest,
 } from "../../generated/types.ts";
 import { invalid, notFound } from "../lib/errors.ts";
-import { instantOf } from "../lib/instant.ts";
+import { parseInstant } from "../lib/instant.ts";
 import { actingUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
-import type { ListQuery, MessageQuery, NewMessage } from "./memory.ts";
+import type { ConversationListQuery, MessageQuery, NewMessage } from "./memory.ts";
 
 const LIST = defaults.ConversationsQuery;
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
@@ -25,8 +25,8 @@ export function conversationIdOf(params: Record<string, string>): string {
   return id;
 }
 
-export function listQuery(query: ConversationsQuery): ListQuery {
-  const list: ListQuery = {
+export function listQuery(query: ConversationsQuery): ConversationListQuery {
+  const list: ConversationListQuery = {
     limit: query.limit ?? LIST.limit,
     offset: query.offset ?? LIST.offset,
     orderBy: query.orderBy ?? LIST.orderBy,
@@ -45,8 +45,8 @@ function directionOf(text: string): "ASC" | "DESC" {
 
 export function messageQuery(query: MessagesQuery): MessageQuery {
   const page: MessageQuery = { limit: query.limit ?? defaults.MessagesQuery.limit };
-  if (query.before !== undefined) page.before = instantOf("before", query.before);
-  if (query.after !== undefined) page.after = instantOf("after", query.after);
+  if (query.before !== undefined) page.before = parseInstant("before", query.before);
+  if (query.after !== undefined) page.after = parseInstant("after", query.after);
   if (query.roles !== undefined) page.roles = rolesOf(query.roles);
   if (query.userId !== undefined) page.userId = query.userId;
   return page;
@@ -95,7 +95,7 @@ function newMessage(entry: SaveMessageEntry, at: string): NewMessage {
   if (metadata !== undefined) message.metadata = metadata;
   if (createdAt !== undefined) {
     const field = `${at}${wrapped ? ".message" : ""}.createdAt`;
-    message.createdAt = new Date(instantOf(field, createdAt)).toISOString();
+    message.createdAt = new Date(parseInstant(field, createdAt)).toISOString();
   }
   return message;
 }

@@ -9,7 +9,7 @@ import { actingUser, mayAccess, noConversation } from "../identity/ownership.ts"
 /**
  * `userId` is the user whom the conversation must belong to; `meant` the one whose is meant where several users have one of that id.
  */
-export class Lookup {
+export class ConversationLookup {
   readonly #memory: string;
   readonly #domain: Domain;
   readonly #principal: Principal;

@@ -10,9 +10,9 @@ import type { Store } from "../storage/store.ts";
 import { asMemory } from "./scoped.ts";
 import { Conversations } from "./records/directory.ts";
 import type { Domain } from "./domain.ts";
-import { createLanes } from "../lib/keyed-mutex.ts";
+import { createKeyedMutex } from "../lib/keyed-mutex.ts";
 import type { Memory } from "./memory.ts";
-import { createNoteRules, type NoteRules } from "./working-memory/content.ts";
+import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-memory/content.ts";
 import { createSaver } from "./messages/save.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import { discardUnfinishedCopies } from "./conversations/unfinished-copies.ts";
@@ -59,17 +59,17 @@ async function createDomain(
     store,
     spaces,
     conversations: new Conversations(store, spaces),
-    lanes: createLanes(),
+    lanes: createKeyedMutex(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE),
     semantic,
     now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };
 }
 
-function notesOf(name: string, { workingMemory }: MemoryManifest, compiler: SchemaCompiler): NoteRules | undefined {
+function notesOf(name: string, { workingMemory }: MemoryManifest, compiler: SchemaCompiler): WorkingMemoryRules | undefined {
   if (workingMemory === undefined) return undefined;
   try {
-    return createNoteRules(workingMemory, compiler);
+    return createWorkingMemoryRules(workingMemory, compiler);
   } catch (error) {
     throw new Error(`memory.${name}.workingMemory.schema: ${error instanceof Error ? error.message : String(error)}`);
   }

@@ -4,7 +4,7 @@ import type { Principal } from "../identity/principal.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
 
-export interface ListQuery {
+export interface ConversationListQuery {
   resourceId?: string;
   userId?: string;
   limit: number;
@@ -75,7 +75,7 @@ export interface Memory {
  */
 export interface MemoryAccess {
   /** A `ConversationList` ready for the envelope. Rows are not parsed. */
-  list(query: ListQuery): Promise<Serialized>;
+  list(query: ConversationListQuery): Promise<Serialized>;
   get(id: string, userId?: string): Promise<Conversation>;
   create(conversation: NewConversation): Promise<Conversation>;
   /** Merges metadata key by key; null deletes a key. */

@@ -5,14 +5,14 @@ import type { Principal } from "../identity/principal.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
 import { cloneConversation } from "./conversations/clone.ts";
 import { conversationIn, conversationText, type Snapshot } from "./records/conversation.ts";
-import { Gone } from "./records/directory.ts";
+import { ConversationGone } from "./records/directory.ts";
 import { createConversation, idTaken, isTaken } from "./conversations/create.ts";
 import type { Domain } from "./domain.ts";
 import { findByMeaning, findSimilar, searchable } from "./semantic/find.ts";
 import { listConversations } from "./conversations/list.ts";
-import { Lookup } from "./lookup.ts";
+import { ConversationLookup } from "./lookup.ts";
 import type {
-  ListQuery,
+  ConversationListQuery,
   Memory,
   MemoryAccess,
   MessageQuery,
@@ -20,24 +20,24 @@ import type {
   NewMessage,
   SimilarQuery,
 } from "./memory.ts";
-import { messagesOf, type PreparedMessage, prepareMessage } from "./records/message.ts";
-import { checkNoteOwner, readNote, rulesFor, shownNote, writeNote } from "./working-memory/rows.ts";
-import type { NoteRules } from "./working-memory/content.ts";
+import { parseMessages, type PreparedMessage, prepareMessage } from "./records/message.ts";
+import { checkNoteOwner, readWorkingMemory, workingMemoryRulesFor, shownWorkingMemory, writeWorkingMemory } from "./working-memory/rows.ts";
+import type { WorkingMemoryRules } from "./working-memory/content.ts";
 import { actingUser, noConversation } from "../identity/ownership.ts";
 import { messagePage } from "./messages/pages.ts";
 import { deleteConversation, deleteMessages } from "./conversations/remove.ts";
-import type { Batch, Saver } from "./messages/save.ts";
+import type { SaveBatch, Saver } from "./messages/save.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import { updateConversation } from "./conversations/update.ts";
 
 /** What is known of one memory beside its conversations. */
-export interface Named {
+export interface NamedMemory {
   readonly name: string;
   readonly settings: Memory["settings"];
   readonly domain: Domain;
   readonly saver: Saver;
   /** Undefined without working memory. */
-  readonly notes: NoteRules | undefined;
+  readonly notes: WorkingMemoryRules | undefined;
   readonly semantic: Semantic | undefined;
 }
 
@@ -52,18 +52,18 @@ const MOST_LIVES = 5;
 const LONGEST_TITLE = 80;
 const TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
 
-export class Access implements MemoryAccess {
-  readonly #memory: Named;
+export class ScopedMemory implements MemoryAccess {
+  readonly #memory: NamedMemory;
   readonly #principal: Principal;
-  readonly #lookup: Lookup;
+  readonly #lookup: ConversationLookup;
 
-  constructor(memory: Named, principal: Principal) {
+  constructor(memory: NamedMemory, principal: Principal) {
     this.#memory = memory;
     this.#principal = principal;
-    this.#lookup = new Lookup(memory.name, memory.domain, principal);
+    this.#lookup = new ConversationLookup(memory.name, memory.domain, principal);
   }
 
-  async list(query: ListQuery): Promise<Serialized> {
+  async list(query: ConversationListQuery): Promise<Serialized> {
     const { name, domain } = this.#memory;
     const userId = actingUser(this.#principal, query.userId);
     const { userId: _, ...rest } = query;
@@ -127,10 +127,10 @@ export class Access implements MemoryAccess {
 
   async workingMemory(id: string, options: NoteOptions): Promise<WorkingMemory> {
     const { name, domain, notes } = this.#memory;
-    const rules = rulesFor(name, notes, options.scope);
+    const rules = workingMemoryRulesFor(name, notes, options.scope);
     const conversation = await this.#lookup.fresh(id, undefined, options.userId);
     checkNoteOwner(this.#principal, conversation, options);
-    return readNote(domain, rules, conversation);
+    return readWorkingMemory(domain, rules, conversation);
   }
 
   updateWorkingMemory(
@@ -142,9 +142,9 @@ export class Access implements MemoryAccess {
     return this.#again(async () => {
       const found = await this.#lookup.owned(id, undefined, options.userId);
       const { name, domain, notes } = this.#memory;
-      const rules = rulesFor(name, notes, options.scope);
+      const rules = workingMemoryRulesFor(name, notes, options.scope);
       checkNoteOwner(this.#principal, found, options);
-      await writeNote(domain, rules, found, content, mode === "append");
+      await writeWorkingMemory(domain, rules, found, content, mode === "append");
     });
   }
 
@@ -168,7 +168,7 @@ export class Access implements MemoryAccess {
 
   async recent(id: string, limit: number, userId?: string): Promise<Message[]> {
     const page = await this.#read(id, { limit, ...(userId !== undefined && { userId }) });
-    return page === undefined ? [] : messagesOf(page.messages);
+    return page === undefined ? [] : parseMessages(page.messages);
   }
 
   async note({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
@@ -176,9 +176,9 @@ export class Access implements MemoryAccess {
     if (notes === undefined) return null;
     const owner = actingUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
-    if (conversation !== undefined) return readNote(domain, notes, conversation);
-    if (notes.settings.scope === "conversation") return shownNote(notes, undefined);
-    return readNote(domain, notes, { memory: name, number: 0, userId: owner });
+    if (conversation !== undefined) return readWorkingMemory(domain, notes, conversation);
+    if (notes.settings.scope === "conversation") return shownWorkingMemory(notes, undefined);
+    return readWorkingMemory(domain, notes, { memory: name, number: 0, userId: owner });
   }
 
   async append(conversation: NewConversation & { id: string }, messages: readonly NewMessage[]): Promise<void> {
@@ -198,16 +198,16 @@ export class Access implements MemoryAccess {
       const wanted = { ...conversation, userId, title: [...title].slice(0, LONGEST_TITLE).join("") };
       await createConversation(domain, name, wanted, prepared).catch((error: unknown) => {
         // Another call has just made it.
-        throw error instanceof ServiceError && error.kind === "conflict" ? new Gone() : error;
+        throw error instanceof ServiceError && error.kind === "conflict" ? new ConversationGone() : error;
       });
     });
   }
 
   /** What is for one conversation comes together, by whatever users it was meant. */
-  async #batches(groups: Groups): Promise<Batch[]> {
+  async #batches(groups: Groups): Promise<SaveBatch[]> {
     const wanted = [...groups].flatMap(([id, group]) => [...group].map((entry) => [id, ...entry] as const));
     const found = await Promise.all(wanted.map(([id, userId]) => this.#lookup.owned(id, userId)));
-    const batches = new Map<number, Batch>();
+    const batches = new Map<number, SaveBatch>();
     found.forEach((conversation, index) => {
       const [, , messages] = wanted[index]!;
       const known = batches.get(conversation.number);
@@ -237,7 +237,7 @@ export class Access implements MemoryAccess {
       try {
         return await work();
       } catch (error) {
-        if (!(error instanceof Gone)) throw error;
+        if (!(error instanceof ConversationGone)) throw error;
         if (life === MOST_LIVES)
           throw unavailable("the conversation is deleted and made again all the time, try again");
       }
@@ -278,9 +278,9 @@ export class Access implements MemoryAccess {
 }
 
 /** The memory as the API and the agents get it. */
-export const asMemory = (named: Named): Memory => ({
+export const asMemory = (named: NamedMemory): Memory => ({
   name: named.name,
   settings: named.settings,
   now: named.domain.now,
-  for: (principal) => new Access(named, principal),
+  for: (principal) => new ScopedMemory(named, principal),
 });

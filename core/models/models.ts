@@ -4,7 +4,7 @@ import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import { ModelMeter, Named } from "../observability/metrics/named.ts";
+import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
@@ -32,7 +32,7 @@ export interface ModelsOptions {
   /** The environment variable that a value of the manifest refers to, for messages about keys. */
   variableOf?(path: readonly (string | number)[]): string | undefined;
   /** By `provider/model`. */
-  meters?: Named<ModelMeter>;
+  meters?: NamedMeters<ModelMeter>;
 }
 
 /** Tries after the first where a provider does not say. */
@@ -72,7 +72,7 @@ export async function createModels(
     }
   }
 
-  const models = new ModelTable(providers, host, options.meters ?? new Named(() => new ModelMeter()));
+  const models = new ModelTable(providers, host, options.meters ?? new NamedMeters(() => new ModelMeter()));
   const faulty = new Set<string>();
   for (const { name, kind, path } of names) {
     const { provider } = splitName(name);
@@ -89,9 +89,9 @@ export async function createModels(
 class ModelTable implements Models {
   readonly #providers: ReadonlyMap<string, ModelProvider>;
   readonly #host: Host;
-  readonly #meters: Named<ModelMeter>;
+  readonly #meters: NamedMeters<ModelMeter>;
 
-  constructor(providers: ReadonlyMap<string, ModelProvider>, host: Host, meters: Named<ModelMeter>) {
+  constructor(providers: ReadonlyMap<string, ModelProvider>, host: Host, meters: NamedMeters<ModelMeter>) {
     this.#providers = providers;
     this.#host = host;
     this.#meters = meters;

@@ -41,7 +41,7 @@ const REASONS: ReadonlyMap<string, readonly string[]> = new Map(
 );
 const reasons = (reason: string): readonly string[] => REASONS.get(reason) ?? [reason];
 
-export interface AgentFacts {
+export interface AgentSpanInput {
   readonly id: string;
   readonly name: string;
   /** Of the first model that it may call. */
@@ -52,7 +52,7 @@ export interface AgentFacts {
 }
 
 /** Of a run that begins. What its end tells has its place already. */
-export const agentAttributes = ({ id, name, model, conversationId, input }: AgentFacts): Attributes => ({
+export const agentAttributes = ({ id, name, model, conversationId, input }: AgentSpanInput): Attributes => ({
   "gen_ai.operation.name": "invoke_agent",
   "gen_ai.agent.id": id,
   "gen_ai.agent.name": name,

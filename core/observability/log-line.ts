@@ -40,7 +40,7 @@ export function timeOf(line: string): string {
 }
 
 /** `{"level":"info","time":"..."`: what the log itself wrote, whatever a plugin has bound to these names. */
-export function headOf(line: string): string {
+export function logLineHead(line: string): string {
   return line.slice(0, BEFORE_LEVEL + LEVELS[rankOf(line)]!.length + BETWEEN + TIME + 1);
 }
 
@@ -62,7 +62,7 @@ export function withKnownLevel(line: string): string {
   return `${headed(`{"level":"${level}","time":"${time}"`, name === undefined ? rest : { levelName: name, ...rest })}\n`;
 }
 
-export function entryOf(line: string): LogEntry {
+export function parseLogEntry(line: string): LogEntry {
   const { level: _level, time: _time, timestamp: _timestamp, msg = "", ...bindings } = parsed(line);
   return { timestamp: timeOf(line), level: LEVELS[rankOf(line)]!, msg: String(msg), ...bindings };
 }
@@ -79,7 +79,7 @@ function parsed(line: string): Record<string, unknown> {
 /** OpenTelemetry's numbers: 1 trace, 5 debug, 9 info, 13 warn, 17 error, 21 fatal. */
 export const severityOf = (rank: number): number => rank * 4 + 1;
 
-export function recordOf({ timestamp, level, msg, traceId, spanId, err, ...bindings }: LogEntry): LogRecord {
+export function logRecord({ timestamp, level, msg, traceId, spanId, err, ...bindings }: LogEntry): LogRecord {
   const record: LogRecord = {
     timestamp,
     severityNumber: severityOf(LEVELS.indexOf(level)),
@@ -125,7 +125,7 @@ export function shorten(line: string, longest: number): string {
     const { type, message, stack } = err as Record<string, unknown>;
     short.err = { type: cut(type), message: cut(message), stack: cut(stack) };
   }
-  const head = headOf(line);
+  const head = logLineHead(line);
   const text = headed(head, { ...short, msg: cut(msg), cut: true });
   return text.length <= longest ? text : headed(head, { msg: cut(msg), cut: true });
 }

@@ -1,5 +1,5 @@
 /** Which lines of the log somebody wants to see. */
-import { entryOf, type LogEntry, rankOf, timeOf } from "./log-line.ts";
+import { parseLogEntry, type LogEntry, rankOf, timeOf } from "./log-line.ts";
 import type { LogRing } from "./log-ring.ts";
 
 export interface LogFilter {
@@ -31,7 +31,7 @@ export function findLines(ring: LogRing, filter: LogFilter, limit: number): { en
       total++;
       continue;
     }
-    const entry = entryOf(line);
+    const entry = parseLogEntry(line);
     if (!matchesEntry(entry, filter)) continue;
     total++;
     if (entries.length < limit) entries.push(entry);

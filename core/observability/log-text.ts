@@ -1,6 +1,6 @@
 /** What no line of the log may hold: credentials, by the names and forms that they have, and values of the manifest's own. */
 import { behindCut, cut } from "./content.ts";
-import { headed, headOf } from "./log-line.ts";
+import { headed, logLineHead } from "./log-line.ts";
 import { BLANK, isSecretName, withoutCredentials } from "./redaction.ts";
 
 /** Keys whose values are hidden, at any depth, in any case. */
@@ -91,7 +91,7 @@ export class LogText {
   clean(line: string): string {
     const long = line.length > LONGEST_LINE;
     if (!long && !this.#suspicious.test(line)) return line;
-    const head = headOf(line);
+    const head = logLineHead(line);
     const room: Room = long ? { characters: LONGEST_LINE, text: LONGEST_TEXT } : { ...ENDLESS };
     try {
       const { level: _level, time: _time, msg: given, ...rest } = JSON.parse(line);

@@ -3,7 +3,7 @@ import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import type Keyv from "keyv";
 import type { Logger } from "pino";
 import type { RouteCall } from "../api/custom/route-services.ts";
-import type { SocketPeer } from "../api/custom/socket-peer.ts";
+import type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
 import type { User } from "../identity/user.ts";
 import type { Store } from "../storage/store.ts";
 import type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
@@ -29,11 +29,11 @@ export {
 } from "./access-lists.ts";
 export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
 export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/custom/route-services.ts";
-export type { SocketPeer } from "../api/custom/socket-peer.ts";
+export type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
 export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 export { CommitConflict, ServiceError } from "../lib/errors.ts";
 export type { Commit, Range, Row, Store } from "../storage/store.ts";
-export { compileTemplate, type Template } from "./template.ts";
+export { compilePluginTemplate, type Template } from "./template.ts";
 export type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
 
 /** What the host gives to `create`. `signal` aborts when the service stops; `onClose` callbacks run then, last first. */
@@ -253,11 +253,11 @@ export interface SocketPlugin {
   path: string;
   /** For the documentation. */
   summary?: string;
-  open?(peer: SocketPeer): unknown;
+  open?(peer: PluginSocketPeer): unknown;
   /** @param data parsed JSON; a text that is no JSON as it is */
-  message?(peer: SocketPeer, data: Loose): unknown;
+  message?(peer: PluginSocketPeer, data: Loose): unknown;
   /** It is over, whatever ended it. */
-  close?(peer: SocketPeer): unknown;
+  close?(peer: PluginSocketPeer): unknown;
 }
 
 /** Every kind of plugin by the name in `kind`. The folder is the plural: `plugins/tools/`. */

@@ -10,7 +10,7 @@ export type Template = (scope: Readonly<Record<string, unknown>>) => unknown;
  * @param names what expressions may refer to
  * @throws Error that says what is wrong with an expression
  */
-export function compileTemplate(value: unknown, names: readonly string[]): Template {
+export function compilePluginTemplate(value: unknown, names: readonly string[]): Template {
   const compiled = compile(value, names);
   if ("problem" in compiled) throw new Error(compiled.problem);
   return compiled.evaluate;

@@ -81,7 +81,7 @@ function percent(character: string): string {
 export const prefixEnd = (prefix: string): string => `${prefix}\x7f`;
 
 /** The keys of a range: from `low` to before `high`. Nothing lies between a key and the key with `!`, the first visible character. */
-export function boundsOf({ prefix, after, before }: Pick<Range, "prefix" | "after" | "before">): {
+export function keyBounds({ prefix, after, before }: Pick<Range, "prefix" | "after" | "before">): {
   low: string;
   high: string;
 } {

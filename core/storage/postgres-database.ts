@@ -5,11 +5,11 @@ import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
 import type { Logger } from "pino";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 import { createHealth, type Health, type Side } from "./health.ts";
-import { explainPostgres, isConflict, isLost, isStatementFault, isWorthAnother } from "./postgres-errors.ts";
+import { explainPostgres, isConflict, isPostgresConnectionLost, isStatementFault, isWorthAnother } from "./postgres-errors.ts";
 import { createPool } from "./postgres-pool.ts";
 
 /** Where Keyv's adapter keeps what describes the database: key, value. */
-export const META = "penstock_meta";
+export const POSTGRES_META = "penstock_meta";
 
 /** Where the statements of one transaction go. */
 export type Session = Pick<PoolClient, "query">;
@@ -51,7 +51,7 @@ export class PostgresDatabase extends KeyvPostgres {
 
   /** @param url `postgres://user:password@host:port/database`. Nothing is connected before the first query. */
   constructor(url: string, logger: Logger) {
-    super({ uri: url, table: META });
+    super({ uri: url, table: POSTGRES_META });
     this.#readers = createPool(url, READERS, logger);
     this.#writers = createPool(url, WRITERS, logger);
     this.#health = createHealth(logger, "PostgreSQL", explainPostgres);
@@ -141,10 +141,10 @@ export class PostgresDatabase extends KeyvPostgres {
       client.release();
       return done.result;
     } catch (error) {
-      if (isLost(error)) client.release(true);
+      if (isPostgresConnectionLost(error)) client.release(true);
       else await rollback(client);
       // The connection broke after COMMIT was sent: only the server knows.
-      const became = done !== null && isLost(error) ? await this.#outcome(transaction) : "aborted";
+      const became = done !== null && isPostgresConnectionLost(error) ? await this.#outcome(transaction) : "aborted";
       if (done !== null && became === "committed") return done.result;
       if (became === "aborted") throw error;
       this.#health.failed("write", error);

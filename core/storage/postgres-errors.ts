@@ -27,32 +27,32 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [LOST, "the connection to the database was lost"],
 ];
 
-export function codeOf(error: unknown): string {
+export function postgresErrorCode(error: unknown): string {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" ? code : "";
 }
 
-export const isConflict = (error: unknown): boolean => CONFLICT.test(codeOf(error));
+export const isConflict = (error: unknown): boolean => CONFLICT.test(postgresErrorCode(error));
 
 /** The connection is gone. What it was doing may have happened. */
-export const isLost = (error: unknown): boolean => LOST.test(codeOf(error)) || LOST_MESSAGE.test(messageOf(error));
+export const isPostgresConnectionLost = (error: unknown): boolean => LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));
 
 /** Whoever waited this long does not wait for a second try. */
 const isTimeout = (error: unknown): boolean => /timeout/.test(messageOf(error));
 
 /** Another connection may well do what this one did not. */
-export const isWorthAnother = (error: unknown): boolean => isLost(error) && !isTimeout(error);
+export const isWorthAnother = (error: unknown): boolean => isPostgresConnectionLost(error) && !isTimeout(error);
 
 /** The statement can never succeed with these values. Errors without a code are of our own making, or of a lost connection. */
 export const isStatementFault = (error: unknown): boolean =>
-  STATEMENT.test(codeOf(error)) || error instanceof TypeError || error instanceof RangeError;
+  STATEMENT.test(postgresErrorCode(error)) || error instanceof TypeError || error instanceof RangeError;
 
 /** For people and for clients: without addresses. */
 export function explainPostgres(error: unknown): string {
-  const code = codeOf(error);
+  const code = postgresErrorCode(error);
   const meaning = MEANINGS.find(([pattern]) => pattern.test(code))?.[1];
   if (meaning !== undefined) return meaning;
   if (isTimeout(error)) return "the database does not answer";
-  if (isLost(error)) return "the connection to the database was lost";
+  if (isPostgresConnectionLost(error)) return "the connection to the database was lost";
   return "the database reported an error";
 }

@@ -1,5 +1,5 @@
 /** Reads of PostgreSQL, many at a time. Rows come as one text (packed.ts), which costs the driver least. */
-import { boundsOf } from "./encoding.ts";
+import { keyBounds } from "./encoding.ts";
 import { joined, unpack } from "./packed.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { TABLE } from "./postgres-schema.ts";
@@ -26,7 +26,7 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
   /** One query for all ranges of one direction. */
   async function alike(direction: "ASC" | "DESC", ranges: readonly Range[]): Promise<Row[][]> {
     if (ranges.length === 0) return [];
-    const bounds = ranges.map(boundsOf);
+    const bounds = ranges.map(keyBounds);
     const { rows } = await database.read({
       name: `penstock-scan-${direction}`,
       text:
@@ -46,7 +46,7 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
 
   async function large(range: Range): Promise<Row[]> {
     const { reverse, limit, skip = 0 } = range;
-    const { low, high } = boundsOf(range);
+    const { low, high } = keyBounds(range);
     const { rows } = await database.read({
       text:
         `SELECT key, value, revision FROM ${TABLE} WHERE key >= $1 AND key < $2 ` +
@@ -63,7 +63,7 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
 
   /** Those of one query are no text of a gigabyte: their limits are bounded together. */
   async function few(tails: readonly Tail[]): Promise<Joined[]> {
-    const bounds = tails.map(boundsOf);
+    const bounds = tails.map(keyBounds);
     const { rows } = await database.read({
       name: "penstock-tail",
       text:

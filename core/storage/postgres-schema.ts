@@ -1,5 +1,5 @@
 /** The tables, and which version of them this release reads and writes. */
-import { META, type PostgresDatabase } from "./postgres-database.ts";
+import { POSTGRES_META, type PostgresDatabase } from "./postgres-database.ts";
 
 /** Rises with every change of tables and keys that an older version could not work with. */
 const VERSION = 2;
@@ -16,16 +16,16 @@ const LOCK = 7_363_774_101;
 const TABLES = [
   `CREATE TABLE IF NOT EXISTS ${TABLE} (key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL)`,
   `CREATE SEQUENCE IF NOT EXISTS public.penstock_revision INCREMENT BY ${REVISIONS}`,
-  `CREATE TABLE IF NOT EXISTS public.${META} (key text PRIMARY KEY, value text)`,
-  `INSERT INTO public.${META} VALUES ('schema', '${VERSION}') ON CONFLICT DO NOTHING`,
+  `CREATE TABLE IF NOT EXISTS public.${POSTGRES_META} (key text PRIMARY KEY, value text)`,
+  `INSERT INTO public.${POSTGRES_META} VALUES ('schema', '${VERSION}') ON CONFLICT DO NOTHING`,
 ];
 
 /**
  * Creates what is missing.
  * @throws Error for a person when the database is of another version
  */
-export async function prepareSchema(database: PostgresDatabase): Promise<void> {
-  const [table] = await database.query(`SELECT to_regclass('public.${META}') AS found`);
+export async function preparePostgresSchema(database: PostgresDatabase): Promise<void> {
+  const [table] = await database.query(`SELECT to_regclass('public.${POSTGRES_META}') AS found`);
   if (table?.found === null) {
     await database.transaction(async (session) => {
       await session.query({ text: "SELECT pg_advisory_xact_lock($1)", values: [LOCK] });

@@ -6,7 +6,7 @@ import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { createPostgresReader } from "./postgres-read.ts";
-import { prepareSchema, REVISIONS } from "./postgres-schema.ts";
+import { preparePostgresSchema, REVISIONS } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
@@ -24,7 +24,7 @@ const WEIGHT_1 = 8 * 1024;
 export async function openPostgresStore(url: string, { logger }: { logger: Logger }): Promise<Store> {
   const database = new PostgresDatabase(url, logger);
   try {
-    await prepareSchema(database);
+    await preparePostgresSchema(database);
   } catch (error) {
     await database.disconnect();
     throw new Error(`${placeOf(url)} cannot be opened: ${messageOf(error)}`, { cause: error });

@@ -1,5 +1,5 @@
 /** Rows in the order of their keys, in memory: blocks of some hundred rows, found by bisection, beside a map for single keys. */
-import { boundsOf, prefixEnd } from "./encoding.ts";
+import { keyBounds, prefixEnd } from "./encoding.ts";
 import type { Range, Row } from "./store.ts";
 
 /** The place of a key; a write replaces the row, so that rows which were given out stay as they were. */
@@ -53,7 +53,7 @@ export class SortedRows {
 
   /** Rows of the range, in its order. */
   scan(range: Range): Row[] {
-    const { low, high } = boundsOf(range);
+    const { low, high } = keyBounds(range);
     const { reverse = false, limit } = range;
     let skip = range.skip ?? 0;
     const rows: Row[] = [];

@@ -5,7 +5,7 @@ import KeyvSqlite from "@keyv/sqlite";
 const STALE = /^SQLITE_(IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|MISUSE|PROTOCOL)/;
 
 /** Where Keyv's adapter keeps what describes the file: key, value. */
-export const META = "penstock";
+export const SQLITE_META = "penstock";
 
 export interface SqliteConnection {
   /** One statement; its rows. Rejects with the driver's error. */
@@ -14,9 +14,9 @@ export interface SqliteConnection {
 }
 
 /** The driver's name of a failure, such as `SQLITE_FULL`. */
-export const codeOf = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? "");
+export const sqliteErrorCode = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? "");
 
-export interface ConnectionOptions {
+export interface SqliteConnectionOptions {
   /** Absolute path. */
   file: string;
   /** Milliseconds that a statement waits for a lock of another process, such as a backup. */
@@ -25,13 +25,13 @@ export interface ConnectionOptions {
   pragmas: readonly string[];
 }
 
-export async function openConnection(options: ConnectionOptions): Promise<SqliteConnection> {
+export async function openSqliteConnection(options: SqliteConnectionOptions): Promise<SqliteConnection> {
   const { file, busyTimeout, pragmas } = options;
   let opening: Promise<KeyvSqlite> | undefined;
   let closed = false;
 
   async function open(): Promise<KeyvSqlite> {
-    const adapter = new KeyvSqlite({ uri: file, table: META, busyTimeout });
+    const adapter = new KeyvSqlite({ uri: file, table: SQLITE_META, busyTimeout });
     try {
       // At once, and the first await: the adapter reports a failed opening only to a query that waits for it.
       for (const pragma of pragmas) await adapter.query(`PRAGMA ${pragma}`);
@@ -61,7 +61,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Sqlite
       try {
         return await adapter.query(sql, ...parameters);
       } catch (error) {
-        if (STALE.test(codeOf(error)) && opening === used) {
+        if (STALE.test(sqliteErrorCode(error)) && opening === used) {
           opening = undefined;
           adapter.close().catch(() => {});
         }

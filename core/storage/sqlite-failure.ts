@@ -1,5 +1,5 @@
 /** What SQLite's errors mean to a person. */
-import { codeOf } from "./sqlite-connection.ts";
+import { sqliteErrorCode } from "./sqlite-connection.ts";
 
 const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [/^SQLITE_READONLY_DBMOVED/, "the file was moved or deleted"],
@@ -15,6 +15,6 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
 ];
 
 export function explainSqlite(error: unknown): string {
-  const code = codeOf(error);
+  const code = sqliteErrorCode(error);
   return MEANINGS.find(([pattern]) => pattern.test(code))?.[1] ?? "the database reported an error";
 }

@@ -3,7 +3,7 @@
  * transaction on a file beside it, so that the system gives it back when the process ends, whatever ended it.
  */
 import KeyvSqlite from "@keyv/sqlite";
-import { codeOf } from "./sqlite-connection.ts";
+import { sqliteErrorCode } from "./sqlite-connection.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 
 /** Milliseconds: a process that is just ending may still hold it. */
@@ -20,7 +20,7 @@ export async function lockFile(file: string, where: string): Promise<() => Promi
     await lock.query("BEGIN EXCLUSIVE");
   } catch (error) {
     lock.close().catch(() => {});
-    if (codeOf(error) !== "SQLITE_BUSY") {
+    if (sqliteErrorCode(error) !== "SQLITE_BUSY") {
       throw new Error(`${where} cannot be opened: ${explainSqlite(error)} (${file}.lock)`, { cause: error });
     }
     throw new Error(

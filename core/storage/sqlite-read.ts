@@ -1,7 +1,7 @@
 /** Reads of SQLite, many at a time. Rows come as one text (packed.ts): four times as fast as an object for each. */
-import { boundsOf } from "./encoding.ts";
+import { keyBounds } from "./encoding.ts";
 import { PACK, unpack } from "./packed.ts";
-import { codeOf, type SqliteConnection } from "./sqlite-connection.ts";
+import { sqliteErrorCode, type SqliteConnection } from "./sqlite-connection.ts";
 import type { Range, Row } from "./store.ts";
 
 const PACKED = `group_concat(${PACK}, char(30)) AS packed`;
@@ -31,7 +31,7 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
     (await connection.query<Plain>(sql, ...parameters)).map((row) => ({ ...row, value: String(row.value) }));
 
   async function one(range: Range): Promise<Row[]> {
-    const { low, high } = boundsOf(range);
+    const { low, high } = keyBounds(range);
     const select = selectRange(range, "?1", "?2");
     return orPlain(
       () => packed(`SELECT ${PACKED} FROM (${select})`, low, high),
@@ -45,7 +45,7 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
     if (first === undefined) return [];
     if (ranges.length === 1) return [await one(first)];
     const bounds = ranges.map((range) => {
-      const { low, high } = boundsOf(range);
+      const { low, high } = keyBounds(range);
       return [low, high];
     });
     const select = selectRange(first, "bounds.value ->> 0", "bounds.value ->> 1");
@@ -101,7 +101,7 @@ async function orPlain<T>(packed: () => Promise<T>, plain: () => Promise<T>): Pr
   try {
     return await packed();
   } catch (error) {
-    if (codeOf(error) !== "SQLITE_TOOBIG") throw error;
+    if (sqliteErrorCode(error) !== "SQLITE_TOOBIG") throw error;
     return plain();
   }
 }

@@ -1,5 +1,5 @@
 /** The tables of a SQLite file, their version, and the revisions that the file has seen. */
-import { META, type SqliteConnection } from "./sqlite-connection.ts";
+import { SQLITE_META, type SqliteConnection } from "./sqlite-connection.ts";
 
 /** Rises with every change of tables and keys that an older version could not work with. */
 const VERSION = 2;
@@ -17,15 +17,15 @@ const REMOVAL = `CREATE TRIGGER IF NOT EXISTS removal BEFORE INSERT ON rows WHEN
   BEGIN DELETE FROM rows WHERE key = NEW.key; SELECT RAISE(IGNORE); END`;
 
 async function meta(connection: SqliteConnection, key: string): Promise<string | undefined> {
-  const [row] = await connection.query<{ value: string }>(`SELECT value FROM ${META} WHERE key = ?`, key);
+  const [row] = await connection.query<{ value: string }>(`SELECT value FROM ${SQLITE_META} WHERE key = ?`, key);
   return row?.value;
 }
 
 const setMeta = (connection: SqliteConnection, key: string, value: string): Promise<unknown[]> =>
-  connection.query(`INSERT OR REPLACE INTO ${META} (key, value) VALUES (?, ?)`, key, value);
+  connection.query(`INSERT OR REPLACE INTO ${SQLITE_META} (key, value) VALUES (?, ?)`, key, value);
 
 /** @throws Error for a person when the file is of another version */
-export async function prepareSchema(connection: SqliteConnection, where: string): Promise<void> {
+export async function prepareSqliteSchema(connection: SqliteConnection, where: string): Promise<void> {
   const version = Number((await meta(connection, "schema")) ?? 0);
   if (version > VERSION) {
     throw new Error(

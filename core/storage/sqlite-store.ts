@@ -7,12 +7,12 @@ import { createBatch } from "./batch.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
-import { openConnection, type SqliteConnection } from "./sqlite-connection.ts";
+import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 import { lockFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
-import { createRevisions, prepareSchema } from "./sqlite-schema.ts";
+import { createRevisions, prepareSqliteSchema } from "./sqlite-schema.ts";
 import { readTails } from "./sqlite-tail.ts";
 import { createSqliteWriter } from "./sqlite-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
@@ -65,14 +65,14 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 
   try {
     const growth = options.maxPages === undefined ? [] : [`max_page_count = ${options.maxPages}`];
-    const writing = await openConnection({
+    const writing = await openSqliteConnection({
       file,
       busyTimeout,
       pragmas: ["journal_mode = WAL", `wal_autocheckpoint = ${LOG}`, ...pragmas, ...growth],
     });
     opened.push(writing);
-    await prepareSchema(writing, where);
-    const reading = await openConnection({ file, busyTimeout, pragmas: [...pragmas, "query_only = true"] });
+    await prepareSqliteSchema(writing, where);
+    const reading = await openSqliteConnection({ file, busyTimeout, pragmas: [...pragmas, "query_only = true"] });
     opened.push(reading);
     return assemble(writing, reading, await createPresence(file));
   } catch (error) {

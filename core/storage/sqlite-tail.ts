@@ -1,6 +1,6 @@
 /** Tails of SQLite: the last values of a range as one text, which nobody takes apart. */
-import { boundsOf } from "./encoding.ts";
-import { codeOf, type SqliteConnection } from "./sqlite-connection.ts";
+import { keyBounds } from "./encoding.ts";
+import { sqliteErrorCode, type SqliteConnection } from "./sqlite-connection.ts";
 import type { Joined, Tail } from "./store.ts";
 
 /** From so many values on they come as bytes, which garbage collection does not copy around; few are cheaper as a string. */
@@ -38,7 +38,7 @@ export async function readTails(connection: SqliteConnection, tails: readonly Ta
 
 async function alike(connection: SqliteConnection, limit: number, tails: readonly Tail[]): Promise<(Joined | null)[]> {
   const asked = tails.map((tail) => {
-    const { low, high } = boundsOf(tail);
+    const { low, high } = keyBounds(tail);
     return [low, high, tail.beside];
   });
   try {
@@ -52,7 +52,7 @@ async function alike(connection: SqliteConnection, limit: number, tails: readonl
     }
     return results;
   } catch (error) {
-    if (codeOf(error) !== "SQLITE_TOOBIG") throw error;
+    if (sqliteErrorCode(error) !== "SQLITE_TOOBIG") throw error;
     if (tails.length === 1) return [null];
     const results: (Joined | null)[] = [];
     for (const tail of tails) results.push(...(await alike(connection, limit, [tail])));

@@ -3,7 +3,7 @@
 import { prefixEnd } from "./encoding.ts";
 import { type Change, type Changes, expectedKeys, foldGroup } from "./group.ts";
 import { unpack } from "./packed.ts";
-import { codeOf, META, type SqliteConnection } from "./sqlite-connection.ts";
+import { sqliteErrorCode, SQLITE_META, type SqliteConnection } from "./sqlite-connection.ts";
 import type { Revisions } from "./sqlite-schema.ts";
 import type { Commit } from "./store.ts";
 
@@ -88,7 +88,7 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
     try {
       return await together(commits);
     } catch (error) {
-      const refusal = REFUSALS.get(codeOf(error));
+      const refusal = REFUSALS.get(sqliteErrorCode(error));
       if (refusal === undefined) throw error;
       if (commits.length === 1) return [new Error(refusal, { cause: error })];
     }
@@ -103,8 +103,8 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
       inTurn(() =>
         transaction(async () => {
           // Large enough that a full disk shows.
-          await connection.query(`INSERT OR REPLACE INTO ${META} (key, value) VALUES ('probe', hex(zeroblob(16384)))`);
-          await connection.query(`DELETE FROM ${META} WHERE key = 'probe'`);
+          await connection.query(`INSERT OR REPLACE INTO ${SQLITE_META} (key, value) VALUES ('probe', hex(zeroblob(16384)))`);
+          await connection.query(`DELETE FROM ${SQLITE_META} WHERE key = 'probe'`);
         }),
       ),
   };

@@ -5,7 +5,7 @@ import { messageOf } from "../lib/errors.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Path } from "../manifest/issues.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
-import { Named, ToolMeter } from "../observability/metrics/named.ts";
+import { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
 import type { Host, ToolPlugin } from "../plugin/plugin.ts";
 import { configure } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
@@ -34,7 +34,7 @@ export function compileTools(
   manifest: Pick<Manifest, "tools">,
   registry: Registry,
   host: Host,
-  meters: Named<ToolMeter> = new Named(() => new ToolMeter()),
+  meters: NamedMeters<ToolMeter> = new NamedMeters(() => new ToolMeter()),
 ): CompiledTools {
   const shared: Shared = {
     inputs: createSchemaCompiler(),
@@ -59,7 +59,7 @@ interface Shared {
   inputs: SchemaCompiler;
   configs: SchemaCompiler;
   client: HttpClient;
-  meters: Named<ToolMeter>;
+  meters: NamedMeters<ToolMeter>;
 }
 
 type Report = (path: Path, message: string) => void;

@@ -3,7 +3,7 @@ import { caught, invalid, messageOf, ServiceError, unavailable } from "../lib/er
 import { isThenable } from "../lib/thenable.ts";
 import { beginTool, runTraced } from "./spans.ts";
 import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
-import { ToolCall } from "./tool-call.ts";
+import { ToolInvocation } from "./tool-call.ts";
 
 /**
  * Checks approval and input, runs the tool, and bounds it by its time limit and the client's signal.
@@ -32,7 +32,7 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
     throw invalid(problem);
   }
 
-  const call = new ToolCall(tool, origin);
+  const call = new ToolInvocation(tool, origin);
   let result: unknown;
   let later: boolean;
   try {
@@ -63,7 +63,7 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
  *
  * @throws ServiceError `tool_failed` for what JSON cannot hold: a bigint, a circle, a function
  */
-export function resultText(name: string, result: unknown): string {
+export function toolResultText(name: string, result: unknown): string {
   let cause: unknown;
   try {
     const text = JSON.stringify(result) as string | undefined;
@@ -77,7 +77,7 @@ export function resultText(name: string, result: unknown): string {
 const nothingAsNull = (value: unknown) => (value === undefined ? null : value);
 
 /** Of a call that was stopped the reason counts, whatever the tool made of it. */
-function failure(tool: Tool, call: ToolCall, given: unknown): unknown {
+function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {
   const { stopped } = call;
   const thrown = caught(given);
   tool.meter?.calls.count(stopped === null ? "failed" : stopped.timedOut ? "timed out" : "aborted");

@@ -18,7 +18,7 @@ const LONGEST = 2 ** 31 - 1;
  * The `call` that a tool sees. Plain values are fields, so that `{ ...call }` has them; `signal` and `logger` are made
  * on first use. The call is over once: by its result, its time limit or the client, whichever is first.
  */
-export class ToolCall implements ConfiguredCall {
+export class ToolInvocation implements ConfiguredCall {
   readonly user: User | null;
   readonly context: Record<string, unknown>;
   readonly requestId: string;

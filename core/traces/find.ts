@@ -17,7 +17,7 @@ import { type Origin, SegmentReader } from "./segment.ts";
 import { readHeads } from "./segment-rows.ts";
 import { readSegment } from "./segments.ts";
 import { NEAR, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
-import type { Found } from "./wire.ts";
+import type { FoundSpans } from "./wire.ts";
 
 /** Spans of one trace that are shown, and characters that they have together: a caller may go on with one trace for ever. */
 const MOST = 10_000;
@@ -38,7 +38,7 @@ export interface Places {
  * @returns at most 10,000 spans of about 4 Mi characters in the order they began; none: there is no such trace for this
  * caller
  */
-export async function findTrace(places: Places, traceId: string, owner: string | undefined): Promise<Found[]> {
+export async function findTrace(places: Places, traceId: string, owner: string | undefined): Promise<FoundSpans[]> {
   const { recorder, origin, store } = places;
   const found = new Gathered();
   const pending = recorder.pending();
@@ -69,7 +69,7 @@ export async function findTrace(places: Places, traceId: string, owner: string |
   return found.spans.sort(inOrder);
 }
 
-export async function findSpan(places: Places, spanId: string, owner: string | undefined): Promise<Found | null> {
+export async function findSpan(places: Places, spanId: string, owner: string | undefined): Promise<FoundSpans | null> {
   const { recorder, origin, store } = places;
   const pending = recorder.pending();
   for (const trace of recorder.open) {
@@ -92,14 +92,14 @@ export async function findSpan(places: Places, spanId: string, owner: string | u
   return null;
 }
 
-function spanOf(line: Line, spanId: string, reader: SegmentReader, owner: string | undefined): Found | null {
+function spanOf(line: Line, spanId: string, reader: SegmentReader, owner: string | undefined): FoundSpans | null {
   if (!sees(owner, line.userId)) return null;
   const span = line.spans.find((each) => each.spanId === spanId)!;
   return { span, origin: reader.origin };
 }
 
 /** By their beginning; of those of one microsecond, a parent goes before its child. */
-function inOrder({ span: one }: Found, { span: other }: Found): number {
+function inOrder({ span: one }: FoundSpans, { span: other }: FoundSpans): number {
   const between = Math.round(one.start * 1000) - Math.round(other.start * 1000);
   if (between !== 0) return between;
   return one.spanId === other.parentSpanId ? -1 : other.spanId === one.parentSpanId ? 1 : 0;
@@ -110,14 +110,14 @@ const isWhole = ({ last, handed, spans }: Line): boolean => last && handed === 0
 
 /** What was found of one trace, as far as it is shown. */
 class Gathered {
-  readonly #byId = new Map<string, Found>();
+  readonly #byId = new Map<string, FoundSpans>();
   #text = 0;
 
   get full(): boolean {
     return this.#byId.size >= MOST || this.#text >= MOST_TEXT;
   }
 
-  get spans(): Found[] {
+  get spans(): FoundSpans[] {
     return [...this.#byId.values()];
   }
 

@@ -10,7 +10,7 @@
  */
 import type { Entity, SpanData, SpanEvent, TraceData } from "../observability/sink.ts";
 import type { Attributes, SpanContext, SpanStatus } from "../observability/span.ts";
-import { attributesFrom, type Template, type Templates } from "./templates.ts";
+import { attributesFrom, type SpanTemplate, type Templates } from "./templates.ts";
 import { jsonText } from "./text.ts";
 
 export interface Line {
@@ -101,7 +101,7 @@ type WrittenLine = [
 ];
 
 /** @param text of one line; throws when it is none */
-export function readLine(text: string, base: number, templates: readonly Template[]): Line {
+export function readLine(text: string, base: number, templates: readonly SpanTemplate[]): Line {
   const [traceId, last, handed, userId, offset, entities, ...written] = JSON.parse(text) as WrittenLine;
   const own = base + offset;
   const spans = written.map((span): SpanData => {

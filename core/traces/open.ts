@@ -7,7 +7,7 @@ import { TRACE_COUNTERS } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { VERSION } from "../lib/version.ts";
-import { Access } from "./scoped.ts";
+import { ScopedTraces } from "./scoped.ts";
 import { Recorder } from "./recorder.ts";
 import { TraceRetention } from "./retention.ts";
 import type { Origin } from "./segment.ts";
@@ -47,7 +47,7 @@ export function openTraces(
   return {
     sink: feed,
     news: feed.news,
-    for: (principal) => new Access(places, principal),
+    for: (principal) => new ScopedTraces(places, principal),
     async status() {
       await recorder.flush();
       const [traces, spans] = await store.getMany([TRACE_COUNTERS.traces, TRACE_COUNTERS.spans]);

@@ -14,7 +14,7 @@ const PAUSE = 10;
 /** Segments of one commit. */
 const BATCH = 32;
 
-export interface RetentionOptions {
+export interface TraceRetentionOptions {
   /** Milliseconds after they were recorded. */
   readonly retention: number;
   /** Characters that are kept at all. */
@@ -26,13 +26,13 @@ export interface RetentionOptions {
 
 export class TraceRetention {
   readonly #store: Store;
-  readonly #options: RetentionOptions;
+  readonly #options: TraceRetentionOptions;
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | null = null;
   #round: Promise<void> = Promise.resolve();
   #failing = false;
 
-  constructor(store: Store, options: RetentionOptions) {
+  constructor(store: Store, options: TraceRetentionOptions) {
     this.#store = store;
     this.#options = options;
   }

@@ -2,20 +2,20 @@
 import type { SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
 import { notFound, type ServiceError } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
-import { ownerOf } from "./filter.ts";
+import { traceOwner } from "./filter.ts";
 import { findSpan, findTrace, type Places } from "./find.ts";
 import { listTraces } from "./list.ts";
 import { isSpanId, isTraceId } from "./times.ts";
 import type { TraceAccess, TraceQuery } from "./traces.ts";
 import { spanRecord, treeOf } from "./wire.ts";
 
-export class Access implements TraceAccess {
+export class ScopedTraces implements TraceAccess {
   readonly #places: Places;
   readonly #owner: string | undefined;
 
   constructor(places: Places, principal: Principal) {
     this.#places = places;
-    this.#owner = ownerOf(principal);
+    this.#owner = traceOwner(principal);
   }
 
   list({ limit, offset, ...query }: TraceQuery): Promise<TraceSummary[]> {

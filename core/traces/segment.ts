@@ -1,6 +1,6 @@
 /** A piece of what was traced: the spans of many traces, one line for each (line.ts), written and removed together. */
 import { type Line, readLine } from "./line.ts";
-import { readTemplate, type Template } from "./templates.ts";
+import { readTemplate, type SpanTemplate } from "./templates.ts";
 
 /** Small, so that a search passes over segments that hold nothing of what it looks for. */
 export interface SegmentHead {
@@ -50,7 +50,7 @@ export const SEPARATOR = ",\n";
 interface Head {
   readonly origin: Origin;
   readonly base: number;
-  readonly templates: readonly Template[];
+  readonly templates: readonly SpanTemplate[];
 }
 
 /** What a segment's text says, read as far as it is asked for. What cannot be read of it is left out: a line, or all. */

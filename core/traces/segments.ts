@@ -13,7 +13,7 @@ const MOST = 1024;
 /** Milliseconds since 1970. */
 export const sealedAt = (name: string): number => numberOf(name.slice(0, 9));
 
-export interface Listed {
+export interface ListedSegment {
   readonly name: string;
   readonly head: SegmentHead;
   /** Null: it was removed meanwhile. */
@@ -30,7 +30,7 @@ export async function* newestSegments(
   store: Store,
   pending: readonly Segment[],
   from: number,
-): AsyncGenerator<Listed, void> {
+): AsyncGenerator<ListedSegment, void> {
   let next = 0;
   let before = `${SEGMENTS}~`;
   const after = segmentsFrom(Math.min(Math.max(0, from), NUMBER_LIMIT - 1));
@@ -48,7 +48,7 @@ export async function* newestSegments(
   while (next < pending.length) yield waiting(pending[next++]!);
 }
 
-function waiting({ name, head, text }: Segment): Listed {
+function waiting({ name, head, text }: Segment): ListedSegment {
   return { name, head, read: async () => new SegmentReader(text) };
 }
 

@@ -7,7 +7,7 @@ import type { Entity, SpanData } from "../observability/sink.ts";
 import type { Attributes, AttributeValue, SpanKind } from "../observability/span.ts";
 import { jsonText, sameValue, valueText } from "./text.ts";
 
-export interface Template {
+export interface SpanTemplate {
   /** Place in the segment's list. */
   readonly index: number;
   readonly name: string;
@@ -23,26 +23,26 @@ const TRIED = 4;
 const NONE: Attributes = {};
 
 /** Where a span differs from its template. */
-export interface Match {
-  template: Template;
+export interface TemplateMatch {
+  template: SpanTemplate;
   /** JSON: place and value of each attribute that differs, one after the other; empty when none does. */
   differences: string;
 }
 
 export class Templates {
-  readonly all: Template[] = [];
-  readonly #byName = new Map<string, Template[]>();
+  readonly all: SpanTemplate[] = [];
+  readonly #byName = new Map<string, SpanTemplate[]>();
   /** Used again for every span: a match is read before the next one is asked for. */
-  readonly #match: Match = { template: undefined as unknown as Template, differences: "" };
+  readonly #match: TemplateMatch = { template: undefined as unknown as SpanTemplate, differences: "" };
 
   /** The template of a span, a new one when none fits. What it returns is valid until the next call. */
-  match(span: SpanData): Match {
+  match(span: SpanData): TemplateMatch {
     const match = this.#match;
     const known = this.#byName.get(span.name);
     if (known !== undefined) {
       const oldest = Math.max(0, known.length - TRIED);
       for (let index = known.length - 1; index >= oldest; index--) {
-        const template = known[index] as Template;
+        const template = known[index] as SpanTemplate;
         const differences = differencesFrom(template, span);
         if (differences === null) continue;
         match.template = template;
@@ -65,13 +65,13 @@ export class Templates {
   }
 }
 
-function templateOf({ name, kind, entity, attributes }: SpanData, index: number): Template {
+function templateOf({ name, kind, entity, attributes }: SpanData, index: number): SpanTemplate {
   const given = attributes ?? NONE;
   return { index, name, kind, entity, keys: Object.keys(given), values: Object.values(given) };
 }
 
 /** Null: it does not fit. */
-function differencesFrom({ kind, entity, keys, values }: Template, span: SpanData): string | null {
+function differencesFrom({ kind, entity, keys, values }: SpanTemplate, span: SpanData): string | null {
   if (span.kind !== kind || !sameEntity(span.entity, entity)) return null;
   const attributes = span.attributes ?? NONE;
   let text = "";
@@ -91,7 +91,7 @@ const sameEntity = (one: Entity, other: Entity): boolean =>
   one === other || (one.id === other.id && one.type === other.type && one.name === other.name);
 
 /** As JSON: `[name, kind, type, id, entity's name, keys, values]`. */
-export function templateText({ name, kind, entity, keys, values }: Template): string {
+export function templateText({ name, kind, entity, keys, values }: SpanTemplate): string {
   const { type, id, name: called } = entity;
   const head = `${jsonText(name)},${kind},${jsonText(type)},${jsonText(id)},${jsonText(called)}`;
   return `[${head},[${keys.map(jsonText).join(",")}],[${values.map(valueText).join(",")}]]`;
@@ -99,14 +99,14 @@ export function templateText({ name, kind, entity, keys, values }: Template): st
 
 type Written = [string, SpanKind, Entity["type"], string, string, string[], (AttributeValue | null)[]];
 
-export function readTemplate(written: unknown, index: number): Template {
+export function readTemplate(written: unknown, index: number): SpanTemplate {
   const [name, kind, type, id, called, keys, values] = written as Written;
   const had = values.map((value) => value ?? undefined);
   return { index, name, kind, entity: { type, id, name: called }, keys, values: had };
 }
 
 /** The attributes of a span from those of its template and what `Match.differences` said. */
-export function attributesFrom({ keys, values }: Template, differences: readonly unknown[]): Attributes {
+export function attributesFrom({ keys, values }: SpanTemplate, differences: readonly unknown[]): Attributes {
   const own = [...values];
   for (let at = 0; at + 1 < differences.length; at += 2) {
     own[differences[at] as number] = (differences[at + 1] as AttributeValue | null) ?? undefined;

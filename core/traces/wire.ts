@@ -6,12 +6,12 @@ import type { Origin } from "./segment.ts";
 const SCOPE = "penstock";
 
 /** A span, and what wrote it: a trace may have been written by several versions of a service. */
-export interface Found {
+export interface FoundSpans {
   readonly span: SpanData;
   readonly origin: Origin;
 }
 
-export function spanRecord({ span, origin }: Found): SpanRecord {
+export function spanRecord({ span, origin }: FoundSpans): SpanRecord {
   const { traceId, spanId, parentSpanId, name, kind, start, end, status, entity } = span;
   const over = end > 0;
   return {

@@ -14,7 +14,7 @@ const PASSABLE_BODY = 64 * 1024;
 const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** What an exchange needs to know of the server and the connection it belongs to. */
-export interface Connection {
+export interface NodeConnection {
   /** Replies still owed on this socket, in order. */
   readonly open: Set<NodeExchange>;
   /** True once a reply has said that the connection ends. */
@@ -32,7 +32,7 @@ export class NodeExchange implements Exchange {
   requestId = "";
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
-  readonly #connection: Connection;
+  readonly #connection: NodeConnection;
   #listener: (() => void) | null = null;
   #bodyFailed: BodyFailed | null = null;
   #body: BodyBuffer | null = null;
@@ -45,7 +45,7 @@ export class NodeExchange implements Exchange {
     request: IncomingMessage,
     response: ServerResponse,
     target: { path: string; query: string },
-    connection: Connection,
+    connection: NodeConnection,
     expectsContinue: boolean,
   ) {
     this.#request = request;

@@ -3,7 +3,7 @@ import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { OpenSocket, SocketEvents, Upgrade } from "../http/exchange.ts";
 import { chooseProtocol, isHandshake } from "./handshake.ts";
-import { type Connection, NodeExchange } from "./node-exchange.ts";
+import { type NodeConnection, NodeExchange } from "./node-exchange.ts";
 import type { NodeSockets } from "./node-sockets.ts";
 
 const UPGRADE = Symbol("upgrade");
@@ -41,7 +41,7 @@ export class NodeUpgrade extends NodeExchange implements Upgrade {
     request: IncomingMessage,
     head: Buffer,
     target: { path: string; query: string },
-    connection: Connection,
+    connection: NodeConnection,
     sockets: NodeSockets,
   ) {
     const { socket } = request;

@@ -3,10 +3,10 @@ import { createServer, IncomingMessage, type Server, type ServerResponse } from 
 import type { AddressInfo, Socket } from "node:net";
 import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
 import { listenError } from "./listen-error.ts";
-import { type Connection, NodeExchange } from "./node-exchange.ts";
+import { type NodeConnection, NodeExchange } from "./node-exchange.ts";
 import { NodeSockets } from "./node-sockets.ts";
 import { NodeUpgrade, UpgradableMessage } from "./node-upgrade.ts";
-import { refusal, refusalBody, refusalText } from "./refusal.ts";
+import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostOf, splitTarget } from "./target.ts";
 
 export interface NodeOptions {
@@ -30,12 +30,12 @@ const PARSER_STATUS: Record<string, number | undefined> = {
 class NodeListening implements Listening {
   readonly port: number;
   readonly #server: Server;
-  readonly #sockets: Map<Socket, Connection>;
+  readonly #sockets: Map<Socket, NodeConnection>;
   readonly #webSockets: NodeSockets;
   readonly #markStopping: () => void;
   #ended: Promise<void> | null = null;
 
-  constructor(server: Server, sockets: Map<Socket, Connection>, webSockets: NodeSockets, markStopping: () => void) {
+  constructor(server: Server, sockets: Map<Socket, NodeConnection>, webSockets: NodeSockets, markStopping: () => void) {
     this.port = (server.address() as AddressInfo).port;
     this.#server = server;
     this.#sockets = sockets;
@@ -67,7 +67,7 @@ export function createNodeTransport(timeouts: NodeOptions = {}): Transport {
 }
 
 function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOptions): Promise<Listening> {
-  const sockets = new Map<Socket, Connection>();
+  const sockets = new Map<Socket, NodeConnection>();
   let stopping = false;
   const isStopping = () => stopping;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
@@ -86,7 +86,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
   server.maxConnections = options.connections;
   server.on("connection", (socket: Socket) => {
-    const connection: Connection = { open: new Set(), closing: false, isStopping, stall: options.stall };
+    const connection: NodeConnection = { open: new Set(), closing: false, isStopping, stall: options.stall };
     sockets.set(socket, connection);
     socket.once("close", () => {
       sockets.delete(socket);
@@ -119,7 +119,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
       const connection = sockets.get(socket);
       const target = isWellFramed(request) ? targetOf(request) : null;
       if (connection === undefined || connection.closing || connection.open.size > 0) socket.destroy();
-      else if (target === null) socket.end(refusal(400), () => socket.destroy());
+      else if (target === null) socket.end(rawRefusal(400), () => socket.destroy());
       else dispatchUpgrade(new NodeUpgrade(request, head, target, connection, webSockets));
     });
   }
@@ -133,7 +133,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
 }
 
 /** Answers what the parser let through, and ends the connection. */
-function refuseRequest(connection: Connection, response: ServerResponse, status: number): void {
+function refuseRequest(connection: NodeConnection, response: ServerResponse, status: number): void {
   const body = refusalBody(refusalText(status));
   connection.closing = true;
   const length = String(Buffer.byteLength(body));
@@ -142,7 +142,7 @@ function refuseRequest(connection: Connection, response: ServerResponse, status:
 }
 
 /** Answers what the parser refused, unless a reply is under way on the socket: then it is only cut. */
-function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socket, Connection>): void {
+function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socket, NodeConnection>): void {
   const connection = sockets.get(socket);
   const open = [...(connection?.open ?? [])];
   const answerable = open.length === 0 || (open.length === 1 && open[0]!.refusable);
@@ -152,7 +152,7 @@ function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socke
   else if (!socket.writable || !answerable || error.code === "ECONNRESET") socket.destroy();
   else {
     const headOnly = open.length === 0 ? isHead(error) : open[0]!.method === "HEAD";
-    socket.end(refusal(PARSER_STATUS[error.code ?? ""] ?? 400, headOnly), () => socket.destroy());
+    socket.end(rawRefusal(PARSER_STATUS[error.code ?? ""] ?? 400, headOnly), () => socket.destroy());
   }
 }
 

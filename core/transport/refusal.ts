@@ -9,7 +9,7 @@ const REFUSALS: Record<number, { reason: string; error: string }> = {
 };
 
 /** A whole HTTP/1.1 reply with the error envelope that ends its connection; `headOnly`: what HEAD gets of it. */
-export function refusal(status: number, headOnly = false): string {
+export function rawRefusal(status: number, headOnly = false): string {
   const { reason, error } = REFUSALS[status] ?? REFUSALS[400]!;
   const body = refusalBody(error);
   return (

@@ -10,22 +10,22 @@ import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { Access } from "./scoped.ts";
+import { ScopedWorkflows } from "./scoped.ts";
 import { countEntry, countExit } from "./run/metrics.ts";
-import type { Definition } from "./definition/definition.ts";
+import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
 import { drive } from "./run/drive.ts";
-import { type Caller, Execution, type Recorded } from "./run/execution.ts";
-import { begin, type Fold } from "./journal/state.ts";
+import { type ExecutionCaller, Execution, type Recorded } from "./run/execution.ts";
+import { initialState, type JournalState } from "./journal/state.ts";
 import { createExecutionIds, nameIn, nameOf } from "./journal/ids.ts";
-import type { Start } from "./journal/entries.ts";
-import { Elsewhere } from "./list/running.ts";
-import { isAway } from "./run/commit.ts";
+import type { ExecutionStart } from "./journal/entries.ts";
+import { RemoteExecution } from "./list/running.ts";
+import { isStoreUnavailable } from "./run/commit.ts";
 import { noWorkflow } from "./journal/errors.ts";
 import { Room } from "./run/capacity.ts";
 import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./run/spans.ts";
-import type { Surroundings } from "./run/environment.ts";
+import type { ExecutionEnvironment } from "./run/environment.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
 export interface EngineParts {
@@ -52,7 +52,7 @@ export class Engine implements Workflows {
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
   readonly trace: SpanOrigin | undefined;
-  readonly around: Surroundings;
+  readonly around: ExecutionEnvironment;
   /** What runs here, by `nameOf`. */
   readonly live = new Map<string, Execution>();
   readonly room: Room;
@@ -61,7 +61,7 @@ export class Engine implements Workflows {
   /** Numbers of executions that could not even be ended: until the next start nothing of them is tried again. */
   readonly givenUp = new Set<number>();
   /** What runs elsewhere; null for a store of this process alone. */
-  readonly elsewhere: Elsewhere | null;
+  readonly elsewhere: RemoteExecution | null;
   readonly #described: ReadonlyMap<string, DescribedWorkflow>;
   readonly #running = new Map<string, number>();
   #list: Serialized | null = null;
@@ -76,7 +76,7 @@ export class Engine implements Workflows {
     const { store, process } = parts;
     this.room = new Room(parts.most, () => this.live.size);
     this.around = { store, process, shared: isShared(store), volatile: isVolatile(store) };
-    this.elsewhere = this.around.shared ? new Elsewhere(store, () => this.numbers()) : null;
+    this.elsewhere = this.around.shared ? new RemoteExecution(store, () => this.numbers()) : null;
     this.#described = parts.described;
   }
 
@@ -94,7 +94,7 @@ export class Engine implements Workflows {
   }
 
   for(principal: Principal): WorkflowAccess {
-    return new Access(this, principal);
+    return new ScopedWorkflows(this, principal);
   }
 
   /** What runs here with an id: the owner's, else what has that id in the space of everybody, which may be another's. */
@@ -105,11 +105,11 @@ export class Engine implements Workflows {
 
   /** Numbers of what runs here. */
   numbers(): ReadonlySet<number> {
-    return new Set([...this.live.values()].map(({ fold }) => fold.start.number));
+    return new Set([...this.live.values()].map(({ state }) => state.start.number));
   }
 
   /** @throws ServiceError `not_found` */
-  declared(id: string): Definition {
+  declared(id: string): WorkflowDefinition {
     const definition = this.definitions.of(id);
     if (definition === undefined) throw noWorkflow(id);
     return definition;
@@ -120,31 +120,31 @@ export class Engine implements Workflows {
    *
    * @throws ServiceError `unavailable` when too many are running
    */
-  begin(start: Start, definition: Definition, caller: Caller, before?: string): Execution {
+  begin(start: ExecutionStart, definition: WorkflowDefinition, caller: ExecutionCaller, before?: string): Execution {
     this.room.require();
     const root = beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
-    const execution = new Execution(begin(known), definition, caller, this.around, null);
+    const execution = new Execution(initialState(known), definition, caller, this.around, null);
     const occasion = start.replay === undefined ? "execute" : "replay";
-    if (root !== null) execution.spans = new ExecutionSpans(root, execution.fold, definition.outline, occasion, before);
+    if (root !== null) execution.spans = new ExecutionSpans(root, execution.state, definition.outline, occasion, before);
     return this.run(execution);
   }
 
   /** Makes an execution that is on record one that can go on here. */
-  restore(fold: Fold, definition: Definition, caller: Caller, recorded: Recorded): Execution {
+  restore(fold: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, recorded: Recorded): Execution {
     return new Execution(fold, definition, caller, this.around, recorded);
   }
 
   /** Traces an execution that was restored, from now until it rests. */
   follow(execution: Execution, occasion: Occasion): void {
-    const { fold, definition, caller } = execution;
-    const root = beginWorkflow(caller.trace, fold.start);
-    if (root !== null) execution.spans = new ExecutionSpans(root, fold, definition.outline, occasion, fold.start.trace);
+    const { state, definition, caller } = execution;
+    const root = beginWorkflow(caller.trace, state.start);
+    if (root !== null) execution.spans = new ExecutionSpans(root, state, definition.outline, occasion, state.start.trace);
   }
 
   /** Runs it until it rests. `work` is what is done; by default its steps. */
   run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
-    const { start } = execution.fold;
+    const { start } = execution.state;
     this.live.set(nameOf(start), execution);
     this.#count(start.workflowId, 1);
     countEntry(execution);
@@ -155,14 +155,14 @@ export class Engine implements Workflows {
   }
 
   async #follow(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
-    const { start } = execution.fold;
+    const { start } = execution.state;
     const name = nameOf(start);
     try {
       await work(execution);
-      execution.spans?.end(execution.fold);
+      execution.spans?.end(execution.state);
     } catch (error) {
-      execution.spans?.end(execution.fold, error);
-      if (isAway(error)) this.adrift = true;
+      execution.spans?.end(execution.state, error);
+      if (isStoreUnavailable(error)) this.adrift = true;
       if (execution.recorded) this.#lost(execution, error);
       throw error;
     } finally {
@@ -200,13 +200,13 @@ export class Engine implements Workflows {
   }
 
   #lost(execution: Execution, error: unknown): void {
-    const { id, number, workflowId } = execution.fold.start;
+    const { id, number, workflowId } = execution.state.start;
     // Not the caller's logger: it may be gone, and this is about the process.
     const about = { executionId: id, workflowId };
     if (error instanceof CommitConflict) {
       this.logger.warn(about, "another process has taken this execution over: it is given up here");
     } else if (execution.lifetime.stopped?.kind !== "closing") {
-      if (!isAway(error)) this.givenUp.add(number);
+      if (!isStoreUnavailable(error)) this.givenUp.add(number);
       this.logger.error({ ...about, err: error }, `an execution is given up here: ${messageOf(error)}`);
     }
   }

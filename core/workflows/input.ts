@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { defaults } from "../../generated/defaults.ts";
 import type { AttachQuery, ExecutionsQuery } from "../../generated/types.ts";
 import { invalid, notFound } from "../lib/errors.ts";
-import { instantOf } from "../lib/instant.ts";
+import { parseInstant } from "../lib/instant.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 import type { ExecutionQuery } from "./workflows.ts";
 
@@ -40,8 +40,8 @@ export function executionQuery(query: ExecutionsQuery): ExecutionQuery {
   const list: ExecutionQuery = { limit, offset };
   if (workflowId !== undefined) list.workflowId = workflowId;
   if (status !== undefined) list.status = STATUS[status];
-  if (from !== undefined) list.from = instantOf("from", from);
-  if (to !== undefined) list.to = instantOf("to", to);
+  if (from !== undefined) list.from = parseInstant("from", from);
+  if (to !== undefined) list.to = parseInstant("to", to);
   if (userId !== undefined) list.userId = userId;
   const metadata = metadataOf(query);
   if (metadata.size > 0) list.metadata = metadata;

@@ -19,8 +19,8 @@ import { describeWorkflow } from "./definition/describe.ts";
 import { Engine } from "./engine.ts";
 import type { Parts, WorkflowProblem } from "./definition/linking.ts";
 import { Processes, type ProcessTimes } from "./cluster/processes.ts";
-import { takeUp } from "./cluster/recovery.ts";
-import { Retention } from "./retention.ts";
+import { recoverExecutions } from "./cluster/recovery.ts";
+import { ExecutionRetention } from "./retention.ts";
 
 /** Ended executions that `memory:` keeps: what it holds is in the heap. */
 const MOST_IN_MEMORY = 20_000;
@@ -66,7 +66,7 @@ export async function openWorkflows(
   const most = manifest.server.limits.executions;
   const kept = { store, sequence, spaces, definitions, described };
   const engine = new Engine({ ...kept, logger, process: randomUUID(), most, trace });
-  const retention = new Retention(store, {
+  const retention = new ExecutionRetention(store, {
     workflows: retentionsOf(manifest),
     otherwise: manifest.history.retention as unknown as number,
     logger,
@@ -80,7 +80,7 @@ export async function openWorkflows(
     engine.room.release();
   };
   const recover = async () => {
-    const executions = await takeUp(
+    const executions = await recoverExecutions(
       engine,
       () => true,
       () => over,

@@ -7,7 +7,7 @@ import type { Commit, Range, Row, Store } from "../storage/store.ts";
 import { nameKeyOf, numberIn } from "./journal/ids.ts";
 import { indexKeys } from "./journal/index-rows.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
-import { headOf } from "./journal/rows.ts";
+import { recordHead } from "./journal/rows.ts";
 
 const BATCH = 50;
 /** Milliseconds between two batches. */
@@ -60,7 +60,7 @@ function removalOf(status: ExecutionStatus, found: readonly Row[], records: read
       removed.push(key);
       return;
     }
-    const head = headOf(record.value);
+    const head = recordHead(record.value);
     clear.push(executionRows(number));
     removed.push(...indexKeys(head, status));
     if (numberIn(head.id) !== number) removed.push(nameKeyOf(head));

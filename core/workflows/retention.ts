@@ -23,7 +23,7 @@ const ROUND = 60_000;
 const FIRST = 5_000;
 const LOOK = 1_000;
 
-export interface RetentionOptions {
+export interface ExecutionRetentionOptions {
   /** Milliseconds after their end, by workflow id. */
   readonly workflows: ReadonlyMap<string, number>;
   /** The same of workflows that are not served any more. */
@@ -33,9 +33,9 @@ export interface RetentionOptions {
   readonly most?: number;
 }
 
-export class Retention {
+export class ExecutionRetention {
   readonly #store: Store;
-  readonly #options: RetentionOptions;
+  readonly #options: ExecutionRetentionOptions;
   /** By the prefix of a workflow's index rows. */
   readonly #kept: ReadonlyMap<string, number>;
   readonly #stop = new AbortController();
@@ -45,7 +45,7 @@ export class Retention {
   /** Where the sequence stood when there were no more than `most`. */
   #looked: string | undefined;
 
-  constructor(store: Store, options: RetentionOptions) {
+  constructor(store: Store, options: ExecutionRetentionOptions) {
     this.#store = store;
     this.#options = options;
     this.#kept = new Map([...options.workflows].map(([id, kept]) => [workflowIndex(id), kept]));

@@ -15,46 +15,46 @@ import type { EventProducer } from "../lib/event-sink.ts";
 import { Serialized } from "../lib/serialized.ts";
 import { actingUser } from "../identity/ownership.ts";
 import { beginExecution } from "./begin.ts";
-import type { Definition } from "./definition/definition.ts";
+import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { Execution } from "./run/execution.ts";
-import { type Fold, timeAfter } from "./journal/state.ts";
+import { type JournalState, timeAfter } from "./journal/state.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
-import { followElsewhere } from "./cluster/follow-remote.ts";
+import { followRemoteExecution } from "./cluster/follow-remote.ts";
 import { nameOf } from "./journal/ids.ts";
-import type { Start } from "./journal/entries.ts";
+import type { ExecutionStart } from "./journal/entries.ts";
 import { listExecutions } from "./list/list.ts";
-import { type Found, readExecution } from "./journal/load.ts";
-import { Lookup, type OnRecord } from "./list/lookup.ts";
-import { type StopRequest, stopElsewhere, stopOf } from "./cluster/stop-requests.ts";
-import { recordText, resultText, stateOf } from "./journal/record.ts";
-import { already, goesOn, notSuspended, resumedMeanwhile, taken } from "./journal/errors.ts";
+import { type FoundExecution, readExecution } from "./journal/load.ts";
+import { ExecutionLookup, type OnRecord } from "./list/lookup.ts";
+import { type StopRequest, stopRemoteExecution, stopFromRequest } from "./cluster/stop-requests.ts";
+import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
+import { alreadyEnded, stillRunning, notSuspended, resumedMeanwhile, idTaken } from "./journal/errors.ts";
 import { planReplay } from "./run/replay.ts";
 import { checkReplay, planResume } from "./run/resume.ts";
 import { parseOpen } from "./journal/rows.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
 
-export class Access implements WorkflowAccess {
+export class ScopedWorkflows implements WorkflowAccess {
   readonly #engine: Engine;
   readonly #principal: Principal;
-  readonly #lookup: Lookup;
+  readonly #lookup: ExecutionLookup;
 
   constructor(engine: Engine, principal: Principal) {
     this.#engine = engine;
     this.#principal = principal;
-    this.#lookup = new Lookup(engine, principal);
+    this.#lookup = new ExecutionLookup(engine, principal);
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
-    return this.#result(execution, call, () => taken(execution.fold.start.id));
+    return this.#result(execution, call, () => idTaken(execution.state.start.id));
   }
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
     while (!execution.recorded) {
       const moved = Promise.race([execution.more(), execution.settled]);
-      await this.#unlessLost(execution, moved, () => taken(execution.fold.start.id));
+      await this.#unlessLost(execution, moved, () => idTaken(execution.state.start.id));
     }
     return this.#follow(execution, 0);
   }
@@ -70,7 +70,7 @@ export class Access implements WorkflowAccess {
     const { suspension, status } = await this.#stop(found, request);
     // It was resumed before this could be said.
     if (status === "running") throw resumedMeanwhile(id);
-    if (suspension === null) throw already(status);
+    if (suspension === null) throw alreadyEnded(status);
     const suspendedAt = new Date(suspension.at).toISOString();
     return { executionId: id, status: "suspended", suspension: { suspendedAt, reason: suspension.reason } };
   }
@@ -94,7 +94,7 @@ export class Access implements WorkflowAccess {
         return { executionId: id, status: "cancelled", cancelledAt, reason: cancellation.reason };
       }
       // Unless it suspended itself before it heard of it.
-      if (status !== "suspended") throw already(status);
+      if (status !== "suspended") throw alreadyEnded(status);
     }
   }
 
@@ -132,7 +132,7 @@ export class Access implements WorkflowAccess {
     const definition = await this.#engine.definitions.pinned(start.definition);
     checkReplay(definition, replay.stepId, body);
     const number = await this.#engine.sequence.next();
-    const again: Start = {
+    const again: ExecutionStart = {
       ...start,
       trace: undefined,
       id: this.#engine.newId(number),
@@ -142,12 +142,12 @@ export class Access implements WorkflowAccess {
       state,
       replay,
     };
-    return this.#result(this.#engine.begin(again, definition, call, start.trace), call, () => goesOn(again.id));
+    return this.#result(this.#engine.begin(again, definition, call, start.trace), call, () => stillRunning(again.id));
   }
 
   async state(workflowId: string, id: string, userId?: string): Promise<ExecutionState> {
     const { fold, outline } = await this.#lookup.look(workflowId, id, userId);
-    return stateOf(fold, outline);
+    return executionStateView(fold, outline);
   }
 
   async executions(query: ExecutionQuery): Promise<Serialized> {
@@ -159,10 +159,10 @@ export class Access implements WorkflowAccess {
     return listExecutions(owned, {
       store,
       *running() {
-        for (const { fold, definition, recorded } of live.values()) {
+        for (const { state, definition, recorded } of live.values()) {
           if (!recorded) continue;
-          const record = () => (fold.status === "running" ? recordText(fold, definition.outline) : null);
-          yield { start: fold.start, record };
+          const record = () => (state.status === "running" ? executionRecordText(state, definition.outline) : null);
+          yield { start: state.start, record };
         }
       },
       elsewhere,
@@ -177,35 +177,35 @@ export class Access implements WorkflowAccess {
     const { loaded, found } = execution;
     const outline = await definitions.outline(found.start.definition);
     const follows = found.open !== null && around.shared;
-    return follows ? followElsewhere(store, found, outline, after) : followLoaded(loaded, outline, after);
+    return follows ? followRemoteExecution(store, found, outline, after) : followLoaded(loaded, outline, after);
   }
 
   /** When another process takes it over, its events come from there. */
   #follow(execution: Execution, after: number): EventProducer {
     const { store, around, definitions, givenUp } = this.#engine;
-    const { start } = execution.fold;
+    const { start } = execution.state;
     return followLive(execution, after, store, async (last) => {
       const stands = execution.lifetime.stopped?.kind === "closing" || givenUp.has(start.number);
       const found = around.shared && !stands ? await readExecution(store, start.number) : null;
       const ours = found?.open != null && parseOpen(found.open.value).process === around.process;
-      if (found === null || ours) throw goesOn(start.id);
-      return followElsewhere(store, found, await definitions.outline(start.definition), last);
+      if (found === null || ours) throw stillRunning(start.id);
+      return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
     });
   }
 
   /** `data` of a reply that waits for the execution to rest. `lost` explains that somebody else was first. */
   async #result(execution: Execution, call: WorkflowCall, lost: () => ServiceError): Promise<Serialized> {
     // It goes on when the reply cannot wait any longer: who asked must be able to find it.
-    call.cutHeaders = { "x-execution-id": execution.fold.start.id };
+    call.cutHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
-    const { fold, definition } = execution;
-    const { error, start, status } = fold;
+    const { state, definition } = execution;
+    const { error, start, status } = state;
     if (error !== null) {
       const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
       throw new ServiceError("step_failed", message, { headers: { "x-execution-id": start.id } });
     }
-    if (status === "running") throw goesOn(start.id);
-    return new Serialized(resultText(fold, definition.outline));
+    if (status === "running") throw stillRunning(start.id);
+    return new Serialized(executionResultText(state, definition.outline));
   }
 
   /** Waits until it rests, or says why that takes longer than a request should. */
@@ -219,7 +219,7 @@ export class Access implements WorkflowAccess {
       await waiting;
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
-      throw execution.recorded ? goesOn(execution.fold.start.id) : lost();
+      throw execution.recorded ? stillRunning(execution.state.start.id) : lost();
     }
   }
 
@@ -238,39 +238,39 @@ export class Access implements WorkflowAccess {
   }
 
   /** Stops what runs, and waits until it rests. @throws ServiceError `invalid_input` when it rests already */
-  async #stop(execution: Execution | OnRecord, request: StopRequest): Promise<Fold> {
+  async #stop(execution: Execution | OnRecord, request: StopRequest): Promise<JournalState> {
     if ("loaded" in execution) {
       const { found, loaded } = execution;
-      if (found.open === null) throw already(loaded.fold.status);
+      if (found.open === null) throw alreadyEnded(loaded.fold.status);
       return this.#stopElsewhere(found, request);
     }
-    const { fold } = execution;
-    execution.stop(stopOf(request));
-    await this.#settled(execution, () => goesOn(fold.start.id));
-    if (fold.status === "running") throw goesOn(fold.start.id);
-    return fold;
+    const { state } = execution;
+    execution.stop(stopFromRequest(request));
+    await this.#settled(execution, () => stillRunning(state.start.id));
+    if (state.status === "running") throw stillRunning(state.start.id);
+    return state;
   }
 
-  #stopElsewhere(found: Found, request: StopRequest): Promise<Fold> {
+  #stopElsewhere(found: FoundExecution, request: StopRequest): Promise<JournalState> {
     const { store, around } = this.#engine;
     // In a store of our own it is one that could not go on here.
-    if (!around.shared) throw goesOn(found.start.id);
-    return stopElsewhere(store, found, request);
+    if (!around.shared) throw stillRunning(found.start.id);
+    return stopRemoteExecution(store, found, request);
   }
 
   /** @returns null when it does not rest any more */
-  async #cancelResting({ found, loaded }: OnRecord, reason: string): Promise<Fold | null> {
+  async #cancelResting({ found, loaded }: OnRecord, reason: string): Promise<JournalState | null> {
     // What is gone of its definition does not matter: nothing runs any more.
-    const definition = { outline: await this.#engine.definitions.outline(found.start.definition) } as Definition;
+    const definition = { outline: await this.#engine.definitions.outline(found.start.definition) } as WorkflowDefinition;
     const caller = { requestId: "", logger: this.#engine.logger };
     const execution = this.#engine.restore(loaded.fold, definition, caller, { loaded, open: null, rest: found.rest });
-    execution.append(["cancel", "", timeAfter(execution.fold), reason]);
+    execution.append(["cancel", "", timeAfter(execution.state), reason]);
     try {
       await execution.rest();
     } catch (error) {
       if (error instanceof CommitConflict) return null;
       throw error;
     }
-    return execution.fold;
+    return execution.state;
   }
 }

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
 import { createDocumentation, type DocumentationSource } from "../../core/api/pages/documentation.ts";
 import { type LandingView, renderLanding } from "../../core/api/pages/landing.ts";
-import type { Page } from "../../core/http/route.ts";
+import type { PageReply } from "../../core/http/route.ts";
 import { shellWords } from "../support/pages.ts";
 
 const FILES = { version: "v1", styles: ["console.css"], modules: ["main.js", "parts.js"] };
@@ -99,8 +99,8 @@ function documentationOf(server: { publicUrl?: string } = {}) {
   });
 }
 
-const headerOf = (page: Page, name: string) => page.headers?.[page.headers.indexOf(name) + 1] ?? "";
-const textOf = (page: Page) => Buffer.from(page.body).toString("utf8");
+const headerOf = (page: PageReply, name: string) => page.headers?.[page.headers.indexOf(name) + 1] ?? "";
+const textOf = (page: PageReply) => Buffer.from(page.body).toString("utf8");
 
 test("GET /: the page is made once, says where it is in fact reachable, and lists the workflows", async () => {
   const documentation = documentationOf();

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { executionKey, OPEN_EXECUTIONS, orderKey } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { readExecution } from "../../core/workflows/journal/load.ts";
-import { Orders, stopElsewhere } from "../../core/workflows/cluster/stop-requests.ts";
+import { StopRequests, stopRemoteExecution } from "../../core/workflows/cluster/stop-requests.ts";
 import { until } from "../support/probe.ts";
 import { soon } from "../support/providers.ts";
 import { CALL, processesOf } from "../support/workflow-process.ts";
@@ -47,7 +47,7 @@ test("who asked about a run that is over takes back its own request, and not tha
       return revision;
     },
   };
-  const stopping = stopElsewhere(slow, found, { kind: "suspend", reason: "first" });
+  const stopping = stopRemoteExecution(slow, found, { kind: "suspend", reason: "first" });
   await soon(hasAsked, "the request");
   const resumed = await store.commit({
     put: [
@@ -61,7 +61,7 @@ test("who asked about a run that is over takes back its own request, and not tha
 
   // The same with nobody in between: nothing is left of the request.
   const again = (await readExecution(store, number))!;
-  const second = stopElsewhere(store, again, { kind: "cancel", reason: "third" });
+  const second = stopRemoteExecution(store, again, { kind: "cancel", reason: "third" });
   await new Promise((resolve) => setTimeout(resolve, 20));
   await store.commit({ put: [[executionKey(number), found.rest!.value]] });
   await soon(second, "the answer");
@@ -83,7 +83,7 @@ test("a start removes requests about runs that are over, but not one that takes 
       return rows;
     },
   };
-  const orders = new Orders(Object.assign(Object.create(opened.engine), { store: view }), 60_000);
+  const orders = new StopRequests(Object.assign(Object.create(opened.engine), { store: view }), 60_000);
   t.after(() => orders.close());
   await orders.start();
   assert.equal(await store.get(orderKey(7)), undefined);

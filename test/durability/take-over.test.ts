@@ -5,7 +5,7 @@ import { unavailable } from "../../core/lib/errors.ts";
 import { definitionKey, executionKey, journalKey, OPEN_EXECUTIONS, PROCESSES } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
-import { takeUp } from "../../core/workflows/cluster/recovery.ts";
+import { recoverExecutions } from "../../core/workflows/cluster/recovery.ts";
 import { parseRest } from "../../core/workflows/journal/rows.ts";
 import { silent } from "../support/agents.ts";
 import { collectEvents } from "../support/event-sink.ts";
@@ -148,7 +148,7 @@ test("an execution that begins and ends while its process looks at what is open 
   };
   assert.equal(
     await soon(
-      takeUp(opened.engine, () => false),
+      recoverExecutions(opened.engine, () => false),
       "the look",
     ),
     0,

@@ -7,7 +7,7 @@ import { EXECUTION_SEQUENCE } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
-import { Retention } from "../../core/workflows/retention.ts";
+import { ExecutionRetention } from "../../core/workflows/retention.ts";
 import { ENGINES, openRows, putExecutions, restRows, type Sample } from "../support/executions.ts";
 import { silent } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
@@ -17,7 +17,7 @@ const DAY = 86_400_000;
 const STATUSES: readonly ExecutionStatus[] = ["completed", "error", "cancelled", "suspended", "running"];
 
 const retention = (store: Store, workflows: Record<string, number> = {}, otherwise = 30 * DAY) =>
-  new Retention(store, { workflows: new Map(Object.entries(workflows)), otherwise, logger: silent });
+  new ExecutionRetention(store, { workflows: new Map(Object.entries(workflows)), otherwise, logger: silent });
 
 /** Every key of executions there is. */
 async function keysOf(store: Store): Promise<string[]> {
@@ -125,7 +125,7 @@ for (const engine of ENGINES) {
 
 test("a store in memory is kept down while executions come, and closing waits for what is under way", async () => {
   const store = createMemoryStore();
-  const keeper = new Retention(store, { workflows: new Map(), otherwise: DAY, logger: silent, most: 1_000 });
+  const keeper = new ExecutionRetention(store, { workflows: new Map(), otherwise: DAY, logger: silent, most: 1_000 });
   keeper.start();
   const many = Array.from(
     { length: 5_000 },
@@ -152,7 +152,7 @@ test("a store that cannot be used is said once, and again only after it could be
     },
   };
   const { logger, lines } = recordingLogger();
-  const keeper = new Retention(failing, { workflows: new Map(), otherwise: DAY, logger });
+  const keeper = new ExecutionRetention(failing, { workflows: new Map(), otherwise: DAY, logger });
   keeper.start();
   const round = async (milliseconds: number) => {
     t.mock.timers.tick(milliseconds);

@@ -6,8 +6,8 @@ import { ServiceError } from "../../core/lib/errors.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
 import { listExecutions, type RunningHere } from "../../core/workflows/list/list.ts";
-import type { ListQuery } from "../../core/workflows/list/filter.ts";
-import { Elsewhere } from "../../core/workflows/list/running.ts";
+import type { ExecutionListQuery } from "../../core/workflows/list/filter.ts";
+import { RemoteExecution } from "../../core/workflows/list/running.ts";
 import {
   ENGINES,
   finish,
@@ -28,8 +28,8 @@ const here = (sample: Sample): RunningHere => ({
   record: () => JSON.stringify(recordOfSample(sample)),
 });
 
-async function page(store: Store, query: Partial<ListQuery> = {}, running: () => Iterable<RunningHere> = () => []) {
-  const elsewhere = store.kind === "postgres" ? new Elsewhere(store, () => new Set()) : null;
+async function page(store: Store, query: Partial<ExecutionListQuery> = {}, running: () => Iterable<RunningHere> = () => []) {
+  const elsewhere = store.kind === "postgres" ? new RemoteExecution(store, () => new Set()) : null;
   const sources = { store, running, elsewhere, outlineOf };
   const { json } = await listExecutions({ limit: 50, offset: 0, ...query }, sources);
   return JSON.parse(json) as Record<string, unknown>[];
@@ -67,7 +67,7 @@ function samplesOf(count: number, seed = 1): Sample[] {
   });
 }
 
-function expected(samples: readonly Sample[], query: Partial<ListQuery>): string[] {
+function expected(samples: readonly Sample[], query: Partial<ExecutionListQuery>): string[] {
   const { workflowId, status, userId, owner, from = 0, to = Number.POSITIVE_INFINITY, metadata } = query;
   const { limit = 50, offset = 0 } = query;
   return samples
@@ -88,7 +88,7 @@ function expected(samples: readonly Sample[], query: Partial<ListQuery>): string
     .map(idOf);
 }
 
-const QUERIES: readonly Partial<ListQuery>[] = [
+const QUERIES: readonly Partial<ExecutionListQuery>[] = [
   {},
   { limit: 1 },
   { limit: 500 },
@@ -290,7 +290,7 @@ for (const engine of ENGINES) {
     });
 
     test("GET /workflows/executions: a page reads as much with many executions as with few", async (t) => {
-      const read = async (count: number, query: Partial<ListQuery>) => {
+      const read = async (count: number, query: Partial<ExecutionListQuery>) => {
         const store = await engine.open(t);
         const samples = Array.from(
           { length: count },

@@ -7,11 +7,11 @@ import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Range, Store } from "../../core/storage/store.ts";
 import type { Outline } from "../../core/workflows/definition/definition.ts";
-import { foldOf } from "../../core/workflows/journal/state.ts";
+import { stateFromJournal } from "../../core/workflows/journal/state.ts";
 import { numberIn } from "../../core/workflows/journal/ids.ts";
 import { indexKeys } from "../../core/workflows/journal/index-rows.ts";
-import type { Entry, ExecutionStatus, Start } from "../../core/workflows/journal/entries.ts";
-import { recordText } from "../../core/workflows/journal/record.ts";
+import type { JournalEntry, ExecutionStatus, ExecutionStart } from "../../core/workflows/journal/entries.ts";
+import { executionRecordText } from "../../core/workflows/journal/record.ts";
 import { entriesText, openText, reopenedText, restText } from "../../core/workflows/journal/rows.ts";
 import { startPostgres } from "./postgres.ts";
 import { silent } from "./providers.ts";
@@ -40,7 +40,7 @@ export const outlineOf = async () => OUTLINE;
 
 export const idOf = (number: number): string => `${numberPart(number)}-${String(number).padStart(16, "0")}`;
 
-export function startOf({ number, at, id = idOf(number), workflowId = "expense", userId, metadata }: Sample): Start {
+export function startOf({ number, at, id = idOf(number), workflowId = "expense", userId, metadata }: Sample): ExecutionStart {
   return {
     id,
     number,
@@ -56,9 +56,9 @@ export function startOf({ number, at, id = idOf(number), workflowId = "expense",
   };
 }
 
-const begun = (at: number): Entry[] => [["begin", "total", at, ""]];
+const begun = (at: number): JournalEntry[] => [["begin", "total", at, ""]];
 
-function lastOf(status: ExecutionStatus, at: number): Entry[] {
+function lastOf(status: ExecutionStatus, at: number): JournalEntry[] {
   if (status === "suspended")
     return [
       ["wait", "total", at, "asks", null],
@@ -76,13 +76,13 @@ function lastOf(status: ExecutionStatus, at: number): Entry[] {
   ];
 }
 
-const textOf = (entries: readonly Entry[]) => entriesText(entries.map((entry) => JSON.stringify(entry)));
+const textOf = (entries: readonly JournalEntry[]) => entriesText(entries.map((entry) => JSON.stringify(entry)));
 
 /** What it has as the record. */
 export function recordOfSample(sample: Sample): Record<string, unknown> {
   const { status, at, rested = at + 1000 } = sample;
   const entries = status === "running" ? begun(at) : [...begun(at), ...lastOf(status, rested)];
-  return JSON.parse(recordText(foldOf(startOf(sample), entries), OUTLINE));
+  return JSON.parse(executionRecordText(stateFromJournal(startOf(sample), entries), OUTLINE));
 }
 
 /** The rows of an execution that rests: its first entry in the record row, its second in the journal, the others in the tail. */
@@ -90,8 +90,8 @@ export function restRows(sample: Sample): [string, string][] {
   const { status, at, rested = at + 1000, number } = sample;
   const start = startOf(sample);
   const [second, ...tail] = lastOf(status, rested);
-  const fold = foldOf(start, [...begun(at), second!, ...tail]);
-  const value = restText(recordText(fold, OUTLINE), JSON.stringify(start), textOf(begun(at)), 1, textOf(tail));
+  const fold = stateFromJournal(start, [...begun(at), second!, ...tail]);
+  const value = restText(executionRecordText(fold, OUTLINE), JSON.stringify(start), textOf(begun(at)), 1, textOf(tail));
   const rows: [string, string][] = [
     [executionKey(number), value],
     [journalKey(number, 0), textOf([second!])],

@@ -1,7 +1,7 @@
 /** Workflows made at random, as definitions that run, and a plain evaluation that says what must come of them. */
 import fc from "fast-check";
 import {
-  type Definition,
+  type WorkflowDefinition,
   type Retry,
   type Step,
   type StepCall,
@@ -127,7 +127,7 @@ const ONCE: Retry = { attempts: 0, delay: 0, backoff: "fixed" };
 const TRIES: Retry = { attempts: 4, delay: 0, backoff: "fixed" };
 
 /** The same as a definition. @param failed how often each step has failed: its steps count in it */
-export function definitionOf(list: readonly Node[], failed: Map<string, number>): Definition {
+export function definitionOf(list: readonly Node[], failed: Map<string, number>): WorkflowDefinition {
   const outline = new Map<string, StepOutline>();
   const base = (id: string, prefix: string, type: StepType, parents: readonly string[], retry = ONCE) => {
     const path = prefix + id;

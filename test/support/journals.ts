@@ -1,14 +1,14 @@
 /** Executions made by hand: a start and the entries of a journal, without anything that ran them. */
 import type { Outline, StepOutline, StepType } from "../../core/workflows/definition/definition.ts";
-import { type Fold, foldOf } from "../../core/workflows/journal/state.ts";
-import type { Entry, Start } from "../../core/workflows/journal/entries.ts";
+import { type JournalState, stateFromJournal } from "../../core/workflows/journal/state.ts";
+import type { JournalEntry, ExecutionStart } from "../../core/workflows/journal/entries.ts";
 
 /** When everything begins; entries count the milliseconds from there. */
 export const BEGIN = Date.parse("2026-11-20T09:30:00.000Z");
 export const at = (milliseconds: number): number => BEGIN + milliseconds;
 export const iso = (milliseconds: number): string => new Date(at(milliseconds)).toISOString();
 
-export function startOf(overrides: Partial<Start> = {}): Start {
+export function startOf(overrides: Partial<ExecutionStart> = {}): ExecutionStart {
   return {
     id: "e1",
     number: 7,
@@ -52,7 +52,7 @@ export const OUTLINE = outlineWith({
 });
 
 /** Two steps, the second of which waits. */
-export const SUSPENDED: readonly Entry[] = [
+export const SUSPENDED: readonly JournalEntry[] = [
   ["begin", "total", at(1), ""],
   ["done", "total", at(2), { total: 120 }, { seen: true }],
   ["begin", "gate", at(3), "total", "then"],
@@ -62,7 +62,7 @@ export const SUSPENDED: readonly Entry[] = [
 ];
 
 /** The same, resumed and done. */
-export const COMPLETED: readonly Entry[] = [
+export const COMPLETED: readonly JournalEntry[] = [
   ...SUSPENDED,
   ["resume", "ask", at(100), { approved: true }],
   ["begin", "ask", at(101), "total"],
@@ -71,5 +71,5 @@ export const COMPLETED: readonly Entry[] = [
   ["end", "", at(104), { total: 120, approved: true }],
 ];
 
-export const folded = (entries: readonly Entry[], overrides: Partial<Start> = {}): Fold =>
-  foldOf(startOf(overrides), entries);
+export const folded = (entries: readonly JournalEntry[], overrides: Partial<ExecutionStart> = {}): JournalState =>
+  stateFromJournal(startOf(overrides), entries);

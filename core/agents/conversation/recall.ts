@@ -10,7 +10,7 @@ import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import { pushMessage } from "../prompt/input.ts";
 import type { MemorySettings } from "../run/options.ts";
-import { mended } from "../prompt/repair.ts";
+import { repairPrompt } from "../prompt/repair.ts";
 import type { TurnInput } from "./turn-input.ts";
 
 export interface Recalled {
@@ -129,5 +129,5 @@ function promptOfMessages(messages: readonly Message[], call: RunCall): Language
     }
     prompt.push(...said);
   }
-  return mended(prompt);
+  return repairPrompt(prompt);
 }

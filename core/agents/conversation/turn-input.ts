@@ -39,8 +39,8 @@ export function turnInput(input: unknown): TurnInput {
     known: new Set(ids),
     last: said.length === 0 ? undefined : idOf(said.at(-1)!),
     continued: continuedOf(messages.at(-1)!),
-    text: said.length === 0 ? "" : textOf(said.at(-1)!),
-    title: said.length === 0 ? "" : titleOf(textOf(said[0]!)),
+    text: said.length === 0 ? "" : inputText(said.at(-1)!),
+    title: said.length === 0 ? "" : titleOf(inputText(said[0]!)),
   };
 }
 
@@ -88,7 +88,7 @@ function uiParts(message: Fields): unknown[] {
 }
 
 /** The texts of a message of either form. */
-export function textOf(message: { parts?: unknown; content?: unknown }): string {
+export function inputText(message: { parts?: unknown; content?: unknown }): string {
   const { parts, content } = message;
   if (typeof content === "string") return content;
   const list = Array.isArray(parts) ? parts : Array.isArray(content) ? content : [];

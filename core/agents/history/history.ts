@@ -6,7 +6,7 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { Serialized } from "../../lib/serialized.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { Usage } from "../run/parts.ts";
-import type { RunOutcome } from "../run/run.ts";
+import type { RunResult } from "../run/run.ts";
 
 // Fails at the first character: it is there for what the engine does before it looks.
 const WHOLE = /^\0/;
@@ -41,7 +41,7 @@ export interface History {
    * Records how it ended, and what had come of it by then. `error` is what was thrown. A promise only when the record
    * cannot keep up: await it.
    */
-  end(run: HistoryRun, status: Ended, outcome: RunOutcome, error?: unknown): Promise<void> | undefined;
+  end(run: HistoryRun, status: Ended, outcome: RunResult, error?: unknown): Promise<void> | undefined;
   /**
    * Newest first; `page` counts from 0.
    *
@@ -59,7 +59,7 @@ export interface HistoryOfAgents {
   close(): Promise<void>;
 }
 
-export function newRun(
+export function beginHistoryRun(
   id: string,
   input: unknown,
   { userId, conversationId }: MemorySettings,
@@ -82,7 +82,7 @@ export function newRun(
   };
 }
 
-export function endRun(run: HistoryRun, status: Ended, outcome: RunOutcome, error: unknown): void {
+export function endHistoryRun(run: HistoryRun, status: Ended, outcome: RunResult, error: unknown): void {
   run.endTime = storedTime();
   run.status = status;
   run.output = outcome.output ?? flat(outcome.text);
@@ -91,7 +91,7 @@ export function endRun(run: HistoryRun, status: Ended, outcome: RunOutcome, erro
   if (error !== undefined) run.error = error instanceof ServiceError ? error.message : "internal error";
 }
 
-export function entryOf(agentId: string, run: HistoryRun): HistoryEntry {
+export function historyEntry(agentId: string, run: HistoryRun): HistoryEntry {
   const entry: Record<string, unknown> = {
     id: run.id,
     agentId,

@@ -1,8 +1,8 @@
 /** The last runs of each agent, kept in the process: for the store that keeps nothing itself. */
 import type { HistoryEntry, HistoryPage } from "../../../generated/types.ts";
-import { type Ended, endRun, entryOf, type History, type HistoryOfAgents, type HistoryRun, newRun } from "./history.ts";
+import { type Ended, endHistoryRun, historyEntry, type History, type HistoryOfAgents, type HistoryRun, beginHistoryRun } from "./history.ts";
 import type { MemorySettings } from "../run/options.ts";
-import type { RunOutcome } from "../run/run.ts";
+import type { RunResult } from "../run/run.ts";
 
 const KEPT = 1000;
 /** Characters of content kept for all agents: thousands of runs over large files must not fill the memory. */
@@ -32,16 +32,16 @@ export class RingHistory implements History {
 
   begin(id: string, input: unknown, memory: MemorySettings, traceId?: string): HistoryRun {
     if (this.#next - this.#oldest === KEPT) this.#forget();
-    const run = newRun(id, input, memory, traceId);
+    const run = beginHistoryRun(id, input, memory, traceId);
     run.place = this.#next++;
     this.#ring[run.place % KEPT] = run;
     this.#grow(run.size);
     return run;
   }
 
-  end(run: HistoryRun, status: Ended, outcome: RunOutcome, error?: unknown): undefined {
+  end(run: HistoryRun, status: Ended, outcome: RunResult, error?: unknown): undefined {
     const before = run.size;
-    endRun(run, status, outcome, error);
+    endHistoryRun(run, status, outcome, error);
     if (run.place >= this.#oldest) this.#grow(run.size - before);
   }
 
@@ -50,7 +50,7 @@ export class RingHistory implements History {
     const entries: HistoryEntry[] = [];
     const newest = this.#next - 1 - page * limit;
     for (let number = newest; number > newest - limit && number >= this.#oldest; number--) {
-      entries.push(entryOf(this.#agentId, this.#ring[number % KEPT]!));
+      entries.push(historyEntry(this.#agentId, this.#ring[number % KEPT]!));
     }
     return { entries, total: this.#next - this.#oldest, page, limit };
   }
@@ -61,7 +61,7 @@ export class RingHistory implements History {
     for (let number = this.#next - 1; number >= this.#oldest; number--) {
       const run = this.#ring[number % KEPT]!;
       if ((run.userId ?? "") !== owner) continue;
-      if (total >= page * limit && entries.length < limit) entries.push(entryOf(this.#agentId, run));
+      if (total >= page * limit && entries.length < limit) entries.push(historyEntry(this.#agentId, run));
       total++;
     }
     return { entries, total, page, limit };

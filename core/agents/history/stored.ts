@@ -19,9 +19,9 @@ import {
   ownHistoryTotal,
 } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
-import { type Ended, endRun, entryOf, type History, type HistoryOfAgents, type HistoryRun, newRun } from "./history.ts";
+import { type Ended, endHistoryRun, historyEntry, type History, type HistoryOfAgents, type HistoryRun, beginHistoryRun } from "./history.ts";
 import { HistoryKeeper } from "./keeper.ts";
-import type { RunOutcome } from "../run/run.ts";
+import type { RunResult } from "../run/run.ts";
 
 /** Milliseconds until what has ended is written; until a run is written that still goes on; between two signs of life. */
 const DELAY = 50;
@@ -94,7 +94,7 @@ export class StoredHistories implements HistoryOfAgents {
 
   of(agentId: string): History {
     return {
-      begin: (id, input, memory, traceId) => this.#begin(agentId, newRun(id, input, memory, traceId)),
+      begin: (id, input, memory, traceId) => this.#begin(agentId, beginHistoryRun(id, input, memory, traceId)),
       end: (run, status, outcome, error) => this.#end(agentId, run, status, outcome, error),
       page: (page, limit, owner) => this.#page(agentId, page, limit, owner),
     };
@@ -110,10 +110,10 @@ export class StoredHistories implements HistoryOfAgents {
     agentId: string,
     run: HistoryRun,
     status: Ended,
-    outcome: RunOutcome,
+    outcome: RunResult,
     error: unknown,
   ): Promise<void> | undefined {
-    endRun(run, status, outcome, error);
+    endHistoryRun(run, status, outcome, error);
     if (!this.#young.delete(run)) this.#marked.delete(run);
     if (this.#ended.length === 0 && this.#flushing === null) this.#arm(DELAY);
     this.#ended.push({ agentId, run });
@@ -186,7 +186,7 @@ export class StoredHistories implements HistoryOfAgents {
     const over: string[] = [];
     const totals = new Map<string, number>();
     for (const { agentId, run } of group) {
-      put.push([historyKey(agentId, run.startTime, run.id), JSON.stringify(entryOf(agentId, run))]);
+      put.push([historyKey(agentId, run.startTime, run.id), JSON.stringify(historyEntry(agentId, run))]);
       if (run.place === MARKED) over.push(openRunKey(run.id));
       else this.#count(agentId, run, put, totals);
     }
@@ -206,7 +206,7 @@ export class StoredHistories implements HistoryOfAgents {
     for (const [run, agentId] of this.#young) {
       if (run.startTime > before || marked.length === ROWS) break;
       const key = historyKey(agentId, run.startTime, run.id);
-      put.push([key, JSON.stringify(entryOf(agentId, run))], [openRunKey(run.id), openRow(key, now)]);
+      put.push([key, JSON.stringify(historyEntry(agentId, run))], [openRunKey(run.id), openRow(key, now)]);
       this.#count(agentId, run, put, totals);
       marked.push([run, agentId]);
     }

@@ -5,7 +5,7 @@ import { toolFailure } from "./tool-output.ts";
 import { UNANSWERED } from "./ui-input.ts";
 
 /** The messages with every call answered right after it, and no other answers. */
-export function mended(messages: readonly LanguageModelV3Message[]): LanguageModelV3Message[] {
+export function repairPrompt(messages: readonly LanguageModelV3Message[]): LanguageModelV3Message[] {
   const result: LanguageModelV3Message[] = [];
   let open = NONE;
   for (const message of messages) {

@@ -9,13 +9,13 @@ import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { AgentCore } from "./compiled-agent.ts";
 import { promptOf } from "../prompt/input.ts";
-import { run } from "./loop.ts";
-import { type Settings, settle } from "./options.ts";
+import { runLoop } from "./loop.ts";
+import { type Settings, resolveOptions } from "./options.ts";
 import { type OutputSpec, outputOption } from "./output.ts";
 import { type PartSink, SILENT } from "./parts.ts";
-import { newOutcome, type RunOutcome, type RunPlan } from "./run.ts";
+import { emptyRunResult, type RunResult, type RunPlan } from "./run.ts";
 import { RunCaller } from "./caller.ts";
-import { beginRun, endRun } from "./spans.ts";
+import { beginRunSpan, endRunSpan } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
 import type { Turn } from "../conversation/turn.ts";
 
@@ -98,7 +98,7 @@ function boundTo(principal: Principal, settings: Settings, options: GenerateOpti
 }
 
 function settingsOf(core: AgentCore, request: RunRequest): Settings {
-  const settings = settle(request.options, core.defaults);
+  const settings = resolveOptions(request.options, core.defaults);
   const { conversationId } = request;
   if (conversationId === undefined || settings.memory.conversationId !== undefined) return settings;
   return { ...settings, memory: { ...settings.memory, conversationId } };
@@ -110,27 +110,27 @@ function settingsOf(core: AgentCore, request: RunRequest): Settings {
  * @throws ServiceError when the model fails, when the conversation is somebody else's or cannot be read or stored;
  * anything when the run was stopped.
  */
-export async function execute(core: AgentCore, prepared: PreparedRun, sink: PartSink = SILENT): Promise<RunOutcome> {
+export async function execute(core: AgentCore, prepared: PreparedRun, sink: PartSink = SILENT): Promise<RunResult> {
   const { plan } = prepared;
   const { turn } = plan;
-  const outcome = newOutcome();
-  beginRun(core, prepared);
+  const outcome = emptyRunResult();
+  beginRunSpan(core, prepared);
   if (turn !== null) await remind(core, plan, turn, outcome);
   const record = core.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
   core.activity.enter();
   try {
-    await run(plan, turn === null ? sink : turn.listen(sink), outcome);
+    await runLoop(plan, turn === null ? sink : turn.listen(sink), outcome);
     core.runs?.count("completed");
     const wait = core.history.end(record, "completed", outcome);
     if (wait !== undefined) await wait;
-    if (plan.span !== null) endRun(plan.span, outcome);
+    if (plan.span !== null) endRunSpan(plan.span, outcome);
     return outcome;
   } catch (error) {
     const status = wasStopped(error, plan.call, sink) ? "cancelled" : "error";
     core.runs?.count(status);
     if (turn !== null) await turn.abandon(status);
     core.history.end(record, status, outcome, status === "error" ? error : undefined);
-    if (plan.span !== null) endRun(plan.span, outcome, { error, cancelled: status === "cancelled" });
+    if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: status === "cancelled" });
     throw error;
   } finally {
     core.activity.leave();
@@ -138,12 +138,12 @@ export async function execute(core: AgentCore, prepared: PreparedRun, sink: Part
 }
 
 /** What the conversation holds comes into the prompt. A run that does not get that far is on no record but its trace. */
-async function remind(core: AgentCore, plan: RunPlan, turn: Turn, outcome: RunOutcome): Promise<void> {
+async function remind(core: AgentCore, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
   turn.span = plan.span;
   try {
     await core.memory!.remind(plan, turn);
   } catch (error) {
-    if (plan.span !== null) endRun(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
+    if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
   }
 }

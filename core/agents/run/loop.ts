@@ -5,9 +5,9 @@ import { Aborted } from "../../models/abort.ts";
 import type { ModelStream } from "../../models/chain.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
-import { CallOptions, type RunOutcome, type RunPlan, type ToolContent } from "./run.ts";
-import { beginModelCall, endModelCall } from "./spans.ts";
-import { Step } from "./model-step.ts";
+import { CallOptions, type RunResult, type RunPlan, type ToolContent } from "./run.ts";
+import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
+import { ModelStep } from "./model-step.ts";
 import { runToolCalls } from "./tool-calls.ts";
 import { addUsage } from "../../models/usage.ts";
 
@@ -17,7 +17,7 @@ import { addUsage } from "../../models/usage.ts";
  * @throws ServiceError `provider_failed` when the model fails or its answer does not fit, whatever the signal's reason
  * is once it aborts, Aborted when the sink has closed, and `unavailable` when the turn cannot be stored.
  */
-export async function run(plan: RunPlan, sink: PartSink, outcome: RunOutcome): Promise<void> {
+export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const options = new CallOptions(plan);
   for (let count = 1; ; count++) {
     const { step, answers } = await takeStep(plan, options, sink, outcome, count === 1);
@@ -35,14 +35,14 @@ export async function run(plan: RunPlan, sink: PartSink, outcome: RunOutcome): P
   if (wait !== undefined) await wait;
 }
 
-async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, outcome: RunOutcome, first: boolean) {
-  const span = plan.span === null ? null : beginModelCall(plan.span, plan.chain);
-  const step = new Step(sink, outcome, span);
+async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, outcome: RunResult, first: boolean) {
+  const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
+  const step = new ModelStep(sink, outcome, span);
   let stream: ModelStream;
   try {
     stream = await plan.chain.stream(options, span);
   } catch (error) {
-    if (span !== null) endModelCall(span, plan, options, step, error);
+    if (span !== null) endModelCallSpan(span, plan, options, step, error);
     throw error;
   }
   if (first) {
@@ -52,9 +52,9 @@ async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, out
   sink.part({ type: "start-step" });
   try {
     await step.read(stream);
-    if (span !== null) endModelCall(span, plan, options, step, null);
+    if (span !== null) endModelCallSpan(span, plan, options, step, null);
   } catch (error) {
-    if (span !== null) endModelCall(span, plan, options, step, error);
+    if (span !== null) endModelCallSpan(span, plan, options, step, error);
     throw error;
   } finally {
     outcome.text = step.text;
@@ -70,7 +70,7 @@ async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, out
 }
 
 /** The options of the next call: the prompt goes on with what was said and answered. */
-function extended(options: CallOptions, step: Step, answers: ToolContent): CallOptions {
+function extended(options: CallOptions, step: ModelStep, answers: ToolContent): CallOptions {
   const prompt: LanguageModelV3Message[] = [...options.prompt];
   const content = step.content.filter((part) => part.type !== "text" || part.text !== "");
   if (content.length > 0) prompt.push({ role: "assistant", content });
@@ -85,7 +85,7 @@ async function settleOutput(
   output: OutputSpec,
   options: CallOptions,
   sink: PartSink,
-  outcome: RunOutcome,
+  outcome: RunResult,
 ): Promise<void> {
   let read = output.read(outcome.text);
   if ("problem" in read) {

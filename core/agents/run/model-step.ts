@@ -11,7 +11,7 @@ import { Aborted } from "../../models/abort.ts";
 import type { ModelStream, PartBatch } from "../../models/chain.ts";
 import { providerFailed } from "../../models/failure.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
-import type { AssistantContent, RunOutcome } from "./run.ts";
+import type { AssistantContent, RunResult } from "./run.ts";
 import { type PendingCall, providerFailure, readCall } from "./tool-input.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
@@ -30,7 +30,7 @@ const SLICE = 64 * 1024;
 const PART = 128;
 
 /** What the model said in one step. */
-export class Step {
+export class ModelStep {
   /** For the prompt of the next step. */
   readonly content: AssistantContent = [];
   /** Calls that wait for our tools. */
@@ -41,14 +41,14 @@ export class Step {
   firstPart: number | undefined;
   readonly #span: Span | null;
   readonly #sink: PartSink;
-  readonly #outcome: RunOutcome;
+  readonly #outcome: RunResult;
   #open: { id: string; block: Block } | null = null;
   #length = 0;
   /** Taken in this turn, at most: turns that the event loop had by itself are not known. */
   #taken = 0;
   #others: Map<string, Block> | null = null;
 
-  constructor(sink: PartSink, outcome: RunOutcome, span: Span | null) {
+  constructor(sink: PartSink, outcome: RunResult, span: Span | null) {
     this.#span = span;
     this.#sink = sink;
     this.#outcome = outcome;

@@ -56,7 +56,7 @@ export const TABLE_DEFAULTS: Settings = Object.freeze({
 });
 
 /** `options` over `defaults`. Without options it is `defaults` itself. */
-export function settle(options: GenerateOptions | undefined, defaults: Settings): Settings {
+export function resolveOptions(options: GenerateOptions | undefined, defaults: Settings): Settings {
   if (options === undefined) return defaults;
   return {
     maxSteps: options.maxSteps ?? defaults.maxSteps,

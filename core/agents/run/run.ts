@@ -38,7 +38,7 @@ export type AssistantContent = Extract<LanguageModelV3Message, { role: "assistan
 export type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
 
 /** Grows while the run goes on, so that it tells the truth whenever and however the run ends. */
-export interface RunOutcome {
+export interface RunResult {
   /** The text of the last step. */
   text: string;
   /** Set when `RunPlan.output` asked for it. */
@@ -50,7 +50,7 @@ export interface RunOutcome {
   toolResults: ToolResult[];
 }
 
-export function newOutcome(): RunOutcome {
+export function emptyRunResult(): RunResult {
   return { text: "", output: undefined, usage: zeroUsage(), finishReason: "other", toolCalls: [], toolResults: [] };
 }
 

@@ -15,14 +15,14 @@ import type { AgentCore } from "./compiled-agent.ts";
 import type { PreparedRun } from "./execute.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import type { ToolCall } from "./parts.ts";
-import type { CallOptions, RunOutcome, RunPlan } from "./run.ts";
-import type { Step } from "./model-step.ts";
+import type { CallOptions, RunResult, RunPlan } from "./run.ts";
+import type { ModelStep } from "./model-step.ts";
 
 /** Characters of a name that a model may have made up. */
 const LONGEST_NAME = 128;
 
 /** Begins the run's span, below what the run is part of; with the request where it is part of nothing. */
-export function beginRun({ id, name, spanName, entity }: AgentCore, { plan, above, input }: PreparedRun): void {
+export function beginRunSpan({ id, name, spanName, entity }: AgentCore, { plan, above, input }: PreparedRun): void {
   const origin = above === undefined ? plan.call.trace : above;
   if (origin === undefined || origin === null) return;
   const { conversationId, userId } = plan.settings.memory;
@@ -53,7 +53,7 @@ interface Broken {
 }
 
 /** Ends the span of a run that has one. */
-export function endRun(span: Span, outcome: RunOutcome, broken?: Broken): void {
+export function endRunSpan(span: Span, outcome: RunResult, broken?: Broken): void {
   const { usage, finishReason } = outcome;
   const output = span.wantsContent ? span.clean(outcome.output ?? outcome.text) : undefined;
   endAgent(span.attributes!, finishReason, usage, output);
@@ -63,10 +63,10 @@ export function endRun(span: Span, outcome: RunOutcome, broken?: Broken): void {
 }
 
 /** A call of a model: other tries, and what stands in for it when it fails, are events of the same span. */
-export const beginModelCall = (run: Span, chain: ModelChain): Span => run.child(chain.spanName, 2);
+export const beginModelCallSpan = (run: Span, chain: ModelChain): Span => run.child(chain.spanName, 2);
 
 /** @param error what was thrown, or null */
-export function endModelCall(span: Span, plan: RunPlan, parameters: CallOptions, step: Step, error: unknown): void {
+export function endModelCallSpan(span: Span, plan: RunPlan, parameters: CallOptions, step: ModelStep, error: unknown): void {
   const { provider, model } = plan.chain;
   const json = parameters.responseFormat?.type === "json";
   const { finishReason, usage, firstPart } = step;
@@ -86,13 +86,13 @@ function stopsOf(span: Span, { stopSequences }: CallOptions): string[] | undefin
 }
 
 /** A text that is all that was said stands as it is. */
-function said({ content }: Step): unknown {
+function said({ content }: ModelStep): unknown {
   const [first, second] = content;
   if (first === undefined) return undefined;
   return second === undefined && first.type === "text" ? first.text : withoutFiles(content);
 }
 
-export function beginToolCall(run: Span, { toolCallId, toolName, input }: ToolCall): Span {
+export function beginToolCallSpan(run: Span, { toolCallId, toolName, input }: ToolCall): Span {
   const name = toolName.slice(0, LONGEST_NAME);
   const span = run.child(toolSpan(name), 0);
   span.set(toolAttributes(name, toolCallId.slice(0, LONGEST_NAME)));
@@ -100,7 +100,7 @@ export function beginToolCall(run: Span, { toolCallId, toolName, input }: ToolCa
   return span;
 }
 
-export function endToolCall(span: Span, result: unknown): void {
+export function endToolCallSpan(span: Span, result: unknown): void {
   span.content(CONTENT.toolResult, result);
   span.finish();
 }

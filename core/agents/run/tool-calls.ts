@@ -2,10 +2,10 @@
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
-import { resultText } from "../../tools/execute.ts";
+import { toolResultText } from "../../tools/execute.ts";
 import type { PartSink, ToolResult } from "./parts.ts";
-import type { RunOutcome, RunPlan, ToolContent } from "./run.ts";
-import { beginToolCall, endToolCall } from "./spans.ts";
+import type { RunResult, RunPlan, ToolContent } from "./run.ts";
+import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import type { ToolRun } from "./tool-set.ts";
@@ -24,20 +24,20 @@ export async function runToolCalls(
   plan: RunPlan,
   calls: readonly PendingCall[],
   sink: PartSink,
-  outcome: RunOutcome,
+  outcome: RunResult,
 ): Promise<ToolContent> {
   const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
   const answers = await Promise.all(
     calls.map(async (call, index): Promise<Answer> => {
       const { toolCallId, toolName, input } = call.part;
-      const span = plan.span === null ? null : beginToolCall(plan.span, call.part);
+      const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
       let output: unknown;
       try {
         if (index >= MOST_CALLS) throw new Error(`too many calls in one step: at most ${MOST_CALLS} run`);
         const given = callTool(plan, call, sink, span);
         // A tool that answers at once costs no wait, and its result keeps its place.
         output = checkJson(toolName, given instanceof Promise ? await given : given);
-        if (span !== null) endToolCall(span, output);
+        if (span !== null) endToolCallSpan(span, output);
       } catch (error) {
         if (plan.call.signal.aborted) {
           if (span !== null) cancelSpan(span);
@@ -92,6 +92,6 @@ const PLAIN = new Set(["string", "number", "boolean"]);
 /** What a reply could not carry is the tool's failure, not the reply's. */
 function checkJson(name: string, output: unknown): unknown {
   if (output === undefined) return null;
-  if (!PLAIN.has(typeof output)) resultText(name, output);
+  if (!PLAIN.has(typeof output)) toolResultText(name, output);
   return output;
 }

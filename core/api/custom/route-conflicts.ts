@@ -15,7 +15,7 @@ export const shapeOf = ({ method, path }: Routed): string =>
  * Whether `added` takes paths away from `route`, for every method: `/agents/me` is a path of `/agents/:id` too, and the router
  * looks at the methods of the more specific one alone.
  */
-export function hides(added: Routed, route: Routed): boolean {
+export function shadowsRoute(added: Routed, route: Routed): boolean {
   const wanted = segmentsOf(added.path);
   const others = segmentsOf(route.path);
   if (wanted.length !== others.length) return false;

@@ -1,7 +1,7 @@
 /** One memory, as a custom route sees it. */
 import type { Context } from "../../http/route.ts";
 import type { Service } from "../../app/service.ts";
-import { type Given, perform } from "../routes/perform.ts";
+import { type PerformInput, perform } from "../routes/perform.ts";
 import type { RouteMemory } from "./route-services.ts";
 
 type Of<K extends keyof RouteMemory> = Parameters<RouteMemory[K]>;
@@ -71,8 +71,8 @@ export class MemoryCalls implements RouteMemory {
   }
 
   /** Nothing in a query or body, which may come from a client, changes which memory is meant. */
-  #meant({ params, query, body }: Given): Given {
-    const given: Given = { query: { ...query, agentId: this.#name } };
+  #meant({ params, query, body }: PerformInput): PerformInput {
+    const given: PerformInput = { query: { ...query, agentId: this.#name } };
     if (params !== undefined) given.params = params;
     if (typeof body === "object" && body !== null) given.body = { ...body, agentId: undefined };
     return given;

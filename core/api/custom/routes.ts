@@ -1,7 +1,7 @@
 /** Custom routes: plugins of kind `route` as rows of the table (contract, "Extension: custom routes and CORS"). */
 import { messageOf } from "../../lib/errors.ts";
-import type { Check } from "../../http/decode.ts";
-import type { Context, Output, Route } from "../../http/route.ts";
+import type { Validator } from "../../http/decode.ts";
+import type { Context, RouteOutput, Route } from "../../http/route.ts";
 import type { User } from "../../identity/user.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../../lib/json-schema.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
@@ -9,10 +9,10 @@ import type { RoutePlugin } from "../../plugin/plugin.ts";
 import type { Registry } from "../../registry/registry.ts";
 import type { Service } from "../../app/service.ts";
 import { promised } from "../../lib/thenable.ts";
-import { hides, shapeOf } from "./route-conflicts.ts";
+import { shadowsRoute, shapeOf } from "./route-conflicts.ts";
 import { CustomCall } from "./route-call.ts";
 
-const ANYTHING: Check = () => true;
+const ANYTHING: Validator = () => true;
 const WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
 
 export interface RouteProblem {
@@ -40,7 +40,7 @@ export function customRoutes(
     const report = (message: string) => problems.push({ path: ["routes", index, "use"], message });
     try {
       const row = customRoute(use, plugin, compiler);
-      const hidden = taken.find((route) => hides(row, route));
+      const hidden = taken.find((route) => shadowsRoute(row, route));
       if (shapes.has(shapeOf(row))) report(`${row.method} ${row.path} is taken by another route`);
       else if (sockets.some(({ path }) => shapeOf({ method: row.method, path }) === shapeOf(row)))
         report(`${row.path} is taken by a socket`);
@@ -59,8 +59,8 @@ export function customRoutes(
 
 /** Throws when a schema of the plugin does not compile. */
 function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler): Route<Service> {
-  const query = plugin.query === undefined ? ANYTHING : (compiler.compile(plugin.query) as Check);
-  const body = plugin.body === undefined ? ANYTHING : (compiler.compile(plugin.body) as Check);
+  const query = plugin.query === undefined ? ANYTHING : (compiler.compile(plugin.query) as Validator);
+  const body = plugin.body === undefined ? ANYTHING : (compiler.compile(plugin.body) as Validator);
   const takesBody = WITH_BODY.has(plugin.method);
   return {
     operation: `custom.${name}`,
@@ -68,7 +68,7 @@ function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler
     path: plugin.path,
     group: "custom",
     summary: plugin.summary ?? name,
-    output: { json: "CustomResult" } as Output,
+    output: { json: "CustomResult" } as RouteOutput,
     checks: takesBody ? { query, body } : { query },
     schemas: { query: plugin.query, body: plugin.body, response: plugin.response },
     bodyOptional: plugin.body === undefined,

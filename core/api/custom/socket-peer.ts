@@ -4,7 +4,7 @@ import type { User } from "../../identity/user.ts";
 import type { RouteCall } from "./route-services.ts";
 
 /** One open WebSocket. After its end everything does nothing. */
-export interface SocketPeer {
+export interface PluginSocketPeer {
   /** Of the token that the handshake came with; null where none was asked for. */
   readonly user: User | null;
   /** Path parameters, percent-decoded. */

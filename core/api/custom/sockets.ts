@@ -12,7 +12,7 @@ import { shapeOf } from "./route-conflicts.ts";
 import { ownUser, type RouteProblem } from "./routes.ts";
 import { CustomCall } from "./route-call.ts";
 import type { RouteCall } from "./route-services.ts";
-import type { SocketPeer } from "./socket-peer.ts";
+import type { PluginSocketPeer } from "./socket-peer.ts";
 
 const WS = "WS";
 
@@ -76,7 +76,7 @@ function dataOf(text: string): unknown {
   }
 }
 
-class CustomPeer implements SocketPeer {
+class CustomPeer implements PluginSocketPeer {
   readonly #peer: Peer;
   readonly #service: Service;
   readonly user: User | null;

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { notFound } from "../../lib/errors.ts";
-import type { Page } from "../../http/route.ts";
+import type { PageReply } from "../../http/route.ts";
 import { onceLoaded } from "./once.ts";
 
 const FOLDER = new URL("./console/", import.meta.url);
@@ -21,11 +21,11 @@ export interface ConsoleListing {
 export interface ConsoleFiles {
   listing(): Promise<ConsoleListing>;
   /** Throws `not_found` for a name that is none of them. */
-  asset(name: string): Promise<Page>;
+  asset(name: string): Promise<PageReply>;
 }
 
 interface Loaded extends ConsoleListing {
-  pages: ReadonlyMap<string, Page>;
+  pages: ReadonlyMap<string, PageReply>;
 }
 
 /** They are read at first use, then kept. */
@@ -47,13 +47,13 @@ async function load(): Promise<Loaded> {
   const names = (await readdir(FOLDER)).filter((name) => typeOf(name) !== undefined).sort();
   const texts = await Promise.all(names.map((name) => readFile(new URL(name, FOLDER), "utf8")));
   const version = digest(texts.join("\0")).slice(0, 12);
-  const pages = names.map((name, index): [string, Page] => [name, pageOf(name, texts[index]!, version)]);
+  const pages = names.map((name, index): [string, PageReply] => [name, pageOf(name, texts[index]!, version)]);
   const ending = (end: string) => names.filter((name) => name.endsWith(end));
   return { version, styles: ending(".css"), modules: ending(".js"), pages: new Map(pages) };
 }
 
 /** The address of a file carries the version, in imports too, so that a copy may be kept for good. */
-function pageOf(name: string, text: string, version: string): Page {
+function pageOf(name: string, text: string, version: string): PageReply {
   const body = Buffer.from(
     name.endsWith(".js") ? text.replace(/(\bfrom "\.\/[\w-]+\.js)"/g, `$1?v=${version}"`) : text,
   );

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { baseUrl } from "../../http/base-url.ts";
 import type { HeaderList } from "../../http/exchange.ts";
 import { type DocumentInfo, type DocumentSecurity, openapiDocument } from "../../http/openapi.ts";
-import type { Page, Route } from "../../http/route.ts";
+import type { PageReply, Route } from "../../http/route.ts";
 import type { SocketRoute } from "../../http/socket.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { createConsoleFiles } from "./console-files.ts";
@@ -14,13 +14,13 @@ import { once, onceLoaded } from "./once.ts";
 
 export interface Documentation {
   /** @param origin the address that the client uses, where it is not the service's own */
-  landing(origin?: string | null): Promise<Page>;
-  openapi(): Page;
-  explorer(): Page;
+  landing(origin?: string | null): Promise<PageReply>;
+  openapi(): PageReply;
+  explorer(): PageReply;
   /** Throws `not_found`. */
-  asset(name: string): Promise<Page>;
+  asset(name: string): Promise<PageReply>;
   /** Throws `not_found`. */
-  consoleAsset(name: string): Promise<Page>;
+  consoleAsset(name: string): Promise<PageReply>;
 }
 
 export interface DocumentationSource<S> {
@@ -98,7 +98,7 @@ function landingPolicy(): string {
   ].join("; ");
 }
 
-function webPage(text: string, policy: string): Page {
+function webPage(text: string, policy: string): PageReply {
   const headers: HeaderList = [
     "cache-control",
     "no-cache",

@@ -3,14 +3,14 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { notFound } from "../../lib/errors.ts";
-import type { Page } from "../../http/route.ts";
+import type { PageReply } from "../../http/route.ts";
 import { html, trusted } from "./html.ts";
 import { ICON } from "./landing-style.ts";
 
 export interface Explorer {
   page(title: string): string;
   /** Throws `not_found` for a name that is not an asset. Read at first use, then kept. */
-  asset(name: string): Promise<Page>;
+  asset(name: string): Promise<PageReply>;
 }
 
 /**
@@ -74,7 +74,7 @@ export function explorerPolicy(publicUrl: string | undefined): string {
 
 export function createExplorer(): Explorer {
   const require = createRequire(import.meta.url);
-  const pages = new Map<string, Promise<Page>>();
+  const pages = new Map<string, Promise<PageReply>>();
   return {
     page(title) {
       const { version } = require("swagger-ui-dist/package.json") as { version: string };
@@ -98,7 +98,7 @@ export function createExplorer(): Explorer {
 
 const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");
 
-async function loadAsset(asset: { type: string; text?: string }, read: () => Promise<Uint8Array>): Promise<Page> {
+async function loadAsset(asset: { type: string; text?: string }, read: () => Promise<Uint8Array>): Promise<PageReply> {
   const body = asset.text === undefined ? await read() : Buffer.from(asset.text);
   // The address of an asset carries the version, so that a copy may be kept for good.
   const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];

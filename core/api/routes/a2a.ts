@@ -1,7 +1,7 @@
 /** Contract, "Observability, logs, updates, discovery": agent cards; and the protocol that they are cards of. */
 import type { Card } from "../../a2a/cards.ts";
 import { notFound } from "../../lib/errors.ts";
-import { type Context, defineRoute, type Page, type RawReply } from "../../http/route.ts";
+import { type Context, typedRoute, type PageReply, type RawReply } from "../../http/route.ts";
 import { Serialized } from "../../lib/serialized.ts";
 import type { Service } from "../../app/service.ts";
 
@@ -18,7 +18,7 @@ function cardOf({ service, client }: Context<Service>, id: string): Card {
 }
 
 /** Discovery may need a key: caches that are shared must not keep it. */
-function cardPage({ json, tag }: Card, known: string | undefined): Page {
+function cardPage({ json, tag }: Card, known: string | undefined): PageReply {
   const headers = ["etag", tag, "cache-control", `private, max-age=${FRESH}`];
   const same = known?.split(",").some((each) => each.trim().replace(/^W\//, "") === tag) ?? false;
   return same ? { status: 304, body: "", headers } : { body: json, headers };
@@ -32,7 +32,7 @@ const malformed = (message: string): RawReply => ({
 });
 
 export const A2A_ROUTES = [
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "a2a.card",
     method: "GET",
     path: "/agents/:id/card",
@@ -42,7 +42,7 @@ export const A2A_ROUTES = [
     readsClient: true,
     handle: ({ params }, call) => new Serialized(cardOf(call, params.id!).json),
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "a2a.firstCard",
     method: "GET",
     path: "/.well-known/agent-card.json",
@@ -58,7 +58,7 @@ export const A2A_ROUTES = [
       return cardPage(cardOf(call, first), call.headers["if-none-match"]);
     },
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "a2a.knownCard",
     method: "GET",
     path: "/.well-known/:id/agent-card.json",
@@ -68,7 +68,7 @@ export const A2A_ROUTES = [
     output: { bare: "AgentCard", type: JSON_TYPE },
     handle: ({ params }, call) => cardPage(cardOf(call, params.id!), call.headers["if-none-match"]),
   }),
-  defineRoute<Service, undefined, "PeerRequest">({
+  typedRoute<Service, undefined, "PeerRequest">({
     operation: "a2a.call",
     method: "POST",
     path: "/a2a/:id",

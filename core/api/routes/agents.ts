@@ -1,7 +1,7 @@
 /** Contract, "Agents". */
 import { defaults } from "../../../generated/defaults.ts";
 import { notFound } from "../../lib/errors.ts";
-import { defineRoute } from "../../http/route.ts";
+import { typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import type { Service } from "../../app/service.ts";
 
@@ -15,7 +15,7 @@ function agentOf(service: Service, id: string) {
 }
 
 export const AGENT_ROUTES = [
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "agents.list",
     method: "GET",
     path: "/agents",
@@ -24,7 +24,7 @@ export const AGENT_ROUTES = [
     output: { json: "AgentList" },
     handle: (_input, { service }) => service.agentList(),
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "agents.get",
     method: "GET",
     path: "/agents/:id",
@@ -33,7 +33,7 @@ export const AGENT_ROUTES = [
     output: { json: "AgentDetail" },
     handle: ({ params }, { service }) => agentOf(service, params.id!).detail(),
   }),
-  defineRoute<Service, undefined, "GenerateRequest">({
+  typedRoute<Service, undefined, "GenerateRequest">({
     operation: "agents.generateText",
     method: "POST",
     path: "/agents/:id/text",
@@ -43,7 +43,7 @@ export const AGENT_ROUTES = [
     output: { json: "TextResult" },
     handle: ({ params, body }, call) => agentOf(call.service, params.id!).generateText(body, call),
   }),
-  defineRoute<Service, undefined, "GenerateRequest">({
+  typedRoute<Service, undefined, "GenerateRequest">({
     operation: "agents.stream",
     method: "POST",
     path: "/agents/:id/stream",
@@ -53,7 +53,7 @@ export const AGENT_ROUTES = [
     output: { events: "RawStreamPart", failure: STREAM_FAILURE },
     handle: ({ params, body }, call) => agentOf(call.service, params.id!).stream(body, call),
   }),
-  defineRoute<Service, undefined, "ChatRequest">({
+  typedRoute<Service, undefined, "ChatRequest">({
     operation: "agents.chat",
     method: "POST",
     path: "/agents/:id/chat",
@@ -68,7 +68,7 @@ export const AGENT_ROUTES = [
     },
     handle: ({ params, body }, call) => agentOf(call.service, params.id!).chat(body, call),
   }),
-  defineRoute<Service, undefined, "ObjectRequest">({
+  typedRoute<Service, undefined, "ObjectRequest">({
     operation: "agents.generateObject",
     method: "POST",
     path: "/agents/:id/object",
@@ -78,7 +78,7 @@ export const AGENT_ROUTES = [
     output: { json: "GeneratedObject" },
     handle: ({ params, body }, call) => agentOf(call.service, params.id!).generateObject(body, call),
   }),
-  defineRoute<Service, undefined, "ObjectRequest">({
+  typedRoute<Service, undefined, "ObjectRequest">({
     operation: "agents.streamObject",
     method: "POST",
     path: "/agents/:id/stream-object",
@@ -88,7 +88,7 @@ export const AGENT_ROUTES = [
     output: { events: "ObjectStreamEvent", failure: STREAM_FAILURE },
     handle: ({ params, body }, call) => agentOf(call.service, params.id!).streamObject(body, call),
   }),
-  defineRoute<Service, "HistoryQuery">({
+  typedRoute<Service, "HistoryQuery">({
     operation: "agents.history",
     method: "GET",
     path: "/agents/:id/history",

@@ -1,6 +1,6 @@
 /** `/`, `/doc` and `/ui`: rows of the table. */
 import type { Client } from "../../http/client.ts";
-import { defineRoute, type Route } from "../../http/route.ts";
+import { typedRoute, type Route } from "../../http/route.ts";
 import type { Documentation } from "../pages/documentation.ts";
 
 /** What these rows need of a service. */
@@ -13,7 +13,7 @@ export interface DocsService {
 const HTML = "text/html; charset=utf-8";
 
 export const DOCS_ROUTES: readonly Route<DocsService>[] = [
-  defineRoute({
+  typedRoute({
     operation: "docs.landing",
     method: "GET",
     path: "/",
@@ -24,7 +24,7 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     readsClient: true,
     handle: async (_input, { service, client }) => (await service.documentation()).landing(service.originFor(client)),
   }),
-  defineRoute({
+  typedRoute({
     operation: "docs.openapi",
     method: "GET",
     path: "/doc",
@@ -34,7 +34,7 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     output: { bare: null, type: "application/json; charset=utf-8" },
     handle: async (_input, { service }) => (await service.documentation()).openapi(),
   }),
-  defineRoute({
+  typedRoute({
     operation: "docs.explorer",
     method: "GET",
     path: "/ui",
@@ -44,7 +44,7 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     output: { page: HTML },
     handle: async (_input, { service }) => (await service.documentation()).explorer(),
   }),
-  defineRoute({
+  typedRoute({
     operation: "docs.asset",
     method: "GET",
     path: "/ui/:asset",
@@ -54,7 +54,7 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     output: { page: "application/octet-stream" },
     handle: async (input, { service }) => (await service.documentation()).asset(input.params.asset ?? ""),
   }),
-  defineRoute({
+  typedRoute({
     operation: "docs.consoleAsset",
     method: "GET",
     path: "/console/:asset",

@@ -1,6 +1,6 @@
 /** From the query of `/api/logs` and `/ws/logs` to what is looked for. */
 import type { LogsQuery } from "../../../generated/types.ts";
-import { instantOf } from "../../lib/instant.ts";
+import { parseInstant } from "../../lib/instant.ts";
 import { LEVELS } from "../../observability/log-line.ts";
 import type { LogFilter } from "../../observability/log-query.ts";
 
@@ -8,12 +8,12 @@ import type { LogFilter } from "../../observability/log-query.ts";
 export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId"] as const;
 
 /** @throws ServiceError `invalid_input` for a moment that is none */
-export function filterOf(query: LogsQuery): LogFilter {
+export function parseLogFilter(query: LogsQuery): LogFilter {
   const { level, since, until } = query;
   return {
     least: level === undefined ? 0 : LEVELS.indexOf(level),
-    since: momentOf("since", since),
-    until: momentOf("until", until),
+    since: parseLogTime("since", since),
+    until: parseLogTime("until", until),
     bound: BINDINGS.flatMap((name) => (query[name] === undefined ? [] : [[name, query[name]] as const])),
   };
 }
@@ -22,5 +22,5 @@ export function filterOf(query: LogsQuery): LogFilter {
 const LAST = Date.parse("9999-12-31T23:59:59.999Z");
 
 /** As times of lines are written, so that they compare as texts. */
-export const momentOf = (field: string, text: string | undefined): string | undefined =>
-  text === undefined ? undefined : new Date(Math.min(instantOf(field, text), LAST)).toISOString();
+export const parseLogTime = (field: string, text: string | undefined): string | undefined =>
+  text === undefined ? undefined : new Date(Math.min(parseInstant(field, text), LAST)).toISOString();

@@ -1,7 +1,7 @@
 /** The Model Context Protocol: what the service exposes to MCP clients (contract, "discovery"), and the endpoints they speak to. */
 import type { InvokeMcpToolRequest, McpCallResult } from "../../../generated/types.ts";
 import { notFound } from "../../lib/errors.ts";
-import { type Context, defineRoute, type Method, type Route } from "../../http/route.ts";
+import { type Context, typedRoute, type Method, type Route } from "../../http/route.ts";
 import type { Exposed } from "../../mcp/exposed.ts";
 import { parseError } from "../../mcp/rpc.ts";
 import type { McpServer } from "../../mcp/servers.ts";
@@ -12,7 +12,7 @@ const STATELESS = "Always 405: the server keeps no sessions, and has nothing to 
 const MESSAGE = { description: "A JSON-RPC message.", type: "object", additionalProperties: true };
 
 export const MCP_ROUTES: readonly Route<Service>[] = [
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "mcp.listServers",
     method: "GET",
     path: "/mcp/servers",
@@ -21,7 +21,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     output: { json: "McpServerList" },
     handle: (_input, { service }) => ({ servers: [...service.mcpServers.values()].map(({ record }) => record) }),
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "mcp.getServer",
     method: "GET",
     path: "/mcp/servers/:serverId",
@@ -30,7 +30,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     output: { json: "McpServer" },
     handle: ({ params }, { service }) => serverOf(service, params.serverId!).record,
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "mcp.listTools",
     method: "GET",
     path: "/mcp/servers/:serverId/tools",
@@ -47,7 +47,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
       return { server: record, tools: listed };
     },
   }),
-  defineRoute<Service, undefined, "InvokeMcpToolRequest">({
+  typedRoute<Service, undefined, "InvokeMcpToolRequest">({
     operation: "mcp.invokeTool",
     method: "POST",
     path: "/mcp/servers/:serverId/tools/:toolName",

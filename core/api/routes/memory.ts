@@ -1,7 +1,7 @@
 /** Contract, "Memory". */
 import { defaults } from "../../../generated/defaults.ts";
 import { invalid } from "../../lib/errors.ts";
-import { type Context, defineRoute, type Route } from "../../http/route.ts";
+import { type Context, typedRoute, type Route } from "../../http/route.ts";
 import { actingUser, requiredUser } from "../../identity/acting-user.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
@@ -34,7 +34,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
   }
 
   return [
-    defineRoute<Service, "ConversationsQuery">({
+    typedRoute<Service, "ConversationsQuery">({
       operation: "memory.listConversations",
       method: "GET",
       path: "/api/memory/conversations",
@@ -47,7 +47,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return open(call, query.agentId).access.list(listQuery(query));
       },
     }),
-    defineRoute<Service, "MemoryQuery", "CreateConversationRequest">({
+    typedRoute<Service, "MemoryQuery", "CreateConversationRequest">({
       operation: "memory.createConversation",
       method: "POST",
       path: "/api/memory/conversations",
@@ -67,7 +67,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { conversation };
       },
     }),
-    defineRoute<Service, "ConversationQuery">({
+    typedRoute<Service, "ConversationQuery">({
       operation: "memory.getConversation",
       method: "GET",
       path: "/api/memory/conversations/:conversationId",
@@ -80,7 +80,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { conversation: await open(call, query.agentId).access.get(id, query.userId) };
       },
     }),
-    defineRoute<Service, "ConversationQuery", "UpdateConversationRequest">({
+    typedRoute<Service, "ConversationQuery", "UpdateConversationRequest">({
       operation: "memory.updateConversation",
       method: "PATCH",
       path: "/api/memory/conversations/:conversationId",
@@ -97,7 +97,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { conversation: await access.update(id, given({ title, metadata }), query.userId) };
       },
     }),
-    defineRoute<Service, "ConversationQuery">({
+    typedRoute<Service, "ConversationQuery">({
       operation: "memory.deleteConversation",
       method: "DELETE",
       path: "/api/memory/conversations/:conversationId",
@@ -111,7 +111,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { deleted: true };
       },
     }),
-    defineRoute<Service, "ConversationQuery", "CloneConversationRequest">({
+    typedRoute<Service, "ConversationQuery", "CloneConversationRequest">({
       operation: "memory.cloneConversation",
       method: "POST",
       path: "/api/memory/conversations/:conversationId/clone",
@@ -136,7 +136,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return access.clone(id, wanted, query.userId);
       },
     }),
-    defineRoute<Service, "MessagesQuery">({
+    typedRoute<Service, "MessagesQuery">({
       operation: "memory.listMessages",
       method: "GET",
       path: "/api/memory/conversations/:conversationId/messages",
@@ -149,7 +149,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return open(call, query.agentId).access.messages(id, messageQuery(query));
       },
     }),
-    defineRoute<Service, "MemoryQuery", "SaveMessagesRequest">({
+    typedRoute<Service, "MemoryQuery", "SaveMessagesRequest">({
       operation: "memory.saveMessages",
       method: "POST",
       path: "/api/memory/save-messages",
@@ -164,7 +164,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { saved: await access.save(saveEntries(body, principal)) };
       },
     }),
-    defineRoute<Service, "MemoryQuery", "DeleteMessagesRequest">({
+    typedRoute<Service, "MemoryQuery", "DeleteMessagesRequest">({
       operation: "memory.deleteMessages",
       method: "POST",
       path: "/api/memory/messages/delete",
@@ -180,7 +180,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { deleted: await access.deleteMessages(body.conversationId, body.messageIds, userId) };
       },
     }),
-    defineRoute<Service, "WorkingMemoryQuery">({
+    typedRoute<Service, "WorkingMemoryQuery">({
       operation: "memory.getWorkingMemory",
       method: "GET",
       path: "/api/memory/conversations/:conversationId/working-memory",
@@ -197,7 +197,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return access.workingMemory(id, given({ scope, userId }));
       },
     }),
-    defineRoute<Service, "MemoryQuery", "UpdateWorkingMemoryRequest">({
+    typedRoute<Service, "MemoryQuery", "UpdateWorkingMemoryRequest">({
       operation: "memory.updateWorkingMemory",
       method: "POST",
       path: "/api/memory/conversations/:conversationId/working-memory",
@@ -214,7 +214,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { updated: true };
       },
     }),
-    defineRoute<Service, "SearchQuery">({
+    typedRoute<Service, "SearchQuery">({
       operation: "memory.search",
       method: "GET",
       path: "/api/memory/search",

@@ -1,14 +1,14 @@
 /** Lines of the log: contract, "Observability, logs, updates, discovery". */
 import { defaults } from "../../../generated/defaults.ts";
-import { type Context, defineRoute } from "../../http/route.ts";
+import { type Context, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import { LEVELS, type Level, type LogEntry, recordOf } from "../../observability/log-line.ts";
+import { LEVELS, type Level, type LogEntry, logRecord } from "../../observability/log-line.ts";
 import { findLines, type LogFilter } from "../../observability/log-query.ts";
 import type { Service } from "../../app/service.ts";
-import { BINDINGS, filterOf, momentOf } from "./log-filter.ts";
+import { BINDINGS, parseLogFilter, parseLogTime } from "./log-filter.ts";
 
 export const OBSERVABILITY_LOG_ROUTES = [
-  defineRoute<Service, "LogsQuery">({
+  typedRoute<Service, "LogsQuery">({
     operation: "logs.list",
     method: "GET",
     path: "/api/logs",
@@ -19,11 +19,11 @@ export const OBSERVABILITY_LOG_ROUTES = [
     output: { envelope: "LogsReply" },
     handle({ query }, call) {
       const { limit = defaults.LogsQuery.limit } = query;
-      const { entries, total } = find(call, filterOf(query), limit);
+      const { entries, total } = find(call, parseLogFilter(query), limit);
       return { success: true, data: entries, total, query: { ...asked(query), limit } };
     },
   }),
-  defineRoute<Service, "LogRecordsQuery">({
+  typedRoute<Service, "LogRecordsQuery">({
     operation: "observability.logs",
     method: "GET",
     path: "/observability/logs",
@@ -35,8 +35,8 @@ export const OBSERVABILITY_LOG_ROUTES = [
       const { traceId, spanId, entityId, search, limit = defaults.LogRecordsQuery.limit } = query;
       const filter = {
         least: leastOf(query),
-        since: momentOf("startTime", query.startTime),
-        until: momentOf("endTime", query.endTime),
+        since: parseLogTime("startTime", query.startTime),
+        until: parseLogTime("endTime", query.endTime),
         bound: [...boundTo("traceId", traceId), ...boundTo("spanId", spanId)],
         entityId,
         search,
@@ -44,7 +44,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
       return records(find(call, filter, limit).entries);
     },
   }),
-  defineRoute<Service, "SpanLogsQuery">({
+  typedRoute<Service, "SpanLogsQuery">({
     operation: "observability.traceLogs",
     method: "GET",
     path: "/observability/traces/:traceId/logs",
@@ -54,7 +54,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
     output: { json: "LogRecords" },
     handle: ({ params, query }, call) => recordsOf("trace", params.traceId!, query.limit, call),
   }),
-  defineRoute<Service, "SpanLogsQuery">({
+  typedRoute<Service, "SpanLogsQuery">({
     operation: "observability.spanLogs",
     method: "GET",
     path: "/observability/spans/:spanId/logs",
@@ -91,7 +91,7 @@ async function recordsOf(kind: "trace" | "span", id: string, limit: number | und
   return records(entries);
 }
 
-const records = (entries: readonly LogEntry[]) => ({ logs: entries.map(recordOf), count: entries.length });
+const records = (entries: readonly LogEntry[]) => ({ logs: entries.map(logRecord), count: entries.length });
 
 const boundTo = (name: string, value: string | undefined) => (value === undefined ? [] : [[name, value] as const]);
 

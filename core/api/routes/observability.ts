@@ -1,8 +1,8 @@
 /** Contract, "Observability": traces and spans. */
 
 import { defaults } from "../../../generated/defaults.ts";
-import { instantOf } from "../../lib/instant.ts";
-import { type Context, defineRoute } from "../../http/route.ts";
+import { parseInstant } from "../../lib/instant.ts";
+import { type Context, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import type { Service } from "../../app/service.ts";
 import type { TraceAccess } from "../../traces/traces.ts";
@@ -11,7 +11,7 @@ import type { TraceAccess } from "../../traces/traces.ts";
 const open = (call: Context<Service>): TraceAccess => call.service.traces.for(principalOf(call, call.service.isolated));
 
 export const OBSERVABILITY_ROUTES = [
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "observability.status",
     method: "GET",
     path: "/observability/status",
@@ -23,7 +23,7 @@ export const OBSERVABILITY_ROUTES = [
       return { enabled, ...(await service.traces.status()), logCount: service.logs.count, websocket: true };
     },
   }),
-  defineRoute<Service, "TracesQuery">({
+  typedRoute<Service, "TracesQuery">({
     operation: "observability.listTraces",
     method: "GET",
     path: "/observability/traces",
@@ -40,14 +40,14 @@ export const OBSERVABILITY_ROUTES = [
         ...(status !== undefined && { status }),
       };
       const times = {
-        ...(from !== undefined && { from: instantOf("from", from) }),
-        ...(to !== undefined && { to: instantOf("to", to) }),
+        ...(from !== undefined && { from: parseInstant("from", from) }),
+        ...(to !== undefined && { to: parseInstant("to", to) }),
       };
       const traces = await open(call).list({ ...filters, ...times, limit, offset });
       return { traces, count: traces.length };
     },
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "observability.getTrace",
     method: "GET",
     path: "/observability/traces/:traceId",
@@ -56,7 +56,7 @@ export const OBSERVABILITY_ROUTES = [
     output: { json: "TraceDetail" },
     handle: ({ params }, call) => open(call).get(params.traceId!),
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "observability.getSpan",
     method: "GET",
     path: "/observability/spans/:spanId",

@@ -2,7 +2,7 @@
 import type { Schemas } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
 import { invalid } from "../../lib/errors.ts";
-import { type Check, parseBody, requireValid } from "../../http/decode.ts";
+import { type Validator, parseBody, requireValid } from "../../http/decode.ts";
 import type { Context, InputSchemaId, Route } from "../../http/route.ts";
 import { Serialized } from "../../lib/serialized.ts";
 import type { Service } from "../../app/service.ts";
@@ -19,7 +19,7 @@ const ROWS: ReadonlyMap<string, Route<Service>> = new Map(
   ]),
 );
 
-export interface Given {
+export interface PerformInput {
   params?: Record<string, string>;
   query?: object | undefined;
   body?: unknown;
@@ -34,7 +34,7 @@ export interface Given {
 export async function perform<K extends keyof Schemas>(
   call: Context<Service>,
   operation: string,
-  { params = {}, query = {}, body }: Given = {},
+  { params = {}, query = {}, body }: PerformInput = {},
 ): Promise<Schemas[K]> {
   const row = ROWS.get(operation)!;
   for (const [name, value] of Object.entries(params)) requireText(name, value);
@@ -51,7 +51,7 @@ function requireText(name: string, value: unknown): void {
 function checked(schema: InputSchemaId | undefined, value: unknown): unknown {
   if (schema === undefined) return undefined;
   const copy = parseBody(Buffer.from(jsonOf(value)));
-  requireValid(validators[schema] as Check, copy);
+  requireValid(validators[schema] as Validator, copy);
   return copy;
 }
 

@@ -1,5 +1,5 @@
 /** Probes, and what is counted. */
-import { defineRoute, type Page } from "../../http/route.ts";
+import { typedRoute, type PageReply } from "../../http/route.ts";
 import type { Service } from "../../app/service.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
@@ -7,16 +7,16 @@ const JSON_TYPE = "application/json; charset=utf-8";
 const FRESH = ["cache-control", "no-store"];
 
 export const PLATFORM_ROUTES = [
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "platform.health",
     method: "GET",
     path: "/healthz",
     group: "probe",
     summary: "Whether the process is up",
     output: { bare: "Liveness", type: JSON_TYPE },
-    handle: (): Page => ({ body: '{"status":"ok"}', headers: FRESH }),
+    handle: (): PageReply => ({ body: '{"status":"ok"}', headers: FRESH }),
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "platform.readiness",
     method: "GET",
     path: "/readyz",
@@ -25,7 +25,7 @@ export const PLATFORM_ROUTES = [
     output: { bare: "Readiness", type: JSON_TYPE },
     handle: (_input, { service }) => (service.stopping ? STOPPING : readiness(service)),
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "platform.metrics",
     method: "GET",
     path: "/metrics",
@@ -33,13 +33,13 @@ export const PLATFORM_ROUTES = [
     summary: "What is counted, for Prometheus",
     description: "Counters, gauges and histograms in the text format of Prometheus, version 0.0.4.",
     output: { page: "text/plain; version=0.0.4; charset=utf-8" },
-    handle: async (_input, { service }): Promise<Page> => ({ body: await service.metrics.text(), headers: FRESH }),
+    handle: async (_input, { service }): Promise<PageReply> => ({ body: await service.metrics.text(), headers: FRESH }),
   }),
 ];
 
-const STOPPING: Page = { status: 503, body: '{"status":"stopping"}', headers: [...FRESH, "retry-after", "1"] };
+const STOPPING: PageReply = { status: 503, body: '{"status":"stopping"}', headers: [...FRESH, "retry-after", "1"] };
 
-async function readiness({ store }: Service): Promise<Page> {
+async function readiness({ store }: Service): Promise<PageReply> {
   const problem = await store.problem();
   if (problem === null) return { body: '{"status":"ready"}', headers: FRESH };
   const body = JSON.stringify({ status: "unavailable", reason: problem });

@@ -1,12 +1,12 @@
 /** Contract, "Tools". */
 import { notFound } from "../../lib/errors.ts";
-import { type Context, defineRoute } from "../../http/route.ts";
+import { type Context, typedRoute } from "../../http/route.ts";
 import { Serialized } from "../../lib/serialized.ts";
 import type { Service } from "../../app/service.ts";
-import { executeTool, resultText } from "../../tools/execute.ts";
+import { executeTool, toolResultText } from "../../tools/execute.ts";
 
 export const TOOL_ROUTES = [
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "tools.list",
     method: "GET",
     path: "/tools",
@@ -15,7 +15,7 @@ export const TOOL_ROUTES = [
     output: { json: "ToolList" },
     handle: (_input, { service }) => service.toolList(),
   }),
-  defineRoute<Service, undefined, "ExecuteToolRequest">({
+  typedRoute<Service, undefined, "ExecuteToolRequest">({
     operation: "tools.execute",
     method: "POST",
     path: "/tools/:name/execute",
@@ -36,7 +36,7 @@ function execute(service: Service, name: string, body: { input: unknown; context
     const executionTime = Math.round((performance.now() - started) * 1000) / 1000;
     const timestamp = new Date().toISOString();
     const toolName = JSON.stringify(name);
-    const text = resultText(name, result);
+    const text = toolResultText(name, result);
     return new Serialized(
       `{"toolName":${toolName},"result":${text},"executionTime":${executionTime},"timestamp":"${timestamp}"}`,
     );

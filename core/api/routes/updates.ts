@@ -1,9 +1,9 @@
 /** Contract, "Observability, logs, updates, discovery": updates of packages, and the keys of observability. */
-import { defineRoute } from "../../http/route.ts";
+import { typedRoute } from "../../http/route.ts";
 import type { Service } from "../../app/service.ts";
 
 export const UPDATE_ROUTES = [
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "updates.list",
     method: "GET",
     path: "/updates",
@@ -14,7 +14,7 @@ export const UPDATE_ROUTES = [
     output: { json: "UpdateList" },
     handle: async (_input, { service }) => (await service.platform.updates()).list(),
   }),
-  defineRoute<Service, undefined, "UpdateRequest">({
+  typedRoute<Service, undefined, "UpdateRequest">({
     operation: "updates.install",
     method: "POST",
     path: "/updates",
@@ -29,7 +29,7 @@ export const UPDATE_ROUTES = [
     output: { json: "InstalledUpdates" },
     handle: async ({ body }, { service }) => (await service.platform.updates()).install(body.packageName),
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "updates.installOne",
     method: "POST",
     path: "/updates/:packageName",
@@ -44,7 +44,7 @@ export const UPDATE_ROUTES = [
       return (await service.platform.updates()).install(packageName!);
     },
   }),
-  defineRoute<Service, undefined, "SetupObservabilityRequest">({
+  typedRoute<Service, undefined, "SetupObservabilityRequest">({
     operation: "observability.setup",
     method: "POST",
     path: "/setup-observability",

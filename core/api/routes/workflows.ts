@@ -1,5 +1,5 @@
 /** Contract, "Workflows". */
-import { type Context, defineRoute } from "../../http/route.ts";
+import { type Context, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import type { Service } from "../../app/service.ts";
 import { cursorOf, executionIdOf, executionQuery } from "../../workflows/input.ts";
@@ -12,7 +12,7 @@ const open = (call: Context<Service>): WorkflowAccess =>
   call.service.workflows.for(principalOf(call, call.service.isolated));
 
 export const WORKFLOW_ROUTES = [
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "workflows.list",
     method: "GET",
     path: "/workflows",
@@ -21,7 +21,7 @@ export const WORKFLOW_ROUTES = [
     output: { json: "WorkflowList" },
     handle: (_input, { service }) => service.workflows.list(),
   }),
-  defineRoute<Service>({
+  typedRoute<Service>({
     operation: "workflows.get",
     method: "GET",
     path: "/workflows/:id",
@@ -30,7 +30,7 @@ export const WORKFLOW_ROUTES = [
     output: { json: "WorkflowDetail" },
     handle: ({ params }, { service }) => service.workflows.detail(params.id!),
   }),
-  defineRoute<Service, "ExecutionsQuery">({
+  typedRoute<Service, "ExecutionsQuery">({
     operation: "workflows.listExecutions",
     method: "GET",
     path: "/workflows/executions",
@@ -43,7 +43,7 @@ export const WORKFLOW_ROUTES = [
     output: { json: "WorkflowExecutionList" },
     handle: ({ query }, call) => open(call).executions(executionQuery(query)),
   }),
-  defineRoute<Service, undefined, "ExecuteWorkflowRequest">({
+  typedRoute<Service, undefined, "ExecuteWorkflowRequest">({
     operation: "workflows.execute",
     method: "POST",
     path: "/workflows/:id/execute",
@@ -56,7 +56,7 @@ export const WORKFLOW_ROUTES = [
     output: { json: "ExecutionResult" },
     handle: ({ params, body }, call) => open(call).execute(params.id!, body, call),
   }),
-  defineRoute<Service, undefined, "ExecuteWorkflowRequest">({
+  typedRoute<Service, undefined, "ExecuteWorkflowRequest">({
     operation: "workflows.stream",
     method: "POST",
     path: "/workflows/:id/stream",
@@ -68,7 +68,7 @@ export const WORKFLOW_ROUTES = [
     output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE, resumable: true },
     handle: ({ params, body }, call) => open(call).stream(params.id!, body, call),
   }),
-  defineRoute<Service, "AttachQuery">({
+  typedRoute<Service, "AttachQuery">({
     operation: "workflows.attach",
     method: "GET",
     path: "/workflows/:id/executions/:executionId/stream",
@@ -85,7 +85,7 @@ export const WORKFLOW_ROUTES = [
       return open(call).attach(id!, executionId, cursorOf(query, call.headers), query.userId);
     },
   }),
-  defineRoute<Service, "OwnerQuery", "SuspendExecutionRequest">({
+  typedRoute<Service, "OwnerQuery", "SuspendExecutionRequest">({
     operation: "workflows.suspend",
     method: "POST",
     path: "/workflows/:id/executions/:executionId/suspend",
@@ -99,7 +99,7 @@ export const WORKFLOW_ROUTES = [
     handle: ({ params, query, body }, call) =>
       open(call).suspend(params.id!, executionIdOf(params), body.reason, query.userId),
   }),
-  defineRoute<Service, "OwnerQuery", "ResumeExecutionRequest">({
+  typedRoute<Service, "OwnerQuery", "ResumeExecutionRequest">({
     operation: "workflows.resume",
     method: "POST",
     path: "/workflows/:id/executions/:executionId/resume",
@@ -113,7 +113,7 @@ export const WORKFLOW_ROUTES = [
     handle: ({ params, query, body }, call) =>
       open(call).resume(params.id!, executionIdOf(params), body, call, query.userId),
   }),
-  defineRoute<Service, "OwnerQuery", "ReplayExecutionRequest">({
+  typedRoute<Service, "OwnerQuery", "ReplayExecutionRequest">({
     operation: "workflows.replay",
     method: "POST",
     path: "/workflows/:id/executions/:executionId/replay",
@@ -127,7 +127,7 @@ export const WORKFLOW_ROUTES = [
     handle: ({ params, query, body }, call) =>
       open(call).replay(params.id!, executionIdOf(params), body, call, query.userId),
   }),
-  defineRoute<Service, "OwnerQuery", "CancelExecutionRequest">({
+  typedRoute<Service, "OwnerQuery", "CancelExecutionRequest">({
     operation: "workflows.cancel",
     method: "POST",
     path: "/workflows/:id/executions/:executionId/cancel",
@@ -141,7 +141,7 @@ export const WORKFLOW_ROUTES = [
     handle: ({ params, query, body }, call) =>
       open(call).cancel(params.id!, executionIdOf(params), body.reason, query.userId),
   }),
-  defineRoute<Service, "OwnerQuery">({
+  typedRoute<Service, "OwnerQuery">({
     operation: "workflows.getState",
     method: "GET",
     path: "/workflows/:id/executions/:executionId/state",

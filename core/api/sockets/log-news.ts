@@ -1,6 +1,6 @@
 /** Lines of the log for the sockets that follow it: each is read once, and only while somebody follows. */
 import { Feed } from "../../http/feed.ts";
-import { entryOf, type LogEntry, type LogRecord, recordOf } from "../../observability/log-line.ts";
+import { parseLogEntry, type LogEntry, type LogRecord, logRecord } from "../../observability/log-line.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
 
 /** Lines for sockets that are behind. */
@@ -19,7 +19,7 @@ export class LogNews {
   }
 
   get entry(): LogEntry {
-    this.#entry ??= entryOf(this.line);
+    this.#entry ??= parseLogEntry(this.line);
     return this.#entry;
   }
 
@@ -33,7 +33,7 @@ export class LogNews {
   }
 
   get record(): LogRecord {
-    this.#record ??= recordOf(this.entry);
+    this.#record ??= logRecord(this.entry);
     return this.#record;
   }
 

@@ -3,14 +3,14 @@ import { defaults } from "../../../generated/defaults.ts";
 import type { LogsQuery } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
-import { type Check, requireValid } from "../../http/decode.ts";
+import { type Validator, requireValid } from "../../http/decode.ts";
 import type { SocketHandlers, SocketRoute } from "../../http/socket.ts";
 import { principalOf } from "../../identity/principal.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { LogEntry } from "../../observability/log-line.ts";
 import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observability/log-query.ts";
 import type { Service } from "../../app/service.ts";
-import { filterOf } from "../routes/log-filter.ts";
+import { parseLogFilter } from "../routes/log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 
 /** Characters of the lines at the beginning, however many are asked for: the whole of it waits for a peer that reads slowly. */
@@ -20,8 +20,8 @@ const LONGEST_INITIAL = 1024 * 1024;
 function wantedOf(given: object): { filter: LogFilter; limit: number } {
   // A copy: the check reads numbers from texts.
   const query = { ...given } as LogsQuery;
-  requireValid(validators.LogsQuery as Check, query);
-  return { filter: filterOf(query), limit: query.limit ?? defaults.LogsQuery.limit };
+  requireValid(validators.LogsQuery as Validator, query);
+  return { filter: parseLogFilter(query), limit: query.limit ?? defaults.LogsQuery.limit };
 }
 
 export const LOG_SOCKET: SocketRoute<Service> = {

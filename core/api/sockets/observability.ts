@@ -5,7 +5,7 @@ import { principalOf } from "../../identity/principal.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { EntityType } from "../../observability/span.ts";
 import type { Service } from "../../app/service.ts";
-import { ownerOf, sees } from "../../traces/filter.ts";
+import { traceOwner, sees } from "../../traces/filter.ts";
 import type { SpanNews } from "../../traces/span-feed.ts";
 import type { LogNews } from "./log-news.ts";
 
@@ -46,7 +46,7 @@ export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
   },
   open(peer, service) {
     const wanted = wantedOf(peer.query);
-    const owner = ownerOf(principalOf(peer, service.isolated));
+    const owner = traceOwner(principalOf(peer, service.isolated));
     greet(peer, wanted);
     const spans = service.traces.news.follow(peer, (news) => spanFor(news, wanted, owner));
     const lines = service.logNews.follow(peer, (news) => lineFor(news, wanted, owner));

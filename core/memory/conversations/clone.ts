@@ -12,13 +12,13 @@ import {
 } from "../../storage/keys.ts";
 import { conversationIn, idKeyOf, type Snapshot } from "../records/conversation.ts";
 import { attempt } from "../records/directory.ts";
-import { bear, conceive, idTaken, isTaken, type Unborn } from "./create.ts";
+import { insertPending, preparePending, idTaken, isTaken, type PendingConversation } from "./create.ts";
 import type { Domain } from "../domain.ts";
 import { createMessageId } from "../records/ids.ts";
 import type { MemoryAccess } from "../memory.ts";
-import { messageOf } from "../records/message.ts";
+import { parseMessage } from "../records/message.ts";
 import { allRows } from "../../storage/ranges.ts";
-import { textOf } from "../records/searchable-text.ts";
+import { searchableText } from "../records/searchable-text.ts";
 import { createDraft, type Draft } from "../semantic/semantic.ts";
 import { placeIn } from "../records/target.ts";
 import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
@@ -40,7 +40,7 @@ export function cloneConversation(
   return domain.lanes.run([found.number], () =>
     attempt(async (reload) => {
       const source = await domain.conversations.current(found, reload);
-      const unborn = await conceive(domain, source.memory, wantedCopy(source, options), domain.now());
+      const unborn = await preparePending(domain, source.memory, wantedCopy(source, options), domain.now());
       if (await isTaken(domain, unborn.memory, unborn.id, unborn.userId)) {
         // No commit will tell whether the source is still there.
         await domain.conversations.current(found, true);
@@ -70,7 +70,7 @@ function wantedCopy(source: Snapshot, { newConversationId, title, metadata, reso
   };
 }
 
-async function copy(domain: Domain, source: Snapshot, unborn: Unborn, includeMessages: boolean) {
+async function copy(domain: Domain, source: Snapshot, unborn: PendingConversation, includeMessages: boolean) {
   const { store } = domain;
   let draft = createDraft();
   let messageCount = 0;
@@ -92,7 +92,7 @@ async function copy(domain: Domain, source: Snapshot, unborn: Unborn, includeMes
   draft.expect.push([conversationKey(source.number), source.revision]);
   // The copies keep their numbers, and what is saved next comes after them.
   const whole = { ...unborn, messages: source.messages, latest: source.latest };
-  bear(draft, whole);
+  insertPending(draft, whole);
   if (messageCount > PIECE) draft.delete.push(unfinishedCopyKey(unborn.number));
   const revision = await store.commit(draft);
   const { conversation, ...snapshot } = whole;
@@ -102,13 +102,13 @@ async function copy(domain: Domain, source: Snapshot, unborn: Unborn, includeMes
 }
 
 /** The same position in the new conversation, with an id that says so. */
-function copyMessage(domain: Domain, draft: Draft, unborn: Unborn, position: string, text: string): void {
-  const message = messageOf(text);
+function copyMessage(domain: Domain, draft: Draft, unborn: PendingConversation, position: string, text: string): void {
+  const message = parseMessage(text);
   const [time, sequence] = position.split("/").map(numberOf) as [number, number];
   const { role, id: _, ...rest } = message;
   draft.put.push([
     messageKey(unborn.number, position),
     JSON.stringify({ role, id: createMessageId(time, sequence), ...rest }),
   ]);
-  domain.semantic.get(unborn.memory)?.saved(draft, placeIn(unborn, position), textOf(message));
+  domain.semantic.get(unborn.memory)?.saved(draft, placeIn(unborn, position), searchableText(message));
 }

@@ -3,7 +3,7 @@ import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict, ServiceError } from "../../lib/errors.ts";
 import { placesOf } from "../../storage/id-spaces.ts";
 import { conversationIdKeys } from "../../storage/keys.ts";
-import { headOf, idKeyOf, type Snapshot } from "../records/conversation.ts";
+import { conversationHead, idKeyOf, type Snapshot } from "../records/conversation.ts";
 import type { Domain } from "../domain.ts";
 import { createId } from "../records/ids.ts";
 import { addConversation } from "../records/index-rows.ts";
@@ -13,21 +13,21 @@ import { createDraft, type Draft } from "../semantic/semantic.ts";
 import { writeMessages } from "../messages/write.ts";
 
 /** A conversation that is not stored yet. */
-export type Unborn = Omit<Snapshot, "revision"> & { readonly conversation: Conversation };
+export type PendingConversation = Omit<Snapshot, "revision"> & { readonly conversation: Conversation };
 
 /** @param now milliseconds since 1970 */
-export async function conceive(domain: Domain, memory: string, wanted: NewConversation, now: number): Promise<Unborn> {
+export async function preparePending(domain: Domain, memory: string, wanted: NewConversation, now: number): Promise<PendingConversation> {
   const { id = createId(now), userId, resourceId, title = "", metadata = {} } = wanted;
   const createdAt = new Date(now).toISOString();
   const conversation = { id, resourceId, userId, title, metadata, createdAt, updatedAt: createdAt };
   const number = await domain.numbers.next();
-  const head = headOf(conversation);
+  const head = conversationHead(conversation);
   const ownId = domain.spaces.isolated;
   return { memory, number, id, ownId, userId, resourceId, updatedAt: now, messages: 0, latest: 0, head, conversation };
 }
 
 /** Adds what makes it visible to a commit, which then fails when the id is taken. */
-export function bear(draft: Draft, unborn: Unborn): void {
+export function insertPending(draft: Draft, unborn: PendingConversation): void {
   const key = idKeyOf(unborn);
   draft.expect.push([key, null]);
   draft.put.push([key, String(unborn.number)]);
@@ -52,10 +52,10 @@ export async function createConversation(
   messages: readonly PreparedMessage[] = [],
 ): Promise<Conversation> {
   const now = domain.now();
-  const unborn = await conceive(domain, memory, wanted, now);
+  const unborn = await preparePending(domain, memory, wanted, now);
   const draft = createDraft();
   const written = { ...unborn, ...writeMessages(domain, draft, unborn, messages, now, new Map()) };
-  bear(draft, written);
+  insertPending(draft, written);
   const revision = await domain.store.commit(draft).catch((error: unknown) => {
     throw error instanceof CommitConflict ? idTaken(unborn.id) : error;
   });

@@ -11,7 +11,7 @@ import {
 } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
 import { conversationOf, conversationText } from "../records/conversation.ts";
-import type { ListQuery } from "../memory.ts";
+import type { ConversationListQuery } from "../memory.ts";
 import { mergedPage } from "../../storage/merged-page.ts";
 import { allRows, rowsAt } from "../../storage/ranges.ts";
 
@@ -21,14 +21,14 @@ interface Page {
   readonly total: number;
 }
 
-export async function listConversations(store: Store, memory: string, query: ListQuery): Promise<Serialized> {
+export async function listConversations(store: Store, memory: string, query: ConversationListQuery): Promise<Serialized> {
   const { limit, offset } = query;
   const { numbers, total } = await pageOf(store, memory, query);
   const texts = (await load(store, numbers)).map((one) => conversationText(one.row)).join(",");
   return new Serialized(`{"conversations":[${texts}],"total":${total},"limit":${limit},"offset":${offset}}`);
 }
 
-function pageOf(store: Store, memory: string, query: ListQuery): Promise<Page> {
+function pageOf(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
   const { userId, resourceId, orderBy } = query;
   if (orderBy !== "updated_at") return sortedPage(store, memory, query);
   if (userId !== undefined && resourceId !== undefined) return filteredPage(store, memory, query);
@@ -37,13 +37,13 @@ function pageOf(store: Store, memory: string, query: ListQuery): Promise<Page> {
   return indexPage(store, query, resourceIndex(memory, resourceId), resourceTotal(memory, resourceId));
 }
 
-async function indexPage(store: Store, query: ListQuery, prefix: string, counter: string): Promise<Page> {
+async function indexPage(store: Store, query: ConversationListQuery, prefix: string, counter: string): Promise<Page> {
   const range = { prefix, reverse: query.orderDirection === "DESC", limit: query.limit };
   const [rows, total] = await Promise.all([rowsAt(store, range, query.offset), store.get(counter)]);
   return { numbers: rows.map((row) => indexedConversation(row.key)), total: Number(total?.value ?? 0) };
 }
 
-async function wholePage(store: Store, memory: string, query: ListQuery): Promise<Page> {
+async function wholePage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
   const { limit, offset } = query;
   const reverse = query.orderDirection === "DESC";
   const { indexes, total } = await resources(store, memory);
@@ -55,13 +55,13 @@ async function wholePage(store: Store, memory: string, query: ListQuery): Promis
   return { numbers: keys.map(indexedConversation), total };
 }
 
-async function filteredPage(store: Store, memory: string, query: ListQuery): Promise<Page> {
+async function filteredPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
   const numbers = await numbersOf(store, memory, query);
   if (query.orderDirection === "DESC") numbers.reverse();
   return { numbers: numbers.slice(query.offset, query.offset + query.limit), total: numbers.length };
 }
 
-async function sortedPage(store: Store, memory: string, query: ListQuery): Promise<Page> {
+async function sortedPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
   const field = query.orderBy === "title" ? "title" : "createdAt";
   const entries: { number: number; value: string }[] = [];
   const numbers = await numbersOf(store, memory, query);
@@ -78,7 +78,7 @@ async function sortedPage(store: Store, memory: string, query: ListQuery): Promi
 }
 
 /** All that match, by their last change. */
-async function numbersOf(store: Store, memory: string, { userId, resourceId }: ListQuery): Promise<number[]> {
+async function numbersOf(store: Store, memory: string, { userId, resourceId }: ConversationListQuery): Promise<number[]> {
   const numbers = new Set<number>();
   const prefixes =
     userId !== undefined

@@ -7,12 +7,12 @@ import {
   unfinishedCopyKey,
 } from "../../storage/keys.ts";
 import { isShared } from "../../storage/sharing.ts";
-import type { Unborn } from "./create.ts";
+import type { PendingConversation } from "./create.ts";
 import type { Domain } from "../domain.ts";
 import { createDraft } from "../semantic/semantic.ts";
 import { indexName } from "../records/target.ts";
 
-type Copy = Pick<Unborn, "memory" | "number" | "userId">;
+type Copy = Pick<PendingConversation, "memory" | "number" | "userId">;
 
 /** Milliseconds after which a copy of another process is taken for abandoned. */
 const ABANDONED = 3_600_000;

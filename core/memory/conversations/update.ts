@@ -1,6 +1,6 @@
 /** Changing title and metadata of a conversation. */
 import type { Conversation } from "../../../generated/types.ts";
-import { conversationIn, headOf, type Snapshot } from "../records/conversation.ts";
+import { conversationIn, conversationHead, type Snapshot } from "../records/conversation.ts";
 import { attempt } from "../records/directory.ts";
 import type { Domain } from "../domain.ts";
 import { changeConversation } from "../records/index-rows.ts";
@@ -19,7 +19,7 @@ export function updateConversation(
       const title = change.title ?? old.title;
       const metadata = merged(old.metadata, change.metadata ?? {});
       const updatedAt = Math.max(domain.now(), before.updatedAt);
-      const after = { ...before, updatedAt, head: headOf({ ...old, title, metadata }) };
+      const after = { ...before, updatedAt, head: conversationHead({ ...old, title, metadata }) };
       const draft = createDraft();
       changeConversation(draft, before, after);
       const revision = await domain.store.commit(draft);

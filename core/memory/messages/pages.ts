@@ -10,7 +10,7 @@ const PIECE = 200;
 /** Characters of a page. */
 const LARGEST = 64 * 1024 * 1024;
 
-export interface Page {
+export interface MessagePage {
   /** The row of the conversation; undefined when it is gone. */
   readonly conversation: Row | undefined;
   /** JSON texts with commas between them, in pieces that follow each other. Null: they are too large together. */
@@ -20,7 +20,7 @@ export interface Page {
 type Bounds = { before?: string; after?: string };
 
 /** The newest `limit` messages that match, in order. */
-export async function messagePage(store: Store, conversation: number, query: MessageQuery): Promise<Page> {
+export async function messagePage(store: Store, conversation: number, query: MessageQuery): Promise<MessagePage> {
   const bounds = boundsOf(conversation, query);
   if (bounds !== null && query.roles === undefined && query.limit > 0) {
     return wholePage(store, conversation, bounds, query.limit);
@@ -33,7 +33,7 @@ export async function messagePage(store: Store, conversation: number, query: Mes
 }
 
 /** Not taken apart on the way from the store to the client. */
-async function wholePage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<Page> {
+async function wholePage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<MessagePage> {
   const range = { ...bounds, prefix: messageRows(conversation), beside: conversationKey(conversation) };
   const messages: Text[] = [];
   let row: Row | undefined;

@@ -9,7 +9,7 @@ import { createDraft } from "../semantic/semantic.ts";
 import { findMessages, writeMessages } from "./write.ts";
 
 /** Messages for one conversation. */
-export interface Batch {
+export interface SaveBatch {
   readonly conversation: Snapshot;
   readonly messages: readonly PreparedMessage[];
 }
@@ -20,7 +20,7 @@ export interface Saver {
    *
    * @throws Gone when a conversation is not there any more
    */
-  save(batches: readonly Batch[]): Promise<void>;
+  save(batches: readonly SaveBatch[]): Promise<void>;
 }
 
 interface Waiting {
@@ -35,7 +35,7 @@ const MOST_TOGETHER = 1000;
 export function createSaver(domain: Domain): Saver {
   const waiting = new Map<number, Waiting[]>();
 
-  function enqueue({ conversation, messages }: Batch): Promise<void> {
+  function enqueue({ conversation, messages }: SaveBatch): Promise<void> {
     return new Promise((resolve, reject) => {
       const call = { messages, resolve, reject };
       const queue = waiting.get(conversation.number);
@@ -86,7 +86,7 @@ export function createSaver(domain: Domain): Saver {
 }
 
 /** One commit, tried again while another process changes one of the conversations. The lanes are held. */
-function write(domain: Domain, batches: readonly Batch[]): Promise<void> {
+function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
   return attempt(async (reload) => {
     const draft = createDraft();
     const changes: Snapshot[] = [];

@@ -55,7 +55,7 @@ const LARGEST = 64 * 1024;
  *
  * @throws ServiceError `invalid_input` when the conversation is too large
  */
-export function headOf(conversation: Omit<Conversation, "updatedAt">): string {
+export function conversationHead(conversation: Omit<Conversation, "updatedAt">): string {
   const { id, resourceId, userId, title, metadata, createdAt } = conversation;
   const text = JSON.stringify({ id, resourceId, userId, title, metadata, createdAt });
   if (text.length > LARGEST) throw invalid("metadata is too large: a conversation may have 64 Ki characters as JSON");

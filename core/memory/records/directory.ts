@@ -16,7 +16,7 @@ const LARGEST_CACHED = 4096;
 const ATTEMPTS = 60;
 
 /** The conversation is not there under its number any more: deleted, maybe created anew with another one. */
-export class Gone extends Error {
+export class ConversationGone extends Error {
   override readonly name = "Gone";
 }
 
@@ -99,7 +99,7 @@ export class Conversations {
     const row = await this.#store.get(conversationKey(before.number));
     if (row === undefined) {
       if (known !== undefined) this.forget(known);
-      throw new Gone();
+      throw new ConversationGone();
     }
     const snapshot = snapshotOf(before.memory, before, row);
     this.remember(snapshot);

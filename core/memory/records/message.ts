@@ -5,7 +5,7 @@ import { joinTexts, type Text } from "../../lib/serialized.ts";
 import { NUMBER_LIMIT } from "../../storage/encoding.ts";
 import { timeText } from "./conversation.ts";
 import type { NewMessage } from "../memory.ts";
-import { textOf } from "./searchable-text.ts";
+import { searchableText } from "./searchable-text.ts";
 
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
 
@@ -38,7 +38,7 @@ export function prepareMessage(message: NewMessage, searched: boolean): Prepared
     createdAt: message.createdAt === undefined ? undefined : timeOf(message.createdAt),
     saidAt: message.saidAt,
     members: JSON.stringify({ parts, content, metadata }).slice(1, -1),
-    search: searched ? textOf(message) : "",
+    search: searched ? searchableText(message) : "",
   };
 }
 
@@ -53,10 +53,10 @@ export function hasId(text: string, id: string): boolean {
   return text.startsWith(`${JSON.stringify(id)},`, start);
 }
 
-export const messageOf = (text: string): Message => JSON.parse(text) as Message;
+export const parseMessage = (text: string): Message => JSON.parse(text) as Message;
 
 /** @param texts JSON texts with commas between them, in pieces */
-export const messagesOf = (texts: readonly Text[]): Message[] => JSON.parse(`[${joinTexts(texts)}]`) as Message[];
+export const parseMessages = (texts: readonly Text[]): Message[] => JSON.parse(`[${joinTexts(texts)}]`) as Message[];
 
 function timeOf(createdAt: string): number {
   const time = Date.parse(createdAt);

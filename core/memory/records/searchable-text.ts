@@ -1,7 +1,7 @@
 /** What of a message is searched by meaning. */
 
 /** The text of a stored or new message, UI form (`parts`) or model form (`content`); empty when it has none. */
-export function textOf(message: { parts?: unknown; content?: unknown }): string {
+export function searchableText(message: { parts?: unknown; content?: unknown }): string {
   const { parts, content } = message;
   if (typeof content === "string") return content.trim();
   const list = Array.isArray(parts) ? parts : Array.isArray(content) ? content : [];

@@ -5,7 +5,7 @@ import { conversationKey, messageKey, userTotal } from "../../storage/keys.ts";
 import { conversationOf, type Snapshot } from "../records/conversation.ts";
 import type { Domain } from "../domain.ts";
 import type { SimilarQuery } from "../memory.ts";
-import { messageOf } from "../records/message.ts";
+import { parseMessage } from "../records/message.ts";
 import { isSomebody } from "../../identity/ownership.ts";
 import type { Semantic } from "./semantic.ts";
 import { indexName, numberOfName } from "../records/target.ts";
@@ -111,6 +111,6 @@ async function find(domain: Domain, semantic: Semantic, query: FindQuery): Promi
     if (row === undefined || parent === undefined) return [];
     const { id: conversationId, userId } = conversationOf(parent.value);
     if (owner !== undefined && userId !== owner) return [];
-    return [{ message: messageOf(row.value), conversationId, score, position }];
+    return [{ message: parseMessage(row.value), conversationId, score, position }];
   });
 }

@@ -2,10 +2,10 @@
 import { conversationIds, conversationKey, messageRows, positionOf } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
 import { conversationOf } from "../records/conversation.ts";
-import { messageOf } from "../records/message.ts";
+import { parseMessage } from "../records/message.ts";
 import { allRows } from "../../storage/ranges.ts";
 import { placeIn } from "../records/target.ts";
-import { textOf } from "../records/searchable-text.ts";
+import { searchableText } from "../records/searchable-text.ts";
 import type { SearchedMessage } from "./reindex.ts";
 
 /** Rows read at once: messages may be large. */
@@ -26,7 +26,7 @@ async function* messagesBelow(store: Store, memory: string, prefix: string): Asy
       for await (const messages of allRows(store, messageRows(number), PIECE)) {
         for (const { key, value } of messages) {
           const place = placeIn({ memory, number, userId }, positionOf(key));
-          yield { ...place, text: textOf(messageOf(value)) };
+          yield { ...place, text: searchableText(parseMessage(value)) };
         }
       }
     }

@@ -12,7 +12,7 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 const LARGEST = 256 * 1024;
 
 /** The rules of one memory's notes. Notes are markdown, or JSON objects. */
-export interface NoteRules {
+export interface WorkingMemoryRules {
   readonly settings: WorkingMemorySettings;
   /**
    * The JSON text of the note to be stored: that of a string for markdown.
@@ -26,7 +26,7 @@ export interface NoteRules {
 }
 
 /** @throws Error when the schema does not compile */
-export function createNoteRules(settings: WorkingMemorySettings, compiler: SchemaCompiler): NoteRules {
+export function createWorkingMemoryRules(settings: WorkingMemorySettings, compiler: SchemaCompiler): WorkingMemoryRules {
   if (settings.format === "markdown") {
     return {
       settings,

@@ -7,11 +7,11 @@ import type { Snapshot } from "../records/conversation.ts";
 import { attempt } from "../records/directory.ts";
 import type { Domain } from "../domain.ts";
 import type { WorkingMemoryScope } from "../memory.ts";
-import type { NoteRules } from "./content.ts";
+import type { WorkingMemoryRules } from "./content.ts";
 import type { Target } from "../records/target.ts";
 
 /** @throws ServiceError `invalid_input` when the memory keeps no note, or not in that scope */
-export function rulesFor(name: string, rules: NoteRules | undefined, scope: WorkingMemoryScope | undefined): NoteRules {
+export function workingMemoryRulesFor(name: string, rules: WorkingMemoryRules | undefined, scope: WorkingMemoryScope | undefined): WorkingMemoryRules {
   if (rules === undefined)
     throw invalid(`memory ${JSON.stringify(name)} has no working memory (memory.${name}.workingMemory)`);
   if (scope === undefined || scope === rules.settings.scope) return rules;
@@ -33,29 +33,29 @@ export function checkNoteOwner(
 }
 
 /** The note, which need not be of a conversation that exists when it is a user's. */
-export async function readNote(domain: Domain, rules: NoteRules, target: Target): Promise<WorkingMemory> {
-  const row = await domain.store.get(noteKey(rules, target));
-  return shownNote(rules, row?.value);
+export async function readWorkingMemory(domain: Domain, rules: WorkingMemoryRules, target: Target): Promise<WorkingMemory> {
+  const row = await domain.store.get(workingMemoryKey(rules, target));
+  return shownWorkingMemory(rules, row?.value);
 }
 
-export function shownNote(rules: NoteRules, stored: string | undefined): WorkingMemory {
+export function shownWorkingMemory(rules: WorkingMemoryRules, stored: string | undefined): WorkingMemory {
   const { scope, format, template = null } = rules.settings;
   return { content: stored === undefined ? null : rules.shown(stored), scope, format, template };
 }
 
-export function noteKey(rules: NoteRules, { memory, number, userId }: Target): string {
+export function workingMemoryKey(rules: WorkingMemoryRules, { memory, number, userId }: Target): string {
   return rules.settings.scope === "user" ? userNoteKey(memory, userId) : conversationNoteKey(number);
 }
 
 /** @throws Gone when the conversation is not there any more */
-export function writeNote(
+export function writeWorkingMemory(
   domain: Domain,
-  rules: NoteRules,
+  rules: WorkingMemoryRules,
   conversation: Snapshot,
   content: string | Record<string, unknown>,
   append: boolean,
 ): Promise<void> {
-  const key = noteKey(rules, conversation);
+  const key = workingMemoryKey(rules, conversation);
   return domain.lanes.run([conversation.number], () =>
     attempt(async (reload) => {
       const { number, revision } = await domain.conversations.current(conversation, reload);

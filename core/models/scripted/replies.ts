@@ -1,6 +1,6 @@
 /** The rules of a scripted model: which one applies to a call, and what the model says then. */
 import {
-  compileTemplate,
+  compilePluginTemplate,
   type LanguageModelV3CallOptions,
   type LanguageModelV3Prompt,
   type Template,
@@ -65,14 +65,14 @@ function compileRule(reply: ReplyConfig): Rule {
     text:
       spoken === undefined
         ? undefined
-        : attempt(reply.text === undefined ? ".object" : ".text", () => compileTemplate(spoken, SCOPE)),
+        : attempt(reply.text === undefined ? ".object" : ".text", () => compilePluginTemplate(spoken, SCOPE)),
     calls: calls?.map(({ tool, input }) => ({
       tool,
-      input: attempt(".call.input", () => compileTemplate(input ?? {}, SCOPE)),
+      input: attempt(".call.input", () => compilePluginTemplate(input ?? {}, SCOPE)),
     })),
     single: !Array.isArray(reply.call),
     next:
-      reply.then === undefined ? undefined : attempt(".then", () => compileTemplate(reply.then, [...SCOPE, "result"])),
+      reply.then === undefined ? undefined : attempt(".then", () => compilePluginTemplate(reply.then, [...SCOPE, "result"])),
     error: reply.error,
   };
 }

@@ -3,7 +3,7 @@
  * asks for `/metrics`: nothing here knows of labels, texts or clients.
  */
 import { Durations } from "./durations.ts";
-import { ModelMeter, Named, OTHER, ToolMeter, WorkflowMeter } from "./named.ts";
+import { ModelMeter, NamedMeters, OTHER, ToolMeter, WorkflowMeter } from "./named.ts";
 import { COMMIT_OUTCOMES, RUN_OUTCOMES, type RunOutcome } from "./outcomes.ts";
 import { RequestMeter } from "./request-meter.ts";
 import { Tally } from "./tally.ts";
@@ -36,11 +36,11 @@ interface MeteredRoute {
 }
 
 export class Meters {
-  readonly models: Named<ModelMeter>;
+  readonly models: NamedMeters<ModelMeter>;
   /** By id. */
-  readonly agents: Named<Tally<RunOutcome>>;
-  readonly tools: Named<ToolMeter>;
-  readonly workflows: Named<WorkflowMeter>;
+  readonly agents: NamedMeters<Tally<RunOutcome>>;
+  readonly tools: NamedMeters<ToolMeter>;
+  readonly workflows: NamedMeters<WorkflowMeter>;
   readonly commits = new Tally(COMMIT_OUTCOMES);
   /** Of commits that went well. */
   readonly commitDurations = new Durations();
@@ -50,10 +50,10 @@ export class Meters {
   readonly #readings: Reading[] = [];
 
   constructor({ models, agents, tools, workflows }: MeterNames) {
-    this.models = new Named(() => new ModelMeter(), models);
-    this.agents = new Named(() => new Tally(RUN_OUTCOMES), agents);
-    this.tools = new Named(() => new ToolMeter(), tools);
-    this.workflows = new Named(() => new WorkflowMeter(), workflows);
+    this.models = new NamedMeters(() => new ModelMeter(), models);
+    this.agents = new NamedMeters(() => new Tally(RUN_OUTCOMES), agents);
+    this.tools = new NamedMeters(() => new ToolMeter(), tools);
+    this.workflows = new NamedMeters(() => new WorkflowMeter(), workflows);
     for (const method of [...METHODS, OTHER])
       this.#unmatched.set(method, new RequestMeter("unknown", "unknown", method));
   }

@@ -28,11 +28,11 @@ export class WorkflowMeter {
   /** How many run in this process. */
   running = 0;
   /** By path. */
-  readonly steps: Named<Tally<StepOutcome>> = new Named(() => new Tally(STEP_OUTCOMES));
+  readonly steps: NamedMeters<Tally<StepOutcome>> = new NamedMeters(() => new Tally(STEP_OUTCOMES));
 }
 
 /** Meters by names that are known at boot; all other names share one, so that no request makes a new series. */
-export class Named<M> {
+export class NamedMeters<M> {
   readonly #known = new Map<string, M>();
   readonly #create: () => M;
   #other: M | null = null;

@@ -2,13 +2,13 @@
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { messageOf } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
-import { readableSpan, resourceOf, type Source } from "./readable-span.ts";
+import { readableSpan, resourceOf, type SpanSource } from "./readable-span.ts";
 import type { QueuedSpan } from "./span-queue.ts";
 
 export interface CollectorSettings {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly source: Source;
+  readonly source: SpanSource;
   /** Milliseconds until a batch is given up, its further tries included. Default 10,000. */
   readonly timeout?: number;
 }
@@ -27,7 +27,7 @@ const TIMEOUT = 10_000;
 const GZIP = "gzip" as Settings["compression"];
 
 export class Collector {
-  readonly #source: Source;
+  readonly #source: SpanSource;
   readonly #resource;
   readonly #exporter: OTLPTraceExporter;
 

@@ -15,7 +15,7 @@ export interface OtlpManifest {
   };
 }
 
-export interface OtlpSurroundings {
+export interface OtlpEnvironment {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly logger: Logger;
 }
@@ -29,7 +29,7 @@ export interface OtlpExport {
 /** @throws TypeError for an endpoint that is no URL: a manifest with one is not served */
 export async function openOtlp(
   { name, version, observability: { otlp } }: OtlpManifest,
-  { env, logger }: OtlpSurroundings,
+  { env, logger }: OtlpEnvironment,
   meters: Pick<Meters, "add">,
 ): Promise<OtlpExport | null> {
   if (otlp.endpoint === "") return null;

@@ -6,20 +6,20 @@ import type { Attributes } from "../span.ts";
 import type { QueuedSpan } from "./span-queue.ts";
 
 /** Of the service that sends. */
-export interface Source {
+export interface SpanSource {
   readonly name: string;
   readonly version: string;
   /** What made the spans, and its version. */
   readonly scope: { readonly name: string; readonly version: string };
 }
 
-export const resourceOf = ({ name, version }: Source): Resource =>
+export const resourceOf = ({ name, version }: SpanSource): Resource =>
   resourceFromAttributes({ "service.name": name, "service.version": version });
 
 /** W3C's flag of a trace that is recorded. */
 const SAMPLED = 1;
 
-export function readableSpan(span: QueuedSpan, resource: Resource, { scope }: Source): ReadableSpan {
+export function readableSpan(span: QueuedSpan, resource: Resource, { scope }: SpanSource): ReadableSpan {
   const { traceId, spanId, parentSpanId, name, kind, status, start, end, attributes, events, links } = span;
   const context = { traceId, spanId, traceFlags: SAMPLED };
   return {

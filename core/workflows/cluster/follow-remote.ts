@@ -3,23 +3,23 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { EventProducer } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
-import { apply, begin as beginFold } from "../journal/state.ts";
+import { applyEntry, initialState as beginFold } from "../journal/state.ts";
 import { beginReader, sendEntries } from "../run/follow.ts";
-import type { Entry } from "../journal/entries.ts";
-import { type Found, incomplete, readExecution, readJournal } from "../journal/load.ts";
+import type { JournalEntry } from "../journal/entries.ts";
+import { type FoundExecution, incomplete, readExecution, readJournal } from "../journal/load.ts";
 import { parseEntries, parseOpen, parseRest } from "../journal/rows.ts";
 
 /** Milliseconds between two looks at the journal. */
 const LOOK = 250;
 
 /** The events from after the one numbered `after`, until it rests. @param found an execution that runs */
-export function followElsewhere(store: Store, found: Found, outline: Outline, after: number): EventProducer {
+export function followRemoteExecution(store: Store, found: FoundExecution, outline: Outline, after: number): EventProducer {
   const { start } = found;
   return async (sink) => {
     const fold = beginFold(start);
     const reader = beginReader(fold, outline, after, sink);
-    const pass = async (entries: readonly Entry[]) => {
-      for (const entry of entries) apply(fold, entry);
+    const pass = async (entries: readonly JournalEntry[]) => {
+      for (const entry of entries) applyEntry(fold, entry);
       await sendEntries(entries, reader);
     };
     let passed = 0;
@@ -46,7 +46,7 @@ export function followElsewhere(store: Store, found: Found, outline: Outline, af
   };
 }
 
-function firstOf({ open, rest }: Found): readonly Entry[] {
+function firstOf({ open, rest }: FoundExecution): readonly JournalEntry[] {
   const first = open === null ? null : parseOpen(open.value).first;
   return first ?? (rest === null ? [] : parseRest(rest.value).first);
 }

@@ -6,9 +6,9 @@ import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { PROCESSES, processKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
 import type { Engine } from "../engine.ts";
-import { Orders } from "./stop-requests.ts";
-import { takeUp } from "./recovery.ts";
-import { Repeat } from "../../lib/interval.ts";
+import { StopRequests } from "./stop-requests.ts";
+import { recoverExecutions } from "./recovery.ts";
+import { Interval } from "../../lib/interval.ts";
 
 /** Milliseconds. */
 export interface ProcessTimes {
@@ -30,10 +30,10 @@ const THOROUGH = 12;
 export class Processes {
   readonly #engine: Engine;
   readonly #times: ProcessTimes;
-  readonly #orders: Orders;
+  readonly #orders: StopRequests;
   /** Two, so that what there is to take over, however much, keeps no sign of life waiting. */
-  readonly #signs: Repeat;
-  readonly #looks: Repeat;
+  readonly #signs: Interval;
+  readonly #looks: Interval;
   /** By key: what the sign of life of another process was, and since when. */
   #seen = new Map<string, { value: string; since: number }>();
   #round = 0;
@@ -44,15 +44,15 @@ export class Processes {
   constructor(engine: Engine, times: ProcessTimes = PROCESS_TIMES) {
     this.#engine = engine;
     this.#times = times;
-    this.#orders = new Orders(engine, times.orders);
+    this.#orders = new StopRequests(engine, times.orders);
     const failed = (what: string) => (error: unknown) =>
       engine.logger.warn({ err: error }, `${what}: ${messageOf(error)}`);
-    this.#signs = new Repeat(
+    this.#signs = new Interval(
       times.sign,
       () => this.#sign(),
       failed("other processes cannot be told that this one lives"),
     );
-    this.#looks = new Repeat(times.sign, () => this.#look(), failed("other processes could not be looked for"));
+    this.#looks = new Interval(times.sign, () => this.#look(), failed("other processes could not be looked for"));
   }
 
   async start(): Promise<void> {
@@ -109,7 +109,7 @@ export class Processes {
       if (!gone.has(key)) gone.set(key, (await store.get(key)) === undefined);
       return gone.get(key) === true;
     };
-    const count = await takeUp(this.#engine, isGone, () => this.#retired);
+    const count = await recoverExecutions(this.#engine, isGone, () => this.#retired);
     if (count > 0) logger.info({ executions: count }, "took over executions of a process that is gone");
   }
 

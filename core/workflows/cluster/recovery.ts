@@ -3,20 +3,20 @@
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { indexedExecution, OPEN_EXECUTIONS } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
-import type { Definition } from "../definition/definition.ts";
+import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
 import type { Execution } from "../run/execution.ts";
 import { timeAfter } from "../journal/state.ts";
 import { nameOf } from "../journal/ids.ts";
-import { isLeftBehind } from "../journal/superseded.ts";
+import { isSuperseded } from "../journal/superseded.ts";
 import { loadExecution, readExecution } from "../journal/load.ts";
-import { isAway } from "../run/commit.ts";
+import { isStoreUnavailable } from "../run/commit.ts";
 import { parseOpen, reopenedText } from "../journal/rows.ts";
 
 /** Open rows read at once: each has the input of its execution. */
 const BATCH = 100;
 
-export type Gone = (process: string) => boolean | Promise<boolean>;
+export type DeadProcess = (process: string) => boolean | Promise<boolean>;
 
 /**
  * Runs every open execution on whose process is gone, as there are places for them. Resolves when all of them run here, or have
@@ -26,7 +26,7 @@ export type Gone = (process: string) => boolean | Promise<boolean>;
  * @param over whether nothing is to be taken up any more
  * @throws ServiceError `unavailable` while the store cannot be used
  */
-export async function takeUp(engine: Engine, gone: Gone, over: () => boolean = () => false): Promise<number> {
+export async function recoverExecutions(engine: Engine, gone: DeadProcess, over: () => boolean = () => false): Promise<number> {
   let count = 0;
   const live = engine.numbers();
   for (let after: string | undefined; ; ) {
@@ -42,7 +42,7 @@ export async function takeUp(engine: Engine, gone: Gone, over: () => boolean = (
         // It may have to wait for a place for so long that nothing is to be taken up any more.
         if (await engine.room.keep(async () => !over() && takeUpOne(engine, row, number))) count++;
       } catch (error) {
-        if (isAway(error)) throw error;
+        if (isStoreUnavailable(error)) throw error;
         const message = `an execution cannot be taken up: ${messageOf(error)}`;
         engine.logger.error({ err: error, execution: indexedExecution(row.key) }, message);
       }
@@ -90,15 +90,15 @@ async function claim({ store, around }: Engine, { key, value, revision }: Row): 
 async function definitionOf(
   { definitions }: Engine,
   hash: string,
-): Promise<{ definition: Definition; problem: string | null }> {
+): Promise<{ definition: WorkflowDefinition; problem: string | null }> {
   const found = await definitions.find(hash);
   if (typeof found !== "string") return { definition: found, problem: null };
-  return { definition: { outline: await definitions.outline(hash) } as Definition, problem: found };
+  return { definition: { outline: await definitions.outline(hash) } as WorkflowDefinition, problem: found };
 }
 
 /** Nothing is lost: it can be resumed once what it needs is back. */
 function restWith(execution: Execution, reason: string): Promise<void> {
-  execution.append(["suspend", "", timeAfter(execution.fold), reason, null]);
+  execution.append(["suspend", "", timeAfter(execution.state), reason, null]);
   return execution.rest();
 }
 
@@ -107,11 +107,11 @@ function restWith(execution: Execution, reason: string): Promise<void> {
  * were not.
  */
 function fail(execution: Execution): Promise<void> {
-  const { fold, definition } = execution;
-  const running = [...fold.steps.values()]
-    .filter(({ status, path }) => status === "running" && !isLeftBehind(path, fold, definition.outline))
+  const { state, definition } = execution;
+  const running = [...state.steps.values()]
+    .filter(({ status, path }) => status === "running" && !isSuperseded(path, state, definition.outline))
     .reverse();
-  const at = timeAfter(execution.fold);
+  const at = timeAfter(execution.state);
   for (const { path } of running) execution.append(["fail", path, at, INTERRUPTED]);
   execution.append(["error", running[0]?.path ?? "", at, INTERRUPTED]);
   return execution.rest();

@@ -7,11 +7,11 @@ import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { indexedExecution, ORDERS, openExecutionKey, orderKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Engine } from "../engine.ts";
-import type { Fold } from "../journal/state.ts";
+import type { JournalState } from "../journal/state.ts";
 import type { Stop } from "../run/lifetime.ts";
-import { type Found, loadExecution, readExecution } from "../journal/load.ts";
-import { goesOn, noExecution } from "../journal/errors.ts";
-import { Repeat } from "../../lib/interval.ts";
+import { type FoundExecution, loadExecution, readExecution } from "../journal/load.ts";
+import { stillRunning, noExecution } from "../journal/errors.ts";
+import { Interval } from "../../lib/interval.ts";
 
 /** Milliseconds that steps may take to heed a cancel. */
 const GRACE = 5_000;
@@ -21,7 +21,7 @@ const PAGE = 1_000;
 
 export type StopRequest = Pick<Stop, "reason"> & { readonly kind: "suspend" | "cancel" };
 
-export const stopOf = ({ kind, reason }: StopRequest): Stop => ({
+export const stopFromRequest = ({ kind, reason }: StopRequest): Stop => ({
   kind,
   reason,
   patience: kind === "cancel" ? GRACE : Number.POSITIVE_INFINITY,
@@ -37,7 +37,7 @@ const parseOrder = (row: Row): Order => JSON.parse(row.value) as Order;
  *
  * @returns its fold; still running when it rested, and was resumed
  */
-export async function stopElsewhere(store: Store, { start, rest }: Found, request: StopRequest): Promise<Fold> {
+export async function stopRemoteExecution(store: Store, { start, rest }: FoundExecution, request: StopRequest): Promise<JournalState> {
   const end = performance.now() + LOOK.end;
   let asked: number | null = null;
   for (let delay = LOOK.first; performance.now() < end; delay = Math.min(delay * 2, LOOK.longest)) {
@@ -55,7 +55,7 @@ export async function stopElsewhere(store: Store, { start, rest }: Found, reques
     else if (open.revision !== asked && (await ask(store, open, start.number, request))) asked = open.revision;
     await sleep(delay, undefined, { ref: false });
   }
-  throw goesOn(start.id);
+  throw stillRunning(start.id);
 }
 
 /** False when something has changed meanwhile. */
@@ -94,14 +94,14 @@ const remove = (store: Store, { key, revision }: Row) =>
   store.commit({ delete: [key], expect: [[key, revision]] }).then(() => {}, ignoreConflict);
 
 /** Does what other processes ask of this one. */
-export class Orders {
+export class StopRequests {
   readonly #engine: Engine;
-  readonly #looks: Repeat;
+  readonly #looks: Interval;
 
   /** @param interval milliseconds between two looks, while something runs here */
   constructor(engine: Engine, interval: number) {
     this.#engine = engine;
-    this.#looks = new Repeat(
+    this.#looks = new Interval(
       interval,
       () => this.#look(),
       (error) => {
@@ -132,11 +132,11 @@ export class Orders {
     if (rows.length === 0) return;
     const orders = new Map(rows.map((row) => [indexedExecution(row.key), row]));
     for (const execution of live.values()) {
-      const row = orders.get(execution.fold.start.number);
+      const row = orders.get(execution.state.start.number);
       if (row === undefined) continue;
       const [kind, reason, open] = parseOrder(row);
       if (open !== execution.revision) continue;
-      execution.stop(stopOf({ kind, reason }));
+      execution.stop(stopFromRequest({ kind, reason }));
       // Should this process end before the execution rests, it is asked of the next one.
       await remove(store, row);
     }

@@ -1,13 +1,13 @@
 /** From a pinned definition to one that runs: names become plugins, tools and agents, texts become functions. */
 import { messageOf } from "../../lib/errors.ts";
 import { compileSteps } from "./steps.ts";
-import type { Definition, Outline } from "../definition/definition.ts";
+import type { WorkflowDefinition, Outline } from "../definition/definition.ts";
 import { compileCheck, type Linking, type Parts, type WorkflowProblem } from "../definition/linking.ts";
 import { outlineOf } from "../definition/outline.ts";
 import { hashOf, type PinnedDefinition, reveal } from "../definition/pinned.ts";
 
 export type CompiledDefinition =
-  | { definition: Definition }
+  | { definition: WorkflowDefinition }
   /** `missing`: what it names and is not there, `step plugin "x"`, `environment variable "TOKEN"`. */
   | { problems: WorkflowProblem[]; missing: string[] };
 
@@ -40,7 +40,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: Parts): Compi
     suspendCheck: null,
     resumeCheck: null,
   });
-  const definition: Definition = {
+  const definition: WorkflowDefinition = {
     workflowId,
     name: workflow.name,
     hash: hashOf(JSON.stringify(pinned)),

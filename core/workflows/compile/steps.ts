@@ -3,7 +3,7 @@ import { compileCondition, ExpressionError, SCOPES } from "../../manifest/expres
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest, StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
 import { compileAgent } from "../steps/agent.ts";
-import type { Check, Evaluate, Retry, Step, StepType, WorkStep } from "../definition/definition.ts";
+import type { ValueCheck, EvaluateInScope, Retry, Step, StepType, WorkStep } from "../definition/definition.ts";
 import { accept, compileCheck, compileText, compileValue, type Linking } from "../definition/linking.ts";
 import { typeOf } from "../definition/outline.ts";
 import { compilePlugin } from "../steps/plugin.ts";
@@ -18,8 +18,8 @@ export interface Within {
   /** Ids of the workflows that it is in, and its own. */
   readonly open: readonly string[];
   /** Of what its steps hand out when they suspend, and are resumed with, where they have no schema of their own. */
-  readonly suspendCheck: Check | null;
-  readonly resumeCheck: Check | null;
+  readonly suspendCheck: ValueCheck | null;
+  readonly resumeCheck: ValueCheck | null;
 }
 
 /** A step, or a list with lists in it, as steps one after the other. */
@@ -147,7 +147,7 @@ function once({ runs }: Linking, work: object, make: () => Run | null): Run | nu
   return run;
 }
 
-function compileIf(linking: Linking, text: string, at: Path): Evaluate {
+function compileIf(linking: Linking, text: string, at: Path): EvaluateInScope {
   const evaluate = accept(linking, compileCondition(text, SCOPES.workflow), at);
   return (scope) => {
     const value = evaluate(scope);

@@ -2,12 +2,12 @@
 import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { compileDefinition } from "./definition.ts";
-import type { Definition } from "../definition/definition.ts";
+import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Parts, WorkflowProblem } from "../definition/linking.ts";
 import { type Pinned, pin } from "../definition/pinned.ts";
 
 export interface CompiledWorkflow extends Pinned {
-  readonly definition: Definition;
+  readonly definition: WorkflowDefinition;
 }
 
 export interface CompiledWorkflows {

@@ -4,7 +4,7 @@ import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
-import type { Source, StepPath } from "../journal/entries.ts";
+import type { ValueSource, StepPath } from "../journal/entries.ts";
 
 /** What expressions see, and step plugins as copies of their own. */
 export interface StepScope {
@@ -22,10 +22,10 @@ export interface StepScope {
 }
 
 /** Throws for a field that is missing: a failure of the step that no other try can mend. */
-export type Evaluate = (scope: StepScope) => unknown;
+export type EvaluateInScope = (scope: StepScope) => unknown;
 
 /** Every problem of a value joined by `; `, or null when it fits. `root` is what the value is called: `input`, `output`. */
-export type Check = (value: unknown, root: string) => string | null;
+export type ValueCheck = (value: unknown, root: string) => string | null;
 
 export type StepType = "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
 
@@ -79,19 +79,19 @@ interface StepBase {
   readonly path: StepPath;
   readonly type: StepType;
   /** Each null where the manifest has no schema. */
-  readonly inputCheck: Check | null;
-  readonly outputCheck: Check | null;
-  readonly suspendCheck: Check | null;
-  readonly resumeCheck: Check | null;
+  readonly inputCheck: ValueCheck | null;
+  readonly outputCheck: ValueCheck | null;
+  readonly suspendCheck: ValueCheck | null;
+  readonly resumeCheck: ValueCheck | null;
   readonly retry: Retry;
   /** Milliseconds of one try, or null. */
   readonly timeout: number | null;
 }
 
 /** Computes its output, without effects: needs no record before it begins. */
-export type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: Evaluate };
+export type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
 /** Waits; then gives `{...data, ...resumeData}`, or the resume data. */
-export type SuspendStep = StepBase & { readonly kind: "suspend"; readonly reason: Evaluate; readonly data: Evaluate };
+export type SuspendStep = StepBase & { readonly kind: "suspend"; readonly reason: EvaluateInScope; readonly data: EvaluateInScope };
 /** A step plugin, a tool, an agent. Gives its output, a Suspend, or a promise of either; throws what a person may read. */
 export type WorkStep = StepBase & {
   readonly kind: "work";
@@ -101,7 +101,7 @@ export type WorkStep = StepBase & {
 };
 export type WhenStep = StepBase & {
   readonly kind: "when";
-  readonly condition: Evaluate;
+  readonly condition: EvaluateInScope;
   readonly then: readonly Step[];
   readonly else: readonly Step[] | null;
 };
@@ -110,12 +110,12 @@ export type RaceStep = StepBase & { readonly kind: "race"; readonly branches: re
 export type SubStep = StepBase & {
   readonly kind: "sub";
   readonly workflowId: string;
-  readonly input: Evaluate;
+  readonly input: EvaluateInScope;
   /** Their paths begin with this step's and `/`. */
   readonly steps: readonly Step[];
   /** The schemas of the sub-workflow. */
-  readonly startCheck: Check | null;
-  readonly resultCheck: Check | null;
+  readonly startCheck: ValueCheck | null;
+  readonly resultCheck: ValueCheck | null;
 };
 
 export type Step = SetStep | SuspendStep | WorkStep | WhenStep | AllStep | RaceStep | SubStep;
@@ -138,18 +138,18 @@ export interface StepOutline {
 
 export type Outline = ReadonlyMap<StepPath, StepOutline>;
 
-export interface Definition {
+export interface WorkflowDefinition {
   readonly workflowId: string;
   readonly name: string;
   /** Names the pinned definition in the store. */
   readonly hash: string;
   readonly outline: Outline;
   readonly steps: readonly Step[];
-  readonly inputCheck: Check | null;
-  readonly resultCheck: Check | null;
+  readonly inputCheck: ValueCheck | null;
+  readonly resultCheck: ValueCheck | null;
   /** Data that a suspended step hands out, and data that it is resumed with, where the step has no schema of its own. */
-  readonly suspendCheck: Check | null;
-  readonly resumeCheck: Check | null;
+  readonly suspendCheck: ValueCheck | null;
+  readonly resumeCheck: ValueCheck | null;
   /** Milliseconds that an execution may run, its suspensions not counted; or null. */
   readonly timeout: number | null;
   readonly recovery: "resume" | "fail";
@@ -158,4 +158,4 @@ export interface Definition {
 }
 
 /** Names of a step's own in its workflow's `steps`: the last part of its path. */
-export const sourceOfInput = (path: StepPath): Source => `${path}/`;
+export const sourceOfInput = (path: StepPath): ValueSource => `${path}/`;

@@ -2,19 +2,19 @@
 import { CommitConflict, unavailable } from "../../lib/errors.ts";
 import { definitionKey } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
-import type { Definition, Outline } from "./definition.ts";
+import type { WorkflowDefinition, Outline } from "./definition.ts";
 import { outlineOf } from "./outline.ts";
 import { type PinnedDefinition, parsePinned } from "./pinned.ts";
 
 /** A definition of the manifest. */
 export interface Current {
-  readonly definition: Definition;
+  readonly definition: WorkflowDefinition;
   /** JSON text of what is pinned. */
   readonly text: string;
 }
 
 /** Links a pinned definition with what the service has now; gives the names of what is gone when it cannot. */
-export type Link = (pinned: PinnedDefinition, hash: string) => Definition | { missing: readonly string[] };
+export type Link = (pinned: PinnedDefinition, hash: string) => WorkflowDefinition | { missing: readonly string[] };
 
 /** Definitions of the past kept in memory: as they are pinned, and linked. */
 const KEPT = 100;
@@ -25,8 +25,8 @@ export class Definitions {
   readonly #current: ReadonlyMap<string, Current>;
   readonly #past = new Map<string, Promise<{ pinned: PinnedDefinition; outline: Outline } | null>>();
   /** By hash: of the manifest, and of the past. */
-  readonly #present = new Map<string, Definition>();
-  readonly #linked = new Map<string, Definition>();
+  readonly #present = new Map<string, WorkflowDefinition>();
+  readonly #linked = new Map<string, WorkflowDefinition>();
 
   /** @param current by the id of the workflow */
   constructor(store: Store, current: ReadonlyMap<string, Current>, link: Link) {
@@ -37,7 +37,7 @@ export class Definitions {
   }
 
   /** Of the manifest. */
-  of(workflowId: string): Definition | undefined {
+  of(workflowId: string): WorkflowDefinition | undefined {
     return this.#current.get(workflowId)?.definition;
   }
 
@@ -56,14 +56,14 @@ export class Definitions {
   }
 
   /** @throws ServiceError `unavailable` that names what is gone */
-  async pinned(hash: string): Promise<Definition> {
+  async pinned(hash: string): Promise<WorkflowDefinition> {
     const found = await this.find(hash);
     if (typeof found === "string") throw unavailable(found);
     return found;
   }
 
   /** A definition, or for people what it needs and is gone. */
-  async find(hash: string): Promise<Definition | string> {
+  async find(hash: string): Promise<WorkflowDefinition | string> {
     const known = this.#present.get(hash) ?? this.#linked.get(hash);
     if (known !== undefined) return known;
     const past = await this.#read(hash);

@@ -4,13 +4,13 @@ import { messageOf } from "../../lib/errors.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
 import type { Environment } from "../../manifest/environment.ts";
 import { type CompileResult, compileTemplate, SCOPES } from "../../manifest/expression.ts";
-import { textOf } from "../../manifest/expression-values.ts";
+import { valueAsText } from "../../manifest/expression-values.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { WorkflowManifest } from "../../manifest/manifest.ts";
-import type { Named, WorkflowMeter } from "../../observability/metrics/named.ts";
+import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { Registry } from "../../registry/registry.ts";
 import type { Tool } from "../../tools/tool.ts";
-import type { Check, Evaluate, StepScope, WorkStep } from "./definition.ts";
+import type { ValueCheck, EvaluateInScope, StepScope, WorkStep } from "./definition.ts";
 
 /** What a definition is linked with. */
 export interface Parts {
@@ -24,7 +24,7 @@ export interface Parts {
   /** The folder of the manifest: paths of files in it start there. */
   readonly folder: string;
   /** By the id of the workflow. */
-  readonly meters?: Named<WorkflowMeter>;
+  readonly meters?: NamedMeters<WorkflowMeter>;
 }
 
 export interface WorkflowProblem {
@@ -38,7 +38,7 @@ export interface Linking {
   readonly parts: Parts;
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
   /** Both grow: a workflow that is called twice has its schemas and the work of its steps once. */
-  readonly checks: Map<object, Check | null>;
+  readonly checks: Map<object, ValueCheck | null>;
   readonly runs: Map<object, WorkStep["run"] | null>;
   /** Grows. */
   readonly problems: WorkflowProblem[];
@@ -47,11 +47,11 @@ export interface Linking {
 }
 
 /** Null for a schema that is not declared. */
-export function compileCheck(linking: Linking, schema: object | undefined, at: Path): Check | null {
+export function compileCheck(linking: Linking, schema: object | undefined, at: Path): ValueCheck | null {
   if (schema === undefined) return null;
   const known = linking.checks.get(schema);
   if (known !== undefined) return known;
-  let check: Check | null = null;
+  let check: ValueCheck | null = null;
   try {
     const fits = linking.parts.schemas.compile(schema);
     check = (value, root) => (fits(value) ? null : describeProblems(fits.errors, root) || `${root} is not valid`);
@@ -63,20 +63,20 @@ export function compileCheck(linking: Linking, schema: object | undefined, at: P
 }
 
 /** A value with `{{ expressions }}` in it. */
-export const compileValue = (linking: Linking, value: unknown, at: Path): Evaluate =>
+export const compileValue = (linking: Linking, value: unknown, at: Path): EvaluateInScope =>
   accept(linking, compileTemplate(value, SCOPES.workflow), at);
 
 /** The same for a text: what is none becomes one. */
 export function compileText(linking: Linking, text: string, at: Path): (scope: StepScope) => string {
   const evaluate = compileValue(linking, text, at);
-  return (scope) => textOf(evaluate(scope));
+  return (scope) => valueAsText(evaluate(scope));
 }
 
-export function accept(linking: Linking, compiled: CompileResult, at: Path): Evaluate {
+export function accept(linking: Linking, compiled: CompileResult, at: Path): EvaluateInScope {
   if ("problem" in compiled) {
     linking.problems.push({ path: [...at, ...compiled.path], message: compiled.problem });
     return () => null;
   }
   // Scopes are values by name, whatever their type.
-  return compiled.evaluate as unknown as Evaluate;
+  return compiled.evaluate as unknown as EvaluateInScope;
 }

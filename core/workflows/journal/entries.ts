@@ -14,10 +14,10 @@ export type StepPath = string;
  * Where a value comes from: the path of the step whose output it is, `""` for the input of the execution, and a path that ends
  * in `/` for the input that a sub-workflow step gave.
  */
-export type Source = string;
+export type ValueSource = string;
 
 /** What an execution begins with. */
-export interface Start {
+export interface ExecutionStart {
   readonly id: string;
   /** Rises with every execution; the prefix of all its rows. */
   readonly number: number;
@@ -50,7 +50,7 @@ export interface Replay {
   readonly executionId: string;
   readonly stepId: StepPath;
   /** Steps that are not run again, in order, with what they gave; those that hold the chosen step with their choice alone. */
-  readonly kept: readonly Kept[];
+  readonly kept: readonly ReplayedEntry[];
   /** Instead of the input that the chosen step would have. */
   readonly input?: { readonly value: unknown };
   /** `waited`: the step had asked for it, or is told that it had. */
@@ -59,21 +59,21 @@ export interface Replay {
   readonly resumed?: unknown;
 }
 
-export type Kept =
+export type ReplayedEntry =
   | readonly ["done", StepPath, unknown]
-  | readonly ["same", StepPath, Source]
+  | readonly ["same", StepPath, ValueSource]
   /** A choice of andWhen, or the input of a sub-workflow, in a step that runs again because of what it holds. */
-  | readonly ["begin", StepPath, Source, unknown];
+  | readonly ["begin", StepPath, ValueSource, unknown];
 
 export type Branch = "then" | "else" | "none";
 
-export type Entry =
+export type JournalEntry =
   /** A step begins with the value from `source`. `extra`: the branch that andWhen takes, the input that andWorkflow gives. */
-  | readonly ["begin", StepPath, Time, Source, unknown?]
+  | readonly ["begin", StepPath, Time, ValueSource, unknown?]
   /** It gave a value, and changed shared state. */
   | readonly ["done", StepPath, Time, unknown, Record<string, unknown>?]
   /** It gave a value that is on record already, and changed shared state. */
-  | readonly ["same", StepPath, Time, Source, Record<string, unknown>?]
+  | readonly ["same", StepPath, Time, ValueSource, Record<string, unknown>?]
   /** It failed for good; the third is what it said. */
   | readonly ["fail", StepPath, Time, string]
   /** A try failed, and another follows: the try (from 1), what it said, the steps that it holds which failed and begin again. */
@@ -91,7 +91,7 @@ export type Entry =
   | readonly ["error", StepPath, Time, string]
   | readonly ["cancel", "", Time, string];
 
-export type EntryKind = Entry[0];
+export type EntryKind = JournalEntry[0];
 
 export type ExecutionStatus = "running" | "suspended" | "completed" | "error" | "cancelled";
 

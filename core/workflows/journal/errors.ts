@@ -16,9 +16,9 @@ export const severalUsers = (id: string) =>
 export const notSuspended = (id: string, status: ExecutionStatus) =>
   notFound(`execution ${named(id)} is not suspended: it is ${said(status)}`);
 
-export const already = (status: ExecutionStatus) => invalid(`the execution is already ${said(status)}`);
+export const alreadyEnded = (status: ExecutionStatus) => invalid(`the execution is already ${said(status)}`);
 
-export const taken = (id: string) => new ServiceError("conflict", `options.executionId: ${named(id)} is taken`);
+export const idTaken = (id: string) => new ServiceError("conflict", `options.executionId: ${named(id)} is taken`);
 
 /** A suspend that came between two runs of it. */
 export const resumedMeanwhile = (id: string) =>
@@ -27,7 +27,7 @@ export const resumedMeanwhile = (id: string) =>
   });
 
 /** It is on record, and goes on after a restart, or in another process. */
-export const goesOn = (id: string) =>
+export const stillRunning = (id: string) =>
   new ServiceError("unavailable", "the execution has been interrupted: it goes on when the server is back", {
     headers: { "retry-after": "1", "x-execution-id": id },
   });

@@ -3,36 +3,36 @@
  * the same ones are told to whoever listens now and to whoever asks later.
  */
 import type { Outline } from "../definition/definition.ts";
-import type { Fold } from "./state.ts";
-import { isoOf } from "../../lib/iso-time.ts";
-import type { Entry, EntryKind, StepPath } from "./entries.ts";
-import { cancellationText, errorText, outcomeText, type RestEntry, suspensionText, textOf } from "./outcome-text.ts";
+import type { JournalState } from "./state.ts";
+import { isoTime } from "../../lib/iso-time.ts";
+import type { JournalEntry, EntryKind, StepPath } from "./entries.ts";
+import { cancellationText, errorText, outcomeText, type RestEntry, suspensionText, jsonText } from "./outcome-text.ts";
 
 /** Event 1. */
-export const startEvent = (fold: Fold, _outline: Outline): string =>
-  `${workflowHead("workflow-start", fold, fold.start.at)},"status":"running","input":${textOf(fold.start.input)}}`;
+export const startEvent = (fold: JournalState, _outline: Outline): string =>
+  `${workflowHead("workflow-start", fold, fold.start.at)},"status":"running","input":${jsonText(fold.start.input)}}`;
 
 /**
  * The events that an entry is; `EVENTS_OF` says how many.
  *
  * @param fold one that has the entry; it may have gone on since
  */
-export const eventsOf = (entry: Entry, fold: Fold, outline: Outline): string[] =>
-  (EVENTS[entry[0]] as Events<Entry>)(entry, fold, outline);
+export const eventsOf = (entry: JournalEntry, fold: JournalState, outline: Outline): string[] =>
+  (EVENTS[entry[0]] as Events<JournalEntry>)(entry, fold, outline);
 
-type Events<E extends Entry> = (entry: E, fold: Fold, outline: Outline) => string[];
-type EventTable = { readonly [K in EntryKind]: Events<Extract<Entry, readonly [K, ...unknown[]]>> };
+type Events<E extends JournalEntry> = (entry: E, fold: JournalState, outline: Outline) => string[];
+type EventTable = { readonly [K in EntryKind]: Events<Extract<JournalEntry, readonly [K, ...unknown[]]>> };
 
 const EVENTS: EventTable = {
   begin: ([, path, at, source], fold, outline) => [
-    `${stepHead("step-start", path, at, fold, outline)},"status":"running","input":${textOf(fold.values.get(source))}}`,
+    `${stepHead("step-start", path, at, fold, outline)},"status":"running","input":${jsonText(fold.values.get(source))}}`,
   ],
   done: ([, path, at, output], fold, outline) => [
-    `${stepHead("step-complete", path, at, fold, outline)},"status":"success","output":${textOf(output)}}`,
+    `${stepHead("step-complete", path, at, fold, outline)},"status":"success","output":${jsonText(output)}}`,
   ],
   same: ([, path, at, source], fold, outline) => {
     const status = fold.steps.get(path)?.branch === "none" ? "skipped" : "success";
-    const output = textOf(fold.values.get(source));
+    const output = jsonText(fold.values.get(source));
     return [`${stepHead("step-complete", path, at, fold, outline)},"status":"${status}","output":${output}}`];
   },
   fail: ([, path, at, message], fold, outline) => [
@@ -41,7 +41,7 @@ const EVENTS: EventTable = {
   retry: () => [],
   wait: () => [],
   part: ([, path, at, part], fold, outline) => [
-    `${stepHead("agent-part", path, at, fold, outline)},"data":${textOf(part)}}`,
+    `${stepHead("agent-part", path, at, fold, outline)},"data":${jsonText(part)}}`,
   ],
   suspend(entry, fold, outline) {
     const suspension = suspensionText(entry, outline, "stepIndex");
@@ -50,13 +50,13 @@ const EVENTS: EventTable = {
   },
   resume([, path, at], fold) {
     const step = path === "" ? "" : `,"stepId":"${path}"`;
-    const input = textOf(fold.start.input);
+    const input = jsonText(fold.start.input);
     const head = workflowHead("workflow-start", fold, at);
     return [`${head},"status":"running","input":${input},"metadata":{"resumed":true${step}}}`];
   },
   end(entry, fold, outline) {
     const head = workflowHead("workflow-complete", fold, entry[2]);
-    return [`${head},"status":"completed","output":${textOf(entry[3])}}`, resultEvent(entry, fold, outline)];
+    return [`${head},"status":"completed","output":${jsonText(entry[3])}}`, resultEvent(entry, fold, outline)];
   },
   error(entry, fold, outline) {
     const [, stepId, at, message] = entry;
@@ -72,17 +72,17 @@ const EVENTS: EventTable = {
 };
 
 /** What all events begin with. Types, ids and paths hold nothing that JSON would escape. */
-const head = (type: string, { start }: Fold, at: number): string =>
-  `{"type":"${type}","executionId":"${start.id}","timestamp":"${isoOf(at)}"`;
+const head = (type: string, { start }: JournalState, at: number): string =>
+  `{"type":"${type}","executionId":"${start.id}","timestamp":"${isoTime(at)}"`;
 
-const workflowHead = (type: string, fold: Fold, at: number): string =>
+const workflowHead = (type: string, fold: JournalState, at: number): string =>
   `${head(type, fold, at)},"from":${JSON.stringify(fold.start.workflowId)}`;
 
-function stepHead(type: string, path: StepPath, at: number, fold: Fold, outline: Outline): string {
+function stepHead(type: string, path: StepPath, at: number, fold: JournalState, outline: Outline): string {
   const step = outline.get(path);
   const place = step === undefined ? "" : `,"stepIndex":${step.index},"stepType":"${step.type}"`;
   return `${head(type, fold, at)},"from":"${path}"${place}`;
 }
 
-const resultEvent = (entry: RestEntry, fold: Fold, outline: Outline): string =>
+const resultEvent = (entry: RestEntry, fold: JournalState, outline: Outline): string =>
   `${head("workflow-result", fold, entry[2])},${outcomeText(fold.start.at, entry, outline)}}`;

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { number, numberOf } from "../../storage/encoding.ts";
 import { executionNameKey } from "../../storage/keys.ts";
-import type { Start } from "./entries.ts";
+import type { ExecutionStart } from "./entries.ts";
 
 const OURS = /^[0-9a-z]{9}-[0-9a-f]{16}$/;
 /** Digits that cannot be guessed, and how many are made at once. */
@@ -26,10 +26,10 @@ export function createExecutionIds(): (execution: number) => string {
 /** The number in an id that may be one of ours. Whether it is, only the execution of that number tells. */
 export const numberIn = (id: string): number | null => (OURS.test(id) ? numberOf(id.slice(0, 9)) : null);
 
-type Called = Pick<Start, "id" | "ownId" | "userId">;
+type Called = Pick<ExecutionStart, "id" | "ownId" | "userId">;
 
 /** Whose an execution is; an empty text: nobody's. */
-export const ownerOf = ({ userId = "" }: Pick<Start, "userId">): string => userId;
+export const ownerOf = ({ userId = "" }: Pick<ExecutionStart, "userId">): string => userId;
 
 /** The row of an id that a client chose. */
 export const nameKeyOf = (start: Called): string =>
@@ -41,5 +41,5 @@ export const nameIn = (id: string, owner: string | undefined): string =>
 export const nameOf = (start: Called): string => nameIn(start.id, start.ownId === true ? ownerOf(start) : undefined);
 
 /** What its steps are called where they have an effect: of two users with the same id, one must not be taken for the other. */
-export const effectsOf = ({ id, number, ownId }: Pick<Start, "id" | "number" | "ownId">): string =>
+export const effectsOf = ({ id, number, ownId }: Pick<ExecutionStart, "id" | "number" | "ownId">): string =>
   ownId === true ? `${id}@${number}` : id;

@@ -1,6 +1,6 @@
 /** The rows by which executions that rest are listed; they come and go in the commits that let an execution rest and go on. */
 import { executionEntry, executionIndex } from "../../storage/keys.ts";
-import type { ExecutionStatus, Start } from "./entries.ts";
+import type { ExecutionStatus, ExecutionStart } from "./entries.ts";
 
 /** The statuses of executions that rest. */
 export const RESTING: readonly ExecutionStatus[] = ["suspended", "completed", "error", "cancelled"];
@@ -9,7 +9,7 @@ export const ENDED: readonly ExecutionStatus[] = ["completed", "error", "cancell
 
 /** The keys of one resting status: two, and two more for an execution that belongs to a user. */
 export function indexKeys(
-  { at, number, workflowId, userId }: Pick<Start, "at" | "number" | "workflowId" | "userId">,
+  { at, number, workflowId, userId }: Pick<ExecutionStart, "at" | "number" | "workflowId" | "userId">,
   status: ExecutionStatus,
 ): string[] {
   const entry = executionEntry(at, number);

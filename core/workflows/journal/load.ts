@@ -3,9 +3,9 @@ import { ServiceError, unavailable } from "../../lib/errors.ts";
 import { type IdSpaces, placeOf, placesOf } from "../../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
-import { type Fold, foldOf } from "./state.ts";
+import { type JournalState, stateFromJournal } from "./state.ts";
 import { numberIn } from "./ids.ts";
-import type { Entry, Start } from "./entries.ts";
+import type { JournalEntry, ExecutionStart } from "./entries.ts";
 import { parseEntries, parseOpen, parseRest } from "./rows.ts";
 
 const ROWS = 200;
@@ -13,8 +13,8 @@ const ROWS = 200;
 const TRIES = 20;
 
 /** An execution that is on record, running or not, here or elsewhere. */
-export interface Found {
-  readonly start: Start;
+export interface FoundExecution {
+  readonly start: ExecutionStart;
   /** Its first row, when it runs. */
   readonly open: Row | null;
   /** Null while it runs for the first time. */
@@ -26,14 +26,14 @@ export interface Meant {
   readonly spaces: IdSpaces;
   /** Undefined: an id is one for everybody. */
   readonly owner: string | undefined;
-  is(start: Start): boolean;
+  is(start: ExecutionStart): boolean;
 }
 
 const ANYBODYS: Meant = { spaces: { isolated: false, owned: false }, owner: undefined, is: () => true };
 
 /** @returns null when there is none with this id that is meant */
-export async function findExecution(store: Store, id: string, meant: Meant = ANYBODYS): Promise<Found | null> {
-  const isMeant = (found: Found | null) => found !== null && found.start.id === id && meant.is(found.start);
+export async function findExecution(store: Store, id: string, meant: Meant = ANYBODYS): Promise<FoundExecution | null> {
+  const isMeant = (found: FoundExecution | null) => found !== null && found.start.id === id && meant.is(found.start);
   const ours = numberIn(id);
   const found = ours === null ? null : await readExecution(store, ours);
   if (isMeant(found)) return found;
@@ -43,7 +43,7 @@ export async function findExecution(store: Store, id: string, meant: Meant = ANY
 }
 
 /** What all executions of an id began with, whosever they are; `MOST_PLACES` at most, beside one with an id of ours. */
-export async function startsOf(store: Store, spaces: IdSpaces, id: string): Promise<Start[]> {
+export async function startsOf(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
   const places = await placesOf(store, spaces, executionNameKeys(id));
   const ours = numberIn(id);
   const numbers = new Set([...(ours === null ? [] : [ours]), ...places.map(({ number }) => number)]);
@@ -51,7 +51,7 @@ export async function startsOf(store: Store, spaces: IdSpaces, id: string): Prom
   return found.flatMap((each) => (each?.start.id === id ? [each.start] : []));
 }
 
-export async function readExecution(store: Store, number: number): Promise<Found | null> {
+export async function readExecution(store: Store, number: number): Promise<FoundExecution | null> {
   const [open, rest] = await store.getMany([openExecutionKey(number), executionKey(number)]);
   const start =
     (open === undefined ? null : parseOpen(open.value).start) ??
@@ -61,18 +61,18 @@ export async function readExecution(store: Store, number: number): Promise<Found
 
 /** All that is on record of an execution. */
 export interface Loaded {
-  readonly fold: Fold;
-  readonly entries: readonly Entry[];
+  readonly fold: JournalState;
+  readonly entries: readonly JournalEntry[];
   /** Entries that were committed with the start. */
-  readonly first: readonly Entry[];
+  readonly first: readonly JournalEntry[];
   /** Entries beside the record. None while it runs. */
-  readonly tail: readonly Entry[];
+  readonly tail: readonly JournalEntry[];
   /** Rows of the journal. */
   readonly rows: number;
 }
 
 /** @returns null when it is gone meanwhile */
-export async function loadExecution(store: Store, { start, open, rest }: Found): Promise<Loaded | null> {
+export async function loadExecution(store: Store, { start, open, rest }: FoundExecution): Promise<Loaded | null> {
   const resting = rest === null ? null : parseRest(rest.value);
   const first = (open === null ? null : parseOpen(open.value).first) ?? resting?.first ?? [];
   const rests = open === null && resting !== null;
@@ -84,7 +84,7 @@ export async function loadExecution(store: Store, { start, open, rest }: Found):
   }
   const tail = rests ? resting.tail : [];
   const entries = [...first, ...rows.flatMap((row) => parseEntries(row.value)), ...tail];
-  return { fold: foldOf(start, entries), entries, first, tail, rows: rows.length };
+  return { fold: stateFromJournal(start, entries), entries, first, tail, rows: rows.length };
 }
 
 /**
@@ -96,9 +96,9 @@ export async function loadExecution(store: Store, { start, open, rest }: Found):
  */
 export async function loadWhole(
   store: Store,
-  find: () => Promise<Found | null>,
+  find: () => Promise<FoundExecution | null>,
   enough: (loaded: Loaded) => boolean = () => true,
-): Promise<{ found: Found; loaded: Loaded } | null> {
+): Promise<{ found: FoundExecution; loaded: Loaded } | null> {
   for (let tries = 1; ; tries++) {
     const found = await find();
     if (found === null) return null;
@@ -109,7 +109,7 @@ export async function loadWhole(
 }
 
 /** The first entries of an execution, as many as are known to be on disk. */
-export async function entriesOnDisk(store: Store, { number }: Start, count: number): Promise<readonly Entry[]> {
+export async function entriesOnDisk(store: Store, { number }: ExecutionStart, count: number): Promise<readonly JournalEntry[]> {
   const record = await loadWhole(
     store,
     () => readExecution(store, number),

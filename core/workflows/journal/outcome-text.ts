@@ -1,29 +1,29 @@
 /** JSON text of how an execution came to rest, as results, records, states and events put it together. */
 import type { Outline } from "../definition/definition.ts";
-import type { Fold } from "./state.ts";
-import { isoOf } from "../../lib/iso-time.ts";
-import type { Entry, EntryKind, StepPath } from "./entries.ts";
+import type { JournalState } from "./state.ts";
+import { isoTime } from "../../lib/iso-time.ts";
+import type { JournalEntry, EntryKind, StepPath } from "./entries.ts";
 
 type Rests = Extract<EntryKind, "suspend" | "end" | "error" | "cancel">;
 /** An entry after which an execution rests. */
-export type RestEntry = Extract<Entry, readonly [Rests, ...unknown[]]>;
+export type RestEntry = Extract<JournalEntry, readonly [Rests, ...unknown[]]>;
 
 /** JSON text of a value; of none at all, null. */
-export const textOf = (value: unknown): string => JSON.stringify(value) ?? "null";
+export const jsonText = (value: unknown): string => JSON.stringify(value) ?? "null";
 
 /**
  * @param index what the place of the step at the top is called
  * @returns an object; `suspendData` is what the step hands out
  */
 export function suspensionText(
-  [, stepId, at, reason, data]: Extract<Entry, readonly ["suspend", ...unknown[]]>,
+  [, stepId, at, reason, data]: Extract<JournalEntry, readonly ["suspend", ...unknown[]]>,
   outline: Outline,
   index: "stepIndex" | "suspendedStepIndex",
 ): string {
   const place = `"${index}":${outline.get(stepId)?.index ?? 0}`;
   const step = stepId === "" ? "" : `,"stepId":"${stepId}"`;
   const handed = data === undefined || data === null ? "" : `,"suspendData":${JSON.stringify(data)}`;
-  return `{"suspendedAt":"${isoOf(at)}","reason":${JSON.stringify(reason)},${place}${step}${handed}}`;
+  return `{"suspendedAt":"${isoTime(at)}","reason":${JSON.stringify(reason)},${place}${step}${handed}}`;
 }
 
 export function errorText(message: string, stepId: StepPath): string {
@@ -32,10 +32,10 @@ export function errorText(message: string, stepId: StepPath): string {
 }
 
 export const cancellationText = (at: number, reason: string): string =>
-  `{"cancelledAt":"${isoOf(at)}","reason":${JSON.stringify(reason)}}`;
+  `{"cancelledAt":"${isoTime(at)}","reason":${JSON.stringify(reason)}}`;
 
 /** Why it rests: `"suspension":{...}`, `"error":{...}` or `"cancellation":{...}`. */
-export function membersOf(entry: Exclude<RestEntry, readonly ["end", ...unknown[]]>, outline: Outline): string {
+export function outcomeMembers(entry: Exclude<RestEntry, readonly ["end", ...unknown[]]>, outline: Outline): string {
   switch (entry[0]) {
     case "suspend":
       return `"suspension":${suspensionText(entry, outline, "stepIndex")}`;
@@ -48,19 +48,19 @@ export function membersOf(entry: Exclude<RestEntry, readonly ["end", ...unknown[
 
 /** The members of an execution result from `startAt` on. */
 export function outcomeText(startAt: number, entry: RestEntry, outline: Outline): string {
-  const start = `"startAt":"${isoOf(startAt)}"`;
+  const start = `"startAt":"${isoTime(startAt)}"`;
   if (entry[0] === "suspend") {
     const suspension = suspensionText(entry, outline, "suspendedStepIndex");
     return `${start},"endAt":null,"status":"suspended","result":null,"suspension":${suspension}`;
   }
-  const end = `${start},"endAt":"${isoOf(entry[2])}"`;
-  if (entry[0] === "end") return `${end},"status":"completed","result":${textOf(entry[3])}`;
+  const end = `${start},"endAt":"${isoTime(entry[2])}"`;
+  if (entry[0] === "end") return `${end},"status":"completed","result":${jsonText(entry[3])}`;
   const status = entry[0] === "error" ? "error" : "cancelled";
-  return `${end},"status":"${status}","result":null,${membersOf(entry, outline)}`;
+  return `${end},"status":"${status}","result":null,${outcomeMembers(entry, outline)}`;
 }
 
 /** The entry after which it rests. Null while it runs. */
-export function restOf({ suspension, cancellation, error, status, output, endedAt }: Fold): RestEntry | null {
+export function restOf({ suspension, cancellation, error, status, output, endedAt }: JournalState): RestEntry | null {
   if (suspension !== null) {
     const { stepId, at, reason, data } = suspension;
     return ["suspend", stepId, at, reason, data];

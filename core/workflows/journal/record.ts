@@ -1,20 +1,20 @@
 /** An execution as lists, results and states show it (contract, "Workflow execution record", "Execution result", "Execution state"). */
 import type { ExecutionState } from "../../../generated/types.ts";
 import type { Outline } from "../definition/definition.ts";
-import type { Fold } from "./state.ts";
-import { isoOf } from "../../lib/iso-time.ts";
-import { isLeftBehind } from "./superseded.ts";
-import { membersOf, outcomeText, type RestEntry, restOf, textOf } from "./outcome-text.ts";
+import type { JournalState } from "./state.ts";
+import { isoTime } from "../../lib/iso-time.ts";
+import { isSuperseded } from "./superseded.ts";
+import { outcomeMembers, outcomeText, type RestEntry, restOf, jsonText } from "./outcome-text.ts";
 import { stepText } from "./step-text.ts";
 
 /** The record as JSON: one text per execution is written to the store, and lists hand it out as it is. */
-export function recordText(fold: Fold, outline: Outline): string {
+export function executionRecordText(fold: JournalState, outline: Outline): string {
   const { start, status, values } = fold;
   const workflow = JSON.stringify(start.workflowId);
   const name = JSON.stringify(start.workflowName);
   const named = `"name":${name},"from":${workflow}`;
-  const createdAt = isoOf(start.at);
-  const input = textOf(start.input);
+  const createdAt = isoTime(start.at);
+  const input = jsonText(start.input);
   let events = `{"id":"start","type":"workflow-start",${named},"startTime":"${createdAt}","endTime":"${createdAt}","status":"running","input":${input}}`;
   // Steps often hand on what they were given, and the last one's output is the execution's.
   let value: unknown = start.input;
@@ -25,26 +25,26 @@ export function recordText(fold: Fold, outline: Outline): string {
       const given = values.get(step.output);
       if (given !== value) {
         value = given;
-        text = textOf(given);
+        text = jsonText(given);
       }
       output = text;
     }
-    const left = output === "" && isLeftBehind(step.path, fold, outline);
+    const left = output === "" && isSuperseded(step.path, fold, outline);
     events += `,${stepText(step, left ? "completed" : status, outline, output)}`;
   }
   const rest = restOf(fold);
   let outcome = "";
   if (rest !== null) {
     const members =
-      rest[0] === "end" ? `"output":${rest[3] === value ? text : textOf(rest[3])}` : membersOf(rest, outline);
+      rest[0] === "end" ? `"output":${rest[3] === value ? text : jsonText(rest[3])}` : outcomeMembers(rest, outline);
     events += `,${endText(rest, named, members)}`;
     outcome = `,${members}`;
   }
   const metadata = start.metadata === undefined ? "{}" : JSON.stringify(start.metadata);
-  return `{"id":"${start.id}","workflowId":${workflow},"workflowName":${name},"status":"${status}"${ownerText(fold)},"input":${input},"metadata":${metadata},"events":[${events}]${outcome},"createdAt":"${createdAt}","updatedAt":"${isoOf(fold.updatedAt)}"}`;
+  return `{"id":"${start.id}","workflowId":${workflow},"workflowName":${name},"status":"${status}"${ownerText(fold)},"input":${input},"metadata":${metadata},"events":[${events}]${outcome},"createdAt":"${createdAt}","updatedAt":"${isoTime(fold.updatedAt)}"}`;
 }
 
-function ownerText({ start }: Fold): string {
+function ownerText({ start }: JournalState): string {
   let text = start.userId === undefined ? "" : `,"userId":${JSON.stringify(start.userId)}`;
   if (start.conversationId !== undefined) text += `,"conversationId":${JSON.stringify(start.conversationId)}`;
   const { replay } = start;
@@ -63,30 +63,30 @@ const END_STATUS = { suspend: "suspended", end: "success", error: "error", cance
 /** Nothing but a suspension may still end. */
 function endText(rest: RestEntry, named: string, members: string): string {
   const [kind, , at] = rest;
-  const time = isoOf(at);
+  const time = isoTime(at);
   const end = kind === "suspend" ? "" : `,"endTime":"${time}"`;
   const outcome = kind === "end" || kind === "error" ? `,${members}` : "";
   return `{"id":"end","type":"${END_TYPE[kind]}",${named},"startTime":"${time}"${end},"status":"${END_STATUS[kind]}"${outcome}}`;
 }
 
 /** The result of an execution that rests, as JSON. */
-export function resultText(fold: Fold, outline: Outline): string {
+export function executionResultText(fold: JournalState, outline: Outline): string {
   const rest = restOf(fold);
   if (rest === null) throw new Error(`execution ${fold.start.id} has no result yet`);
   return `{"executionId":"${fold.start.id}",${outcomeText(fold.start.at, rest, outline)}}`;
 }
 
-export function stateOf(fold: Fold, outline: Outline): ExecutionState {
+export function executionStateView(fold: JournalState, outline: Outline): ExecutionState {
   const { start, status, state, endedAt } = fold;
   const { replay } = start;
   const rest = restOf(fold);
-  const members = rest === null || rest[0] === "end" ? {} : JSON.parse(`{${membersOf(rest, outline)}}`);
+  const members = rest === null || rest[0] === "end" ? {} : JSON.parse(`{${outcomeMembers(rest, outline)}}`);
   return {
     executionId: start.id,
     workflowId: start.workflowId,
     status,
-    startAt: isoOf(start.at),
-    ...(endedAt !== null && { endAt: isoOf(endedAt) }),
+    startAt: isoTime(start.at),
+    ...(endedAt !== null && { endAt: isoTime(endedAt) }),
     input: start.input,
     context: start.context,
     workflowState: state,

@@ -3,25 +3,25 @@
  * with it stand in its open row, further entries in rows of the journal. When it comes to rest the open row goes, and one row
  * takes its place: the record as lists give it, and beside it all that makes the journal whole.
  */
-import type { Entry, Start } from "./entries.ts";
+import type { JournalEntry, ExecutionStart } from "./entries.ts";
 
 /** Beside the record of an execution that rests. */
 export interface Rest {
-  readonly start: Start;
+  readonly start: ExecutionStart;
   /** Entries that were committed with the start. */
-  readonly first: readonly Entry[];
+  readonly first: readonly JournalEntry[];
   /** Rows of the journal. Their entries come next. */
   readonly rows: number;
   /** Entries that were committed with the record: the last ones. */
-  readonly tail: readonly Entry[];
+  readonly tail: readonly JournalEntry[];
 }
 
 /** An execution that runs. `start` and `first` are null when it was resumed: its record row has them, and its tail is in the journal by now. */
 export interface Open {
   /** The process that runs it. */
   readonly process: string;
-  readonly start: Start | null;
-  readonly first: readonly Entry[] | null;
+  readonly start: ExecutionStart | null;
+  readonly first: readonly JournalEntry[] | null;
 }
 
 /** Entries are given as JSON text, so that nothing is turned into text twice. */
@@ -33,11 +33,11 @@ export const openText = (process: string, start: string, entries: readonly strin
 export const reopenedText = (process: string): string => `[${JSON.stringify(process)},null,null]`;
 
 export function parseOpen(value: string): Open {
-  const [process, start, first] = JSON.parse(value) as [string, Start | null, Entry[] | null];
+  const [process, start, first] = JSON.parse(value) as [string, ExecutionStart | null, JournalEntry[] | null];
   return { process, start, first };
 }
 
-export const parseEntries = (value: string): Entry[] => JSON.parse(value) as Entry[];
+export const parseEntries = (value: string): JournalEntry[] => JSON.parse(value) as JournalEntry[];
 
 const LENGTH_DIGITS = 10;
 
@@ -46,7 +46,7 @@ export function restText(record: string, start: string, first: string, rows: num
   return `[${record},{"start":${start},"first":${first},"rows":${rows},"tail":${tail}},${String(record.length).padStart(LENGTH_DIGITS)}]`;
 }
 
-export const recordOf = (value: string): string => value.slice(1, 1 + Number(value.slice(-1 - LENGTH_DIGITS, -1)));
+export const recordInRow = (value: string): string => value.slice(1, 1 + Number(value.slice(-1 - LENGTH_DIGITS, -1)));
 
 export function parseRest(value: string): Rest {
   const [, rest] = JSON.parse(value) as [unknown, Rest, number];
@@ -54,7 +54,7 @@ export function parseRest(value: string): Rest {
 }
 
 /** What leads to an execution that rests: its index rows, and that of its id, are made of this. */
-export type Head = Pick<Start, "id" | "number" | "workflowId" | "at" | "ownId" | "userId">;
+export type RecordHead = Pick<ExecutionStart, "id" | "number" | "workflowId" | "at" | "ownId" | "userId">;
 
 const HEAD =
   /^\{"start":\{"id":"([^"\\]*)","number":(\d+),"workflowId":"([^"\\]*)","workflowName":"(?:[^"\\]|\\.)*","definition":"[^"\\]*","at":(\d+),("ownId":true,)?/;
@@ -62,10 +62,10 @@ const HEAD =
 const HEAD_LENGTH = 1000;
 
 /** Without a look at the rest, where nothing in it can be the owner. */
-export function headOf(value: string): Head {
+export function recordHead(value: string): RecordHead {
   const at = 2 + Number(value.slice(-1 - LENGTH_DIGITS, -1));
   const match = value.includes('"userId":', at) ? null : HEAD.exec(value.slice(at, at + HEAD_LENGTH));
   if (match === null) return parseRest(value).start;
-  const head: Head = { id: match[1]!, number: Number(match[2]), workflowId: match[3]!, at: Number(match[4]) };
+  const head: RecordHead = { id: match[1]!, number: Number(match[2]), workflowId: match[3]!, at: Number(match[4]) };
   return match[5] === undefined ? head : { ...head, ownId: true };
 }

@@ -2,20 +2,20 @@
 import { storedTime } from "../../lib/clock.ts";
 import {
   type Branch,
-  type Entry,
+  type JournalEntry,
   type EntryKind,
   EVENTS_OF,
   type ExecutionStatus,
   type Replay,
-  type Source,
+  type ValueSource,
   STATUS_AFTER,
-  type Start,
+  type ExecutionStart,
   type StepPath,
 } from "./entries.ts";
 
 export type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
 
-export interface StepFold {
+export interface StepState {
   readonly path: StepPath;
   status: StepStatus;
   /** Milliseconds since 1970. */
@@ -23,9 +23,9 @@ export interface StepFold {
   /** Null too for one that failed and begins again. */
   endedAt: number | null;
   /** Where its input comes from. */
-  source: Source;
+  source: ValueSource;
   /** Where its output is found, once it is done: itself, or the step that gave the value. */
-  output: Source;
+  output: ValueSource;
   /** Tries that failed, and when the last of them did. */
   tries: number;
   triedAt: number;
@@ -46,15 +46,15 @@ export interface Suspension {
   readonly data: unknown;
 }
 
-export interface Fold {
-  readonly start: Start;
+export interface JournalState {
+  readonly start: ExecutionStart;
   status: ExecutionStatus;
   /** Events so far; the first is `workflow-start`. */
   sequence: number;
   /** In the order of their first begin. */
-  readonly steps: Map<StepPath, StepFold>;
+  readonly steps: Map<StepPath, StepState>;
   /** Outputs and inputs by where they come from. What is here never changes. */
-  readonly values: Map<Source, unknown>;
+  readonly values: Map<ValueSource, unknown>;
   /** Shared state. A new object after each change. */
   state: Readonly<Record<string, unknown>>;
   /** `resume` of expressions: what came with the last resume; null before. */
@@ -72,13 +72,13 @@ export interface Fold {
 }
 
 /** The fold of an execution that has only begun. */
-export function begin(start: Start): Fold {
-  const fold: Fold = {
+export function initialState(start: ExecutionStart): JournalState {
+  const fold: JournalState = {
     start,
     status: "running",
     sequence: 1,
     steps: new Map(),
-    values: new Map<Source, unknown>([["", start.input]]),
+    values: new Map<ValueSource, unknown>([["", start.input]]),
     state: start.state,
     resume: null,
     suspension: null,
@@ -95,21 +95,21 @@ export function begin(start: Start): Fold {
 }
 
 /** The input that a replay gives to its step. */
-export const REPLAY_INPUT: Source = "!";
+export const REPLAY_INPUT: ValueSource = "!";
 
 /** The steps that a replay does not run again are done from the start, without events. */
-function takeOver(fold: Fold, { kept, stepId, input, resume, resumed }: Replay): void {
+function takeOver(fold: JournalState, { kept, stepId, input, resume, resumed }: Replay): void {
   const { at } = fold.start;
   fold.resume = resumed ?? null;
   if (input !== undefined) fold.values.set(REPLAY_INPUT, input.value);
   for (const [kind, path, value, extra] of kept) {
     if (kind === "begin") {
       const step = stepOf(fold, path, at);
-      step.source = value as Source;
+      step.source = value as ValueSource;
       hold(fold, step, extra);
       step.status = "failed";
     } else if (kind === "done") APPLY.done(fold, ["done", path, at, value]);
-    else APPLY.same(fold, ["same", path, at, value as Source]);
+    else APPLY.same(fold, ["same", path, at, value as ValueSource]);
   }
   if (resume !== undefined) {
     const step = stepOf(fold, stepId, at);
@@ -120,12 +120,12 @@ function takeOver(fold: Fold, { kept, stepId, input, resume, resumed }: Replay):
 }
 
 /** When what comes next happens: the process that wrote last may have had a later clock. */
-export const timeAfter = ({ updatedAt }: Fold): number => Math.max(storedTime(), updatedAt);
+export const timeAfter = ({ updatedAt }: JournalState): number => Math.max(storedTime(), updatedAt);
 
 /** @returns the fold, changed */
-export function apply(fold: Fold, entry: Entry): Fold {
+export function applyEntry(fold: JournalState, entry: JournalEntry): JournalState {
   const [kind, , at] = entry;
-  (APPLY[kind] as (fold: Fold, entry: Entry) => void)(fold, entry);
+  (APPLY[kind] as (fold: JournalState, entry: JournalEntry) => void)(fold, entry);
   fold.sequence += EVENTS_OF[kind];
   fold.updatedAt = at;
   const status = STATUS_AFTER[kind];
@@ -137,13 +137,13 @@ export function apply(fold: Fold, entry: Entry): Fold {
   return fold;
 }
 
-export const foldOf = (start: Start, entries: Iterable<Entry>): Fold => {
-  const fold = begin(start);
-  for (const entry of entries) apply(fold, entry);
+export const stateFromJournal = (start: ExecutionStart, entries: Iterable<JournalEntry>): JournalState => {
+  const fold = initialState(start);
+  for (const entry of entries) applyEntry(fold, entry);
   return fold;
 };
 
-type Appliers = { readonly [K in EntryKind]: (fold: Fold, entry: Extract<Entry, readonly [K, ...unknown[]]>) => void };
+type Appliers = { readonly [K in EntryKind]: (fold: JournalState, entry: Extract<JournalEntry, readonly [K, ...unknown[]]>) => void };
 
 const APPLY: Appliers = {
   begin(fold, [, path, at, source, extra]) {
@@ -219,19 +219,19 @@ const APPLY: Appliers = {
 };
 
 /** What a choice or a sub-workflow's input leaves behind. */
-function hold(fold: Fold, step: StepFold, extra: unknown): void {
+function hold(fold: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
   if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
   else fold.values.set(`${step.path}/`, (extra as { input: unknown }).input);
 }
 
-function close(step: StepFold, status: StepStatus, at: number, output: Source): void {
+function close(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
   step.status = status;
   step.endedAt = at;
   step.output = output;
 }
 
-function stepOf(fold: Fold, path: StepPath, at: number): StepFold {
+function stepOf(fold: JournalState, path: StepPath, at: number): StepState {
   let step = fold.steps.get(path);
   if (step === undefined) {
     step = {

@@ -1,7 +1,7 @@
 /** A step in the record of its execution, as JSON text. */
 import type { Outline } from "../definition/definition.ts";
-import type { StepFold } from "./state.ts";
-import { isoOf } from "../../lib/iso-time.ts";
+import type { StepState } from "./state.ts";
+import { isoTime } from "../../lib/iso-time.ts";
 import type { ExecutionStatus } from "./entries.ts";
 import { errorText } from "./outcome-text.ts";
 
@@ -18,7 +18,7 @@ const UNFINISHED: Readonly<Record<ExecutionStatus, string>> = {
  * @param status of the execution
  * @param output JSON text of its output; not read unless it is done
  */
-export function stepText(step: StepFold, status: ExecutionStatus, outline: Outline, output: string): string {
+export function stepText(step: StepState, status: ExecutionStatus, outline: Outline, output: string): string {
   const name = JSON.stringify(outline.get(step.path)?.name ?? step.path);
   switch (step.status) {
     case "done":
@@ -37,11 +37,11 @@ export function stepText(step: StepFold, status: ExecutionStatus, outline: Outli
   }
 }
 
-const headText = (type: string, { path, begunAt }: StepFold, name: string): string =>
-  `{"id":"step:${path}","type":"${type}","name":${name},"from":"${path}","startTime":"${isoOf(begunAt)}"`;
+const headText = (type: string, { path, begunAt }: StepState, name: string): string =>
+  `{"id":"step:${path}","type":"${type}","name":${name},"from":"${path}","startTime":"${isoTime(begunAt)}"`;
 
-const overText = (type: string, step: StepFold, name: string, rest: string): string =>
-  `${headText(type, step, name)},"endTime":"${isoOf(step.endedAt ?? step.begunAt)}","status":${rest}}`;
+const overText = (type: string, step: StepState, name: string, rest: string): string =>
+  `${headText(type, step, name)},"endTime":"${isoTime(step.endedAt ?? step.begunAt)}","status":${rest}}`;
 
-const openText = (step: StepFold, name: string, status: string): string =>
+const openText = (step: StepState, name: string, status: string): string =>
   `${headText("step-start", step, name)},"status":"${status}"}`;

@@ -1,10 +1,10 @@
 /** Which executions a list is of. */
 import { isDeepStrictEqual } from "node:util";
 import { NUMBER_LIMIT, number } from "../../storage/encoding.ts";
-import type { Start } from "../journal/entries.ts";
+import type { ExecutionStart } from "../journal/entries.ts";
 import type { ExecutionQuery } from "../workflows.ts";
 
-export type ListQuery = ExecutionQuery & {
+export type ExecutionListQuery = ExecutionQuery & {
   /** The user whose executions alone the caller may see; null: those that are nobody's. */
   owner?: string | null;
 };
@@ -27,17 +27,17 @@ interface RecordFilter {
 }
 
 /** What is compared of an execution that no index tells. */
-type Told = Pick<Start, "userId" | "metadata">;
+type Told = Pick<ExecutionStart, "userId" | "metadata">;
 
 /** Null: nothing can match. */
-export function filterOf({
+export function executionFilter({
   workflowId,
   userId,
   owner,
   from = 0,
   to = NUMBER_LIMIT - 1,
   metadata,
-}: ListQuery): Filter | null {
+}: ExecutionListQuery): Filter | null {
   if (owner !== undefined && userId !== undefined && owner !== userId) return null;
   const bounds = { from: Math.max(0, Math.ceil(from)), to: Math.min(NUMBER_LIMIT - 1, Math.floor(to)) };
   if (bounds.from > bounds.to) return null;
@@ -53,12 +53,12 @@ const needleOf = (key: string, value: unknown): string =>
   `${JSON.stringify(key)}:${typeof value === "object" && value !== null ? "" : JSON.stringify(value)}`;
 
 /** The bounds of an index range: both are exclusive, and rows of a time come after the time alone. */
-export function boundsOf(prefix: string, { from, to }: Filter): { after: string; before?: string } {
+export function timeBounds(prefix: string, { from, to }: Filter): { after: string; before?: string } {
   const after = prefix + number(from);
   return to + 1 < NUMBER_LIMIT ? { after, before: prefix + number(to + 1) } : { after };
 }
 
-export function matchesStart(filter: Filter, start: Told & Pick<Start, "workflowId" | "at">): boolean {
+export function matchesStart(filter: Filter, start: Told & Pick<ExecutionStart, "workflowId" | "at">): boolean {
   if (filter.workflowId !== undefined && filter.workflowId !== start.workflowId) return false;
   if (filter.userId !== undefined && filter.userId !== start.userId) return false;
   return start.at >= filter.from && start.at <= filter.to && tells(filter.record, start);

@@ -10,11 +10,11 @@ import { executionEntry, executionIndex, executionKey, openExecutionKey } from "
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import type { ExecutionStatus, Start } from "../journal/entries.ts";
-import { boundsOf, type Filter, filterOf, type ListQuery, matchesRecord, matchesStart } from "./filter.ts";
-import { type Begun, type Elsewhere, openRecord } from "./running.ts";
+import type { ExecutionStatus, ExecutionStart } from "../journal/entries.ts";
+import { timeBounds, type Filter, executionFilter, type ExecutionListQuery, matchesRecord, matchesStart } from "./filter.ts";
+import { type Begun, type RemoteExecution, openRecord } from "./running.ts";
 import { type Item, Walk } from "./walk.ts";
-import { recordOf } from "../journal/rows.ts";
+import { recordInRow } from "../journal/rows.ts";
 
 /** Records read at once: a page of large ones must not come as one text that nothing can hold. */
 const PIECE = 100;
@@ -23,7 +23,7 @@ const LARGEST = 64 * 1024 * 1024;
 
 /** An execution that runs in this process. */
 export interface RunningHere {
-  readonly start: Start;
+  readonly start: ExecutionStart;
   /** As lists give it, at present: JSON text. Null once it has come to rest and that is not on disk yet: the store tells then. */
   record(): string | null;
 }
@@ -32,7 +32,7 @@ export interface ListSources {
   readonly store: Store;
   running(): Iterable<RunningHere>;
   /** Null for a store of this process alone: what runs, runs here. */
-  readonly elsewhere: Elsewhere | null;
+  readonly elsewhere: RemoteExecution | null;
   /** Of a pinned definition, by its hash. */
   outlineOf(hash: string): Promise<Outline>;
 }
@@ -41,10 +41,10 @@ export interface ListSources {
  * @returns `data` of the reply: an array of execution records
  * @throws ServiceError `invalid_input` for an offset that is too large, and for a page that is
  */
-export async function listExecutions(query: ListQuery, sources: ListSources): Promise<Serialized> {
+export async function listExecutions(query: ExecutionListQuery, sources: ListSources): Promise<Serialized> {
   const { limit, offset, status } = query;
   if (offset > SKIP_LIMIT) throw invalid(`offset: more than ${SKIP_LIMIT} executions cannot be passed over`);
-  const filter = filterOf(query);
+  const filter = executionFilter(query);
   if (filter === null) return new Serialized("[]");
   const walk = await openWalk(query, filter, sources);
   // Where records decide, those that match are counted.
@@ -69,12 +69,12 @@ export async function listExecutions(query: ListQuery, sources: ListSources): Pr
   return new Serialized(`[${texts.join()}]`);
 }
 
-async function openWalk({ status, limit, offset }: ListQuery, filter: Filter, sources: ListSources): Promise<Walk> {
+async function openWalk({ status, limit, offset }: ExecutionListQuery, filter: Filter, sources: ListSources): Promise<Walk> {
   const { store } = sources;
   const statuses = status === undefined ? RESTING : status === "running" ? [] : [status];
   const ranges = statuses.map((resting) => {
     const prefix = executionIndex(resting, filter.workflowId, filter.userId);
-    return { prefix, ...boundsOf(prefix, filter) };
+    return { prefix, ...timeBounds(prefix, filter) };
   });
   const walk = new Walk(store, ranges);
   if (status !== undefined && status !== "running") return walk;
@@ -114,7 +114,7 @@ async function load(
     const open = rows.get(openExecutionKey(number));
     if (open !== undefined) return openRecord(store, open, record, sources.outlineOf);
     // It has come to rest meanwhile.
-    return record === undefined || status === "running" ? null : recordOf(record.value);
+    return record === undefined || status === "running" ? null : recordInRow(record.value);
   };
   return Promise.all(items.map(one));
 }
@@ -156,7 +156,7 @@ function resting(
   filter: Filter,
 ): string | null {
   if (row === undefined) return null;
-  const text = recordOf(row.value);
+  const text = recordInRow(row.value);
   if (row.revision !== revision && status !== undefined) {
     if ((JSON.parse(text) as { status: ExecutionStatus }).status !== status) return null;
   }

@@ -6,14 +6,14 @@ import { MOST_PLACES } from "../../storage/id-spaces.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
 import type { Execution } from "../run/execution.ts";
-import type { Fold } from "../journal/state.ts";
+import type { JournalState } from "../journal/state.ts";
 import { ownerOf } from "../journal/ids.ts";
-import type { Start } from "../journal/entries.ts";
-import { type Found, findExecution, type Loaded, loadWhole, type Meant, startsOf } from "../journal/load.ts";
+import type { ExecutionStart } from "../journal/entries.ts";
+import { type FoundExecution, findExecution, type Loaded, loadWhole, type Meant, startsOf } from "../journal/load.ts";
 import { noExecution, severalUsers } from "../journal/errors.ts";
 
 export interface OnRecord {
-  readonly found: Found;
+  readonly found: FoundExecution;
   readonly loaded: Loaded;
 }
 
@@ -21,7 +21,7 @@ export interface OnRecord {
 const TRIES = 3;
 
 /** Every method throws ServiceError `not_found` for an unknown workflow, and where it finds nothing. */
-export class Lookup {
+export class ExecutionLookup {
   readonly #engine: Engine;
   readonly #principal: Principal;
 
@@ -49,22 +49,22 @@ export class Lookup {
         if (record.found.open === null || tries > TRIES) return record;
         if (around.shared && this.#live(id, meant) === undefined) return record;
       } else if (!execution.recorded) await Promise.race([execution.more(), execution.settled]).catch(() => {});
-      else if (execution.fold.status === "running") return execution;
+      else if (execution.state.status === "running") return execution;
       else await restOf(execution);
     }
   }
 
   /** All that is known of an execution, wherever it runs. */
-  async look(workflowId: string, id: string, userId?: string): Promise<{ fold: Fold; outline: Outline }> {
+  async look(workflowId: string, id: string, userId?: string): Promise<{ fold: JournalState; outline: Outline }> {
     const execution = await this.find(workflowId, id, userId);
-    if (!("loaded" in execution)) return { fold: execution.fold, outline: execution.definition.outline };
+    if (!("loaded" in execution)) return { fold: execution.state, outline: execution.definition.outline };
     const { found, loaded } = execution;
     return { fold: loaded.fold, outline: await this.#engine.definitions.outline(found.start.definition) };
   }
 
   #live(id: string, meant: Meant): Execution | undefined {
     const execution = this.#engine.liveOf(id, meant.owner);
-    return execution !== undefined && meant.is(execution.fold.start) ? execution : undefined;
+    return execution !== undefined && meant.is(execution.state.start) ? execution : undefined;
   }
 
   async #onRecord(id: string, meant: Meant): Promise<OnRecord> {
@@ -75,7 +75,7 @@ export class Lookup {
   }
 
   #meant(workflowId: string, owner: string | undefined): Meant {
-    const is = (start: Start) => start.workflowId === workflowId && (owner === undefined || ownerOf(start) === owner);
+    const is = (start: ExecutionStart) => start.workflowId === workflowId && (owner === undefined || ownerOf(start) === owner);
     return { spaces: this.#engine.spaces, owner, is };
   }
 
@@ -88,7 +88,7 @@ export class Lookup {
   async #onlyOwner(workflowId: string, id: string): Promise<string> {
     const { store, spaces, live } = this.#engine;
     const stored = await startsOf(store, spaces, id);
-    const running = [...live.values()].map(({ fold }) => fold.start);
+    const running = [...live.values()].map(({ state }) => state.start);
     const owners = new Map<number, string>();
     for (const start of [...stored, ...running])
       if (start.id === id && start.workflowId === workflowId) owners.set(start.number, ownerOf(start));

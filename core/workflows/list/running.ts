@@ -2,19 +2,19 @@
 import { executionKey, indexedExecution, OPEN_EXECUTIONS } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
-import type { Start } from "../journal/entries.ts";
+import type { ExecutionStart } from "../journal/entries.ts";
 import { loadExecution } from "../journal/load.ts";
-import { recordText } from "../journal/record.ts";
+import { executionRecordText } from "../journal/record.ts";
 import { parseOpen, parseRest } from "../journal/rows.ts";
 
 /** Rows read at once: each has the input of its execution. */
 const PIECE = 100;
 
 /** What tells whether a running execution is in a list, and where. */
-export type Begun = Pick<Start, "number" | "at" | "workflowId" | "userId" | "metadata">;
+export type Begun = Pick<ExecutionStart, "number" | "at" | "workflowId" | "userId" | "metadata">;
 
 /** What other processes run. It is read as a whole, so that there is one look at a time, however many lists ask for it. */
-export class Elsewhere {
+export class RemoteExecution {
   readonly #store: Store;
   readonly #here: () => { has(number: number): boolean };
   #looking: Promise<unknown> = Promise.resolve();
@@ -57,7 +57,7 @@ async function startsIn(store: Store, known: { has(number: number): boolean }): 
 }
 
 /** Without the input, which may be large. */
-const begunOf = ({ number, at, workflowId, userId, metadata }: Start): Begun => ({
+const begunOf = ({ number, at, workflowId, userId, metadata }: ExecutionStart): Begun => ({
   number,
   at,
   workflowId,
@@ -80,5 +80,5 @@ export async function openRecord(
   const start = parseOpen(open.value).start ?? (record === undefined ? null : parseRest(record.value).start);
   if (start === null) return null;
   const loaded = await loadExecution(store, { start, open, rest: record ?? null });
-  return loaded === null ? null : recordText(loaded.fold, await outlineOf(start.definition));
+  return loaded === null ? null : executionRecordText(loaded.fold, await outlineOf(start.definition));
 }

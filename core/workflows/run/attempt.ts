@@ -30,28 +30,28 @@ export class WorkCall implements StepCall {
     this.scope = scope;
     this.attempt = attempt;
     this.trace = execution.spans?.of(step.path);
-    this.resume = execution.fold.steps.get(step.path)?.resume ?? null;
+    this.resume = execution.state.steps.get(step.path)?.resume ?? null;
   }
 
   get executionId(): string {
-    return this.#execution.fold.start.id;
+    return this.#execution.state.start.id;
   }
 
   get conversationId(): string | undefined {
-    return this.#execution.fold.start.conversationId;
+    return this.#execution.state.start.conversationId;
   }
 
   get userId(): string | undefined {
-    return this.#execution.fold.start.userId;
+    return this.#execution.state.start.userId;
   }
 
   get caller(): Caller {
-    const { caller, user } = this.#execution.fold.start;
+    const { caller, user } = this.#execution.state.start;
     return { kind: caller ?? (user === undefined ? "nobody" : "user") };
   }
 
   get idempotencyKey(): string {
-    return `${effectsOf(this.#execution.fold.start)}:${this.#step.path}`;
+    return `${effectsOf(this.#execution.state.start)}:${this.#step.path}`;
   }
 
   get requestId(): string {
@@ -77,7 +77,7 @@ export class WorkCall implements StepCall {
   part(part: unknown): Promise<void> | undefined {
     const execution = this.#execution;
     if (this.#over || this.#lifetime.over) return undefined;
-    execution.append(["part", this.#step.path, timeAfter(execution.fold), part]);
+    execution.append(["part", this.#step.path, timeAfter(execution.state), part]);
     return execution.flush();
   }
 

@@ -7,8 +7,8 @@ import { ExpressionError } from "../../manifest/expression.ts";
 import { isThenable } from "../../lib/thenable.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "../definition/definition.ts";
 import type { Execution } from "./execution.ts";
-import { type StepFold, timeAfter } from "../journal/state.ts";
-import { type Frame, fail, type Given, miss, scopeOf, suspend } from "./interpreter.ts";
+import { type StepState, timeAfter } from "../journal/state.ts";
+import { type Frame, fail, type StepInput, passInput, scopeOf, suspend } from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { done, type Outcome, stopped } from "./outcome.ts";
 import { WorkCall } from "./attempt.ts";
@@ -21,7 +21,7 @@ const retryDelay = ({ delay, backoff }: Retry, attempt: number): number =>
   backoff === "fixed" ? delay : Math.min(delay * 2 ** (attempt - 1), LONGEST_DELAY);
 
 /** Milliseconds that are left of the pause before the next try; a restart does not cut it short, a resume does. */
-export function pauseLeft({ retry }: Step, known: StepFold | undefined): number {
+export function pauseLeft({ retry }: Step, known: StepState | undefined): number {
   if (known === undefined || known.tries === 0) return 0;
   const pause = retryDelay(retry, known.tries);
   // Where the clock was set back the pause does not become longer.
@@ -46,13 +46,13 @@ export async function runWork(
   execution: Execution,
   step: WorkStep,
   frame: Frame,
-  given: Given,
+  given: StepInput,
   lifetime: Lifetime,
 ): Promise<Outcome> {
-  for (let attempt = (execution.fold.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
+  for (let attempt = (execution.state.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
     // Whatever the step does, that it began is on disk, and so is that a try failed: a restart must not give it again.
     await execution.flush();
-    const pause = pauseLeft(step, execution.fold.steps.get(step.path));
+    const pause = pauseLeft(step, execution.state.steps.get(step.path));
     if (pause > 0) await lifetime.sleep(pause);
     if (lifetime.stopped !== null) return stopped(step.path);
     const own = new Lifetime(lifetime, step.timeout);
@@ -69,15 +69,15 @@ export async function runWork(
     if (!(result instanceof Failure)) {
       if (step.tap) return tapped(execution, step, given, change);
       const { output, text } = result;
-      const at = timeAfter(execution.fold);
+      const at = timeAfter(execution.state);
       const path = JSON.stringify(step.path);
       if (change === undefined) execution.append(["done", step.path, at, output], `["done",${path},${at},${text}]`);
       else execution.append(["done", step.path, at, output, change]);
       return done(output, step.path);
     }
     if (!result.passing || attempt > step.retry.attempts)
-      return step.tap ? miss(execution, step, given, result.message) : fail(execution, step, result.message);
-    execution.append(["retry", step.path, timeAfter(execution.fold), attempt, result.message]);
+      return step.tap ? passInput(execution, step, given, result.message) : fail(execution, step, result.message);
+    execution.append(["retry", step.path, timeAfter(execution.state), attempt, result.message]);
   }
 }
 
@@ -85,10 +85,10 @@ export async function runWork(
 function tapped(
   execution: Execution,
   step: WorkStep,
-  { data, source }: Given,
+  { data, source }: StepInput,
   change: Record<string, unknown> | undefined,
 ): Outcome {
-  const at = timeAfter(execution.fold);
+  const at = timeAfter(execution.state);
   if (change === undefined) execution.append(["same", step.path, at, source]);
   else execution.append(["same", step.path, at, source, change]);
   return done(data, source);

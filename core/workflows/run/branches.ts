@@ -3,8 +3,8 @@
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
 import type { Execution } from "./execution.ts";
 import { timeAfter } from "../journal/state.ts";
-import { type Frame, type Given, pass, runSteps } from "./interpreter.ts";
-import type { Source } from "../journal/entries.ts";
+import { type Frame, type StepInput, pass, runSteps } from "./interpreter.ts";
+import type { ValueSource } from "../journal/entries.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
 
@@ -19,7 +19,7 @@ function runBranches(
   execution: Execution,
   branches: readonly (readonly Step[])[],
   frame: Frame,
-  given: Given,
+  given: StepInput,
   lifetime: Lifetime,
   decides: Decides,
 ): Promise<{ outcomes: (Outcome | undefined)[]; decider: Outcome | null }> {
@@ -66,7 +66,7 @@ export async function runAll(
   execution: Execution,
   step: AllStep,
   frame: Frame,
-  given: Given,
+  given: StepInput,
   lifetime: Lifetime,
 ): Promise<Outcome> {
   const { outcomes, decider } = await runBranches(
@@ -91,16 +91,16 @@ export async function runAll(
   });
   const problem = step.outputCheck?.(merged, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
-  execution.append(["done", step.path, timeAfter(execution.fold), merged]);
+  execution.append(["done", step.path, timeAfter(execution.state), merged]);
   return done(merged, step.path);
 }
 
 /** What the first branch gave that was over when the process ended: the others are not run again. */
-function winnerOnRecord({ fold }: Execution, { branches }: RaceStep): { data: unknown; source: Source } | null {
-  const last = branches.map((steps) => fold.steps.get(steps.at(-1)?.path ?? ""));
+function winnerOnRecord({ state }: Execution, { branches }: RaceStep): { data: unknown; source: ValueSource } | null {
+  const last = branches.map((steps) => state.steps.get(steps.at(-1)?.path ?? ""));
   const over = last.filter((step) => step?.status === "done" || step?.status === "skipped");
   const [first] = over.sort((a, b) => (a?.endedAt ?? 0) - (b?.endedAt ?? 0));
-  return first === undefined ? null : { data: fold.values.get(first.output), source: first.output };
+  return first === undefined ? null : { data: state.values.get(first.output), source: first.output };
 }
 
 /** The first success wins, and stops the others. Waits only when no branch can succeed any more without being resumed. */
@@ -108,7 +108,7 @@ export async function runRace(
   execution: Execution,
   step: RaceStep,
   frame: Frame,
-  given: Given,
+  given: StepInput,
   lifetime: Lifetime,
 ): Promise<Outcome> {
   const won = winnerOnRecord(execution, step);

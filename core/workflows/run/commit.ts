@@ -6,7 +6,7 @@ import type { Commit, Store } from "../../storage/store.ts";
 const RETRY = { first: 100, longest: 5_000 };
 
 /** Whether the store cannot be used at present. Whatever else it says, it will say again. */
-export const isAway = (error: unknown): error is ServiceError =>
+export const isStoreUnavailable = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.kind === "unavailable";
 
 /** A commit that no other try can mend. The message is for clients. */
@@ -20,7 +20,7 @@ export class Unrecordable extends Error {
 }
 
 /** What clients are told of an execution that waits until it can be recorded. */
-export const notYet = (id: string, { message }: ServiceError): ServiceError =>
+export const notStoredYet = (id: string, { message }: ServiceError): ServiceError =>
   new ServiceError("unavailable", message, { headers: { "x-execution-id": id, "retry-after": "1" } });
 
 interface Waiting {
@@ -34,7 +34,7 @@ interface Waiting {
  * @param failure of the try before
  * @throws CommitConflict; Unrecordable, when another try cannot mend it; the last failure when nobody waits any more
  */
-export async function commitPatiently(
+export async function commitWithRetry(
   store: Store,
   commit: Commit,
   failure: unknown,
@@ -43,7 +43,7 @@ export async function commitPatiently(
   let error = failure;
   for (let delay = RETRY.first; ; delay = Math.min(delay * 2, RETRY.longest)) {
     if (error instanceof CommitConflict) throw error;
-    if (!isAway(error)) throw new Unrecordable(error);
+    if (!isStoreUnavailable(error)) throw new Unrecordable(error);
     waiting.report(error, delay === RETRY.first);
     await new Promise((resolve) => setTimeout(resolve, delay));
     if (waiting.over()) throw error;

@@ -3,8 +3,8 @@ import { formatDuration } from "../../lib/duration.ts";
 import { runAll, runRace } from "./branches.ts";
 import { type Step, type SubStep, sourceOfInput, type WhenStep } from "../definition/definition.ts";
 import type { Execution } from "./execution.ts";
-import { type StepFold, timeAfter } from "../journal/state.ts";
-import { evaluate, type Frame, frameOf, type Given, Problem, pass, runSteps, scopeOf, start } from "./interpreter.ts";
+import { type StepState, timeAfter } from "../journal/state.ts";
+import { evaluate, type Frame, frameOf, type StepInput, Problem, pass, runSteps, scopeOf, beginStep } from "./interpreter.ts";
 import type { Branch, StepPath } from "../journal/entries.ts";
 import { Lifetime } from "./lifetime.ts";
 import { failed, type Outcome, stopped } from "./outcome.ts";
@@ -13,26 +13,26 @@ import { pauseLeft } from "./attempts.ts";
 type Holder = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
 
 /** A step that holds others, with tries and a time limit of its own. What succeeded inside is not done again. */
-export async function tryHolder(
+export async function tryContainer(
   execution: Execution,
   step: Holder,
   frame: Frame,
-  given: Given,
+  given: StepInput,
   lifetime: Lifetime,
 ): Promise<Outcome> {
   for (;;) {
-    const known = execution.fold.steps.get(step.path);
+    const known = execution.state.steps.get(step.path);
     const pause = pauseLeft(step, known);
     if (pause > 0 && !(await lifetime.sleep(pause))) return stopped(step.path);
     const attempt = (known?.tries ?? 0) + 1;
     const own = new Lifetime(lifetime, step.timeout);
     let outcome: Outcome;
     try {
-      outcome = await runHolder(execution, step, frame, given, known, own, attempt <= step.retry.attempts);
+      outcome = await runContainer(execution, step, frame, given, known, own, attempt <= step.retry.attempts);
       if (outcome.kind === "stopped" && own.own && lifetime.stopped === null) {
         outcome = failed(step.path, `timed out after ${formatDuration(step.timeout ?? 0)}`);
         if (attempt > step.retry.attempts)
-          execution.append(["fail", step.path, timeAfter(execution.fold), outcome.message]);
+          execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
       }
     } finally {
       own.end();
@@ -42,7 +42,7 @@ export async function tryHolder(
     execution.append([
       "retry",
       step.path,
-      timeAfter(execution.fold),
+      timeAfter(execution.state),
       attempt,
       outcome.message,
       failedIn(execution, step.path),
@@ -53,8 +53,8 @@ export async function tryHolder(
 }
 
 /** What failed in a step that is tried again; elsewhere what failed has failed for good, and a tap's failure does not matter. */
-const failedIn = ({ fold, definition }: Execution, path: StepPath): StepPath[] =>
-  [...fold.steps.values()]
+const failedIn = ({ state, definition }: Execution, path: StepPath): StepPath[] =>
+  [...state.steps.values()]
     .filter((step) => step.status === "failed" && step.endedAt !== null)
     .filter((step) => {
       const place = definition.outline.get(step.path);
@@ -63,19 +63,19 @@ const failedIn = ({ fold, definition }: Execution, path: StepPath): StepPath[] =
     .map((step) => step.path);
 
 /** @param again whether a failure is followed by another try, so that it is none yet */
-export async function runHolder(
+export async function runContainer(
   execution: Execution,
   step: Holder,
   frame: Frame,
-  given: Given,
-  known: StepFold | undefined,
+  given: StepInput,
+  known: StepState | undefined,
   lifetime: Lifetime,
   again = false,
 ): Promise<Outcome> {
   const outcome = await runInside(execution, step, frame, given, known, lifetime);
   if (lifetime.over) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
   if (outcome.kind === "failed" && (outcome.lasting || !again)) {
-    execution.append(["fail", step.path, timeAfter(execution.fold), outcome.message]);
+    execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
   }
   return outcome;
 }
@@ -84,8 +84,8 @@ function runInside(
   execution: Execution,
   step: Holder,
   frame: Frame,
-  given: Given,
-  known: StepFold | undefined,
+  given: StepInput,
+  known: StepState | undefined,
   lifetime: Lifetime,
 ): Outcome | Promise<Outcome> {
   switch (step.kind) {
@@ -94,10 +94,10 @@ function runInside(
     case "sub":
       return runSub(execution, step, frame, given, known, lifetime);
     case "all":
-      start(execution, step, known, given);
+      beginStep(execution, step, known, given);
       return runAll(execution, step, frame, given, lifetime);
     case "race":
-      start(execution, step, known, given);
+      beginStep(execution, step, known, given);
       return runRace(execution, step, frame, given, lifetime);
   }
 }
@@ -106,8 +106,8 @@ async function runWhen(
   execution: Execution,
   step: WhenStep,
   frame: Frame,
-  given: Given,
-  known: StepFold | undefined,
+  given: StepInput,
+  known: StepState | undefined,
   lifetime: Lifetime,
 ): Promise<Outcome> {
   // The choice on record stands: what it was made from may have changed since.
@@ -116,12 +116,12 @@ async function runWhen(
     const holds = evaluate(step.condition, scopeOf(execution, frame, given.data));
     const problem = holds instanceof Problem ? holds.message : typeof holds === "boolean" ? null : NO_CONDITION;
     if (problem !== null) {
-      start(execution, step, known, given);
+      beginStep(execution, step, known, given);
       return failed(step.path, problem, true);
     }
     branch = holds === true ? "then" : step.else === null ? "none" : "else";
   }
-  start(execution, step, known, given, branch);
+  beginStep(execution, step, known, given, branch);
   if (branch === "none") return pass(execution, step, given.data, given.source);
   const outcome = await runSteps(execution, (branch === "then" ? step.then : step.else) ?? [], frame, given, lifetime);
   if (outcome.kind !== "done" || lifetime.over) return outcome;
@@ -134,22 +134,22 @@ async function runSub(
   execution: Execution,
   step: SubStep,
   frame: Frame,
-  given: Given,
-  known: StepFold | undefined,
+  given: StepInput,
+  known: StepState | undefined,
   lifetime: Lifetime,
 ): Promise<Outcome> {
-  const { values } = execution.fold;
+  const { values } = execution.state;
   const source = sourceOfInput(step.path);
   let input = values.get(source);
   if (!values.has(source)) {
     input = evaluate(step.input, scopeOf(execution, frame, given.data));
     const problem = input instanceof Problem ? input.message : (step.startCheck?.(input, "input") ?? null);
     if (problem !== null) {
-      start(execution, step, known, given);
+      beginStep(execution, step, known, given);
       return failed(step.path, problem, true);
     }
   }
-  start(execution, step, known, given, { input });
+  beginStep(execution, step, known, given, { input });
   const inner = frameOf(execution, input, source);
   const outcome = await runSteps(execution, step.steps, inner, { data: input, source }, lifetime);
   if (outcome.kind !== "done" || lifetime.over) return outcome;

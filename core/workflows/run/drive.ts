@@ -5,7 +5,7 @@ import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import type { Execution } from "./execution.ts";
 import { timeAfter } from "../journal/state.ts";
 import { frameOf, runSteps } from "./interpreter.ts";
-import type { Entry, StepPath } from "../journal/entries.ts";
+import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { loggerOf } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
 import { Unrecordable } from "./commit.ts";
@@ -15,13 +15,13 @@ import { Unrecordable } from "./commit.ts";
  * was taken, it is another process's by now, or its first commit failed.
  */
 export async function drive(execution: Execution): Promise<void> {
-  const { fold, definition, lifetime } = execution;
+  const { state, definition, lifetime } = execution;
   if (definition.timeout !== null) {
-    const ran = fold.ran + (fold.updatedAt - fold.since);
+    const ran = state.ran + (state.updatedAt - state.since);
     lifetime.limit(Math.max(definition.timeout - ran, 0));
   }
   try {
-    const { input } = fold.start;
+    const { input } = state.start;
     const frame = frameOf(execution, input, "");
     const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
     await conclude(execution, outcome);
@@ -31,9 +31,9 @@ export async function drive(execution: Execution): Promise<void> {
     lifetime.stop({ kind: "lost", reason: "internal error", patience: 0 });
     loggerOf(execution).error({ err: error }, messageOf(error));
     // What it came to included, when that is what cannot be recorded.
-    if (error instanceof Unrecordable || fold.status !== "running") await execution.retreat();
+    if (error instanceof Unrecordable || state.status !== "running") await execution.retreat();
     const message = error instanceof Unrecordable ? error.message : "internal error";
-    execution.append(["error", "", timeAfter(execution.fold), message]);
+    execution.append(["error", "", timeAfter(execution.state), message]);
     await execution.rest();
   } finally {
     lifetime.end();
@@ -48,9 +48,9 @@ async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
 }
 
 /** How it came out; null when it only stands still. */
-function entryOf(execution: Execution, outcome: Outcome): Entry | null {
-  const { fold, definition } = execution;
-  const at = timeAfter(execution.fold);
+function entryOf(execution: Execution, outcome: Outcome): JournalEntry | null {
+  const { state, definition } = execution;
+  const at = timeAfter(execution.state);
   switch (outcome.kind) {
     case "done": {
       const problem = definition.resultCheck?.(outcome.data, "result") ?? null;
@@ -60,7 +60,7 @@ function entryOf(execution: Execution, outcome: Outcome): Entry | null {
       return ["error", outcome.path, at, outcome.message];
     case "suspended": {
       const path = outcome.paths[0] as StepPath;
-      const step = fold.steps.get(path);
+      const step = state.steps.get(path);
       return ["suspend", path, at, step?.message ?? "", step?.data ?? null];
     }
     case "stopped":
@@ -68,7 +68,7 @@ function entryOf(execution: Execution, outcome: Outcome): Entry | null {
   }
 }
 
-function stopEntry({ lifetime, definition }: Execution, path: StepPath, at: number): Entry | null {
+function stopEntry({ lifetime, definition }: Execution, path: StepPath, at: number): JournalEntry | null {
   const stop = lifetime.stopped;
   switch (stop?.kind) {
     case "suspend":

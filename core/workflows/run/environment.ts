@@ -1,7 +1,7 @@
 /** Where an execution runs: the store, and who else uses it. */
 import type { Store } from "../../storage/store.ts";
 
-export interface Surroundings {
+export interface ExecutionEnvironment {
   readonly store: Store;
   /** This process, as open rows name it. */
   readonly process: string;

@@ -8,25 +8,25 @@ import type { SpanOrigin } from "../../observability/span.ts";
 import { executionKey, journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import { countStep } from "./metrics.ts";
-import type { Definition } from "../definition/definition.ts";
-import { apply, type Fold, foldOf } from "../journal/state.ts";
+import type { WorkflowDefinition } from "../definition/definition.ts";
+import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
 import { nameKeyOf, numberIn } from "../journal/ids.ts";
 import { indexKeys } from "../journal/index-rows.ts";
-import type { Entry } from "../journal/entries.ts";
+import type { JournalEntry } from "../journal/entries.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { entriesOnDisk, type Loaded } from "../journal/load.ts";
 import { loggerOf } from "./logger.ts";
-import { commitPatiently, notYet } from "./commit.ts";
-import { recordText } from "../journal/record.ts";
+import { commitWithRetry, notStoredYet } from "./commit.ts";
+import { executionRecordText } from "../journal/record.ts";
 import { entriesText, openText, reopenedText, restText } from "../journal/rows.ts";
 import type { ExecutionSpans } from "./spans.ts";
-import type { Surroundings } from "./environment.ts";
+import type { ExecutionEnvironment } from "./environment.ts";
 
 /** Entries kept in memory for readers; those who are further behind read the store. */
 const LOG = 1024;
 
 /** On whose behalf it runs at present. */
-export interface Caller {
+export interface ExecutionCaller {
   readonly requestId: string;
   readonly logger: Logger;
   /** What its spans begin from. */
@@ -42,13 +42,13 @@ export interface Recorded {
 }
 
 export class Execution {
-  readonly fold: Fold;
-  readonly definition: Definition;
+  readonly state: JournalState;
+  readonly definition: WorkflowDefinition;
   readonly lifetime = new Lifetime(null);
-  caller: Caller;
+  caller: ExecutionCaller;
   /** Null when it is not traced. */
   spans: ExecutionSpans | null = null;
-  readonly #around: Surroundings;
+  readonly #around: ExecutionEnvironment;
   /** JSON text of the start. */
   readonly #start: string;
   #first: string | null = null;
@@ -58,7 +58,7 @@ export class Execution {
   #revision = 0;
   /** Entries that are not on disk yet, as text. */
   #pending: string[] = [];
-  #log: Entry[] = [];
+  #log: JournalEntry[] = [];
   #dropped = 0;
   #committed = 0;
   #writing: Promise<void> | null = null;
@@ -72,8 +72,8 @@ export class Execution {
   /** Set by the engine: settles when the execution rests, or when it is given up here. */
   settled: Promise<void> = Promise.resolve();
 
-  constructor(fold: Fold, definition: Definition, caller: Caller, around: Surroundings, recorded: Recorded | null) {
-    this.fold = fold;
+  constructor(fold: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, around: ExecutionEnvironment, recorded: Recorded | null) {
+    this.state = fold;
     this.definition = definition;
     this.caller = caller;
     this.#around = around;
@@ -90,8 +90,8 @@ export class Execution {
   }
 
   /** From rest to running, with the first commit. What stood beside the record moves into the journal. */
-  #leave({ key, revision }: Row, tail: readonly Entry[]): void {
-    const { start, status } = this.fold;
+  #leave({ key, revision }: Row, tail: readonly JournalEntry[]): void {
+    const { start, status } = this.state;
     this.#pending = tail.map((entry) => JSON.stringify(entry));
     this.#leaving = {
       delete: indexKeys(start, status),
@@ -125,14 +125,14 @@ export class Execution {
   }
 
   /** The entries that are still in memory, and how many came before them. */
-  get log(): { from: number; entries: readonly Entry[] } {
+  get log(): { from: number; entries: readonly JournalEntry[] } {
     return { from: this.#dropped, entries: this.#log };
   }
 
   /** @param text the entry as JSON, where it is at hand */
-  append(entry: Entry, text: string = JSON.stringify(entry)): void {
-    apply(this.fold, entry);
-    this.spans?.entry(entry, this.fold);
+  append(entry: JournalEntry, text: string = JSON.stringify(entry)): void {
+    applyEntry(this.state, entry);
+    this.spans?.entry(entry, this.state);
     countStep(this.definition.meter, entry);
     this.#log.push(entry);
     this.#pending.push(text);
@@ -183,7 +183,7 @@ export class Execution {
     const texts = this.#pending;
     const count = this.#log.length + this.#dropped;
     this.#pending = [];
-    const { number } = this.fold.start;
+    const { number } = this.state.start;
     const { process } = this.#around;
     const text = entriesText(texts);
     const open = openExecutionKey(number);
@@ -210,14 +210,14 @@ export class Execution {
   /** Writes the record beside what is left of the journal, and ends what is open. */
   async rest(): Promise<void> {
     while (this.#next !== null || this.#writing !== null) await (this.#next ?? this.#writing);
-    const { fold } = this;
-    const { start, status } = fold;
+    const { state } = this;
+    const { start, status } = state;
     const tail = entriesText(this.#pending);
     const count = this.#log.length + this.#dropped;
     this.#pending = [];
-    const record = recordText(fold, this.definition.outline);
+    const record = executionRecordText(state, this.definition.outline);
     const value = restText(record, this.#start, this.#first ?? "[]", this.#rows, tail);
-    const ended = String(fold.endedAt ?? 0);
+    const ended = String(state.endedAt ?? 0);
     const put: [string, string][] = [[executionKey(start.number), value]];
     for (const key of indexKeys(start, status)) put.push([key, ended]);
     await this.#commit(this.#resting(put));
@@ -230,19 +230,19 @@ export class Execution {
 
   /** Back to what is on disk: what came after it cannot be recorded, and is as if it had not been. */
   async retreat(): Promise<void> {
-    const { start } = this.fold;
+    const { start } = this.state;
     this.#pending = [];
     this.#writing = null;
     this.#next = null;
     this.#log.length = this.#committed - this.#dropped;
     const entries = this.#dropped === 0 ? this.#log : await entriesOnDisk(this.#around.store, start, this.#committed);
-    Object.assign(this.fold, foldOf(start, entries));
+    Object.assign(this.state, stateFromJournal(start, entries));
   }
 
   #resting(put: readonly [string, string][]): Commit {
     if (this.#fresh) return this.#named({ put });
     const leaving = this.#leaving;
-    if (leaving === null) return this.#ours({ put, delete: [openExecutionKey(this.fold.start.number)] });
+    if (leaving === null) return this.#ours({ put, delete: [openExecutionKey(this.state.start.number)] });
     const kept = new Set(put.map(([key]) => key));
     return { put, delete: leaving.delete?.filter((key) => !kept.has(key)), expect: leaving.expect };
   }
@@ -262,15 +262,15 @@ export class Execution {
 
   /** The id that a client chose must be free. */
   #named(commit: Commit): Commit {
-    const { id, number } = this.fold.start;
+    const { id, number } = this.state.start;
     if (numberIn(id) === number) return commit;
-    const key = nameKeyOf(this.fold.start);
+    const key = nameKeyOf(this.state.start);
     return { ...commit, put: [...(commit.put ?? []), [key, String(number)]], expect: [[key, null]] };
   }
 
   #ours(commit: Commit): Commit {
     if (!this.#around.shared) return commit;
-    return { ...commit, expect: [[openExecutionKey(this.fold.start.number), this.#revision]] };
+    return { ...commit, expect: [[openExecutionKey(this.state.start.number), this.#revision]] };
   }
 
   /** Before the store knows that it runs here, a failure is the end of it; later it waits until the store is back. */
@@ -280,7 +280,7 @@ export class Execution {
       return await store.commit(commit);
     } catch (error) {
       if (!this.recorded || error instanceof CommitConflict) throw error;
-      return await commitPatiently(store, commit, error, {
+      return await commitWithRetry(store, commit, error, {
         report: (failure, isFirst) => this.#report(failure, isFirst),
         over: () => this.lifetime.stopped?.kind === "closing",
       });
@@ -288,12 +288,12 @@ export class Execution {
   }
 
   #report(error: ServiceError, isFirst: boolean): void {
-    const { id } = this.fold.start;
+    const { id } = this.state.start;
     if (isFirst) {
       const message = `an execution cannot be recorded, and waits: ${error.message}`;
       loggerOf(this).error({ err: error }, message);
     }
-    for (const reject of this.#trouble.splice(0)) reject(notYet(id, error));
+    for (const reject of this.#trouble.splice(0)) reject(notStoredYet(id, error));
   }
 }
 

@@ -3,15 +3,15 @@ import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import { eventsOf, startEvent } from "../journal/events.ts";
 import type { Execution } from "./execution.ts";
-import type { Fold } from "../journal/state.ts";
-import { type Entry, EVENTS_OF } from "../journal/entries.ts";
+import type { JournalState } from "../journal/state.ts";
+import { type JournalEntry, EVENTS_OF } from "../journal/entries.ts";
 import { entriesOnDisk, type Loaded } from "../journal/load.ts";
 
 /** Entries that a reader who is far behind holds at once. */
 const PAGE = 256;
 
 export interface Reader {
-  readonly fold: Fold;
+  readonly fold: JournalState;
   readonly outline: Outline;
   /** Number of the last event that it has already. */
   readonly after: number;
@@ -27,7 +27,7 @@ type GoOn = (after: number) => Promise<EventProducer>;
 /** The events of an execution that runs here, from after the event numbered `after`, until it rests. */
 export function followLive(execution: Execution, after: number, store: Store, goOn: GoOn): EventProducer {
   return async (sink) => {
-    const reader = beginReader(execution.fold, execution.definition.outline, after, sink);
+    const reader = beginReader(execution.state, execution.definition.outline, after, sink);
     // A step may run for hours before there is anything to send.
     sink.onLeave(() => execution.wake());
     while (!sink.closed) {
@@ -36,7 +36,7 @@ export function followLive(execution: Execution, after: number, store: Store, go
         const ready =
           reader.index < from
             ? // What a reader that is far behind misses is not in memory any more.
-              (await entriesOnDisk(store, execution.fold.start, from)).slice(reader.index, reader.index + PAGE)
+              (await entriesOnDisk(store, execution.state.start, from)).slice(reader.index, reader.index + PAGE)
             : entries.slice(reader.index - from, execution.committed - from);
         await sendEntries(ready, reader);
         if (sink.closed) return;
@@ -53,13 +53,13 @@ export function followLoaded({ fold, entries }: Loaded, outline: Outline, after:
   return (sink) => sendEntries(entries, beginReader(fold, outline, after, sink));
 }
 
-export function beginReader(fold: Fold, outline: Outline, after: number, sink: EventSink): Reader {
+export function beginReader(fold: JournalState, outline: Outline, after: number, sink: EventSink): Reader {
   sink.open();
   if (after < 1) sink.send(startEvent(fold, outline), 1);
   return { fold, outline, after, sink, index: 0, sequence: 1 };
 }
 
-export async function sendEntries(ready: readonly Entry[], reader: Reader): Promise<void> {
+export async function sendEntries(ready: readonly JournalEntry[], reader: Reader): Promise<void> {
   const { fold, outline, after, sink } = reader;
   for (const entry of ready) {
     reader.index++;

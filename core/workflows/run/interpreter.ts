@@ -7,11 +7,11 @@
 
 import { messageOf } from "../../lib/errors.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
-import type { Check, Step, StepScope, SuspendStep } from "../definition/definition.ts";
+import type { ValueCheck, Step, StepScope, SuspendStep } from "../definition/definition.ts";
 import type { Execution } from "./execution.ts";
-import { REPLAY_INPUT, type StepFold, timeAfter } from "../journal/state.ts";
-import { runHolder, tryHolder } from "./containers.ts";
-import type { Source, StepPath } from "../journal/entries.ts";
+import { REPLAY_INPUT, type StepState, timeAfter } from "../journal/state.ts";
+import { runContainer, tryContainer } from "./containers.ts";
+import type { ValueSource, StepPath } from "../journal/entries.ts";
 import type { Lifetime } from "./lifetime.ts";
 import { loggerOf } from "./logger.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
@@ -25,18 +25,18 @@ export interface Frame {
 }
 
 /** What a step starts from. */
-export interface Given {
+export interface StepInput {
   readonly data: unknown;
-  readonly source: Source;
+  readonly source: ValueSource;
 }
 
 /** @param prefix of the paths of its steps: empty, or the path of the sub-workflow step and `/` */
-export function frameOf({ fold }: Execution, input: unknown, prefix: StepPath): Frame {
+export function frameOf({ state }: Execution, input: unknown, prefix: StepPath): Frame {
   const steps = Object.create(null) as Record<string, unknown>;
-  for (const { path, status, output } of fold.steps.values()) {
+  for (const { path, status, output } of state.steps.values()) {
     if ((status !== "done" && status !== "skipped") || !path.startsWith(prefix)) continue;
     const id = path.slice(prefix.length);
-    if (!id.includes("/")) steps[id] = fold.values.get(output);
+    if (!id.includes("/")) steps[id] = state.values.get(output);
   }
   return { input, steps };
 }
@@ -46,7 +46,7 @@ export async function runSteps(
   execution: Execution,
   steps: readonly Step[],
   frame: Frame,
-  given: Given,
+  given: StepInput,
   lifetime: Lifetime,
 ): Promise<Outcome> {
   let last: Outcome & { kind: "done" } = done(given.data, given.source);
@@ -64,13 +64,13 @@ function runStep(
   execution: Execution,
   step: Step,
   frame: Frame,
-  before: Given,
+  before: StepInput,
   lifetime: Lifetime,
 ): Outcome | Promise<Outcome> {
-  const { fold } = execution;
-  const known = fold.steps.get(step.path);
+  const { state } = execution;
+  const known = state.steps.get(step.path);
   if (known !== undefined) {
-    if (known.status === "done" || known.status === "skipped") return done(fold.values.get(known.output), known.output);
+    if (known.status === "done" || known.status === "skipped") return done(state.values.get(known.output), known.output);
     if (known.status === "waiting") return { kind: "suspended", paths: [step.path] };
     if (known.status === "failed" && known.resume === null && known.endedAt !== null) {
       return isTap(step) ? done(before.data, before.source) : failed(step.path, known.message);
@@ -80,8 +80,8 @@ function runStep(
   const given = inputOf(execution, step, known, before);
   const problem = step.inputCheck?.(given.data, "input") ?? null;
   if (problem !== null) {
-    start(execution, step, known, given);
-    return isTap(step) ? miss(execution, step, given, problem) : fail(execution, step, problem);
+    beginStep(execution, step, known, given);
+    return isTap(step) ? passInput(execution, step, given, problem) : fail(execution, step, problem);
   }
   switch (step.kind) {
     case "set":
@@ -89,51 +89,51 @@ function runStep(
     case "suspend":
       return runSuspend(execution, step, frame, given, known);
     case "work":
-      start(execution, step, known, given);
+      beginStep(execution, step, known, given);
       return runWork(execution, step, frame, given, lifetime);
     default:
       return step.retry.attempts === 0 && step.timeout === null
-        ? runHolder(execution, step, frame, given, known, lifetime)
-        : tryHolder(execution, step, frame, given, lifetime);
+        ? runContainer(execution, step, frame, given, known, lifetime)
+        : tryContainer(execution, step, frame, given, lifetime);
   }
 }
 
 const isTap = (step: Step): boolean => step.kind === "work" && step.tap;
 
 /** A tap that failed changes nothing; the log has it. */
-export function miss(execution: Execution, step: Step, given: Given, message: string): Outcome {
+export function passInput(execution: Execution, step: Step, given: StepInput, message: string): Outcome {
   fail(execution, step, message);
   loggerOf(execution).warn({ stepId: step.path }, `andTap: ${message}`);
   return done(given.data, given.source);
 }
 
 /** A replay may give its step another input, the first time that it runs. */
-function inputOf({ fold }: Execution, step: Step, known: StepFold | undefined, before: Given): Given {
-  const { replay } = fold.start;
+function inputOf({ state }: Execution, step: Step, known: StepState | undefined, before: StepInput): StepInput {
+  const { replay } = state.start;
   if (replay?.stepId === step.path && replay.input !== undefined) {
     return { data: replay.input.value, source: REPLAY_INPUT };
   }
   // After a restart the same input as before: the source on record.
   return known?.status === "running" && known.source !== before.source
-    ? { data: fold.values.get(known.source), source: known.source }
+    ? { data: state.values.get(known.source), source: known.source }
     : before;
 }
 
 /** Records that a step begins, unless that is on record: it was running when the process ended. */
-export function start(
+export function beginStep(
   execution: Execution,
   step: Step,
-  known: StepFold | undefined,
-  given: Given,
+  known: StepState | undefined,
+  given: StepInput,
   extra?: unknown,
 ): void {
   if (known?.status === "running") return;
-  if (extra === undefined) execution.append(["begin", step.path, timeAfter(execution.fold), given.source]);
-  else execution.append(["begin", step.path, timeAfter(execution.fold), given.source, extra]);
+  if (extra === undefined) execution.append(["begin", step.path, timeAfter(execution.state), given.source]);
+  else execution.append(["begin", step.path, timeAfter(execution.state), given.source, extra]);
 }
 
-export function scopeOf({ fold }: Execution, frame: Frame, data: unknown): StepScope {
-  const { start, state, resume } = fold;
+export function scopeOf({ state }: Execution, frame: Frame, data: unknown): StepScope {
+  const { start, state, resume } = state;
   return {
     data,
     input: frame.input,
@@ -146,7 +146,7 @@ export function scopeOf({ fold }: Execution, frame: Frame, data: unknown): StepS
 }
 
 export function fail(execution: Execution, step: Step, message: string): Outcome {
-  execution.append(["fail", step.path, timeAfter(execution.fold), message]);
+  execution.append(["fail", step.path, timeAfter(execution.state), message]);
   return failed(step.path, message);
 }
 
@@ -154,15 +154,15 @@ export function fail(execution: Execution, step: Step, message: string): Outcome
 function give(execution: Execution, step: Step, output: unknown): Outcome {
   const problem = step.outputCheck?.(output, "output") ?? null;
   if (problem !== null) return fail(execution, step, problem);
-  execution.append(["done", step.path, timeAfter(execution.fold), output]);
+  execution.append(["done", step.path, timeAfter(execution.state), output]);
   return done(output, step.path);
 }
 
 /** @returns what the step passes on, which is on record already; a failure, not recorded yet, when it does not fit */
-export function pass(execution: Execution, step: Step, data: unknown, source: Source): Outcome {
+export function pass(execution: Execution, step: Step, data: unknown, source: ValueSource): Outcome {
   const problem = step.outputCheck?.(data, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
-  execution.append(["same", step.path, timeAfter(execution.fold), source]);
+  execution.append(["same", step.path, timeAfter(execution.state), source]);
   return done(data, source);
 }
 
@@ -170,10 +170,10 @@ function runSet(
   execution: Execution,
   step: Step & { kind: "set" },
   frame: Frame,
-  given: Given,
-  known: StepFold | undefined,
+  given: StepInput,
+  known: StepState | undefined,
 ): Outcome {
-  start(execution, step, known, given);
+  beginStep(execution, step, known, given);
   const value = evaluate(step.evaluate, scopeOf(execution, frame, given.data));
   return value instanceof Problem ? fail(execution, step, value.message) : give(execution, step, value);
 }
@@ -203,10 +203,10 @@ function runSuspend(
   execution: Execution,
   step: SuspendStep,
   frame: Frame,
-  given: Given,
-  known: StepFold | undefined,
+  given: StepInput,
+  known: StepState | undefined,
 ): Outcome {
-  start(execution, step, known, given);
+  beginStep(execution, step, known, given);
   const answer = known?.resume;
   if (answer?.waited === true) {
     const { data } = answer;
@@ -230,10 +230,10 @@ export function suspend(
   data: unknown,
   change?: Record<string, unknown>,
 ): Outcome {
-  const check: Check | null = step.suspendCheck ?? execution.definition.suspendCheck;
+  const check: ValueCheck | null = step.suspendCheck ?? execution.definition.suspendCheck;
   const problem = check?.(data, "suspend data") ?? null;
   if (problem !== null) return fail(execution, step, problem);
-  const at = timeAfter(execution.fold);
+  const at = timeAfter(execution.state);
   if (change === undefined) execution.append(["wait", step.path, at, reason, data]);
   else execution.append(["wait", step.path, at, reason, data, change]);
   return { kind: "suspended", paths: [step.path] };

@@ -2,7 +2,7 @@
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { StepOutcome } from "../../observability/metrics/outcomes.ts";
 import type { Execution } from "./execution.ts";
-import type { Entry, EntryKind } from "../journal/entries.ts";
+import type { JournalEntry, EntryKind } from "../journal/entries.ts";
 
 /** What an entry says of how a step came out. */
 const OUTCOMES: Readonly<Partial<Record<EntryKind, StepOutcome>>> = {
@@ -13,7 +13,7 @@ const OUTCOMES: Readonly<Partial<Record<EntryKind, StepOutcome>>> = {
   wait: "suspended",
 };
 
-export function countStep(meter: WorkflowMeter | undefined, [kind, path]: Entry): void {
+export function countStep(meter: WorkflowMeter | undefined, [kind, path]: JournalEntry): void {
   const outcome = OUTCOMES[kind];
   if (outcome !== undefined) meter?.steps.of(path).count(outcome);
 }
@@ -22,7 +22,7 @@ export function countEntry({ definition: { meter } }: Execution): void {
   if (meter !== undefined) meter.running++;
 }
 
-export function countExit({ definition: { meter }, fold: { status }, rested }: Execution): void {
+export function countExit({ definition: { meter }, state: { status }, rested }: Execution): void {
   if (meter === undefined) return;
   meter.running--;
   if (rested && status !== "running") meter.executions.count(status);

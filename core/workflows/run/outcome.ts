@@ -1,5 +1,5 @@
 /** What comes of a step, of a list of steps, and of a whole execution. */
-import type { Source, StepPath } from "../journal/entries.ts";
+import type { ValueSource, StepPath } from "../journal/entries.ts";
 
 export type Outcome = Done | Suspended | Failed | Stopped;
 
@@ -7,7 +7,7 @@ export type Outcome = Done | Suspended | Failed | Stopped;
 export interface Done {
   readonly kind: "done";
   readonly data: unknown;
-  readonly source: Source;
+  readonly source: ValueSource;
 }
 
 /** Waits to be resumed, at these steps in the order of branches. */
@@ -31,7 +31,7 @@ export interface Stopped {
   readonly path: StepPath;
 }
 
-export const done = (data: unknown, source: Source): Done => ({ kind: "done", data, source });
+export const done = (data: unknown, source: ValueSource): Done => ({ kind: "done", data, source });
 export const failed = (path: StepPath, message: string, lasting = false): Failed => ({
   kind: "failed",
   path,

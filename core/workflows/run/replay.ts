@@ -2,8 +2,8 @@
 import type { ReplayExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Outline, StepOutline } from "../definition/definition.ts";
-import { type Fold, foldOf } from "../journal/state.ts";
-import type { Entry, Kept, Replay, StepPath } from "../journal/entries.ts";
+import { type JournalState, stateFromJournal } from "../journal/state.ts";
+import type { JournalEntry, ReplayedEntry, Replay, StepPath } from "../journal/entries.ts";
 import { stepNamed } from "../definition/find-step.ts";
 
 export interface ReplayPlan {
@@ -13,8 +13,8 @@ export interface ReplayPlan {
 
 /** @throws ServiceError `invalid_input` for a step that does not exist, or that the source never reached */
 export function planReplay(
-  source: Fold,
-  entries: readonly Entry[],
+  source: JournalState,
+  entries: readonly JournalEntry[],
   outline: Outline,
   body: ReplayExecutionRequest,
 ): ReplayPlan {
@@ -36,7 +36,7 @@ export function planReplay(
   return { replay, state: body.workflowStateOverride ?? stateOf(source, entries, kept, waited) };
 }
 
-function inputOf({ start }: Fold, path: StepPath, { inputData }: ReplayExecutionRequest): Pick<Replay, "input"> {
+function inputOf({ start }: JournalState, path: StepPath, { inputData }: ReplayExecutionRequest): Pick<Replay, "input"> {
   if (inputData !== undefined) return { input: { value: inputData } };
   // A replay of a replay, from the same step: the input that it was given there.
   const { replay } = start;
@@ -50,8 +50,8 @@ function resumeOf(recorded: Replay["resume"] | null, { resumeData }: ReplayExecu
 
 /** What the step was last given that it had asked for, whatever came of it then. */
 function resumeOnRecord(
-  { start: { replay } }: Fold,
-  entries: readonly Entry[],
+  { start: { replay } }: JournalState,
+  entries: readonly JournalEntry[],
   path: StepPath,
 ): NonNullable<Replay["resume"]> | null {
   let waited = false;
@@ -66,8 +66,8 @@ function resumeOnRecord(
 }
 
 /** Steps that are over before the chosen one in the order of the text, and the choices of those that hold it. */
-function keptOf(source: Fold, outline: Outline, step: StepOutline): Kept[] {
-  const kept: Kept[] = [];
+function keptOf(source: JournalState, outline: Outline, step: StepOutline): ReplayedEntry[] {
+  const kept: ReplayedEntry[] = [];
   const given = new Set<StepPath>([""]);
   // A race is run anew when one of its branches is replayed: a winner on record would end it at once.
   const anew = step.parents.filter((path) => outline.get(path)?.type === "andRace");
@@ -98,9 +98,9 @@ function keptOf(source: Fold, outline: Outline, step: StepOutline): Kept[] {
 }
 
 /** `resume` of expressions when the step first began; when it was itself taken over by a replay, what that began with. */
-function resumedBefore({ start }: Fold, entries: readonly Entry[], path: StepPath): unknown {
+function resumedBefore({ start }: JournalState, entries: readonly JournalEntry[], path: StepPath): unknown {
   const first = entries.findIndex(([kind, other]) => kind === "begin" && other === path);
-  return foldOf(start, entries.slice(0, Math.max(first, 0))).resume;
+  return stateFromJournal(start, entries.slice(0, Math.max(first, 0))).resume;
 }
 
 /**
@@ -108,7 +108,7 @@ function resumedBefore({ start }: Fold, entries: readonly Entry[], path: StepPat
  *
  * @param waited the chosen step, when it goes on as after it had waited: with what it had set by then
  */
-function stateOf({ start }: Fold, entries: readonly Entry[], kept: readonly Kept[], waited: StepPath | null) {
+function stateOf({ start }: JournalState, entries: readonly JournalEntry[], kept: readonly ReplayedEntry[], waited: StepPath | null) {
   const paths = new Set(kept.flatMap(([kind, path]) => (kind === "begin" ? [] : [path])));
   let state = start.state;
   for (const entry of entries) {

@@ -2,10 +2,10 @@
 
 import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
-import type { Check, Definition, Step } from "../definition/definition.ts";
-import { type Fold, type StepFold, timeAfter } from "../journal/state.ts";
-import type { Entry, StepPath } from "../journal/entries.ts";
-import { isLeftBehind } from "../journal/superseded.ts";
+import type { ValueCheck, WorkflowDefinition, Step } from "../definition/definition.ts";
+import { type JournalState, type StepState, timeAfter } from "../journal/state.ts";
+import type { JournalEntry, StepPath } from "../journal/entries.ts";
+import { isSuperseded } from "../journal/superseded.ts";
 import { stepNamed } from "../definition/find-step.ts";
 
 /**
@@ -13,7 +13,7 @@ import { stepNamed } from "../definition/find-step.ts";
  * @returns the entry that resumes it
  * @throws ServiceError `invalid_input` for a step that does not wait, and for data that does not fit
  */
-export function planResume(fold: Fold, definition: Definition, { resumeData, options }: ResumeExecutionRequest): Entry {
+export function planResume(fold: JournalState, definition: WorkflowDefinition, { resumeData, options }: ResumeExecutionRequest): JournalEntry {
   const path = targetOf(fold, definition, options?.stepId);
   const waits = fold.steps.get(path)?.status === "waiting";
   // An execution that was suspended from outside has asked for nothing: it may go on without data.
@@ -25,7 +25,7 @@ export function planResume(fold: Fold, definition: Definition, { resumeData, opt
 }
 
 /** @throws ServiceError `invalid_input` for data of a replay that does not fit its step */
-export function checkReplay(definition: Definition, path: StepPath, body: ReplayExecutionRequest): void {
+export function checkReplay(definition: WorkflowDefinition, path: StepPath, body: ReplayExecutionRequest): void {
   const { inputData, resumeData } = body;
   const problems: (string | null | undefined)[] = [];
   if (inputData !== undefined) problems.push(findStep(definition.steps, path)?.inputCheck?.(inputData, "inputData"));
@@ -34,7 +34,7 @@ export function checkReplay(definition: Definition, path: StepPath, body: Replay
   if (said.length > 0) throw invalid(said.join("; "));
 }
 
-function targetOf(fold: Fold, { outline }: Definition, stepId: string | undefined): StepPath {
+function targetOf(fold: JournalState, { outline }: WorkflowDefinition, stepId: string | undefined): StepPath {
   const standing = fold.suspension?.stepId ?? "";
   if (stepId === undefined) return standing;
   const { path } = stepNamed(outline, stepId, "options.stepId");
@@ -46,11 +46,11 @@ function targetOf(fold: Fold, { outline }: Definition, stepId: string | undefine
 }
 
 /** Not one that was left behind in a branch that lost. */
-const isWaiting = ({ status, path }: StepFold, fold: Fold, outline: Definition["outline"]): boolean =>
-  status === "waiting" && !isLeftBehind(path, fold, outline);
+const isWaiting = ({ status, path }: StepState, fold: JournalState, outline: WorkflowDefinition["outline"]): boolean =>
+  status === "waiting" && !isSuperseded(path, fold, outline);
 
 /** The step's own schema goes before the workflow's. */
-function checkOf(definition: Definition, path: StepPath): Check | null {
+function checkOf(definition: WorkflowDefinition, path: StepPath): ValueCheck | null {
   return findStep(definition.steps, path)?.resumeCheck ?? definition.resumeCheck;
 }
 

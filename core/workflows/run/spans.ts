@@ -15,21 +15,21 @@ import type { Entity } from "../../observability/sink.ts";
 import type { Span, SpanContext, SpanOrigin } from "../../observability/span.ts";
 import { cancelSpan, failSpan } from "../../observability/spans.ts";
 import type { Outline } from "../definition/definition.ts";
-import type { Fold } from "../journal/state.ts";
-import type { Entry, Start, StepPath } from "../journal/entries.ts";
+import type { JournalState } from "../journal/state.ts";
+import type { JournalEntry, ExecutionStart, StepPath } from "../journal/entries.ts";
 
 /** Why an execution runs. */
 export type Occasion = "execute" | "resume" | "replay" | "recovery";
 
 const OK = Object.freeze({ code: 1 } as const);
 
-const entityOf = ({ workflowId: id, workflowName: name }: Pick<Start, "workflowId" | "workflowName">): Entity => ({
+const entityOf = ({ workflowId: id, workflowName: name }: Pick<ExecutionStart, "workflowId" | "workflowName">): Entity => ({
   type: "workflow",
   id,
   name,
 });
 
-type Whose = Pick<Start, "workflowId" | "workflowName" | "userId">;
+type Whose = Pick<ExecutionStart, "workflowId" | "workflowName" | "userId">;
 
 /** @returns null when it is not traced */
 export function beginWorkflow(origin: SpanOrigin | undefined, start: Whose): Span | null {
@@ -45,7 +45,7 @@ function contextOf(text: string): SpanContext {
 }
 
 /** How a step stands that its journal says nothing more of, by the entry with which its execution comes to rest. */
-const LEFT: Readonly<Partial<Record<Entry[0], "suspended" | "cancelled">>> = {
+const LEFT: Readonly<Partial<Record<JournalEntry[0], "suspended" | "cancelled">>> = {
   suspend: "suspended",
   end: "cancelled",
   error: "cancelled",
@@ -59,7 +59,7 @@ export class ExecutionSpans {
   readonly #open = new Map<string, Span>();
 
   /** @param before `Start.trace` of the execution that this goes on from */
-  constructor(root: Span, { start }: Fold, outline: Outline, occasion: Occasion, before: string | undefined) {
+  constructor(root: Span, { start }: JournalState, outline: Outline, occasion: Occasion, before: string | undefined) {
     this.root = root;
     this.#outline = outline;
     root.set(workflowAttributes(start.workflowName, start.id, start.conversationId, occasion));
@@ -73,7 +73,7 @@ export class ExecutionSpans {
   }
 
   /** Takes notice of what was recorded. `fold` is what it has led to. */
-  entry(entry: Entry, fold: Fold): void {
+  entry(entry: JournalEntry, fold: JournalState): void {
     const [kind, path] = entry;
     const left = LEFT[kind];
     if (left !== undefined) this.#closeAll(left);
@@ -85,7 +85,7 @@ export class ExecutionSpans {
   }
 
   /** The execution rests, or is given up here: `thrown` says why. */
-  end({ status, error, output }: Fold, thrown?: unknown): void {
+  end({ status, error, output }: JournalState, thrown?: unknown): void {
     const { root } = this;
     this.#closeAll("cancelled");
     root.set({ "workflow.execution.status": status });
@@ -123,7 +123,7 @@ export class ExecutionSpans {
     return span;
   }
 
-  #done(path: StepPath, { steps, values }: Fold): void {
+  #done(path: StepPath, { steps, values }: JournalState): void {
     const step = steps.get(path);
     const span = this.#open.get(path);
     if (span?.wantsContent && step !== undefined) span.content(CONTENT.output, values.get(step.output));

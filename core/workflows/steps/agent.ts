@@ -5,7 +5,7 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest } from "../../manifest/manifest.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
-import { copyOf } from "../../lib/clone-json.ts";
+import { cloneJson } from "../../lib/clone-json.ts";
 import { compileCheck, compileText, type Linking } from "../definition/linking.ts";
 import { StepCaller } from "./tool.ts";
 
@@ -35,7 +35,7 @@ interface Task {
 /** Gives the object with a schema, else the text. */
 async function ask(agent: Agent, { prompt, result, stream }: Task, call: StepCall): Promise<unknown> {
   const { conversationId, userId, scope } = call;
-  const options = { context: copyOf(scope.context), memory: { conversationId, userId } };
+  const options = { context: cloneJson(scope.context), memory: { conversationId, userId } };
   const body: TaskBody = { input: prompt(scope), options, result };
   try {
     const outcome = await agent.run(body, new StepCaller(call), stream ? new StepSink(call) : undefined);

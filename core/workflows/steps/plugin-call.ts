@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { User } from "../../identity/user.ts";
 import type { StepContext } from "../../plugin/plugin.ts";
 import { type StepCall, Suspend } from "../definition/definition.ts";
-import { copyOf } from "../../lib/clone-json.ts";
+import { cloneJson } from "../../lib/clone-json.ts";
 
 type Values = Record<string, unknown>;
 
@@ -30,37 +30,37 @@ export class PluginCall implements StepContext {
   }
 
   get data(): unknown {
-    this.#own.data ??= copyOf(this.#call.scope.data);
+    this.#own.data ??= cloneJson(this.#call.scope.data);
     return this.#own.data;
   }
 
   get input(): unknown {
-    this.#own.input ??= copyOf(this.#call.scope.input);
+    this.#own.input ??= cloneJson(this.#call.scope.input);
     return this.#own.input;
   }
 
   get state(): unknown {
-    this.#own.state ??= copyOf(this.#call.scope.state);
+    this.#own.state ??= cloneJson(this.#call.scope.state);
     return this.#own.state;
   }
 
   get steps(): Values {
-    this.#own.steps ??= copyOf(this.#call.scope.steps);
+    this.#own.steps ??= cloneJson(this.#call.scope.steps);
     return this.#own.steps;
   }
 
   get context(): Values {
-    this.#own.context ??= copyOf(this.#call.scope.context);
+    this.#own.context ??= cloneJson(this.#call.scope.context);
     return this.#own.context;
   }
 
   get user(): User | null {
-    this.#own.user ??= copyOf(this.#call.scope.user);
+    this.#own.user ??= cloneJson(this.#call.scope.user);
     return this.#own.user;
   }
 
   get config(): unknown {
-    this.#own.config ??= copyOf(this.#config);
+    this.#own.config ??= cloneJson(this.#config);
     return this.#own.config;
   }
 
@@ -68,7 +68,7 @@ export class PluginCall implements StepContext {
   get resumeData(): unknown {
     const { resume } = this.#call;
     if (resume === null) return undefined;
-    this.#own.resumeData ??= copyOf(resume.data ?? null);
+    this.#own.resumeData ??= cloneJson(resume.data ?? null);
     return this.#own.resumeData;
   }
 

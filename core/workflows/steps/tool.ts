@@ -7,7 +7,7 @@ import type { SpanOrigin } from "../../observability/span.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { ToolOrigin } from "../../tools/tool.ts";
 import type { StepCall, WorkStep } from "../definition/definition.ts";
-import { copyOf } from "../../lib/clone-json.ts";
+import { cloneJson } from "../../lib/clone-json.ts";
 import { compileValue, type Linking } from "../definition/linking.ts";
 
 /** Null when there is no such tool. */
@@ -22,7 +22,7 @@ export function compileTool(
     linking.missing.add(`tool ${JSON.stringify(work.tool)}`);
     return null;
   }
-  return (call) => executeTool(tool, copyOf(input(call.scope)), new StepOrigin(call));
+  return (call) => executeTool(tool, cloneJson(input(call.scope)), new StepOrigin(call));
 }
 
 /** On whose behalf tools and agents run in a step. The signal is made when somebody asks for it. */
@@ -33,7 +33,7 @@ export class StepCaller {
   readonly #call: StepCall;
 
   constructor(call: StepCall) {
-    this.user = copyOf(call.scope.user);
+    this.user = cloneJson(call.scope.user);
     this.caller = call.caller;
     this.trace = call.trace;
     this.#call = call;
@@ -61,7 +61,7 @@ class StepOrigin implements ToolOrigin {
 
   constructor(call: StepCall) {
     this.call = new StepCaller(call);
-    this.context = copyOf(call.scope.context) as Record<string, unknown>;
+    this.context = cloneJson(call.scope.context) as Record<string, unknown>;
     this.conversationId = call.conversationId;
     this.executionId = call.executionId;
     this.idempotencyKey = call.idempotencyKey;

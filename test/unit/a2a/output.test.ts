@@ -1,7 +1,7 @@
 /** What an agent has said in a task, for readers who come at different times. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Output } from "../../../core/a2a/output.ts";
+import { TaskOutput } from "../../../core/a2a/output.ts";
 import type { AgentPart } from "../../../core/agents/run/parts.ts";
 
 const delta = (text: string, more: object = {}): AgentPart => ({ type: "text-delta", id: "t", delta: text, ...more });
@@ -9,8 +9,8 @@ const START: AgentPart = { type: "text-start", id: "t" };
 const FILE: AgentPart = { type: "file", file: { base64: "aGk=", mediaType: "image/png" } };
 const text = (value: string) => ({ text: value, mediaType: "text/plain" });
 
-function outputOf(parts: readonly AgentPart[]): Output {
-  const output = new Output();
+function outputOf(parts: readonly AgentPart[]): TaskOutput {
+  const output = new TaskOutput();
   for (const part of parts) output.add(part);
   return output;
 }
@@ -46,7 +46,7 @@ describe("the output of a task", () => {
   });
 
   test("leaves out what sub-agents say and everything that is no answer", () => {
-    const output = new Output();
+    const output = new TaskOutput();
     assert.equal(output.add(delta("inner", { subAgentId: "writer" })), false);
     assert.equal(output.add({ type: "reasoning-delta", id: "r", delta: "hm" }), false);
     assert.equal(output.add(delta("outer")), true);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { before, describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { followElsewhere, type TaskEvent } from "../../../core/a2a/follow.ts";
+import { followRemoteTask, type TaskEvent } from "../../../core/a2a/follow.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
 import { openRow, TaskRows } from "../../../core/a2a/task-rows.ts";
@@ -85,7 +85,7 @@ describe("two processes on one store", () => {
     assert.equal(seen?.run, undefined);
     const events: TaskEvent[] = [];
     const record = { agent: "desk", task: seen!.task };
-    for await (const event of followElsewhere(two.tasks, record, ADA, new AbortController().signal)) events.push(event);
+    for await (const event of followRemoteTask(two.tasks, record, ADA, new AbortController().signal)) events.push(event);
     assert.deepEqual(
       events.map((event) => Object.keys(event).sort()[0]),
       ["task", "append", "endOf"],

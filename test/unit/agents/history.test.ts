@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
 import { RingHistory } from "../../../core/agents/history/ring.ts";
-import { newOutcome } from "../../../core/agents/run/run.ts";
+import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 
 const { memory } = TABLE_DEFAULTS;
@@ -19,7 +19,7 @@ test("GET /agents/:id/history shows a run while it runs, and how it ended", () =
   assert.equal(running!.userId, "ada");
   assert.equal(running!.traceId, TRACE);
 
-  history.end(run, "completed", { ...newOutcome(), text: "hi" });
+  history.end(run, "completed", { ...emptyRunResult(), text: "hi" });
   const [ended] = history.page(0, 10).entries;
   assert.equal(ended!.status, "completed");
   assert.equal(ended!.agentId, "support");
@@ -34,11 +34,11 @@ test("GET /agents/:id/history keeps what a failure said when it is fit to be sho
   history.end(
     history.begin("1", "x", memory),
     "error",
-    newOutcome(),
+    emptyRunResult(),
     new ServiceError("provider_failed", "rate limited"),
   );
-  history.end(history.begin("2", "x", memory), "error", newOutcome(), new Error("secret detail"));
-  history.end(history.begin("3", "x", memory), "cancelled", newOutcome());
+  history.end(history.begin("2", "x", memory), "error", emptyRunResult(), new Error("secret detail"));
+  history.end(history.begin("3", "x", memory), "cancelled", emptyRunResult());
   assert.deepEqual(
     history.page(0, 10).entries.map(({ status, error }) => [status, error]),
     [
@@ -62,7 +62,7 @@ test("GET /agents/:id/history of one user has its runs alone, in pages; an empty
 test("GET /agents/:id/history keeps the last 1,000 runs, newest first, in pages", () => {
   const history = new RingHistory("a", 32 * 1024 * 1024);
   for (let index = 0; index < 2500; index++)
-    history.end(history.begin(`${index}`, index, memory), "completed", newOutcome());
+    history.end(history.begin(`${index}`, index, memory), "completed", emptyRunResult());
   const first = history.page(0, 3);
   assert.equal(first.total, 1000);
   assert.deepEqual(
@@ -81,7 +81,7 @@ test("GET /agents/:id/history forgets the oldest runs when their content fills t
   const history = new RingHistory("a", 32 * 1024 * 1024);
   const large = "x".repeat(1024 * 1024);
   for (let index = 0; index < 100; index++)
-    history.end(history.begin(`${index}`, [large], memory), "completed", newOutcome());
+    history.end(history.begin(`${index}`, [large], memory), "completed", emptyRunResult());
   const { total, entries } = history.page(0, 1);
   assert.equal(entries[0]!.id, "99");
   assert.ok(total > 20 && total < 40, `${total} runs kept`);

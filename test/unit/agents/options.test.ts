@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle, TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
+import { resolveOptions, TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
 
 test("options left out take the defaults of the contract's table", () => {
-  const settings = settle({}, TABLE_DEFAULTS);
+  const settings = resolveOptions({}, TABLE_DEFAULTS);
   assert.deepEqual(settings, TABLE_DEFAULTS);
   assert.equal(settings.temperature, 0.7);
   assert.equal(settings.maxOutputTokens, 4000);
@@ -22,8 +22,8 @@ test("options left out take the defaults of the contract's table", () => {
 });
 
 test("a request's option beats the agent's, which beats the table, each field alone", () => {
-  const agent = settle({ temperature: 0.2, maxOutputTokens: 50, seed: 7 }, TABLE_DEFAULTS);
-  const settings = settle({ temperature: 0, stopSequences: ["x"] }, agent);
+  const agent = resolveOptions({ temperature: 0.2, maxOutputTokens: 50, seed: 7 }, TABLE_DEFAULTS);
+  const settings = resolveOptions({ temperature: 0, stopSequences: ["x"] }, agent);
   assert.equal(settings.temperature, 0);
   assert.equal(settings.maxOutputTokens, 50);
   assert.equal(settings.seed, 7);
@@ -32,7 +32,7 @@ test("a request's option beats the agent's, which beats the table, each field al
 });
 
 test("a field under memory beats its deprecated twin, each field alone", () => {
-  const { memory } = settle(
+  const { memory } = resolveOptions(
     {
       userId: "old",
       conversationId: "old-conversation",
@@ -59,6 +59,6 @@ test("a field under memory beats its deprecated twin, each field alone", () => {
 });
 
 test("options that nobody documented do not reach the engine", () => {
-  const settings = settle({ temperature: 0.1, topK: 5, headers: { a: "b" }, abortSignal: 1 } as object, TABLE_DEFAULTS);
+  const settings = resolveOptions({ temperature: 0.1, topK: 5, headers: { a: "b" }, abortSignal: 1 } as object, TABLE_DEFAULTS);
   assert.deepEqual(Object.keys(settings).sort(), Object.keys(TABLE_DEFAULTS).sort());
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import { mended } from "../../../core/agents/prompt/repair.ts";
+import { repairPrompt } from "../../../core/agents/prompt/repair.ts";
 import { turnInput } from "../../../core/agents/conversation/turn-input.ts";
 
 const text = (words: string) => [{ type: "text" as const, text: words }];
@@ -53,7 +53,7 @@ test("an answer that goes on with the assistant's last message begins with its p
 });
 
 test("a call whose answer was cut off gets one, and an answer without its call is left out", () => {
-  const prompt = mended([
+  const prompt = repairPrompt([
     { role: "tool", content: [answer("lost")] },
     user("one"),
     { role: "assistant", content: [call("a"), call("b")] },
@@ -79,5 +79,5 @@ test("a conversation that is whole is told as it is", () => {
     { role: "tool", content: [answer("a")] },
     { role: "assistant", content: text("done") },
   ];
-  assert.deepEqual(mended(whole), whole);
+  assert.deepEqual(repairPrompt(whole), whole);
 });

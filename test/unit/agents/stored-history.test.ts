@@ -4,7 +4,7 @@ import { test } from "node:test";
 import type { HistoryRun } from "../../../core/agents/history/history.ts";
 import { HistoryKeeper } from "../../../core/agents/history/keeper.ts";
 import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
-import { newOutcome } from "../../../core/agents/run/run.ts";
+import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { StoredHistories } from "../../../core/agents/history/stored.ts";
 import { ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { Serialized } from "../../../core/lib/serialized.ts";
@@ -14,7 +14,7 @@ import { silent } from "../../support/agents.ts";
 
 const { memory } = TABLE_DEFAULTS;
 const DAY = 86_400_000;
-const outcome = (text: string) => ({ ...newOutcome(), text });
+const outcome = (text: string) => ({ ...emptyRunResult(), text });
 
 function historiesOver(store: Store, agents = ["a", "b"], isolated = false) {
   const histories = new StoredHistories(store, { agents, retention: 30 * DAY, logger: silent, isolated });
@@ -54,7 +54,7 @@ test("GET /agents/:id/history is the same after a restart, newest first, in page
   const first = historiesOver(store);
   for (let index = 0; index < 1200; index++) {
     const id = String(index).padStart(8, "0");
-    first.histories.of("a").end(first.histories.of("a").begin(id, index, memory), "completed", newOutcome());
+    first.histories.of("a").end(first.histories.of("a").begin(id, index, memory), "completed", emptyRunResult());
   }
   await first.histories.close();
   const second = historiesOver(store);
@@ -114,7 +114,7 @@ test("history.retention forgets what is older, of every agent, and counts what i
   const begin = (agent: string, id: string, daysAgo: number) => {
     const run = histories.of(agent).begin(id, "x", memory);
     Object.assign(run, { startTime: Date.now() - daysAgo * DAY });
-    histories.of(agent).end(run, "completed", newOutcome());
+    histories.of(agent).end(run, "completed", emptyRunResult());
   };
   for (let index = 0; index < 250; index++) begin("a", `old-${index}`, 31);
   for (let index = 0; index < 3; index++) begin("a", `new-${index}`, 29);
@@ -143,7 +143,7 @@ test("GET /agents/:id/history of one user has its runs alone, in pages, and forg
     Object.assign(run, { startTime: Date.now() - (index < 15 ? 40 * DAY : 1000) + index });
     // Some are written before they end.
     if (index % 6 === 0) await page("a");
-    histories.of("a").end(run, "completed", newOutcome());
+    histories.of("a").end(run, "completed", emptyRunResult());
   }
   const hers = await page("a", 0, 4, "ada");
   assert.deepEqual([hers.total, idsOf(hers)], [10, ["run-27", "run-24", "run-21", "run-18"]]);
@@ -171,11 +171,11 @@ test("GET /agents/:id/history loses nothing while the store fails for a while", 
   const history = histories.of("a");
   const runs: HistoryRun[] = [];
   for (let index = 0; index < 20; index++) runs.push(history.begin(`run-${index}`, "x", memory));
-  for (const run of runs.slice(0, 10)) history.end(run, "completed", newOutcome());
+  for (const run of runs.slice(0, 10)) history.end(run, "completed", emptyRunResult());
   assert.equal((await page("a")).total, 0);
   broken = false;
   assert.equal((await page("a", 0, 100)).total, 20);
-  for (const run of runs.slice(10)) history.end(run, "error", newOutcome(), new ServiceError("provider_failed", "no"));
+  for (const run of runs.slice(10)) history.end(run, "error", emptyRunResult(), new ServiceError("provider_failed", "no"));
   const all = await page("a", 0, 100);
   assert.equal(all.total, 20);
   assert.equal(all.entries.filter((entry: { status: string }) => entry.status === "error").length, 10);

@@ -4,9 +4,9 @@ import { describe, test } from "node:test";
 import { ROUTES } from "../../../core/api/routes/index.ts";
 import { classOf, compileAccess } from "../../../core/auth/classes.ts";
 import { describeAccess } from "../../../core/auth/document.ts";
-import { foldPattern } from "../../../core/auth/match-patterns.ts";
+import { fitPattern } from "../../../core/auth/match-patterns.ts";
 import { parsePattern } from "../../../core/http/pattern.ts";
-import type { Group } from "../../../core/http/route.ts";
+import type { AccessGroup } from "../../../core/http/route.ts";
 import type { AuthManifest } from "../../../core/manifest/manifest.ts";
 import {
   DEFAULT_CONSOLE_ROUTES,
@@ -23,8 +23,8 @@ const DEFAULTS: AuthManifest = {
   protectedRoutes: [],
   isolation: "user",
 };
-type Row = { method: string; path: string; group: Group };
-const row = (text: string, group: Group = "custom"): Row => {
+type Row = { method: string; path: string; group: AccessGroup };
+const row = (text: string, group: AccessGroup = "custom"): Row => {
   const [method, path] = text.split(" ") as [string, string];
   return { method, path, group };
 };
@@ -76,7 +76,7 @@ describe("classes of routes", () => {
   test("every row of ours is in a list of legacy, or known to be in none: a new one cannot be forgotten", () => {
     const lists = [...DEFAULT_LEGACY_PUBLIC_ROUTES, ...PROTECTED_ROUTES].map(parsePattern);
     const forgotten = ROUTES.filter(
-      (each) => !isHeld(each) && !lists.some((list) => foldPattern(list, each) === "always"),
+      (each) => !isHeld(each) && !lists.some((list) => fitPattern(list, each) === "always"),
     );
     assert.deepEqual(
       forgotten.map(({ operation }) => operation),

@@ -1,7 +1,7 @@
 /** What patterns say of routes: matched at boot where that is possible. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Fold, foldPattern, isAnothers } from "../../../core/auth/match-patterns.ts";
+import { type PatternFit, fitPattern, belongsToOtherRoute } from "../../../core/auth/match-patterns.ts";
 import { parsePattern, patternProblem } from "../../../core/http/pattern.ts";
 
 const route = (text: string) => {
@@ -9,7 +9,7 @@ const route = (text: string) => {
   return { method, path };
 };
 
-const FOLDS: [pattern: string, route: string, fold: Fold][] = [
+const FOLDS: [pattern: string, route: string, fold: PatternFit][] = [
   ["GET /agents", "GET /agents", "always"],
   ["/agents", "GET /agents", "always"],
   ["POST /agents", "GET /agents", "never"],
@@ -55,11 +55,11 @@ const FOLDS: [pattern: string, route: string, fold: Fold][] = [
 describe("a pattern and a route", () => {
   for (const [pattern, path, fold] of FOLDS) {
     const what = typeof fold === "string" ? `${fold} matches` : "matches some paths of";
-    test(`${pattern} ${what} ${path}`, () => assert.deepEqual(foldPattern(parsePattern(pattern), route(path)), fold));
+    test(`${pattern} ${what} ${path}`, () => assert.deepEqual(fitPattern(parsePattern(pattern), route(path)), fold));
   }
 
   const TABLE = ["GET /workflows", "GET /workflows/:id", "GET /workflows/executions", "POST /workflows/:id/execute"];
-  const isOther = (pattern: string, of: string) => isAnothers(parsePattern(pattern), route(of), TABLE.map(route));
+  const isOther = (pattern: string, of: string) => belongsToOtherRoute(parsePattern(pattern), route(of), TABLE.map(route));
 
   test("a pattern that spells out another route, which is found first, is not about this one", () => {
     assert.equal(isOther("GET /workflows/executions", "GET /workflows/:id"), true);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { shapeOf } from "../../../core/api/custom/route-conflicts.ts";
-import { type Access, classOf, compileAccess } from "../../../core/auth/classes.ts";
+import { type AccessRules, classOf, compileAccess } from "../../../core/auth/classes.ts";
 import { compilePattern } from "../../../core/http/pattern.ts";
 import { createRouter } from "../../../core/http/router.ts";
 import { createSocketRouter } from "../../../core/http/socket-router.ts";
@@ -59,7 +59,7 @@ const spelling = fc.constantFrom(...Object.keys(SPELLINGS));
 
 /** As a request sees it: the class of its route, or that of an unknown path. */
 function compile(given: object, rows: readonly { method: string; path: string; group: "custom" }[]) {
-  const access: Access = compileAccess({ isolation: "user", ...given } as AuthManifest, rows);
+  const access: AccessRules = compileAccess({ isolation: "user", ...given } as AuthManifest, rows);
   const router = createRouter(rows);
   return (method: string, target: string) => {
     const match = router.find(target);

@@ -1,7 +1,7 @@
 /** Moments as clients write them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { instantOf } from "../../../core/lib/instant.ts";
+import { parseInstant } from "../../../core/lib/instant.ts";
 
 const AT = Date.UTC(2026, 10, 20, 9, 30, 5, 250);
 const MINUTE = Date.UTC(2026, 10, 20, 9, 30);
@@ -28,7 +28,7 @@ const ROWS: [text: string, milliseconds: number][] = [
 
 for (const [text, milliseconds] of ROWS) {
   test(`${text} is a moment, in UTC unless it says otherwise`, () =>
-    assert.equal(instantOf("before", text), milliseconds));
+    assert.equal(parseInstant("before", text), milliseconds));
 }
 
 const WRONG = [
@@ -54,7 +54,7 @@ const WRONG = [
 
 for (const text of WRONG) {
   test(`${JSON.stringify(text)} is none: 400 with the name of the field`, () =>
-    assert.throws(() => instantOf("before", text), {
+    assert.throws(() => parseInstant("before", text), {
       kind: "invalid_input",
       message: "before must be an ISO 8601 timestamp such as 2026-11-20T09:30:00Z",
     }));

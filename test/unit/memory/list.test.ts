@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { ListQuery } from "../../../core/memory/memory.ts";
+import type { ConversationListQuery } from "../../../core/memory/memory.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { listed, openMemories, said, watched } from "../../support/memories.ts";
 
-const FIRST: ListQuery = { limit: 50, offset: 0, orderBy: "updated_at", orderDirection: "DESC" };
+const FIRST: ConversationListQuery = { limit: 50, offset: 0, orderBy: "updated_at", orderDirection: "DESC" };
 
 async function filled() {
   let now = 0;
@@ -20,7 +20,7 @@ async function filled() {
     await access.create({ id, userId, resourceId, title });
   }
   await access.save([{ conversationId: "b", message: said("b is the newest now") }]);
-  const ids = async (query: Partial<ListQuery>) => {
+  const ids = async (query: Partial<ConversationListQuery>) => {
     const page = await listed(access.list({ ...FIRST, ...query }));
     return [page.conversations.map(({ id }) => id).join(""), page.total];
   };
@@ -123,7 +123,7 @@ test("a list is what sorting all conversations gives, however many users and res
           .map(([index]) => String(index));
         if (rest.orderDirection === "DESC") matching.reverse();
         const filter = { ...(userId !== undefined && { userId }), ...(resourceId !== undefined && { resourceId }) };
-        const page = await listed(access.list({ ...(rest as Omit<ListQuery, "userId">), ...filter }));
+        const page = await listed(access.list({ ...(rest as Omit<ConversationListQuery, "userId">), ...filter }));
         assert.deepEqual(
           [page.conversations.map(({ id }) => id), page.total],
           [matching.slice(rest.offset, rest.offset + rest.limit), matching.length],

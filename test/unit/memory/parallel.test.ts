@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { CommitConflict } from "../../../core/lib/errors.ts";
-import { createLanes } from "../../../core/lib/keyed-mutex.ts";
+import { createKeyedMutex } from "../../../core/lib/keyed-mutex.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { listed, openMemories, pageOf, rejectsAs, said, textOf, textsOf, watched } from "../../support/memories.ts";
 
@@ -144,7 +144,7 @@ test("work in lanes never overlaps on one conversation, and always ends", async 
   const works = fc.array(fc.uniqueArray(fc.integer({ min: 1, max: 4 }), { minLength: 1 }), { maxLength: 12 });
   await fc.assert(
     fc.asyncProperty(works, async (list) => {
-      const lanes = createLanes();
+      const lanes = createKeyedMutex();
       const busy = new Set<number>();
       const ends = await Promise.allSettled(
         list.map((conversations, index) =>

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { entryOf, recordOf } from "../../../core/observability/log-line.ts";
+import { parseLogEntry, logRecord } from "../../../core/observability/log-line.ts";
 import { findLines } from "../../../core/observability/log-query.ts";
 import { LogRing } from "../../../core/observability/log-ring.ts";
 import { createLogger } from "../../../core/observability/logger.ts";
@@ -135,7 +135,7 @@ test("searching looks at what is bound, at any depth, in any case, and at no nam
 
 test("the error of a line becomes the exception of its record", () => {
   const err = { type: "TypeError", message: "no", stack: "TypeError: no", code: "E1" };
-  const { attributes } = recordOf(entryOf(line({ err, workflowId: "w", msg: "x" }, "error")));
+  const { attributes } = logRecord(parseLogEntry(line({ err, workflowId: "w", msg: "x" }, "error")));
   assert.deepEqual(attributes, {
     "entity.type": "workflow",
     "entity.id": "w",

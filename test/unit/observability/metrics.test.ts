@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { BOUNDS, bucketOf, Durations } from "../../../core/observability/metrics/durations.ts";
 import { familiesOf } from "../../../core/observability/metrics/families.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
-import { Named } from "../../../core/observability/metrics/named.ts";
+import { NamedMeters } from "../../../core/observability/metrics/named.ts";
 import { RequestMeter } from "../../../core/observability/metrics/request-meter.ts";
 import { UNTIMED } from "../../../core/observability/metrics/sampled-durations.ts";
 import { Tally } from "../../../core/observability/metrics/tally.ts";
@@ -58,7 +58,7 @@ test("statuses count by their first digit, a client that has left by itself", ()
 });
 
 test("names that nobody declared share one meter, whatever they are called", () => {
-  const named = new Named(() => new Tally(["ok"] as const), ["a", "b"]);
+  const named = new NamedMeters(() => new Tally(["ok"] as const), ["a", "b"]);
   assert.deepEqual(
     named.entries.map(([name]) => name),
     ["a", "b"],

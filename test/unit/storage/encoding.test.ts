@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { boundsOf, checkKey, NUMBER_LIMIT, number, numberOf, text } from "../../../core/storage/encoding.ts";
+import { keyBounds, checkKey, NUMBER_LIMIT, number, numberOf, text } from "../../../core/storage/encoding.ts";
 
 const anyText = fc.oneof(
   fc.string({ unit: "binary", maxLength: 300 }),
@@ -60,7 +60,7 @@ test("the bounds of a range take in its keys and no other", () => {
   const bound = fc.option(part, { nil: undefined });
   fc.assert(
     fc.property(part, part, bound, bound, (key, prefix, after, before) => {
-      const { low, high } = boundsOf({
+      const { low, high } = keyBounds({
         prefix,
         ...(after === undefined ? {} : { after }),
         ...(before === undefined ? {} : { before }),

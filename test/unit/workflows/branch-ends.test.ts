@@ -6,7 +6,7 @@ import { CommitConflict, type ServiceError } from "../../../core/lib/errors.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../../core/storage/store.ts";
 import type { Step } from "../../../core/workflows/definition/definition.ts";
-import type { Entry } from "../../../core/workflows/journal/entries.ts";
+import type { JournalEntry } from "../../../core/workflows/journal/entries.ts";
 import { findExecution, loadExecution } from "../../../core/workflows/journal/load.ts";
 import { stepsByPath } from "../../support/definitions.ts";
 import { watchProbe } from "../../support/probe.ts";
@@ -52,7 +52,7 @@ function recordingStore() {
   return { store: recording, state };
 }
 
-async function entriesOf(store: Store, id: string): Promise<readonly Entry[]> {
+async function entriesOf(store: Store, id: string): Promise<readonly JournalEntry[]> {
   const found = await findExecution(store, id);
   assert.ok(found !== null);
   return (await loadExecution(store, found))!.entries;

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { definitionKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
-import type { Definition } from "../../../core/workflows/definition/definition.ts";
+import type { WorkflowDefinition } from "../../../core/workflows/definition/definition.ts";
 import { Definitions } from "../../../core/workflows/definition/definitions.ts";
 
-const definitionOf = (hash: string) => ({ hash, outline: new Map() }) as unknown as Definition;
+const definitionOf = (hash: string) => ({ hash, outline: new Map() }) as unknown as WorkflowDefinition;
 
 test("definitions of the past are linked again when they are too many to keep; those of the manifest never", async () => {
   const store = createMemoryStore();

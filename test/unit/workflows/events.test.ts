@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { eventsOf, startEvent } from "../../../core/workflows/journal/events.ts";
-import { apply, type Fold } from "../../../core/workflows/journal/state.ts";
-import { type Entry, EVENTS_OF, type Start } from "../../../core/workflows/journal/entries.ts";
+import { applyEntry, type JournalState } from "../../../core/workflows/journal/state.ts";
+import { type JournalEntry, EVENTS_OF, type ExecutionStart } from "../../../core/workflows/journal/entries.ts";
 import { validators } from "../../../generated/all-validators.js";
 import { at, COMPLETED, folded, iso, OUTLINE, outlineWith, SUSPENDED } from "../../support/journals.ts";
 
@@ -19,20 +19,20 @@ function parse(texts: readonly string[]): Event[] {
 }
 
 /** All events of a journal, told by its last fold. */
-function streamOf(entries: readonly Entry[], overrides: Partial<Start> = {}): Event[] {
+function streamOf(entries: readonly JournalEntry[], overrides: Partial<ExecutionStart> = {}): Event[] {
   const fold = folded(entries, overrides);
   return parse([startEvent(fold, OUTLINE), ...entries.flatMap((entry) => eventsOf(entry, fold, OUTLINE))]);
 }
 
 /** The events of the last entry. */
-function last(entries: readonly Entry[], overrides: Partial<Start> = {}): Event[] {
+function last(entries: readonly JournalEntry[], overrides: Partial<ExecutionStart> = {}): Event[] {
   return parse(eventsOf(entries.at(-1)!, folded(entries, overrides), OUTLINE));
 }
 
 const HEAD = { executionId: "e1" };
 const step = (path: string, stepIndex: number, stepType = "andThen") => ({ ...HEAD, from: path, stepIndex, stepType });
 const flow = { ...HEAD, from: "expense" };
-const BEGUN: Entry = ["begin", "total", at(1), ""];
+const BEGUN: JournalEntry = ["begin", "total", at(1), ""];
 
 describe("POST /workflows/:id/stream: the events of an execution", () => {
   test("that suspends: start, its steps, workflow-suspended, workflow-result", () => {
@@ -102,7 +102,7 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
 
   test("an entry is as many events as the table says, so that their numbers hold", () => {
     const fold = folded(COMPLETED);
-    const others: Entry[] = [
+    const others: JournalEntry[] = [
       ["fail", "total", at(9), "x"],
       ["retry", "total", at(9), 1, "x"],
       ["part", "letter", at(9), { type: "text-delta", id: "1", delta: "x" }],
@@ -116,7 +116,7 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
   });
 
   test("a step that fails, and with it the workflow: step-error, workflow-error, workflow-result", () => {
-    const failed: Entry[] = [BEGUN, ["fail", "total", at(2), 'no "tax"'], ["error", "total", at(3), 'no "tax"']];
+    const failed: JournalEntry[] = [BEGUN, ["fail", "total", at(2), 'no "tax"'], ["error", "total", at(3), 'no "tax"']];
     const error = { message: 'no "tax"', stepId: "total" };
     assert.deepEqual(streamOf(failed).slice(2), [
       { type: "step-error", ...step("total", 0), timestamp: iso(2), status: "error", error },
@@ -156,7 +156,7 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
   });
 
   test("andWhen without a branch to take: step-complete with status skipped and the data passed through", () => {
-    const skipped: Entry[] = [
+    const skipped: JournalEntry[] = [
       ["begin", "gate", at(1), "", "none"],
       ["same", "gate", at(2), ""],
     ];
@@ -221,9 +221,9 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
   });
 
   test("names with quotes do not break the JSON; a step that the outline does not know has neither place nor type", () => {
-    const fold: Fold = folded([], { workflowId: 'a "b" \\ c' });
+    const fold: JournalState = folded([], { workflowId: 'a "b" \\ c' });
     assert.equal(parse([startEvent(fold, OUTLINE)])[0]!.from, 'a "b" \\ c');
-    apply(fold, BEGUN);
+    applyEntry(fold, BEGUN);
     const [event] = parse(eventsOf(BEGUN, fold, outlineWith({})));
     assert.deepEqual(Object.keys(event!), ["type", "executionId", "timestamp", "from", "status", "input"]);
   });

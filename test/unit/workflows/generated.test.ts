@@ -8,16 +8,16 @@ import fc from "fast-check";
 import { openExecutionKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
-import type { Definition } from "../../../core/workflows/definition/definition.ts";
+import type { WorkflowDefinition } from "../../../core/workflows/definition/definition.ts";
 import { drive } from "../../../core/workflows/run/drive.ts";
 import { Execution } from "../../../core/workflows/run/execution.ts";
-import { apply, begin, type Fold, foldOf } from "../../../core/workflows/journal/state.ts";
-import { type Entry, EVENTS_OF, type ExecutionStatus, type Start } from "../../../core/workflows/journal/entries.ts";
+import { applyEntry, initialState, type JournalState, stateFromJournal } from "../../../core/workflows/journal/state.ts";
+import { type JournalEntry, EVENTS_OF, type ExecutionStatus, type ExecutionStart } from "../../../core/workflows/journal/entries.ts";
 import { loadExecution, readExecution } from "../../../core/workflows/journal/load.ts";
 import { planReplay } from "../../../core/workflows/run/replay.ts";
 import { planResume } from "../../../core/workflows/run/resume.ts";
 import { openText } from "../../../core/workflows/journal/rows.ts";
-import type { Surroundings } from "../../../core/workflows/run/environment.ts";
+import type { ExecutionEnvironment } from "../../../core/workflows/run/environment.ts";
 import { silent } from "../../support/agents.ts";
 import { definitionOf, type Expected, evaluate, type Node, workflow } from "../../support/generated-workflows.ts";
 
@@ -25,9 +25,9 @@ const RUNS = 150;
 const INPUT = { in: 3 };
 const CALLER = { requestId: "r", logger: silent };
 
-const around = (store: Store): Surroundings => ({ store, process: "p", shared: false, volatile: false });
+const around = (store: Store): ExecutionEnvironment => ({ store, process: "p", shared: false, volatile: false });
 
-const startOf = (change: Partial<Start> = {}): Start => ({
+const startOf = (change: Partial<ExecutionStart> = {}): ExecutionStart => ({
   id: "e1",
   number: 7,
   workflowId: "w",
@@ -43,20 +43,20 @@ const startOf = (change: Partial<Start> = {}): Start => ({
 /** Resumes until it ends. `disturb` is called whenever it begins to run. */
 async function finish(
   execution: Execution,
-  definition: Definition,
+  definition: WorkflowDefinition,
   store: Store,
   disturb: (execution: Execution) => void = () => {},
-): Promise<{ fold: Fold; entries: readonly Entry[] }> {
+): Promise<{ fold: JournalState; entries: readonly JournalEntry[] }> {
   let running = execution;
   for (let rounds = 0; ; rounds++) {
     assert.ok(rounds < 500, "it never ends");
     disturb(running);
     await drive(running);
-    const found = await readExecution(store, running.fold.start.number);
+    const found = await readExecution(store, running.state.start.number);
     assert.equal(found!.open, null);
     const loaded = (await loadExecution(store, found!))!;
     // What was told while it ran is what was recorded.
-    assert.deepEqual(loaded.fold, running.fold);
+    assert.deepEqual(loaded.fold, running.state);
     if (loaded.fold.status !== "suspended") return { fold: loaded.fold, entries: loaded.entries };
     const { stepId } = loaded.fold.suspension!;
     const waits = loaded.fold.steps.get(stepId)?.status === "waiting";
@@ -69,11 +69,11 @@ async function finish(
 async function runThrough(list: readonly Node[], disturb?: (execution: Execution) => void, start = startOf()) {
   const definition = definitionOf(list, new Map());
   const store = createMemoryStore();
-  const execution = new Execution(begin(start), definition, CALLER, around(store), null);
+  const execution = new Execution(initialState(start), definition, CALLER, around(store), null);
   return { definition, ...(await finish(execution, definition, store, disturb)) };
 }
 
-function isAsExpected({ output, error, state, status }: Fold, expected: Expected): void {
+function isAsExpected({ output, error, state, status }: JournalState, expected: Expected): void {
   assert.equal(status, expected.error === null ? "completed" : "error");
   assert.equal(error?.stepId ?? null, expected.error);
   if (expected.result !== null) assert.deepEqual(output, expected.result);
@@ -135,7 +135,7 @@ test("taken up from any point of the journal, they give the same", async () => {
       const { entries } = await runThrough(list, stopsAt(turns));
       const start = startOf();
       const kept = entries.slice(0, Math.floor(point * entries.length));
-      if (foldOf(start, kept).status !== "running") return;
+      if (stateFromJournal(start, kept).status !== "running") return;
       const store = createMemoryStore();
       const key = openExecutionKey(start.number);
       const texts = kept.map((entry) => JSON.stringify(entry));
@@ -147,7 +147,7 @@ test("taken up from any point of the journal, they give the same", async () => {
       const execution = new Execution(loaded.fold, definition, CALLER, around(store), recorded);
       const { fold } = await finish(execution, definition, store, stopsAt(turns));
       isAsExpected(fold, evaluate(list, INPUT));
-      assert.ok(fold.sequence >= foldOf(start, kept).sequence);
+      assert.ok(fold.sequence >= stateFromJournal(start, kept).sequence);
     }),
     { numRuns: RUNS },
   );
@@ -161,7 +161,7 @@ test("replayed from any step that is on record, they give the same", async () =>
       const paths = [...source.fold.steps.keys()];
       const stepId = paths[choice % paths.length]!;
       const { replay, state } = planReplay(source.fold, source.entries, source.definition.outline, { stepId });
-      const start = JSON.parse(JSON.stringify(startOf({ id: "e2", number: 8, replay, state }))) as Start;
+      const start = JSON.parse(JSON.stringify(startOf({ id: "e2", number: 8, replay, state }))) as ExecutionStart;
       const { fold } = await runThrough(list, stopsAt(turns), start);
       isAsExpected(fold, expected);
     }),
@@ -182,12 +182,12 @@ test("their journals fold the same in one go and in two, number their events wit
     fc.asyncProperty(workflow, moments, fc.nat(), async (list, turns, cut) => {
       const { entries, fold } = await runThrough(list, stopsAt(turns));
       const start = fold.start;
-      const whole = foldOf(start, entries);
+      const whole = stateFromJournal(start, entries);
       const at = cut % (entries.length + 1);
-      const split = foldOf(start, JSON.parse(JSON.stringify(entries.slice(0, at))) as Entry[]);
-      for (const entry of entries.slice(at)) apply(split, entry);
+      const split = stateFromJournal(start, JSON.parse(JSON.stringify(entries.slice(0, at))) as JournalEntry[]);
+      for (const entry of entries.slice(at)) applyEntry(split, entry);
       assert.deepEqual(split, whole);
-      const step = begin(start);
+      const step = initialState(start);
       for (const entry of entries) {
         const before = {
           status: step.status,
@@ -195,7 +195,7 @@ test("their journals fold the same in one go and in two, number their events wit
           state: step.state,
           values: new Map(step.values),
         };
-        apply(step, entry);
+        applyEntry(step, entry);
         assert.equal(step.sequence, before.sequence + EVENTS_OF[entry[0]]);
         assert.ok(NEXT[before.status].includes(step.status), `${before.status} -> ${step.status}`);
         for (const [source, value] of before.values) {

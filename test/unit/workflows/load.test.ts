@@ -4,13 +4,13 @@ import { test } from "node:test";
 import { executionKey, journalKey, openExecutionKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
-import type { Entry } from "../../../core/workflows/journal/entries.ts";
+import type { JournalEntry } from "../../../core/workflows/journal/entries.ts";
 import { entriesOnDisk, loadExecution, loadWhole, readExecution } from "../../../core/workflows/journal/load.ts";
 import { entriesText, openText, restText } from "../../../core/workflows/journal/rows.ts";
 import { at, SUSPENDED, startOf } from "../../support/journals.ts";
 
 const START = startOf({ number: 7 });
-const textOf = (entries: readonly Entry[]) => entriesText(entries.map((entry) => JSON.stringify(entry)));
+const textOf = (entries: readonly JournalEntry[]) => entriesText(entries.map((entry) => JSON.stringify(entry)));
 
 /** Suspended, with two entries in each of two journal rows, the last two beside the record. */
 async function suspended(rows = 2): Promise<Store> {
@@ -26,7 +26,7 @@ async function suspended(rows = 2): Promise<Store> {
   return store;
 }
 
-const RESUME: Entry = ["resume", "ask", at(100), { approved: true }];
+const RESUME: JournalEntry = ["resume", "ask", at(100), { approved: true }];
 
 test("one that is resumed between two reads is what it was when its record was read", async () => {
   const store = await suspended();

@@ -1,33 +1,33 @@
 /** Contract, "Workflow execution record", "Execution result", "Execution state": made from a journal by hand. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Fold } from "../../../core/workflows/journal/state.ts";
-import type { Entry } from "../../../core/workflows/journal/entries.ts";
-import { recordText, resultText, stateOf } from "../../../core/workflows/journal/record.ts";
+import type { JournalState } from "../../../core/workflows/journal/state.ts";
+import type { JournalEntry } from "../../../core/workflows/journal/entries.ts";
+import { executionRecordText, executionResultText, executionStateView } from "../../../core/workflows/journal/record.ts";
 import { validators } from "../../../generated/all-validators.js";
 import type { ExecutionResult, ExecutionState, WorkflowExecution } from "../../../generated/types.ts";
 import { at, COMPLETED, folded, iso, OUTLINE, SUSPENDED } from "../../support/journals.ts";
 
-function recordOf(fold: Fold): WorkflowExecution {
-  const record = JSON.parse(recordText(fold, OUTLINE)) as WorkflowExecution;
+function recordOf(fold: JournalState): WorkflowExecution {
+  const record = JSON.parse(executionRecordText(fold, OUTLINE)) as WorkflowExecution;
   assert.ok(validators.WorkflowExecution(record), JSON.stringify(validators.WorkflowExecution.errors));
   return record;
 }
 
-function resultOf(fold: Fold): ExecutionResult {
-  const result = JSON.parse(resultText(fold, OUTLINE)) as ExecutionResult;
+function resultOf(fold: JournalState): ExecutionResult {
+  const result = JSON.parse(executionResultText(fold, OUTLINE)) as ExecutionResult;
   assert.ok(validators.ExecutionResult(result), JSON.stringify(validators.ExecutionResult.errors));
   return result;
 }
 
-function state(fold: Fold): ExecutionState {
-  const value = stateOf(fold, OUTLINE);
+function state(fold: JournalState): ExecutionState {
+  const value = executionStateView(fold, OUTLINE);
   assert.ok(validators.ExecutionState(value), JSON.stringify(validators.ExecutionState.errors));
   return value;
 }
 
 /** How the steps stand: `total: step-complete success`. */
-const standing = (fold: Fold) =>
+const standing = (fold: JournalState) =>
   recordOf(fold)
     .events.slice(1)
     .map(({ from, type, status }) => `${from}: ${type} ${status}`);
@@ -259,7 +259,7 @@ describe("POST /workflows/:id/execute: the result", () => {
   });
 
   test("there is none while it runs", () => {
-    assert.throws(() => resultText(folded([]), OUTLINE), /has no result yet/);
+    assert.throws(() => executionResultText(folded([]), OUTLINE), /has no result yet/);
   });
 });
 
@@ -285,7 +285,7 @@ describe("GET /workflows/:id/executions/:executionId/state", () => {
   });
 
   test("of one that ended: when, and why", () => {
-    const rests: [entry: Entry, expected: object][] = [
+    const rests: [entry: JournalEntry, expected: object][] = [
       [["end", "", at(9), 1], { status: "completed" }],
       [["error", "total", at(9), "x"], { status: "error", error: { message: "x", stepId: "total" } }],
       [["cancel", "", at(9), "y"], { status: "cancelled", cancellation: { cancelledAt: iso(9), reason: "y" } }],

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EVERYTHING } from "../../../core/identity/principal.ts";
 import { type Step, Suspend } from "../../../core/workflows/definition/definition.ts";
-import { copyOf } from "../../../core/lib/clone-json.ts";
+import { cloneJson } from "../../../core/lib/clone-json.ts";
 import { callOf, linked, oneStep, run } from "../../support/definitions.ts";
 
 const plugin = (execute: string, rest = "") => ({
@@ -252,7 +252,7 @@ test("andAgent speaks in the conversation of its execution, for the user of it",
 
 test("copies keep keys that are dangerous, and share nothing", () => {
   const value = JSON.parse('{"__proto__": {"polluted": true}, "list": [1, {"a": null}], "constructor": 1}');
-  const copy = copyOf(value);
+  const copy = cloneJson(value);
   assert.deepEqual(copy, value);
   assert.equal(JSON.stringify(copy), JSON.stringify(value));
   assert.equal((copy as { polluted?: boolean }).polluted, undefined);
