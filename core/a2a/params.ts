@@ -1,8 +1,8 @@
 /** What requests carry, looked at before the SDK makes its own of it: it takes much for granted. */
 import { validators } from "../../generated/validators.js";
-import { invalid } from "../lib/errors.ts";
-import { type Validator, requireValid } from "../http/decode.ts";
+import { requireValid, type Validator } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
+import { invalid } from "../lib/errors.ts";
 
 /** Versions of the protocol that are spoken here. */
 export type Version = "0.3" | "1.0";

@@ -28,8 +28,8 @@ import {
 import type { A2ARequestHandler } from "@a2a-js/sdk/server";
 import { defaults } from "../../generated/defaults.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
-import { invalid } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
+import { invalid } from "../lib/errors.ts";
 import { a2aError } from "./errors.ts";
 import { followRemoteTask, followRun, type TaskEvent, tellRun } from "./follow.ts";
 import { newTask } from "./new-task.ts";

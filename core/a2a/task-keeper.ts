@@ -3,10 +3,10 @@
 import type { Logger } from "pino";
 import { storedTime, systemTime } from "../lib/clock.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
 import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
-import { Interval } from "../lib/interval.ts";
 import { ended, isOver } from "./task.ts";
 import { type IndexValue, readOpenRow, type TaskRows } from "./task-rows.ts";
 

@@ -1,7 +1,8 @@
 /** `ListTasks`: the tasks of an agent that a principal may see, the last changed first. */
-import { invalid } from "../lib/errors.ts";
-import type { Principal } from "../identity/principal.ts";
+
 import { ownerOf } from "../identity/ownership.ts";
+import type { Principal } from "../identity/principal.ts";
+import { invalid } from "../lib/errors.ts";
 import { indexedTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import type { Row } from "../storage/store.ts";
 import type { Task } from "./task.ts";

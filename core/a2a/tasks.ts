@@ -4,17 +4,17 @@ import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Agent, RunCall, TaskBody } from "../agents/agent.ts";
+import { mayAccess, ownerOf } from "../identity/ownership.ts";
+import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
-import type { Principal } from "../identity/principal.ts";
-import { mayAccess, ownerOf } from "../identity/ownership.ts";
 import { isShared } from "../storage/sharing.ts";
 import { type Ending, ended, isOver, type Message, type Task, type TaskRecord } from "./task.ts";
+import { TaskHeartbeats } from "./task-heartbeats.ts";
 import { isTaskId, newTaskId } from "./task-ids.ts";
 import { INTERRUPTED } from "./task-keeper.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 import { LONGEST_ANSWER, TaskRun } from "./task-run.ts";
-import { TaskHeartbeats } from "./task-heartbeats.ts";
 
 /** Tasks that may run at once: a client that leaves does not end its own. */
 const MOST = 1_000;

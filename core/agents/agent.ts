@@ -1,10 +1,10 @@
 /** What the rest of the service sees of an agent. */
 import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
+import type { ClientSchema } from "../client-schema/schemas.ts";
 import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import type { ClientSchema } from "../client-schema/schemas.ts";
 import type { PartSink } from "./run/parts.ts";
 
 /** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */

@@ -1,32 +1,32 @@
 /** Boot: the agents of the manifest, linked with their tools, models and each other. */
 import type { Logger } from "pino";
+import { SchemaRate } from "../client-schema/rate.ts";
+import { createClientSchemas } from "../client-schema/schemas.ts";
 import { isIsolated } from "../identity/principal.ts";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "../memory/memory.ts";
+import type { Models } from "../models/models.ts";
 import { agentSpan } from "../observability/attributes.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
-import { Activity } from "./run/activity.ts";
 import type { Agent } from "./agent.ts";
 import { agentMemory } from "./conversation/agent-memory.ts";
-import { SchemaRate } from "../client-schema/rate.ts";
-import { createClientSchemas } from "../client-schema/schemas.ts";
-import type { AgentCore } from "./run/compiled-agent.ts";
+import { UPDATE_WORKING_MEMORY } from "./conversation/working-memory.ts";
 import { type AgentDescriptionInput, describe, memoryConfig } from "./describe.ts";
-import { dynamicChain, dynamicInstructions, dynamicTools } from "./run/dynamic.ts";
 import { agentOf } from "./endpoints.ts";
 import type { HistoryOfAgents } from "./history/history.ts";
-import type { Models } from "../models/models.ts";
-import { type Settings, resolveOptions, TABLE_DEFAULTS } from "./run/options.ts";
 import { ringHistories } from "./history/ring.ts";
-import { createRunIds } from "./run/run.ts";
 import { StoredHistories } from "./history/stored.ts";
-import { delegateTool } from "./sub-agents.ts";
+import { Activity } from "./run/activity.ts";
+import type { AgentCore } from "./run/compiled-agent.ts";
+import { dynamicChain, dynamicInstructions, dynamicTools } from "./run/dynamic.ts";
+import { resolveOptions, type Settings, TABLE_DEFAULTS } from "./run/options.ts";
+import { createRunIds } from "./run/run.ts";
 import { type KnownTools, knownTools, toolSet } from "./run/tool-set.ts";
-import { UPDATE_WORKING_MEMORY } from "./conversation/working-memory.ts";
+import { delegateTool } from "./sub-agents.ts";
 
 /** Milliseconds that runs which were cut off get to store what they have said. */
 const PATIENCE = 5_000;

@@ -1,14 +1,15 @@
 /** The agent that the API sees: each endpoint is a run with a sink of its own. */
+
+import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import { ownerOf } from "../identity/ownership.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
 import { messageIdOf } from "./conversation/agent-memory.ts";
-import type { AgentCore } from "./run/compiled-agent.ts";
 import type { Description } from "./describe.ts";
+import type { AgentCore } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepare, type RunRequest } from "./run/execute.ts";
-import { ObjectSink } from "./stream/object.ts";
 import { objectOutput, payerOf } from "./run/output.ts";
+import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";

@@ -1,7 +1,7 @@
 /** The closed lists of names that metrics are counted by. */
 import type { Manifest } from "../manifest/manifest.ts";
-import { Meters } from "../observability/metrics/meters.ts";
 import { namedModels } from "../models/names.ts";
+import { Meters } from "../observability/metrics/meters.ts";
 
 export function metersOf(manifest: Manifest): Meters {
   const models = namedModels(manifest).names.filter(({ kind }) => kind === "language");

@@ -1,9 +1,9 @@
 /** From CORS settings of the manifest and of plugins to the compiled ones of each route. */
 import type { Logger } from "pino";
-import { messageOf } from "../lib/errors.ts";
 import { type Cors, type CorsSettings, compileCors, NO_CORS } from "../http/cors.ts";
 import { compilePattern } from "../http/pattern.ts";
 import type { Route } from "../http/route.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { CorsManifest, ServerManifest } from "../manifest/manifest.ts";
 import type { OriginPlugin } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";

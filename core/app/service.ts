@@ -2,8 +2,8 @@
 import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
-import { feedOf, type LogNews } from "../api/sockets/log-news.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
+import { feedOf, type LogNews } from "../api/sockets/log-news.ts";
 import { type AccessRules, classOf } from "../auth/classes.ts";
 import { documentSecurity } from "../auth/document.ts";
 import { baseUrl } from "../http/base-url.ts";

@@ -4,8 +4,6 @@ import { validators } from "../../generated/validators.js";
 import { compileGuards } from "../auth/authorize.ts";
 import { compileCredentials, keysIn } from "../auth/credentials.ts";
 import { HANDSHAKE } from "../auth/entry.ts";
-import { type Booted, boot } from "./boot.ts";
-import { compileServiceCors } from "./cors.ts";
 import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
@@ -20,8 +18,10 @@ import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
-import type { Service } from "./service.ts";
 import { chooseTransport } from "../transport/choose.ts";
+import { type Booted, boot } from "./boot.ts";
+import { compileServiceCors } from "./cors.ts";
+import type { Service } from "./service.ts";
 
 /** Largest head of a request, in bytes. */
 const HEAD_LIMIT = 16 * 1024;

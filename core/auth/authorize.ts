@@ -1,11 +1,12 @@
 /** Lets a request in or refuses it, by the class of its route; says on the call as what it was let in. */
-import { messageOf, ServiceError } from "../lib/errors.ts";
+
 import type { Authorize } from "../http/pipeline.ts";
 import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import { type AccessRules, classOf, type RouteAccess } from "./classes.ts";
-import type { Credentials, CredentialHeaders } from "./credentials.ts";
+import type { CredentialHeaders, Credentials } from "./credentials.ts";
 import { type CredentialSource, REQUEST } from "./entry.ts";
 import type { Identity, Verifier } from "./provider-port.ts";
 import { badKey, badToken, type Closed, type Guard, missing } from "./refusals.ts";
@@ -42,7 +43,8 @@ export function compileGuards(
     console: { access: "console", entry, development },
     operator: { access: "operator", entry, development },
   };
-  const enter = (closed: Closed, call: Entrant, head: CredentialHeaders) => letIn(doors[closed], call, head, credentials, verifier);
+  const enter = (closed: Closed, call: Entrant, head: CredentialHeaders) =>
+    letIn(doors[closed], call, head, credentials, verifier);
   return {
     of(route) {
       const { exceptions, otherwise } = route;
@@ -98,7 +100,8 @@ function letIn(
   );
 }
 
-const sentKey = (head: CredentialHeaders) => head.header("x-console-access-key") !== "" || /(?:^|&)key=/.test(head.query);
+const sentKey = (head: CredentialHeaders) =>
+  head.header("x-console-access-key") !== "" || /(?:^|&)key=/.test(head.query);
 
 function enterAs(identity: Identity | null, call: Entrant, door: Guard): void {
   if (identity === null) throw badToken(door);

@@ -2,16 +2,17 @@
  * Which credentials a request needs (contract, "Authentication"). Classes are settled at boot, for every route; one that
  * hangs on the value of a parameter is looked up with each request, on the values that the router has found.
  */
+
+import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
+import type { AccessGroup } from "../http/route.ts";
+import type { AuthManifest } from "../manifest/manifest.ts";
 import {
   DEFAULT_CONSOLE_ROUTES,
   DEFAULT_LEGACY_PUBLIC_ROUTES,
   OPERATOR_ROUTES,
   PROTECTED_ROUTES,
 } from "../plugin/access-lists.ts";
-import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
-import type { AccessGroup } from "../http/route.ts";
-import type { AuthManifest } from "../manifest/manifest.ts";
-import { decoded, fitPattern, belongsToOtherRoute, type Wanted } from "./match-patterns.ts";
+import { belongsToOtherRoute, decoded, fitPattern, type Wanted } from "./match-patterns.ts";
 import { compilePlainPaths, readings } from "./plain-path.ts";
 
 /** `operator`: the key of the console, or the token of a user. */
@@ -144,10 +145,10 @@ function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute
   };
   for (const { access, patterns } of rules.rules) {
     for (const pattern of patterns) {
-      const fold = fitPattern(pattern, route);
-      if (fold === "always") return settled(access);
-      if (fold === "never" || belongsToOtherRoute(pattern, route, rivals)) continue;
-      exceptions.push({ pattern: pattern.text, wanted: fold, access });
+      const fit = fitPattern(pattern, route);
+      if (fit === "always") return settled(access);
+      if (fit === "never" || belongsToOtherRoute(pattern, route, rivals)) continue;
+      exceptions.push({ pattern: pattern.text, wanted: fit, access });
     }
   }
   return settled(rules.otherwise(route.group));

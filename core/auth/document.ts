@@ -1,6 +1,6 @@
 /** Access as others read it: in the OpenAPI document, and in the list of routes. */
 import type { DocumentSecurity } from "../http/openapi.ts";
-import type { AccessRules, AccessClass, RouteAccess } from "./classes.ts";
+import type { AccessClass, AccessRules, RouteAccess } from "./classes.ts";
 
 const SCHEMES = {
   userToken: { type: "http", scheme: "bearer", description: "The token of a user." },

@@ -1,7 +1,7 @@
 /** The two ways in: where a request and a handshake carry their credentials (contract, "Credentials"). */
 import { parseQuery } from "../http/decode.ts";
 import { CREDENTIALS } from "../http/socket-pipeline.ts";
-import { bearerOf, type Credentials, type CredentialHeaders, tokenRequest } from "./credentials.ts";
+import { bearerOf, type CredentialHeaders, type Credentials, tokenRequest } from "./credentials.ts";
 import type { TokenRequest } from "./provider-port.ts";
 
 export interface CredentialSource {

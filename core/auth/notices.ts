@@ -1,9 +1,10 @@
 /** What is wrong with access as the manifest has it, and what its author should know: said at boot. */
-import { DEFAULT_LEGACY_PUBLIC_ROUTES } from "../plugin/access-lists.ts";
+
 import { type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "../http/pattern.ts";
 import { hasOpenEnd, unfold } from "../http/socket-router.ts";
 import type { Issue, Path } from "../manifest/issues.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
+import { DEFAULT_LEGACY_PUBLIC_ROUTES } from "../plugin/access-lists.ts";
 import { CONSOLE_KEY, isDevelopment } from "./credentials.ts";
 import { fitPattern } from "./match-patterns.ts";
 

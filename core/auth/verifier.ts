@@ -1,7 +1,7 @@
 /** A provider with its users mapped, and the tokens that it knows remembered. */
 import type { Logger } from "pino";
-import { messageOf } from "../lib/errors.ts";
 import type { User } from "../identity/user.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { MapUser } from "./map-user.ts";
 import type { Identity, TokenRequest, Verifier } from "./provider-port.ts";
 import { digestOf, TokenCache } from "./token-cache.ts";

@@ -29,7 +29,8 @@ const EXTERNAL = ["uWebSockets.js", "sqlite3", "swagger-ui-dist", "tsx", "esbuil
 const REQUIRE =
   'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);';
 
-const ENTRY = '#!/usr/bin/env node\nimport { main } from "./core/command/main.ts";\nawait main(process.argv.slice(2));\n';
+const ENTRY =
+  '#!/usr/bin/env node\nimport { main } from "./core/command/main.ts";\nawait main(process.argv.slice(2));\n';
 
 /** The sources, their schemas and the tools for them are not part of a build. */
 const NO_GENERATE =

@@ -1,7 +1,7 @@
 /** From schema files to the texts of `generated/`. Pure but for reading; the same input gives the same bytes. */
 import type { JsonSchema } from "../tools/tool.ts";
 import { rewriteReferences } from "./schema-walk.ts";
-import { type SchemaDefinition, readSources, type SchemaProblem } from "./sources.ts";
+import { readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 import { generateTypes } from "./types.ts";
 import { compilable, generateValidators, servedDefinitions } from "./validators.ts";
 

@@ -2,7 +2,7 @@
 import { compile } from "json-schema-to-typescript";
 import type { JsonSchema } from "../tools/tool.ts";
 import { mapSubschemas, referencedName } from "./schema-walk.ts";
-import { type SchemaDefinition, isObject, type SchemaProblem } from "./sources.ts";
+import { isObject, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 
 const OPTIONS = {
   bannerComment: "",
@@ -16,7 +16,10 @@ const OPTIONS = {
 const REFUSED = ["prefixItems", "unevaluatedProperties", "unevaluatedItems"];
 
 /** The text of the types, without the head comment. Definitions that fail are named in `problems` and left out. */
-export async function generateTypes(definitions: readonly SchemaDefinition[], problems: SchemaProblem[]): Promise<string> {
+export async function generateTypes(
+  definitions: readonly SchemaDefinition[],
+  problems: SchemaProblem[],
+): Promise<string> {
   const blocks: string[] = [];
   const names: string[] = [];
   for (const definition of definitions) {

@@ -51,7 +51,11 @@ export function createAjv(flavour: Flavour): Ajv2020 {
 }
 
 /** Those definitions that compile; the others are named in `problems`. */
-export function compilable(files: SchemaFile[], definitions: SchemaDefinition[], problems: SchemaProblem[]): SchemaDefinition[] {
+export function compilable(
+  files: SchemaFile[],
+  definitions: SchemaDefinition[],
+  problems: SchemaProblem[],
+): SchemaDefinition[] {
   const instances = new Map<Flavour, Ajv2020>();
   for (const flavour of Object.keys(FLAVOURS) as Flavour[]) {
     const ajv = createAjv(flavour);

@@ -1,6 +1,7 @@
 /** The commands that look and do not listen: `check`, `explain`, `routes`. */
-import { describeAccess } from "../auth/document.ts";
+
 import { type Booted, boot } from "../app/boot.ts";
+import { describeAccess } from "../auth/document.ts";
 import { formatExplained } from "../manifest/explain.ts";
 import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
 import { createLogger } from "../observability/logger.ts";

@@ -1,9 +1,9 @@
 /** The command line: `penstock [serve] | dev | check | explain PATH | routes | reindex | generate`. */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import type { Invocation } from "./invocation.ts";
 import { messageOf } from "../lib/errors.ts";
 import { suggest } from "../manifest/issues.ts";
+import type { Invocation } from "./invocation.ts";
 
 const HELP = `Penstock serves the agents, workflows, tools and memory that a service.yaml declares.
 

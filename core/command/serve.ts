@@ -1,10 +1,11 @@
 /** The command `serve`: starts, says where, and stays until a signal. */
+
+import { BootError, type Running, start } from "../app/start.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
-import { BootError, type Running, start } from "../app/start.ts";
 import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 

@@ -1,9 +1,9 @@
 /** One request on its way through the pipeline: what the handler sees as its context, and how it is answered. */
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
-import { caught, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { type Caller, NOBODY } from "../identity/caller.ts";
 import { type User, userIdOf } from "../identity/user.ts";
+import { caught, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
@@ -11,7 +11,7 @@ import type { Entity } from "../observability/sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
 import type { Tracer } from "../observability/tracer.ts";
 import type { Client, ClientOf } from "./client.ts";
-import { failureText, errorReply } from "./encode.ts";
+import { errorReply, failureText } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { InFlight, Pending } from "./in-flight.ts";

@@ -1,6 +1,6 @@
 /** One row of the routes table as an OpenAPI operation. */
 import { COMPONENT, type Failure, type OpenapiSchema, tagOf } from "./openapi-components.ts";
-import type { RouteOutput, Route } from "./route.ts";
+import type { Route, RouteOutput } from "./route.ts";
 
 type Schemas = Readonly<Record<string, OpenapiSchema>>;
 

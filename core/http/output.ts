@@ -5,7 +5,7 @@ import type { Call } from "./call.ts";
 import { envelope, JSON_TYPE } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
-import type { RouteOutput, PageReply, RawReply } from "./route.ts";
+import type { PageReply, RawReply, RouteOutput } from "./route.ts";
 
 export type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
 

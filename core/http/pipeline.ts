@@ -9,12 +9,12 @@ import { Call, type Shared } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import {
   bodyFailure,
-  type Validator,
   decodeParameters,
   parseBody,
   parseQuery,
   requireJson,
   requireValid,
+  type Validator,
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";

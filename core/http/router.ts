@@ -71,7 +71,12 @@ function walk<R extends Routed>(root: Node<R>, path: string): RouteMatch<R> | nu
 }
 
 /** Depth first, the literal before the parameter: `/workflows/executions` wins over `/workflows/:id`. */
-function descend<R extends Routed>(node: Node<R>, path: string, from: number, values: string[]): PathEndpoint<R> | null {
+function descend<R extends Routed>(
+  node: Node<R>,
+  path: string,
+  from: number,
+  values: string[],
+): PathEndpoint<R> | null {
   const slash = path.indexOf("/", from);
   const last = slash === -1;
   const segment = last ? path.slice(from) : path.slice(from, slash);

@@ -1,9 +1,9 @@
 /** One open socket between its transport and its handlers: bounds on both ways, and one end. */
 import type { Logger } from "pino";
-import { messageOf } from "../lib/errors.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import { userIdOf } from "../identity/user.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
 import type { Client } from "./client.ts";
 import type { OpenSocket, SocketEvents } from "./exchange.ts";

@@ -1,5 +1,5 @@
-import { ServiceError } from "../lib/errors.ts";
 import type { Context } from "../http/route.ts";
+import { ServiceError } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Caller } from "./caller.ts";
 import { userIdOf } from "./user.ts";

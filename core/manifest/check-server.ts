@@ -1,9 +1,9 @@
 /** Addresses, origins, custom routes and the store. */
 import { isIP } from "node:net";
 import { bracketed, hostName } from "../lib/host-name.ts";
+import { parseSize } from "../lib/size.ts";
 import { type CheckContext, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
 import type { Path } from "./issues.ts";
-import { parseSize } from "../lib/size.ts";
 
 export function checkServer(check: CheckContext): void {
   const server = isMap(check.document.server) ? check.document.server : {};

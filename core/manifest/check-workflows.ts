@@ -1,6 +1,16 @@
 /** Workflows: ids are unique, what steps name exists, expressions and schemas compile. */
 import type { SchemaCompiler } from "../lib/json-schema.ts";
-import { type CheckContext, checkName, cyclesOf, entriesOf, isMap, type Json, keysOf, listOf, textsOf } from "./check.ts";
+import {
+  type CheckContext,
+  checkName,
+  cyclesOf,
+  entriesOf,
+  isMap,
+  type Json,
+  keysOf,
+  listOf,
+  textsOf,
+} from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
 import { checkSchema } from "./check-tools.ts";
 import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";

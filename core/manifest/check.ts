@@ -26,7 +26,13 @@ export const keysOf = (value: unknown): string[] => (isMap(value) ? Object.keys(
 export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
 /** Reports a name that is none of `known`: `unknown tool "ad", did you mean "add"?` */
-export function checkName(check: CheckContext, path: Path, what: string, name: unknown, known: readonly string[]): void {
+export function checkName(
+  check: CheckContext,
+  path: Path,
+  what: string,
+  name: unknown,
+  known: readonly string[],
+): void {
   if (typeof name !== "string" || name === "" || known.includes(name)) return;
   check.report(path, `unknown ${what} "${name}"${hint(name, known)}`);
 }

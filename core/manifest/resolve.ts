@@ -1,8 +1,8 @@
 /** From a valid document to the manifest: units become numbers, names that were left out are filled in, all is frozen. */
 import { manifestSchemas } from "../../generated/manifest-schemas.ts";
 import { parseDuration } from "../lib/duration.ts";
-import type { Manifest } from "./manifest.ts";
 import { parseSize } from "../lib/size.ts";
+import type { Manifest } from "./manifest.ts";
 
 type Schema = Record<string, unknown>;
 type Json = Record<string, unknown>;

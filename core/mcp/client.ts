@@ -7,7 +7,7 @@ import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
 import { type JsonSchema, ToolUnavailable } from "../tools/tool.ts";
 import { callOutput } from "./call-output.ts";
-import type { McpConnection, ListedTool } from "./connection.ts";
+import type { ListedTool, McpConnection } from "./connection.ts";
 import { untilAborted } from "./until-aborted.ts";
 
 /** Milliseconds: the first and the longest pause between two attempts to connect, and between two looks at what there is. */
@@ -107,7 +107,8 @@ export class McpClient {
         result = await connection.call(tool.name, input, signal, this.timeout);
       } catch (error) {
         signal.throwIfAborted();
-        if (!isMcpConnectionLost(error)) throw new Error(`MCP server "${this.name}": ${reasonOf(error)}`, { cause: error });
+        if (!isMcpConnectionLost(error))
+          throw new Error(`MCP server "${this.name}": ${reasonOf(error)}`, { cause: error });
         this.#lose(connection, reasonOf(error));
         if (tried > 0 || !isUnsent(error))
           throw new Error(`MCP server "${this.name}" was lost during the call: ${reasonOf(error)}`, { cause: error });

@@ -11,8 +11,8 @@ import {
 } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
-import type { McpClientManifest } from "../manifest/manifest.ts";
 import { VERSION } from "../lib/version.ts";
+import type { McpClientManifest } from "../manifest/manifest.ts";
 import { boundedFetch, LARGEST_MESSAGE } from "./bounded-fetch.ts";
 import { readLines } from "./lines.ts";
 import { untilAborted } from "./until-aborted.ts";
@@ -59,7 +59,10 @@ const TRUSTING: ClientOptions["jsonSchemaValidator"] = {
 };
 
 /** @throws what the SDK throws: see `reasonOf` */
-export async function openMcpConnection(settings: McpClientManifest, options: McpConnectionOptions): Promise<McpConnection> {
+export async function openMcpConnection(
+  settings: McpClientManifest,
+  options: McpConnectionOptions,
+): Promise<McpConnection> {
   let reason = "it closed the connection";
   const broken: Broken = (error, ofCall) => {
     // Of another stream it is asked what is left of the server, so that calls that go well are left alone.

@@ -7,9 +7,9 @@ import {
   Server,
 } from "@modelcontextprotocol/server";
 import type { McpCallResult } from "../../generated/types.ts";
-import { messageOf, ServiceError } from "../lib/errors.ts";
 import { failureText } from "../http/encode.ts";
 import type { Context, RawReply } from "../http/route.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import { Cancellations, sessionHeaders } from "./cancellation.ts";
 import type { Exposed } from "./exposed.ts";
 import { INTERNAL, rpcError, rpcId } from "./rpc.ts";

@@ -10,9 +10,9 @@ import type {
   ToolExecutionResult,
 } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import { invalid } from "../lib/errors.ts";
 import type { Validator } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
+import { invalid } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
 import type { AgentManifest, WorkflowManifest } from "../manifest/manifest.ts";
 import { agentToolName, exposedName, resumeToolName, workflowToolName } from "../manifest/mcp-names.ts";

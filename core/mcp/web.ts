@@ -1,6 +1,7 @@
 /** Between requests and replies of the pipeline and those of the web standard, which the SDK of the protocol speaks. */
-import { invalid } from "../lib/errors.ts";
+
 import type { RawReply } from "../http/route.ts";
+import { invalid } from "../lib/errors.ts";
 import type { TextSink } from "../lib/event-sink.ts";
 
 /** Headers that the protocol reads. Names of tools and their arguments may be in them too. */

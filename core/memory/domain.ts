@@ -1,9 +1,10 @@
 /** What the parts of the memory domain share. */
+
+import type { KeyedMutex } from "../lib/keyed-mutex.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
 import type { Conversations } from "./records/directory.ts";
-import type { KeyedMutex } from "../lib/keyed-mutex.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 
 export interface Domain {

@@ -1,10 +1,10 @@
 /** Finds conversations for one principal: what is not its own does not exist. */
 
+import { actingUser, mayAccess, noConversation } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
+import type { Domain } from "./domain.ts";
 import type { Snapshot } from "./records/conversation.ts";
 import type { Conversations } from "./records/directory.ts";
-import type { Domain } from "./domain.ts";
-import { actingUser, mayAccess, noConversation } from "../identity/ownership.ts";
 
 /**
  * `userId` is the user whom the conversation must belong to; `meant` the one whose is meant where several users have one of that id.

@@ -1,21 +1,22 @@
 /** The memories of a manifest over one store. */
-import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
+
 import { isIsolated } from "../identity/principal.ts";
+import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
+import { createKeyedMutex } from "../lib/keyed-mutex.ts";
 import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
 import { CONVERSATION_SEQUENCE, OWN_CONVERSATION_IDS } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
-import { asMemory } from "./scoped.ts";
-import { Conversations } from "./records/directory.ts";
-import type { Domain } from "./domain.ts";
-import { createKeyedMutex } from "../lib/keyed-mutex.ts";
-import type { Memory } from "./memory.ts";
-import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-memory/content.ts";
-import { createSaver } from "./messages/save.ts";
-import type { Semantic } from "./semantic/semantic.ts";
 import { discardUnfinishedCopies } from "./conversations/unfinished-copies.ts";
+import type { Domain } from "./domain.ts";
+import type { Memory } from "./memory.ts";
+import { createSaver } from "./messages/save.ts";
+import { Conversations } from "./records/directory.ts";
+import { asMemory } from "./scoped.ts";
+import type { Semantic } from "./semantic/semantic.ts";
+import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-memory/content.ts";
 
 export interface MemoriesOptions {
   /** The index of each memory that has one, by the memory's name. */
@@ -66,7 +67,11 @@ async function createDomain(
   };
 }
 
-function notesOf(name: string, { workingMemory }: MemoryManifest, compiler: SchemaCompiler): WorkingMemoryRules | undefined {
+function notesOf(
+  name: string,
+  { workingMemory }: MemoryManifest,
+  compiler: SchemaCompiler,
+): WorkingMemoryRules | undefined {
   if (workingMemory === undefined) return undefined;
   try {
     return createWorkingMemoryRules(workingMemory, compiler);

@@ -1,15 +1,15 @@
 /** A memory for one principal: who may do what is settled here, the rest is done by the files beside. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
-import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
+import { actingUser, noConversation } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
+import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
 import { cloneConversation } from "./conversations/clone.ts";
-import { conversationIn, conversationText, type Snapshot } from "./records/conversation.ts";
-import { ConversationGone } from "./records/directory.ts";
 import { createConversation, idTaken, isTaken } from "./conversations/create.ts";
-import type { Domain } from "./domain.ts";
-import { findByMeaning, findSimilar, searchable } from "./semantic/find.ts";
 import { listConversations } from "./conversations/list.ts";
+import { deleteConversation, deleteMessages } from "./conversations/remove.ts";
+import { updateConversation } from "./conversations/update.ts";
+import type { Domain } from "./domain.ts";
 import { ConversationLookup } from "./lookup.ts";
 import type {
   ConversationListQuery,
@@ -20,15 +20,21 @@ import type {
   NewMessage,
   SimilarQuery,
 } from "./memory.ts";
-import { parseMessages, type PreparedMessage, prepareMessage } from "./records/message.ts";
-import { checkNoteOwner, readWorkingMemory, workingMemoryRulesFor, shownWorkingMemory, writeWorkingMemory } from "./working-memory/rows.ts";
-import type { WorkingMemoryRules } from "./working-memory/content.ts";
-import { actingUser, noConversation } from "../identity/ownership.ts";
 import { messagePage } from "./messages/pages.ts";
-import { deleteConversation, deleteMessages } from "./conversations/remove.ts";
 import type { SaveBatch, Saver } from "./messages/save.ts";
+import { conversationIn, conversationText, type Snapshot } from "./records/conversation.ts";
+import { ConversationGone } from "./records/directory.ts";
+import { type PreparedMessage, parseMessages, prepareMessage } from "./records/message.ts";
+import { findByMeaning, findSimilar, searchable } from "./semantic/find.ts";
 import type { Semantic } from "./semantic/semantic.ts";
-import { updateConversation } from "./conversations/update.ts";
+import type { WorkingMemoryRules } from "./working-memory/content.ts";
+import {
+  checkNoteOwner,
+  readWorkingMemory,
+  shownWorkingMemory,
+  workingMemoryRulesFor,
+  writeWorkingMemory,
+} from "./working-memory/rows.ts";
 
 /** What is known of one memory beside its conversations. */
 export interface NamedMemory {

@@ -1,17 +1,17 @@
 /** A list of models that stand in for each other: retries and fallback, before the first visible byte only. */
 import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import { pause, untilAborted } from "../lib/abortable.ts";
 import { caught } from "../lib/errors.ts";
+import { isThenable } from "../lib/thenable.ts";
 import { fallbackAttributes, MODEL_EVENTS, modelSpan, retryAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
-import { isThenable } from "../lib/thenable.ts";
 import { classifyFailure, providerFailed } from "./failure.ts";
 import { splitName } from "./names.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
-import { pause, untilAborted } from "../lib/abortable.ts";
 
 export type { PartBatch } from "./part-source.ts";
 

@@ -1,5 +1,5 @@
 /** Which lines of the log somebody wants to see. */
-import { parseLogEntry, type LogEntry, rankOf, timeOf } from "./log-line.ts";
+import { type LogEntry, parseLogEntry, rankOf, timeOf } from "./log-line.ts";
 import type { LogRing } from "./log-ring.ts";
 
 export interface LogFilter {

@@ -21,20 +21,20 @@ export type {
   LanguageModelV3Usage,
 } from "@ai-sdk/provider";
 export type { Logger } from "pino";
+export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/custom/route-services.ts";
+export type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
+export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
+export { CommitConflict, ServiceError } from "../lib/errors.ts";
+export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
+export type { Commit, Range, Row, Store } from "../storage/store.ts";
+export type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
 export {
   DEFAULT_CONSOLE_ROUTES,
   DEFAULT_LEGACY_PUBLIC_ROUTES,
   DEFAULT_PUBLIC_ROUTES,
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
-export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
-export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/custom/route-services.ts";
-export type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
-export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
-export { CommitConflict, ServiceError } from "../lib/errors.ts";
-export type { Commit, Range, Row, Store } from "../storage/store.ts";
 export { compilePluginTemplate, type Template } from "./template.ts";
-export type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
 
 /** What the host gives to `create`. `signal` aborts when the service stops; `onClose` callbacks run then, last first. */
 export interface Host {

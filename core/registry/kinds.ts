@@ -1,7 +1,7 @@
 /** What each kind of plugin is: its folder, and the shape that a default export must have. A new kind is a new row. */
 import { parseDuration } from "../lib/duration.ts";
-import type { PluginKind } from "../plugin/plugin.ts";
 import { schemaProblems } from "../lib/schema-shape.ts";
+import type { PluginKind } from "../plugin/plugin.ts";
 
 /** Says what is wrong with a field (`must be a function`), or null. */
 type Check = (value: unknown) => string | null;

@@ -2,8 +2,8 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { schemaProblems } from "../lib/schema-shape.ts";
+import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { discover, type PluginFile } from "./discover.ts";
 import { describeImportFailure } from "./import-failure.ts";
 import { NAME } from "./kinds.ts";

@@ -5,7 +5,13 @@ import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
 import type { Logger } from "pino";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 import { createHealth, type Health, type Side } from "./health.ts";
-import { explainPostgres, isConflict, isPostgresConnectionLost, isStatementFault, isWorthAnother } from "./postgres-errors.ts";
+import {
+  explainPostgres,
+  isConflict,
+  isPostgresConnectionLost,
+  isStatementFault,
+  isWorthAnother,
+} from "./postgres-errors.ts";
 import { createPool } from "./postgres-pool.ts";
 
 /** Where Keyv's adapter keeps what describes the database: key, value. */

@@ -35,7 +35,8 @@ export function postgresErrorCode(error: unknown): string {
 export const isConflict = (error: unknown): boolean => CONFLICT.test(postgresErrorCode(error));
 
 /** The connection is gone. What it was doing may have happened. */
-export const isPostgresConnectionLost = (error: unknown): boolean => LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));
+export const isPostgresConnectionLost = (error: unknown): boolean =>
+  LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));
 
 /** Whoever waited this long does not wait for a second try. */
 const isTimeout = (error: unknown): boolean => /timeout/.test(messageOf(error));

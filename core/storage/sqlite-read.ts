@@ -1,7 +1,7 @@
 /** Reads of SQLite, many at a time. Rows come as one text (packed.ts): four times as fast as an object for each. */
 import { keyBounds } from "./encoding.ts";
 import { PACK, unpack } from "./packed.ts";
-import { sqliteErrorCode, type SqliteConnection } from "./sqlite-connection.ts";
+import { type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import type { Range, Row } from "./store.ts";
 
 const PACKED = `group_concat(${PACK}, char(30)) AS packed`;

@@ -1,6 +1,6 @@
 /** Tails of SQLite: the last values of a range as one text, which nobody takes apart. */
 import { keyBounds } from "./encoding.ts";
-import { sqliteErrorCode, type SqliteConnection } from "./sqlite-connection.ts";
+import { type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import type { Joined, Tail } from "./store.ts";
 
 /** From so many values on they come as bytes, which garbage collection does not copy around; few are cheaper as a string. */

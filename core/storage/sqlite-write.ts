@@ -3,7 +3,7 @@
 import { prefixEnd } from "./encoding.ts";
 import { type Change, type Changes, expectedKeys, foldGroup } from "./group.ts";
 import { unpack } from "./packed.ts";
-import { sqliteErrorCode, SQLITE_META, type SqliteConnection } from "./sqlite-connection.ts";
+import { SQLITE_META, type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import type { Revisions } from "./sqlite-schema.ts";
 import type { Commit } from "./store.ts";
 
@@ -103,7 +103,9 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
       inTurn(() =>
         transaction(async () => {
           // Large enough that a full disk shows.
-          await connection.query(`INSERT OR REPLACE INTO ${SQLITE_META} (key, value) VALUES ('probe', hex(zeroblob(16384)))`);
+          await connection.query(
+            `INSERT OR REPLACE INTO ${SQLITE_META} (key, value) VALUES ('probe', hex(zeroblob(16384)))`,
+          );
           await connection.query(`DELETE FROM ${SQLITE_META} WHERE key = 'probe'`);
         }),
       ),

@@ -1,6 +1,7 @@
 /** What is traced of a tool's call: its input, its result, how it failed. */
-import { ServiceError } from "../lib/errors.ts";
+
 import { userIdOf } from "../identity/user.ts";
+import { ServiceError } from "../lib/errors.ts";
 import { CONTENT, toolAttributes, toolSpan } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";
 import { cancelSpan, failSpan } from "../observability/spans.ts";

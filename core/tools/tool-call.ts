@@ -1,8 +1,8 @@
 /** One call of one tool. Costs no promise, timer, signal or listener until the tool asks for one. */
 import type { Logger } from "pino";
+import type { User } from "../identity/user.ts";
 import { formatDuration } from "../lib/duration.ts";
 import { ServiceError } from "../lib/errors.ts";
-import type { User } from "../identity/user.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
 
 /** Why a call was stopped from outside, and whether that was its own time limit. */

@@ -18,7 +18,8 @@ export interface Told {
 }
 
 /** Whose traces a caller sees alone: `TraceFilter.owner`. */
-export const traceOwner = ({ isolated, userId }: Principal): string | undefined => (isolated ? (userId ?? "") : undefined);
+export const traceOwner = ({ isolated, userId }: Principal): string | undefined =>
+  isolated ? (userId ?? "") : undefined;
 
 /** Whether a caller may see what belongs to a user. */
 export const sees = (owner: string | undefined, userId: string | null): boolean =>

@@ -1,15 +1,15 @@
 /** Traces as a service has them: recorder, lists, lookups and retention over one store. */
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
+import { VERSION } from "../lib/version.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { TRACE_COUNTERS } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { VERSION } from "../lib/version.ts";
-import { ScopedTraces } from "./scoped.ts";
 import { Recorder } from "./recorder.ts";
 import { TraceRetention } from "./retention.ts";
+import { ScopedTraces } from "./scoped.ts";
 import type { Origin } from "./segment.ts";
 import { SpanFeed } from "./span-feed.ts";
 import type { Traces } from "./traces.ts";

@@ -1,7 +1,7 @@
 /** The traces for one principal: whose they are is checked here and below, and nowhere above. */
 import type { SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
-import { notFound, type ServiceError } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
+import { notFound, type ServiceError } from "../lib/errors.ts";
 import { traceOwner } from "./filter.ts";
 import { findSpan, findTrace, type Places } from "./find.ts";
 import { listTraces } from "./list.ts";

@@ -1,17 +1,17 @@
 /** New executions. */
 
 import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
-import { storedTime } from "../lib/clock.ts";
-import { invalid } from "../lib/errors.ts";
+import { actingUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { seesEverything } from "../identity/principal.ts";
-import { actingUser } from "../identity/ownership.ts";
+import { storedTime } from "../lib/clock.ts";
+import { invalid } from "../lib/errors.ts";
 import type { Engine } from "./engine.ts";
-import type { Execution } from "./run/execution.ts";
-import { ownerOf } from "./journal/ids.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
-import { findExecution, startsOf } from "./journal/load.ts";
 import { idTaken } from "./journal/errors.ts";
+import { ownerOf } from "./journal/ids.ts";
+import { findExecution, startsOf } from "./journal/load.ts";
+import type { Execution } from "./run/execution.ts";
 import type { WorkflowCall } from "./workflows.ts";
 
 /** @throws ServiceError as `WorkflowAccess` has it */

@@ -2,30 +2,30 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
-import { CommitConflict, messageOf } from "../lib/errors.ts";
 import type { Principal } from "../identity/principal.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { ScopedWorkflows } from "./scoped.ts";
-import { countEntry, countExit } from "./run/metrics.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
-import { drive } from "./run/drive.ts";
-import { type ExecutionCaller, Execution, type Recorded } from "./run/execution.ts";
-import { initialState, type JournalState } from "./journal/state.ts";
-import { createExecutionIds, nameIn, nameOf } from "./journal/ids.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
-import { RemoteExecution } from "./list/running.ts";
-import { isStoreUnavailable } from "./run/commit.ts";
 import { noWorkflow } from "./journal/errors.ts";
+import { createExecutionIds, nameIn, nameOf } from "./journal/ids.ts";
+import { initialState, type JournalState } from "./journal/state.ts";
+import { RemoteExecution } from "./list/running.ts";
 import { Room } from "./run/capacity.ts";
-import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./run/spans.ts";
+import { isStoreUnavailable } from "./run/commit.ts";
+import { drive } from "./run/drive.ts";
 import type { ExecutionEnvironment } from "./run/environment.ts";
+import { Execution, type ExecutionCaller, type Recorded } from "./run/execution.ts";
+import { countEntry, countExit } from "./run/metrics.ts";
+import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./run/spans.ts";
+import { ScopedWorkflows } from "./scoped.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
 export interface EngineParts {
@@ -126,20 +126,22 @@ export class Engine implements Workflows {
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(initialState(known), definition, caller, this.around, null);
     const occasion = start.replay === undefined ? "execute" : "replay";
-    if (root !== null) execution.spans = new ExecutionSpans(root, execution.state, definition.outline, occasion, before);
+    if (root !== null)
+      execution.spans = new ExecutionSpans(root, execution.state, definition.outline, occasion, before);
     return this.run(execution);
   }
 
   /** Makes an execution that is on record one that can go on here. */
-  restore(fold: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, recorded: Recorded): Execution {
-    return new Execution(fold, definition, caller, this.around, recorded);
+  restore(state: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, recorded: Recorded): Execution {
+    return new Execution(state, definition, caller, this.around, recorded);
   }
 
   /** Traces an execution that was restored, from now until it rests. */
   follow(execution: Execution, occasion: Occasion): void {
     const { state, definition, caller } = execution;
     const root = beginWorkflow(caller.trace, state.start);
-    if (root !== null) execution.spans = new ExecutionSpans(root, state, definition.outline, occasion, state.start.trace);
+    if (root !== null)
+      execution.spans = new ExecutionSpans(root, state, definition.outline, occasion, state.start.trace);
   }
 
   /** Runs it until it rests. `work` is what is done; by default its steps. */

@@ -1,8 +1,8 @@
 /** The workflows of a service, from the manifest to an engine that runs them, and back to rest. */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import { messageOf } from "../lib/errors.ts";
 import { isIsolated } from "../identity/principal.ts";
+import { messageOf } from "../lib/errors.ts";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
@@ -12,14 +12,14 @@ import { EXECUTION_SEQUENCE, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
+import { Processes, type ProcessTimes } from "./cluster/processes.ts";
+import { recoverExecutions } from "./cluster/recovery.ts";
 import { compileDefinition } from "./compile/definition.ts";
 import { compileWorkflows } from "./compile/workflows.ts";
 import { Definitions } from "./definition/definitions.ts";
 import { describeWorkflow } from "./definition/describe.ts";
-import { Engine } from "./engine.ts";
 import type { Parts, WorkflowProblem } from "./definition/linking.ts";
-import { Processes, type ProcessTimes } from "./cluster/processes.ts";
-import { recoverExecutions } from "./cluster/recovery.ts";
+import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
 /** Ended executions that `memory:` keeps: what it holds is in the heap. */

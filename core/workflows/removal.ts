@@ -4,9 +4,9 @@ import { CommitConflict } from "../lib/errors.ts";
 import { executionKey, executionRows, indexedExecution } from "../storage/keys.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Commit, Range, Row, Store } from "../storage/store.ts";
+import type { ExecutionStatus } from "./journal/entries.ts";
 import { nameKeyOf, numberIn } from "./journal/ids.ts";
 import { indexKeys } from "./journal/index-rows.ts";
-import type { ExecutionStatus } from "./journal/entries.ts";
 import { recordHead } from "./journal/rows.ts";
 
 const BATCH = 50;

@@ -8,30 +8,30 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
+import { actingUser } from "../identity/ownership.ts";
+import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
-import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { Serialized } from "../lib/serialized.ts";
-import { actingUser } from "../identity/ownership.ts";
 import { beginExecution } from "./begin.ts";
+import { followRemoteExecution } from "./cluster/follow-remote.ts";
+import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
-import type { Execution } from "./run/execution.ts";
-import { type JournalState, timeAfter } from "./journal/state.ts";
-import { followLive, followLoaded } from "./run/follow.ts";
-import { followRemoteExecution } from "./cluster/follow-remote.ts";
-import { nameOf } from "./journal/ids.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
-import { listExecutions } from "./list/list.ts";
+import { alreadyEnded, idTaken, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
+import { nameOf } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
-import { ExecutionLookup, type OnRecord } from "./list/lookup.ts";
-import { type StopRequest, stopRemoteExecution, stopFromRequest } from "./cluster/stop-requests.ts";
 import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
-import { alreadyEnded, stillRunning, notSuspended, resumedMeanwhile, idTaken } from "./journal/errors.ts";
+import { parseOpen } from "./journal/rows.ts";
+import { type JournalState, timeAfter } from "./journal/state.ts";
+import { listExecutions } from "./list/list.ts";
+import { ExecutionLookup, type OnRecord } from "./list/lookup.ts";
+import type { Execution } from "./run/execution.ts";
+import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
 import { checkReplay, planResume } from "./run/resume.ts";
-import { parseOpen } from "./journal/rows.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
 
 export class ScopedWorkflows implements WorkflowAccess {
@@ -84,11 +84,11 @@ export class ScopedWorkflows implements WorkflowAccess {
     const request: StopRequest = { kind: "cancel", reason };
     for (;;) {
       const found = await this.#lookup.find(workflowId, id, userId);
-      const rests = "loaded" in found && found.loaded.fold.status === "suspended" && found.found.open === null;
-      const fold = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
+      const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.open === null;
+      const state = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
       // Somebody resumed it meanwhile.
-      if (fold === null || fold.status === "running") continue;
-      const { status, cancellation } = fold;
+      if (state === null || state.status === "running") continue;
+      const { status, cancellation } = state;
       if (cancellation !== null) {
         const cancelledAt = new Date(cancellation.at).toISOString();
         return { executionId: id, status: "cancelled", cancelledAt, reason: cancellation.reason };
@@ -107,10 +107,10 @@ export class ScopedWorkflows implements WorkflowAccess {
   ): Promise<Serialized> {
     const { found, loaded } = await this.#suspended(workflowId, id, userId);
     const definition = await this.#engine.definitions.pinned(found.start.definition);
-    const entry = planResume(loaded.fold, definition, body);
+    const entry = planResume(loaded.state, definition, body);
     if (this.#engine.live.has(nameOf(found.start))) throw notSuspended(id, "running");
     this.#engine.room.require();
-    const execution = this.#engine.restore(loaded.fold, definition, call, { loaded, open: null, rest: found.rest });
+    const execution = this.#engine.restore(loaded.state, definition, call, { loaded, open: null, rest: found.rest });
     this.#engine.follow(execution, "resume");
     execution.append(entry);
     this.#engine.run(execution);
@@ -128,7 +128,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     this.#engine.room.require();
     const { start } = found;
     const outline = await this.#engine.definitions.outline(start.definition);
-    const { replay, state } = planReplay(loaded.fold, loaded.entries, outline, body);
+    const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
     const definition = await this.#engine.definitions.pinned(start.definition);
     checkReplay(definition, replay.stepId, body);
     const number = await this.#engine.sequence.next();
@@ -146,8 +146,8 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async state(workflowId: string, id: string, userId?: string): Promise<ExecutionState> {
-    const { fold, outline } = await this.#lookup.look(workflowId, id, userId);
-    return executionStateView(fold, outline);
+    const { state: current, outline } = await this.#lookup.look(workflowId, id, userId);
+    return executionStateView(current, outline);
   }
 
   async executions(query: ExecutionQuery): Promise<Serialized> {
@@ -226,7 +226,7 @@ export class ScopedWorkflows implements WorkflowAccess {
   async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
     const record = await this.#lookup.find(workflowId, id, userId);
     if (!("loaded" in record)) throw notSuspended(id, "running");
-    const { status } = record.loaded.fold;
+    const { status } = record.loaded.state;
     if (record.found.open !== null || status !== "suspended") throw notSuspended(id, status);
     return record;
   }
@@ -241,7 +241,7 @@ export class ScopedWorkflows implements WorkflowAccess {
   async #stop(execution: Execution | OnRecord, request: StopRequest): Promise<JournalState> {
     if ("loaded" in execution) {
       const { found, loaded } = execution;
-      if (found.open === null) throw alreadyEnded(loaded.fold.status);
+      if (found.open === null) throw alreadyEnded(loaded.state.status);
       return this.#stopElsewhere(found, request);
     }
     const { state } = execution;
@@ -261,9 +261,11 @@ export class ScopedWorkflows implements WorkflowAccess {
   /** @returns null when it does not rest any more */
   async #cancelResting({ found, loaded }: OnRecord, reason: string): Promise<JournalState | null> {
     // What is gone of its definition does not matter: nothing runs any more.
-    const definition = { outline: await this.#engine.definitions.outline(found.start.definition) } as WorkflowDefinition;
+    const definition = {
+      outline: await this.#engine.definitions.outline(found.start.definition),
+    } as WorkflowDefinition;
     const caller = { requestId: "", logger: this.#engine.logger };
-    const execution = this.#engine.restore(loaded.fold, definition, caller, { loaded, open: null, rest: found.rest });
+    const execution = this.#engine.restore(loaded.state, definition, caller, { loaded, open: null, rest: found.rest });
     execution.append(["cancel", "", timeAfter(execution.state), reason]);
     try {
       await execution.rest();

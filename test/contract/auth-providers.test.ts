@@ -2,8 +2,8 @@
 /** Contract, "Providers", in a running service: where a user comes from, and where it is seen. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatIssue } from "../../core/manifest/issues.ts";
 import { BootError } from "../../core/app/start.ts";
+import { formatIssue } from "../../core/manifest/issues.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import type { Loose } from "../support/served-upstream.ts";

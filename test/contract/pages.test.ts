@@ -1,9 +1,9 @@
 /** Contract, "Documentation": the landing page and the explorer as functions. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ROUTES } from "../../core/api/routes/index.ts";
 import { createDocumentation, type DocumentationSource } from "../../core/api/pages/documentation.ts";
 import { type LandingView, renderLanding } from "../../core/api/pages/landing.ts";
+import { ROUTES } from "../../core/api/routes/index.ts";
 import type { PageReply } from "../../core/http/route.ts";
 import { shellWords } from "../support/pages.ts";
 

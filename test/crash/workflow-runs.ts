@@ -67,7 +67,7 @@ export class Runs {
         const found = await findExecution(store, id);
         const loaded = found === null ? null : await loadExecution(store, found);
         if (found?.open) running += 1;
-        for (const step of loaded?.fold.steps.values() ?? []) {
+        for (const step of loaded?.state.steps.values() ?? []) {
           if (step.status === "done") this.#done.add(`${id}:${step.path}`);
         }
       }

@@ -229,7 +229,7 @@ test("what one branch of andAll gave is on disk while another one still runs", a
     for (;;) {
       const found = await findExecution(store, "e");
       const loaded = found === null ? null : await loadExecution(store, found);
-      if (loaded?.fold.steps.get("short")?.status === "done") return;
+      if (loaded?.state.steps.get("short")?.status === "done") return;
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
   };

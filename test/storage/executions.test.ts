@@ -5,8 +5,8 @@ import { isDeepStrictEqual } from "node:util";
 import { ServiceError } from "../../core/lib/errors.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
-import { listExecutions, type RunningHere } from "../../core/workflows/list/list.ts";
 import type { ExecutionListQuery } from "../../core/workflows/list/filter.ts";
+import { listExecutions, type RunningHere } from "../../core/workflows/list/list.ts";
 import { RemoteExecution } from "../../core/workflows/list/running.ts";
 import {
   ENGINES,
@@ -28,7 +28,11 @@ const here = (sample: Sample): RunningHere => ({
   record: () => JSON.stringify(recordOfSample(sample)),
 });
 
-async function page(store: Store, query: Partial<ExecutionListQuery> = {}, running: () => Iterable<RunningHere> = () => []) {
+async function page(
+  store: Store,
+  query: Partial<ExecutionListQuery> = {},
+  running: () => Iterable<RunningHere> = () => [],
+) {
   const elsewhere = store.kind === "postgres" ? new RemoteExecution(store, () => new Set()) : null;
   const sources = { store, running, elsewhere, outlineOf };
   const { json } = await listExecutions({ limit: 50, offset: 0, ...query }, sources);

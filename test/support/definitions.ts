@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { compileAgents } from "../../core/agents/compile.ts";
-import { createModels } from "../../core/models/models.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { createSchemaCompiler } from "../../core/lib/json-schema.ts";
 import { formatIssue } from "../../core/manifest/issues.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories } from "../../core/memory/memories.ts";
 import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
+import { createModels } from "../../core/models/models.ts";
 import { createHost } from "../../core/registry/host.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";

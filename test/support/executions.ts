@@ -7,12 +7,12 @@ import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Range, Store } from "../../core/storage/store.ts";
 import type { Outline } from "../../core/workflows/definition/definition.ts";
-import { stateFromJournal } from "../../core/workflows/journal/state.ts";
+import type { ExecutionStart, ExecutionStatus, JournalEntry } from "../../core/workflows/journal/entries.ts";
 import { numberIn } from "../../core/workflows/journal/ids.ts";
 import { indexKeys } from "../../core/workflows/journal/index-rows.ts";
-import type { JournalEntry, ExecutionStatus, ExecutionStart } from "../../core/workflows/journal/entries.ts";
 import { executionRecordText } from "../../core/workflows/journal/record.ts";
 import { entriesText, openText, reopenedText, restText } from "../../core/workflows/journal/rows.ts";
+import { stateFromJournal } from "../../core/workflows/journal/state.ts";
 import { startPostgres } from "./postgres.ts";
 import { silent } from "./providers.ts";
 import { temporaryFolder } from "./storage.ts";
@@ -40,7 +40,14 @@ export const outlineOf = async () => OUTLINE;
 
 export const idOf = (number: number): string => `${numberPart(number)}-${String(number).padStart(16, "0")}`;
 
-export function startOf({ number, at, id = idOf(number), workflowId = "expense", userId, metadata }: Sample): ExecutionStart {
+export function startOf({
+  number,
+  at,
+  id = idOf(number),
+  workflowId = "expense",
+  userId,
+  metadata,
+}: Sample): ExecutionStart {
   return {
     id,
     number,
@@ -90,13 +97,19 @@ export function restRows(sample: Sample): [string, string][] {
   const { status, at, rested = at + 1000, number } = sample;
   const start = startOf(sample);
   const [second, ...tail] = lastOf(status, rested);
-  const fold = stateFromJournal(start, [...begun(at), second!, ...tail]);
-  const value = restText(executionRecordText(fold, OUTLINE), JSON.stringify(start), textOf(begun(at)), 1, textOf(tail));
+  const state = stateFromJournal(start, [...begun(at), second!, ...tail]);
+  const value = restText(
+    executionRecordText(state, OUTLINE),
+    JSON.stringify(start),
+    textOf(begun(at)),
+    1,
+    textOf(tail),
+  );
   const rows: [string, string][] = [
     [executionKey(number), value],
     [journalKey(number, 0), textOf([second!])],
   ];
-  for (const key of indexKeys(start, status)) rows.push([key, String(fold.endedAt ?? 0)]);
+  for (const key of indexKeys(start, status)) rows.push([key, String(state.endedAt ?? 0)]);
   if (numberIn(start.id) !== number) rows.push([executionNameKey(start.id), String(number)]);
   return rows;
 }

@@ -1,7 +1,6 @@
 /** Workflows made at random, as definitions that run, and a plain evaluation that says what must come of them. */
 import fc from "fast-check";
 import {
-  type WorkflowDefinition,
   type Retry,
   type Step,
   type StepCall,
@@ -9,6 +8,7 @@ import {
   type StepScope,
   type StepType,
   Suspend,
+  type WorkflowDefinition,
 } from "../../core/workflows/definition/definition.ts";
 
 /** A step without its id. Data are objects of numbers: every step adds a key of its own. */

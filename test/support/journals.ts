@@ -1,7 +1,7 @@
 /** Executions made by hand: a start and the entries of a journal, without anything that ran them. */
 import type { Outline, StepOutline, StepType } from "../../core/workflows/definition/definition.ts";
+import type { ExecutionStart, JournalEntry } from "../../core/workflows/journal/entries.ts";
 import { type JournalState, stateFromJournal } from "../../core/workflows/journal/state.ts";
-import type { JournalEntry, ExecutionStart } from "../../core/workflows/journal/entries.ts";
 
 /** When everything begins; entries count the milliseconds from there. */
 export const BEGIN = Date.parse("2026-11-20T09:30:00.000Z");

@@ -1,7 +1,7 @@
 /** Memories over a store, without a service around them. */
 import assert from "node:assert/strict";
-import { type ErrorKind, ServiceError } from "../../core/lib/errors.ts";
 import { EVERYTHING, type Principal } from "../../core/identity/principal.ts";
+import { type ErrorKind, ServiceError } from "../../core/lib/errors.ts";
 import type { Serialized } from "../../core/lib/serialized.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories, type MemoriesOptions } from "../../core/memory/memories.ts";

@@ -74,11 +74,11 @@ async function finish({ access, opened }: Process, disturb: Disturb): Promise<{ 
 async function onRecord(store: Store): Promise<Record<"begun" | "done" | "waiting", Set<string>> & { tries: number }> {
   const found = await findExecution(store, ID);
   const loaded = found === null ? null : await loadExecution(store, found);
-  const steps = [...(loaded?.fold.steps.values() ?? [])];
+  const steps = [...(loaded?.state.steps.values() ?? [])];
   const keys = (status: string) =>
     new Set(steps.filter((step) => step.status === status).map(({ path }) => `${ID}:${path}`));
   const begun = new Set(steps.map(({ path }) => `${ID}:${path}`));
-  return { begun, done: keys("done"), waiting: keys("waiting"), tries: loaded?.fold.steps.get("flaky")?.tries ?? 0 };
+  return { begun, done: keys("done"), waiting: keys("waiting"), tries: loaded?.state.steps.get("flaky")?.tries ?? 0 };
 }
 
 export interface Survival {

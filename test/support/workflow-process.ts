@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import type { Logger } from "pino";
-import type { ServiceError } from "../../core/lib/errors.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
+import type { ServiceError } from "../../core/lib/errors.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
-import { openWorkflows } from "../../core/workflows/open.ts";
 import type { ProcessTimes } from "../../core/workflows/cluster/processes.ts";
+import { openWorkflows } from "../../core/workflows/open.ts";
 import type { WorkflowAccess } from "../../core/workflows/workflows.ts";
 import { silent } from "./agents.ts";
 import { type DefinitionOptions, linked } from "./definitions.ts";

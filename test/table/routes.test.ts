@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
+import type { Running } from "../../core/app/start.ts";
 import { createRouter } from "../../core/http/router.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
-import type { Running } from "../../core/app/start.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";
 import { settledProject } from "../support/npm-registry.ts";

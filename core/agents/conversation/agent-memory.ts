@@ -1,7 +1,7 @@
 import { actingUser } from "../../identity/acting-user.ts";
+import { ANONYMOUS } from "../../identity/ownership.ts";
 import { EVERYTHING, type Principal } from "../../identity/principal.ts";
 import type { Memory } from "../../memory/memory.ts";
-import { ANONYMOUS } from "../../identity/ownership.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunPlan } from "../run/run.ts";

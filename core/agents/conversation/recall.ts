@@ -2,15 +2,15 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
-import { looksBeyond } from "../../memory/semantic/find.ts";
 import type { Memory, MemoryAccess, SimilarQuery } from "../../memory/memory.ts";
+import { looksBeyond } from "../../memory/semantic/find.ts";
 import { MEMORY_SPANS } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import { pushMessage } from "../prompt/input.ts";
-import type { MemorySettings } from "../run/options.ts";
 import { repairPrompt } from "../prompt/repair.ts";
+import type { MemorySettings } from "../run/options.ts";
 import type { TurnInput } from "./turn-input.ts";
 
 export interface Recalled {

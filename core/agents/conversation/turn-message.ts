@@ -1,6 +1,7 @@
 /** The parts of a run, folded into the one UI message of the assistant that the conversation keeps. */
-import type { AgentPart, PartSink } from "../run/parts.ts";
+
 import { UNANSWERED } from "../prompt/ui-input.ts";
+import type { AgentPart, PartSink } from "../run/parts.ts";
 
 type TextPart = { type: "text" | "reasoning"; text: string; state: "done" };
 type ToolPart = {

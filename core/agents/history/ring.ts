@@ -1,8 +1,16 @@
 /** The last runs of each agent, kept in the process: for the store that keeps nothing itself. */
 import type { HistoryEntry, HistoryPage } from "../../../generated/types.ts";
-import { type Ended, endHistoryRun, historyEntry, type History, type HistoryOfAgents, type HistoryRun, beginHistoryRun } from "./history.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunResult } from "../run/run.ts";
+import {
+  beginHistoryRun,
+  type Ended,
+  endHistoryRun,
+  type History,
+  type HistoryOfAgents,
+  type HistoryRun,
+  historyEntry,
+} from "./history.ts";
 
 const KEPT = 1000;
 /** Characters of content kept for all agents: thousands of runs over large files must not fill the memory. */

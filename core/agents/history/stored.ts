@@ -19,9 +19,17 @@ import {
   ownHistoryTotal,
 } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
-import { type Ended, endHistoryRun, historyEntry, type History, type HistoryOfAgents, type HistoryRun, beginHistoryRun } from "./history.ts";
-import { HistoryKeeper } from "./keeper.ts";
 import type { RunResult } from "../run/run.ts";
+import {
+  beginHistoryRun,
+  type Ended,
+  endHistoryRun,
+  type History,
+  type HistoryOfAgents,
+  type HistoryRun,
+  historyEntry,
+} from "./history.ts";
+import { HistoryKeeper } from "./keeper.ts";
 
 /** Milliseconds until what has ended is written; until a run is written that still goes on; between two signs of life. */
 const DELAY = 50;
@@ -106,13 +114,7 @@ export class StoredHistories implements HistoryOfAgents {
     return run;
   }
 
-  #end(
-    agentId: string,
-    run: HistoryRun,
-    status: Ended,
-    outcome: RunResult,
-    error: unknown,
-  ): Promise<void> | undefined {
+  #end(agentId: string, run: HistoryRun, status: Ended, outcome: RunResult, error: unknown): Promise<void> | undefined {
     endHistoryRun(run, status, outcome, error);
     if (!this.#young.delete(run)) this.#marked.delete(run);
     if (this.#ended.length === 0 && this.#flushing === null) this.#arm(DELAY);

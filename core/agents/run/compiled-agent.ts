@@ -1,14 +1,14 @@
 /** An agent as it stands after boot: what can be known ahead is, and the rest is a function of the request. */
 
+import type { PrepareSchema } from "../../client-schema/schemas.ts";
+import type { ModelChain } from "../../models/chain.ts";
 import type { RunOutcome } from "../../observability/metrics/outcomes.ts";
 import type { Tally } from "../../observability/metrics/tally.ts";
 import type { Entity } from "../../observability/sink.ts";
-import type { Activity } from "./activity.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";
-import type { PrepareSchema } from "../../client-schema/schemas.ts";
 import type { History } from "../history/history.ts";
-import type { ModelChain } from "../../models/chain.ts";
+import type { Activity } from "./activity.ts";
 import type { Settings } from "./options.ts";
 import type { ToolSet } from "./tool-set.ts";
 

@@ -1,11 +1,17 @@
 /** What an agent may make of the request: its instructions, its model, and which of its tools are offered. */
 import { invalid, messageOf, ServiceError } from "../../lib/errors.ts";
-import { type CompileResult, compileCondition, compileTemplate, isTemplate, SCOPES } from "../../manifest/expression.ts";
+import {
+  type CompileResult,
+  compileCondition,
+  compileTemplate,
+  isTemplate,
+  SCOPES,
+} from "../../manifest/expression.ts";
 import { formatPath } from "../../manifest/issues.ts";
 import type { AgentManifest } from "../../manifest/manifest.ts";
-import type { Dynamic } from "./compiled-agent.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import type { Models } from "../../models/models.ts";
+import type { Dynamic } from "./compiled-agent.ts";
 import { type AgentTool, type KnownTools, type ToolSet, toolSet } from "./tool-set.ts";
 
 type Path = readonly (string | number)[];

@@ -3,21 +3,21 @@ import type { GenerateOptions } from "../../../generated/types.ts";
 import { actingUser } from "../../identity/acting-user.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { principalOf } from "../../identity/principal.ts";
-import type { Span } from "../../observability/span.ts";
 import { wasStopped } from "../../models/abort.ts";
+import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
-import type { AgentCore } from "./compiled-agent.ts";
+import type { Turn } from "../conversation/turn.ts";
 import { promptOf } from "../prompt/input.ts";
+import { RunCaller } from "./caller.ts";
+import type { AgentCore } from "./compiled-agent.ts";
 import { runLoop } from "./loop.ts";
-import { type Settings, resolveOptions } from "./options.ts";
+import { resolveOptions, type Settings } from "./options.ts";
 import { type OutputSpec, outputOption } from "./output.ts";
 import { type PartSink, SILENT } from "./parts.ts";
-import { emptyRunResult, type RunResult, type RunPlan } from "./run.ts";
-import { RunCaller } from "./caller.ts";
+import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
-import type { Turn } from "../conversation/turn.ts";
 
 export interface RunRequest {
   input: unknown;

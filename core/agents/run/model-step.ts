@@ -6,16 +6,16 @@ import type {
   LanguageModelV3ToolCall,
   LanguageModelV3ToolResult,
 } from "@ai-sdk/provider";
-import type { Span } from "../../observability/span.ts";
+import { nextTurn } from "../../lib/event-loop-turns.ts";
 import { Aborted } from "../../models/abort.ts";
 import type { ModelStream, PartBatch } from "../../models/chain.ts";
 import { providerFailed } from "../../models/failure.ts";
+import { usageOf, zeroUsage } from "../../models/usage.ts";
+import type { Span } from "../../observability/span.ts";
+import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
 import type { AssistantContent, RunResult } from "./run.ts";
 import { type PendingCall, providerFailure, readCall } from "./tool-input.ts";
-import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
-import { nextTurn } from "../../lib/event-loop-turns.ts";
-import { usageOf, zeroUsage } from "../../models/usage.ts";
 
 type Block = Extract<AssistantContent[number], { text: string }>;
 type Delta = Extract<LanguageModelV3StreamPart, { delta: string; type: "text-delta" | "reasoning-delta" }>;

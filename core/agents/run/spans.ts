@@ -1,5 +1,7 @@
 /** What is traced of a run: the run itself, its model calls and its tool calls. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import { Aborted } from "../../models/abort.ts";
+import type { ModelChain } from "../../models/chain.ts";
 import {
   agentAttributes,
   CONTENT,
@@ -10,13 +12,11 @@ import {
 } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan, failSpan } from "../../observability/spans.ts";
-import { Aborted } from "../../models/abort.ts";
 import type { AgentCore } from "./compiled-agent.ts";
 import type { PreparedRun } from "./execute.ts";
-import type { ModelChain } from "../../models/chain.ts";
-import type { ToolCall } from "./parts.ts";
-import type { CallOptions, RunResult, RunPlan } from "./run.ts";
 import type { ModelStep } from "./model-step.ts";
+import type { ToolCall } from "./parts.ts";
+import type { CallOptions, RunPlan, RunResult } from "./run.ts";
 
 /** Characters of a name that a model may have made up. */
 const LONGEST_NAME = 128;
@@ -66,7 +66,13 @@ export function endRunSpan(span: Span, outcome: RunResult, broken?: Broken): voi
 export const beginModelCallSpan = (run: Span, chain: ModelChain): Span => run.child(chain.spanName, 2);
 
 /** @param error what was thrown, or null */
-export function endModelCallSpan(span: Span, plan: RunPlan, parameters: CallOptions, step: ModelStep, error: unknown): void {
+export function endModelCallSpan(
+  span: Span,
+  plan: RunPlan,
+  parameters: CallOptions,
+  step: ModelStep,
+  error: unknown,
+): void {
   const { provider, model } = plan.chain;
   const json = parameters.responseFormat?.type === "json";
   const { finishReason, usage, firstPart } = step;

@@ -3,11 +3,11 @@ import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
 import { toolResultText } from "../../tools/execute.ts";
+import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import type { PartSink, ToolResult } from "./parts.ts";
-import type { RunResult, RunPlan, ToolContent } from "./run.ts";
+import type { RunPlan, RunResult, ToolContent } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
-import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import type { ToolRun } from "./tool-set.ts";
 
 type Answer = ToolContent[number];

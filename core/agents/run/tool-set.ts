@@ -4,8 +4,8 @@ import type { Span } from "../../observability/span.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
-import type { PartSink } from "./parts.ts";
 import type { Turn } from "../conversation/turn.ts";
+import type { PartSink } from "./parts.ts";
 
 /** One tool call's surroundings. `sink` takes the parts of a sub-agent. */
 export interface ToolRun {

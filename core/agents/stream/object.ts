@@ -1,7 +1,8 @@
 /** `POST /agents/:id/stream-object`: the object while it grows, then the final one. */
-import { EventPartSink } from "./event-part-sink.ts";
+
 import { PartialJson } from "../run/partial-json.ts";
 import type { AgentPart } from "../run/parts.ts";
+import { EventPartSink } from "./event-part-sink.ts";
 
 export class ObjectSink extends EventPartSink {
   #reader: PartialJson | null = new PartialJson();

@@ -1,6 +1,7 @@
 /** `POST /agents/:id/stream`: each part of the run as one event. */
-import { EventPartSink } from "./event-part-sink.ts";
+
 import type { AgentPart } from "../run/parts.ts";
+import { EventPartSink } from "./event-part-sink.ts";
 
 type DeltaPart = Extract<AgentPart, { type: "text-delta" | "reasoning-delta" }>;
 

@@ -5,8 +5,8 @@
 
 import type { UIMessageChunk } from "../../../generated/types.ts";
 import type { EventSink } from "../../lib/event-sink.ts";
-import { EventPartSink } from "./event-part-sink.ts";
 import type { AgentPart } from "../run/parts.ts";
+import { EventPartSink } from "./event-part-sink.ts";
 import { DeltaText } from "./raw.ts";
 
 type PartOf<T extends AgentPart["type"]> = Extract<AgentPart, { type: T }>;

@@ -1,7 +1,7 @@
 /** The `call` of a custom route: nothing behind a getter is made before it is read. */
 import type { Logger } from "pino";
-import type { Context } from "../../http/route.ts";
 import type { Service } from "../../app/service.ts";
+import type { Context } from "../../http/route.ts";
 import { perform } from "../routes/perform.ts";
 import { MemoryCalls } from "./route-memory.ts";
 import type { RouteAgents, RouteCall, RouteClient, RouteMemory, RouteTools, RouteWorkflows } from "./route-services.ts";

@@ -1,6 +1,7 @@
 /** One memory, as a custom route sees it. */
-import type { Context } from "../../http/route.ts";
+
 import type { Service } from "../../app/service.ts";
+import type { Context } from "../../http/route.ts";
 import { type PerformInput, perform } from "../routes/perform.ts";
 import type { RouteMemory } from "./route-services.ts";
 

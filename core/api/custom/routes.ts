@@ -1,16 +1,17 @@
 /** Custom routes: plugins of kind `route` as rows of the table (contract, "Extension: custom routes and CORS"). */
-import { messageOf } from "../../lib/errors.ts";
+
+import type { Service } from "../../app/service.ts";
 import type { Validator } from "../../http/decode.ts";
-import type { Context, RouteOutput, Route } from "../../http/route.ts";
+import type { Context, Route, RouteOutput } from "../../http/route.ts";
 import type { User } from "../../identity/user.ts";
+import { messageOf } from "../../lib/errors.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../../lib/json-schema.ts";
+import { promised } from "../../lib/thenable.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { RoutePlugin } from "../../plugin/plugin.ts";
 import type { Registry } from "../../registry/registry.ts";
-import type { Service } from "../../app/service.ts";
-import { promised } from "../../lib/thenable.ts";
-import { shadowsRoute, shapeOf } from "./route-conflicts.ts";
 import { CustomCall } from "./route-call.ts";
+import { shadowsRoute, shapeOf } from "./route-conflicts.ts";
 
 const ANYTHING: Validator = () => true;
 const WITH_BODY = new Set(["POST", "PUT", "PATCH"]);

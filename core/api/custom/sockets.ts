@@ -1,17 +1,17 @@
 /** Custom sockets: plugins of kind `socket` as rows of the sockets table. */
 import type { Logger } from "pino";
+import type { Service } from "../../app/service.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
 import { hasOpenEnd, unfold } from "../../http/socket-router.ts";
 import type { User } from "../../identity/user.ts";
+import { isThenable } from "../../lib/thenable.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { SocketPlugin } from "../../plugin/plugin.ts";
 import type { Registry } from "../../registry/registry.ts";
-import type { Service } from "../../app/service.ts";
-import { isThenable } from "../../lib/thenable.ts";
-import { shapeOf } from "./route-conflicts.ts";
-import { ownUser, type RouteProblem } from "./routes.ts";
 import { CustomCall } from "./route-call.ts";
+import { shapeOf } from "./route-conflicts.ts";
 import type { RouteCall } from "./route-services.ts";
+import { ownUser, type RouteProblem } from "./routes.ts";
 import type { PluginSocketPeer } from "./socket-peer.ts";
 
 const WS = "WS";

@@ -1,8 +1,8 @@
 /** The files of the console, as browsers get them: plain modules that import one another by name. */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import { notFound } from "../../lib/errors.ts";
 import type { PageReply } from "../../http/route.ts";
+import { notFound } from "../../lib/errors.ts";
 import { onceLoaded } from "./once.ts";
 
 const FOLDER = new URL("./console/", import.meta.url);

@@ -2,8 +2,8 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { notFound } from "../../lib/errors.ts";
 import type { PageReply } from "../../http/route.ts";
+import { notFound } from "../../lib/errors.ts";
 import { html, trusted } from "./html.ts";
 import { ICON } from "./landing-style.ts";
 

@@ -1,9 +1,9 @@
 /** Contract, "Observability, logs, updates, discovery": agent cards; and the protocol that they are cards of. */
 import type { Card } from "../../a2a/cards.ts";
-import { notFound } from "../../lib/errors.ts";
-import { type Context, typedRoute, type PageReply, type RawReply } from "../../http/route.ts";
-import { Serialized } from "../../lib/serialized.ts";
 import type { Service } from "../../app/service.ts";
+import { type Context, type PageReply, type RawReply, typedRoute } from "../../http/route.ts";
+import { notFound } from "../../lib/errors.ts";
+import { Serialized } from "../../lib/serialized.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 /** Seconds. A card changes with the manifest alone. */

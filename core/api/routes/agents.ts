@@ -1,9 +1,9 @@
 /** Contract, "Agents". */
 import { defaults } from "../../../generated/defaults.ts";
-import { notFound } from "../../lib/errors.ts";
+import type { Service } from "../../app/service.ts";
 import { typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import type { Service } from "../../app/service.ts";
+import { notFound } from "../../lib/errors.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 const UI_HEADERS = ["x-vercel-ai-ui-message-stream", "v1"];

@@ -1,6 +1,6 @@
 /** `/`, `/doc` and `/ui`: rows of the table. */
 import type { Client } from "../../http/client.ts";
-import { typedRoute, type Route } from "../../http/route.ts";
+import { type Route, typedRoute } from "../../http/route.ts";
 import type { Documentation } from "../pages/documentation.ts";
 
 /** What these rows need of a service. */

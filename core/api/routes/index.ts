@@ -1,6 +1,7 @@
 /** The routes table: the product in one list. Routing, validation, `/doc`, CORS methods and table tests derive from it. */
-import type { Route } from "../../http/route.ts";
+
 import type { Service } from "../../app/service.ts";
+import type { Route } from "../../http/route.ts";
 import { A2A_ROUTES } from "./a2a.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { DOCS_ROUTES } from "./docs.ts";

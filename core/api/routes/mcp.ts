@@ -1,11 +1,11 @@
 /** The Model Context Protocol: what the service exposes to MCP clients (contract, "discovery"), and the endpoints they speak to. */
 import type { InvokeMcpToolRequest, McpCallResult } from "../../../generated/types.ts";
+import type { Service } from "../../app/service.ts";
+import { type Context, type Method, type Route, typedRoute } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
-import { type Context, typedRoute, type Method, type Route } from "../../http/route.ts";
 import type { Exposed } from "../../mcp/exposed.ts";
 import { parseError } from "../../mcp/rpc.ts";
 import type { McpServer } from "../../mcp/servers.ts";
-import type { Service } from "../../app/service.ts";
 import { perform } from "./perform.ts";
 
 const STATELESS = "Always 405: the server keeps no sessions, and has nothing to tell that nobody asked for.";

@@ -1,12 +1,12 @@
 /** Contract, "Memory". */
 import { defaults } from "../../../generated/defaults.ts";
-import { invalid } from "../../lib/errors.ts";
-import { type Context, typedRoute, type Route } from "../../http/route.ts";
+import type { Service } from "../../app/service.ts";
+import { type Context, type Route, typedRoute } from "../../http/route.ts";
 import { actingUser, requiredUser } from "../../identity/acting-user.ts";
 import { principalOf } from "../../identity/principal.ts";
+import { invalid } from "../../lib/errors.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
-import type { Service } from "../../app/service.ts";
 
 /** Which memory a request means by what it gives as `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;

@@ -1,10 +1,10 @@
 /** Lines of the log: contract, "Observability, logs, updates, discovery". */
 import { defaults } from "../../../generated/defaults.ts";
+import type { Service } from "../../app/service.ts";
 import { type Context, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { LEVELS, type Level, type LogEntry, logRecord } from "../../observability/log-line.ts";
 import { findLines, type LogFilter } from "../../observability/log-query.ts";
-import type { Service } from "../../app/service.ts";
 import { BINDINGS, parseLogFilter, parseLogTime } from "./log-filter.ts";
 
 export const OBSERVABILITY_LOG_ROUTES = [

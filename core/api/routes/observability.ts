@@ -1,10 +1,10 @@
 /** Contract, "Observability": traces and spans. */
 
 import { defaults } from "../../../generated/defaults.ts";
-import { parseInstant } from "../../lib/instant.ts";
+import type { Service } from "../../app/service.ts";
 import { type Context, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import type { Service } from "../../app/service.ts";
+import { parseInstant } from "../../lib/instant.ts";
 import type { TraceAccess } from "../../traces/traces.ts";
 
 /** The traces as the caller sees them. */

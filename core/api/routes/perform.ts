@@ -1,11 +1,11 @@
 /** Runs what a row of the table runs, in the process, for the caller of another route. */
 import type { Schemas } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
-import { invalid } from "../../lib/errors.ts";
-import { type Validator, parseBody, requireValid } from "../../http/decode.ts";
-import type { Context, InputSchemaId, Route } from "../../http/route.ts";
-import { Serialized } from "../../lib/serialized.ts";
 import type { Service } from "../../app/service.ts";
+import { parseBody, requireValid, type Validator } from "../../http/decode.ts";
+import type { Context, InputSchemaId, Route } from "../../http/route.ts";
+import { invalid } from "../../lib/errors.ts";
+import { Serialized } from "../../lib/serialized.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { memoryNamed, memoryRoutes } from "./memory.ts";
 import { TOOL_ROUTES } from "./tools.ts";

@@ -1,6 +1,7 @@
 /** Probes, and what is counted. */
-import { typedRoute, type PageReply } from "../../http/route.ts";
+
 import type { Service } from "../../app/service.ts";
+import { type PageReply, typedRoute } from "../../http/route.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 /** A probe that comes from a cache tells nothing. */

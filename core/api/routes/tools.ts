@@ -1,8 +1,9 @@
 /** Contract, "Tools". */
-import { notFound } from "../../lib/errors.ts";
-import { type Context, typedRoute } from "../../http/route.ts";
-import { Serialized } from "../../lib/serialized.ts";
+
 import type { Service } from "../../app/service.ts";
+import { type Context, typedRoute } from "../../http/route.ts";
+import { notFound } from "../../lib/errors.ts";
+import { Serialized } from "../../lib/serialized.ts";
 import { executeTool, toolResultText } from "../../tools/execute.ts";
 
 export const TOOL_ROUTES = [

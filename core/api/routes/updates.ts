@@ -1,6 +1,7 @@
 /** Contract, "Observability, logs, updates, discovery": updates of packages, and the keys of observability. */
-import { typedRoute } from "../../http/route.ts";
+
 import type { Service } from "../../app/service.ts";
+import { typedRoute } from "../../http/route.ts";
 
 export const UPDATE_ROUTES = [
   typedRoute<Service>({

@@ -1,7 +1,8 @@
 /** Contract, "Workflows". */
+
+import type { Service } from "../../app/service.ts";
 import { type Context, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import type { Service } from "../../app/service.ts";
 import { cursorOf, executionIdOf, executionQuery } from "../../workflows/input.ts";
 import type { WorkflowAccess } from "../../workflows/workflows.ts";
 

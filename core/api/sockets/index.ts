@@ -1,8 +1,9 @@
 /** The sockets table: what a handshake may ask for (contract, "WebSockets"). */
-import { messageOf } from "../../lib/errors.ts";
+
+import type { Service } from "../../app/service.ts";
 import type { SocketRoute } from "../../http/socket.ts";
 import { userIdOf } from "../../identity/user.ts";
-import type { Service } from "../../app/service.ts";
+import { messageOf } from "../../lib/errors.ts";
 import { LOG_SOCKET } from "./logs.ts";
 import { OBSERVABILITY_SOCKET } from "./observability.ts";
 

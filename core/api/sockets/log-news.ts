@@ -1,6 +1,6 @@
 /** Lines of the log for the sockets that follow it: each is read once, and only while somebody follows. */
 import { Feed } from "../../http/feed.ts";
-import { parseLogEntry, type LogEntry, type LogRecord, logRecord } from "../../observability/log-line.ts";
+import { type LogEntry, type LogRecord, logRecord, parseLogEntry } from "../../observability/log-line.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
 
 /** Lines for sockets that are behind. */

@@ -2,14 +2,14 @@
 import { defaults } from "../../../generated/defaults.ts";
 import type { LogsQuery } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
-import { messageOf, ServiceError } from "../../lib/errors.ts";
-import { type Validator, requireValid } from "../../http/decode.ts";
+import type { Service } from "../../app/service.ts";
+import { requireValid, type Validator } from "../../http/decode.ts";
 import type { SocketHandlers, SocketRoute } from "../../http/socket.ts";
 import { principalOf } from "../../identity/principal.ts";
+import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { LogEntry } from "../../observability/log-line.ts";
 import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observability/log-query.ts";
-import type { Service } from "../../app/service.ts";
 import { parseLogFilter } from "../routes/log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 

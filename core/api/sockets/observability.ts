@@ -1,11 +1,12 @@
 /** `/ws/observability` and below: spans as they begin and end, and lines of the log (contract, "WebSockets"). */
-import { invalid } from "../../lib/errors.ts";
+
+import type { Service } from "../../app/service.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
 import { principalOf } from "../../identity/principal.ts";
+import { invalid } from "../../lib/errors.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { EntityType } from "../../observability/span.ts";
-import type { Service } from "../../app/service.ts";
-import { traceOwner, sees } from "../../traces/filter.ts";
+import { sees, traceOwner } from "../../traces/filter.ts";
 import type { SpanNews } from "../../traces/span-feed.ts";
 import type { LogNews } from "./log-news.ts";
 

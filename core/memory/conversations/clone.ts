@@ -10,17 +10,17 @@ import {
   positionOf,
   unfinishedCopyKey,
 } from "../../storage/keys.ts";
+import { allRows } from "../../storage/ranges.ts";
+import type { Domain } from "../domain.ts";
+import type { MemoryAccess } from "../memory.ts";
 import { conversationIn, idKeyOf, type Snapshot } from "../records/conversation.ts";
 import { attempt } from "../records/directory.ts";
-import { insertPending, preparePending, idTaken, isTaken, type PendingConversation } from "./create.ts";
-import type { Domain } from "../domain.ts";
 import { createMessageId } from "../records/ids.ts";
-import type { MemoryAccess } from "../memory.ts";
 import { parseMessage } from "../records/message.ts";
-import { allRows } from "../../storage/ranges.ts";
 import { searchableText } from "../records/searchable-text.ts";
-import { createDraft, type Draft } from "../semantic/semantic.ts";
 import { placeIn } from "../records/target.ts";
+import { createDraft, type Draft } from "../semantic/semantic.ts";
+import { idTaken, insertPending, isTaken, type PendingConversation, preparePending } from "./create.ts";
 import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
 type CloneOptions = Parameters<MemoryAccess["clone"]>[1];

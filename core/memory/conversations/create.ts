@@ -3,20 +3,25 @@ import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict, ServiceError } from "../../lib/errors.ts";
 import { placesOf } from "../../storage/id-spaces.ts";
 import { conversationIdKeys } from "../../storage/keys.ts";
-import { conversationHead, idKeyOf, type Snapshot } from "../records/conversation.ts";
 import type { Domain } from "../domain.ts";
+import type { NewConversation } from "../memory.ts";
+import { writeMessages } from "../messages/write.ts";
+import { conversationHead, idKeyOf, type Snapshot } from "../records/conversation.ts";
 import { createId } from "../records/ids.ts";
 import { addConversation } from "../records/index-rows.ts";
-import type { NewConversation } from "../memory.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft, type Draft } from "../semantic/semantic.ts";
-import { writeMessages } from "../messages/write.ts";
 
 /** A conversation that is not stored yet. */
 export type PendingConversation = Omit<Snapshot, "revision"> & { readonly conversation: Conversation };
 
 /** @param now milliseconds since 1970 */
-export async function preparePending(domain: Domain, memory: string, wanted: NewConversation, now: number): Promise<PendingConversation> {
+export async function preparePending(
+  domain: Domain,
+  memory: string,
+  wanted: NewConversation,
+  now: number,
+): Promise<PendingConversation> {
   const { id = createId(now), userId, resourceId, title = "", metadata = {} } = wanted;
   const createdAt = new Date(now).toISOString();
   const conversation = { id, resourceId, userId, title, metadata, createdAt, updatedAt: createdAt };

@@ -9,11 +9,11 @@ import {
   userIndex,
   userTotal,
 } from "../../storage/keys.ts";
-import type { Store } from "../../storage/store.ts";
-import { conversationOf, conversationText } from "../records/conversation.ts";
-import type { ConversationListQuery } from "../memory.ts";
 import { mergedPage } from "../../storage/merged-page.ts";
 import { allRows, rowsAt } from "../../storage/ranges.ts";
+import type { Store } from "../../storage/store.ts";
+import type { ConversationListQuery } from "../memory.ts";
+import { conversationOf, conversationText } from "../records/conversation.ts";
 
 /** Internal numbers of a page, and how many there are on all pages. */
 interface Page {
@@ -21,7 +21,11 @@ interface Page {
   readonly total: number;
 }
 
-export async function listConversations(store: Store, memory: string, query: ConversationListQuery): Promise<Serialized> {
+export async function listConversations(
+  store: Store,
+  memory: string,
+  query: ConversationListQuery,
+): Promise<Serialized> {
   const { limit, offset } = query;
   const { numbers, total } = await pageOf(store, memory, query);
   const texts = (await load(store, numbers)).map((one) => conversationText(one.row)).join(",");
@@ -78,7 +82,11 @@ async function sortedPage(store: Store, memory: string, query: ConversationListQ
 }
 
 /** All that match, by their last change. */
-async function numbersOf(store: Store, memory: string, { userId, resourceId }: ConversationListQuery): Promise<number[]> {
+async function numbersOf(
+  store: Store,
+  memory: string,
+  { userId, resourceId }: ConversationListQuery,
+): Promise<number[]> {
   const numbers = new Set<number>();
   const prefixes =
     userId !== undefined

@@ -1,12 +1,12 @@
 /** Deleting conversations and messages, with all that belongs to them, in one commit. */
 import { conversationRows, messageIdKey, messageKey } from "../../storage/keys.ts";
+import type { Domain } from "../domain.ts";
+import { findMessages } from "../messages/write.ts";
 import { idKeyOf, type Snapshot } from "../records/conversation.ts";
 import { attempt } from "../records/directory.ts";
-import type { Domain } from "../domain.ts";
 import { changeConversation, removeConversation } from "../records/index-rows.ts";
-import { createDraft } from "../semantic/semantic.ts";
 import { indexName, placeIn } from "../records/target.ts";
-import { findMessages } from "../messages/write.ts";
+import { createDraft } from "../semantic/semantic.ts";
 
 /** @throws Gone when it is not there any more */
 export function deleteConversation(domain: Domain, found: Snapshot): Promise<void> {

@@ -7,10 +7,10 @@ import {
   unfinishedCopyKey,
 } from "../../storage/keys.ts";
 import { isShared } from "../../storage/sharing.ts";
-import type { PendingConversation } from "./create.ts";
 import type { Domain } from "../domain.ts";
-import { createDraft } from "../semantic/semantic.ts";
 import { indexName } from "../records/target.ts";
+import { createDraft } from "../semantic/semantic.ts";
+import type { PendingConversation } from "./create.ts";
 
 type Copy = Pick<PendingConversation, "memory" | "number" | "userId">;
 

@@ -1,8 +1,8 @@
 /** Changing title and metadata of a conversation. */
 import type { Conversation } from "../../../generated/types.ts";
-import { conversationIn, conversationHead, type Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
 import type { Domain } from "../domain.ts";
+import { conversationHead, conversationIn, type Snapshot } from "../records/conversation.ts";
+import { attempt } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import { createDraft } from "../semantic/semantic.ts";
 

@@ -1,8 +1,8 @@
 /** Saving messages: one commit for each call, and one for all calls into one conversation that wait for their turn. */
 
+import type { Domain } from "../domain.ts";
 import { changed, type Snapshot } from "../records/conversation.ts";
 import { attempt } from "../records/directory.ts";
-import type { Domain } from "../domain.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft } from "../semantic/semantic.ts";

@@ -2,12 +2,12 @@
 
 import { numberOf } from "../../storage/encoding.ts";
 import { messageIdKey, messageKey, messagePosition } from "../../storage/keys.ts";
-import type { Snapshot } from "../records/conversation.ts";
 import type { Domain } from "../domain.ts";
+import type { Snapshot } from "../records/conversation.ts";
 import { createMessageId, placeOf } from "../records/ids.ts";
 import { hasId, messageText, type PreparedMessage } from "../records/message.ts";
-import type { Draft } from "../semantic/semantic.ts";
 import { placeIn, type Target } from "../records/target.ts";
+import type { Draft } from "../semantic/semantic.ts";
 
 /**
  * Positions of those of the messages that are stored already, by id. Valid together with the revision that the conversation

@@ -1,10 +1,10 @@
 /** Where conversations are, with a bounded cache of what each was like when it was last written or found here. */
 import { CommitConflict, invalid, ServiceError, unavailable } from "../../lib/errors.ts";
+import { Recent } from "../../lib/recent-map.ts";
 import { type IdSpaces, type Place, placeOf, placesOf } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { type Called, conversationOf, type Snapshot, snapshotOf } from "./conversation.ts";
-import { Recent } from "../../lib/recent-map.ts";
 
 /** Each of the two generations. */
 const CACHED = 10_000;

@@ -1,7 +1,7 @@
 /** The rows by which conversations are listed; they change in the commit that changes the conversation. */
 import { conversationKey, indexEntry, resourceIndex, resourceTotal, userIndex, userTotal } from "../../storage/keys.ts";
-import { rowText, type Snapshot } from "./conversation.ts";
 import type { Draft } from "../semantic/semantic.ts";
+import { rowText, type Snapshot } from "./conversation.ts";
 
 type Change = Omit<Snapshot, "revision">;
 

@@ -3,8 +3,8 @@ import type { Message } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import { joinTexts, type Text } from "../../lib/serialized.ts";
 import { NUMBER_LIMIT } from "../../storage/encoding.ts";
-import { timeText } from "./conversation.ts";
 import type { NewMessage } from "../memory.ts";
+import { timeText } from "./conversation.ts";
 import { searchableText } from "./searchable-text.ts";
 
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);

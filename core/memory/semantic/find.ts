@@ -1,14 +1,14 @@
 /** Messages by meaning. */
 import type { Message, SearchResults } from "../../../generated/types.ts";
+import { isSomebody } from "../../identity/ownership.ts";
 import { invalid } from "../../lib/errors.ts";
 import { conversationKey, messageKey, userTotal } from "../../storage/keys.ts";
-import { conversationOf, type Snapshot } from "../records/conversation.ts";
 import type { Domain } from "../domain.ts";
 import type { SimilarQuery } from "../memory.ts";
+import { conversationOf, type Snapshot } from "../records/conversation.ts";
 import { parseMessage } from "../records/message.ts";
-import { isSomebody } from "../../identity/ownership.ts";
-import type { Semantic } from "./semantic.ts";
 import { indexName, numberOfName } from "../records/target.ts";
+import type { Semantic } from "./semantic.ts";
 
 export interface FindQuery {
   readonly text: string;

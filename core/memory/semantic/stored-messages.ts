@@ -1,11 +1,11 @@
 /** All messages of a memory, for an index that is made anew. */
 import { conversationIds, conversationKey, messageRows, positionOf } from "../../storage/keys.ts";
+import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
 import { conversationOf } from "../records/conversation.ts";
 import { parseMessage } from "../records/message.ts";
-import { allRows } from "../../storage/ranges.ts";
-import { placeIn } from "../records/target.ts";
 import { searchableText } from "../records/searchable-text.ts";
+import { placeIn } from "../records/target.ts";
 import type { SearchedMessage } from "./reindex.ts";
 
 /** Rows read at once: messages may be large. */

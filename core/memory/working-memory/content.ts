@@ -1,7 +1,7 @@
 /** What a working memory may hold, and how something is appended to it. */
 import type { ValidateFunction } from "ajv";
-import { invalid } from "../../lib/errors.ts";
 import { DEEPEST, tooDeep } from "../../http/decode.ts";
+import { invalid } from "../../lib/errors.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
 
@@ -26,7 +26,10 @@ export interface WorkingMemoryRules {
 }
 
 /** @throws Error when the schema does not compile */
-export function createWorkingMemoryRules(settings: WorkingMemorySettings, compiler: SchemaCompiler): WorkingMemoryRules {
+export function createWorkingMemoryRules(
+  settings: WorkingMemorySettings,
+  compiler: SchemaCompiler,
+): WorkingMemoryRules {
   if (settings.format === "markdown") {
     return {
       settings,

@@ -1,17 +1,21 @@
 /** Working memory: the note of a conversation, or of a user in a memory. */
 import type { WorkingMemory } from "../../../generated/types.ts";
-import { invalid } from "../../lib/errors.ts";
 import type { Principal } from "../../identity/principal.ts";
+import { invalid } from "../../lib/errors.ts";
 import { conversationKey, conversationNoteKey, userNoteKey } from "../../storage/keys.ts";
-import type { Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
 import type { Domain } from "../domain.ts";
 import type { WorkingMemoryScope } from "../memory.ts";
-import type { WorkingMemoryRules } from "./content.ts";
+import type { Snapshot } from "../records/conversation.ts";
+import { attempt } from "../records/directory.ts";
 import type { Target } from "../records/target.ts";
+import type { WorkingMemoryRules } from "./content.ts";
 
 /** @throws ServiceError `invalid_input` when the memory keeps no note, or not in that scope */
-export function workingMemoryRulesFor(name: string, rules: WorkingMemoryRules | undefined, scope: WorkingMemoryScope | undefined): WorkingMemoryRules {
+export function workingMemoryRulesFor(
+  name: string,
+  rules: WorkingMemoryRules | undefined,
+  scope: WorkingMemoryScope | undefined,
+): WorkingMemoryRules {
   if (rules === undefined)
     throw invalid(`memory ${JSON.stringify(name)} has no working memory (memory.${name}.workingMemory)`);
   if (scope === undefined || scope === rules.settings.scope) return rules;
@@ -33,7 +37,11 @@ export function checkNoteOwner(
 }
 
 /** The note, which need not be of a conversation that exists when it is a user's. */
-export async function readWorkingMemory(domain: Domain, rules: WorkingMemoryRules, target: Target): Promise<WorkingMemory> {
+export async function readWorkingMemory(
+  domain: Domain,
+  rules: WorkingMemoryRules,
+  target: Target,
+): Promise<WorkingMemory> {
   const row = await domain.store.get(workingMemoryKey(rules, target));
   return shownWorkingMemory(rules, row?.value);
 }

@@ -72,7 +72,9 @@ function compileRule(reply: ReplyConfig): Rule {
     })),
     single: !Array.isArray(reply.call),
     next:
-      reply.then === undefined ? undefined : attempt(".then", () => compilePluginTemplate(reply.then, [...SCOPE, "result"])),
+      reply.then === undefined
+        ? undefined
+        : attempt(".then", () => compilePluginTemplate(reply.then, [...SCOPE, "result"])),
     error: reply.error,
   };
 }

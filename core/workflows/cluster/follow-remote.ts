@@ -3,23 +3,28 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { EventProducer } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
-import { applyEntry, initialState as beginFold } from "../journal/state.ts";
-import { beginReader, sendEntries } from "../run/follow.ts";
 import type { JournalEntry } from "../journal/entries.ts";
 import { type FoundExecution, incomplete, readExecution, readJournal } from "../journal/load.ts";
 import { parseEntries, parseOpen, parseRest } from "../journal/rows.ts";
+import { applyEntry, initialState } from "../journal/state.ts";
+import { beginReader, sendEntries } from "../run/follow.ts";
 
 /** Milliseconds between two looks at the journal. */
 const LOOK = 250;
 
 /** The events from after the one numbered `after`, until it rests. @param found an execution that runs */
-export function followRemoteExecution(store: Store, found: FoundExecution, outline: Outline, after: number): EventProducer {
+export function followRemoteExecution(
+  store: Store,
+  found: FoundExecution,
+  outline: Outline,
+  after: number,
+): EventProducer {
   const { start } = found;
   return async (sink) => {
-    const fold = beginFold(start);
-    const reader = beginReader(fold, outline, after, sink);
+    const state = initialState(start);
+    const reader = beginReader(state, outline, after, sink);
     const pass = async (entries: readonly JournalEntry[]) => {
-      for (const entry of entries) applyEntry(fold, entry);
+      for (const entry of entries) applyEntry(state, entry);
       await sendEntries(entries, reader);
     };
     let passed = 0;

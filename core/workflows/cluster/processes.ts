@@ -3,12 +3,12 @@
  * is needed for a single execution: its open row names its process, and every commit to its journal expects that row.
  */
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { Interval } from "../../lib/interval.ts";
 import { PROCESSES, processKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
 import type { Engine } from "../engine.ts";
-import { StopRequests } from "./stop-requests.ts";
 import { recoverExecutions } from "./recovery.ts";
-import { Interval } from "../../lib/interval.ts";
+import { StopRequests } from "./stop-requests.ts";
 
 /** Milliseconds. */
 export interface ProcessTimes {

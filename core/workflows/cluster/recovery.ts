@@ -5,13 +5,13 @@ import { indexedExecution, OPEN_EXECUTIONS } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
-import type { Execution } from "../run/execution.ts";
-import { timeAfter } from "../journal/state.ts";
 import { nameOf } from "../journal/ids.ts";
-import { isSuperseded } from "../journal/superseded.ts";
 import { loadExecution, readExecution } from "../journal/load.ts";
-import { isStoreUnavailable } from "../run/commit.ts";
 import { parseOpen, reopenedText } from "../journal/rows.ts";
+import { timeAfter } from "../journal/state.ts";
+import { isSuperseded } from "../journal/superseded.ts";
+import { isStoreUnavailable } from "../run/commit.ts";
+import type { Execution } from "../run/execution.ts";
 
 /** Open rows read at once: each has the input of its execution. */
 const BATCH = 100;
@@ -26,7 +26,11 @@ export type DeadProcess = (process: string) => boolean | Promise<boolean>;
  * @param over whether nothing is to be taken up any more
  * @throws ServiceError `unavailable` while the store cannot be used
  */
-export async function recoverExecutions(engine: Engine, gone: DeadProcess, over: () => boolean = () => false): Promise<number> {
+export async function recoverExecutions(
+  engine: Engine,
+  gone: DeadProcess,
+  over: () => boolean = () => false,
+): Promise<number> {
   let count = 0;
   const live = engine.numbers();
   for (let after: string | undefined; ; ) {
@@ -66,7 +70,7 @@ async function takeUpOne(engine: Engine, row: Row, number: number): Promise<bool
   const loaded = await loadExecution(engine.store, found);
   if (loaded === null || engine.live.has(nameOf(found.start))) return false;
   const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
-  const execution = engine.restore(loaded.fold, definition, caller, { loaded, open, rest: null });
+  const execution = engine.restore(loaded.state, definition, caller, { loaded, open, rest: null });
   engine.follow(execution, "recovery");
   if (problem !== null) engine.run(execution, (it) => restWith(it, problem));
   else if (definition.recovery === "fail") engine.run(execution, fail);

@@ -4,14 +4,14 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { Interval } from "../../lib/interval.ts";
 import { indexedExecution, ORDERS, openExecutionKey, orderKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Engine } from "../engine.ts";
+import { noExecution, stillRunning } from "../journal/errors.ts";
+import { type FoundExecution, loadExecution, readExecution } from "../journal/load.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Stop } from "../run/lifetime.ts";
-import { type FoundExecution, loadExecution, readExecution } from "../journal/load.ts";
-import { stillRunning, noExecution } from "../journal/errors.ts";
-import { Interval } from "../../lib/interval.ts";
 
 /** Milliseconds that steps may take to heed a cancel. */
 const GRACE = 5_000;
@@ -37,7 +37,11 @@ const parseOrder = (row: Row): Order => JSON.parse(row.value) as Order;
  *
  * @returns its fold; still running when it rested, and was resumed
  */
-export async function stopRemoteExecution(store: Store, { start, rest }: FoundExecution, request: StopRequest): Promise<JournalState> {
+export async function stopRemoteExecution(
+  store: Store,
+  { start, rest }: FoundExecution,
+  request: StopRequest,
+): Promise<JournalState> {
   const end = performance.now() + LOOK.end;
   let asked: number | null = null;
   for (let delay = LOOK.first; performance.now() < end; delay = Math.min(delay * 2, LOOK.longest)) {
@@ -48,7 +52,7 @@ export async function stopRemoteExecution(store: Store, { start, rest }: FoundEx
       const loaded = await loadExecution(store, found);
       if (loaded !== null) {
         if (asked !== null) await withdraw(store, start.number, asked).catch(() => {});
-        return loaded.fold;
+        return loaded.state;
       }
     }
     // Another process may have taken it over, which knows nothing of the request.

@@ -1,10 +1,10 @@
 /** From a pinned definition to one that runs: names become plugins, tools and agents, texts become functions. */
 import { messageOf } from "../../lib/errors.ts";
-import { compileSteps } from "./steps.ts";
-import type { WorkflowDefinition, Outline } from "../definition/definition.ts";
+import type { Outline, WorkflowDefinition } from "../definition/definition.ts";
 import { compileCheck, type Linking, type Parts, type WorkflowProblem } from "../definition/linking.ts";
 import { outlineOf } from "../definition/outline.ts";
 import { hashOf, type PinnedDefinition, reveal } from "../definition/pinned.ts";
+import { compileSteps } from "./steps.ts";
 
 export type CompiledDefinition =
   | { definition: WorkflowDefinition }

@@ -2,10 +2,10 @@
 import { compileCondition, ExpressionError, SCOPES } from "../../manifest/expression.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest, StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
-import { compileAgent } from "../steps/agent.ts";
-import type { ValueCheck, EvaluateInScope, Retry, Step, StepType, WorkStep } from "../definition/definition.ts";
+import type { EvaluateInScope, Retry, Step, StepType, ValueCheck, WorkStep } from "../definition/definition.ts";
 import { accept, compileCheck, compileText, compileValue, type Linking } from "../definition/linking.ts";
 import { typeOf } from "../definition/outline.ts";
+import { compileAgent } from "../steps/agent.ts";
 import { compilePlugin } from "../steps/plugin.ts";
 import { compileTool } from "../steps/tool.ts";
 

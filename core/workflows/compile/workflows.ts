@@ -1,10 +1,10 @@
 /** Boot: the workflows of the manifest, each pinned and compiled. */
 import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
-import { compileDefinition } from "./definition.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Parts, WorkflowProblem } from "../definition/linking.ts";
 import { type Pinned, pin } from "../definition/pinned.ts";
+import { compileDefinition } from "./definition.ts";
 
 export interface CompiledWorkflow extends Pinned {
   readonly definition: WorkflowDefinition;

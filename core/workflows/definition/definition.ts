@@ -4,7 +4,7 @@ import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
-import type { ValueSource, StepPath } from "../journal/entries.ts";
+import type { StepPath, ValueSource } from "../journal/entries.ts";
 
 /** What expressions see, and step plugins as copies of their own. */
 export interface StepScope {
@@ -91,7 +91,11 @@ interface StepBase {
 /** Computes its output, without effects: needs no record before it begins. */
 export type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
 /** Waits; then gives `{...data, ...resumeData}`, or the resume data. */
-export type SuspendStep = StepBase & { readonly kind: "suspend"; readonly reason: EvaluateInScope; readonly data: EvaluateInScope };
+export type SuspendStep = StepBase & {
+  readonly kind: "suspend";
+  readonly reason: EvaluateInScope;
+  readonly data: EvaluateInScope;
+};
 /** A step plugin, a tool, an agent. Gives its output, a Suspend, or a promise of either; throws what a person may read. */
 export type WorkStep = StepBase & {
   readonly kind: "work";

@@ -2,7 +2,7 @@
 import { CommitConflict, unavailable } from "../../lib/errors.ts";
 import { definitionKey } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
-import type { WorkflowDefinition, Outline } from "./definition.ts";
+import type { Outline, WorkflowDefinition } from "./definition.ts";
 import { outlineOf } from "./outline.ts";
 import { type PinnedDefinition, parsePinned } from "./pinned.ts";
 

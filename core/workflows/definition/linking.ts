@@ -10,7 +10,7 @@ import type { WorkflowManifest } from "../../manifest/manifest.ts";
 import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { Registry } from "../../registry/registry.ts";
 import type { Tool } from "../../tools/tool.ts";
-import type { ValueCheck, EvaluateInScope, StepScope, WorkStep } from "./definition.ts";
+import type { EvaluateInScope, StepScope, ValueCheck, WorkStep } from "./definition.ts";
 
 /** What a definition is linked with. */
 export interface Parts {

@@ -1,7 +1,7 @@
 /** The steps of a workflow as a list, those of the workflows that it calls among them. */
 import type { StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
-import type { Outline, StepOutline, StepType } from "./definition.ts";
 import type { StepPath } from "../journal/entries.ts";
+import type { Outline, StepOutline, StepType } from "./definition.ts";
 import type { PinnedDefinition } from "./pinned.ts";
 
 /** Steps of one workflow and of all that it calls, each as often as it is called. */

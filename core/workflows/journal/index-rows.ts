@@ -1,6 +1,6 @@
 /** The rows by which executions that rest are listed; they come and go in the commits that let an execution rest and go on. */
 import { executionEntry, executionIndex } from "../../storage/keys.ts";
-import type { ExecutionStatus, ExecutionStart } from "./entries.ts";
+import type { ExecutionStart, ExecutionStatus } from "./entries.ts";
 
 /** The statuses of executions that rest. */
 export const RESTING: readonly ExecutionStatus[] = ["suspended", "completed", "error", "cancelled"];

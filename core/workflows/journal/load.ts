@@ -3,10 +3,10 @@ import { ServiceError, unavailable } from "../../lib/errors.ts";
 import { type IdSpaces, placeOf, placesOf } from "../../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
-import { type JournalState, stateFromJournal } from "./state.ts";
+import type { ExecutionStart, JournalEntry } from "./entries.ts";
 import { numberIn } from "./ids.ts";
-import type { JournalEntry, ExecutionStart } from "./entries.ts";
 import { parseEntries, parseOpen, parseRest } from "./rows.ts";
+import { type JournalState, stateFromJournal } from "./state.ts";
 
 const ROWS = 200;
 /** Reads of one that changes between two looks each time; no execution rests and goes on that often in so short a time. */
@@ -61,7 +61,7 @@ export async function readExecution(store: Store, number: number): Promise<Found
 
 /** All that is on record of an execution. */
 export interface Loaded {
-  readonly fold: JournalState;
+  readonly state: JournalState;
   readonly entries: readonly JournalEntry[];
   /** Entries that were committed with the start. */
   readonly first: readonly JournalEntry[];
@@ -84,7 +84,7 @@ export async function loadExecution(store: Store, { start, open, rest }: FoundEx
   }
   const tail = rests ? resting.tail : [];
   const entries = [...first, ...rows.flatMap((row) => parseEntries(row.value)), ...tail];
-  return { fold: stateFromJournal(start, entries), entries, first, tail, rows: rows.length };
+  return { state: stateFromJournal(start, entries), entries, first, tail, rows: rows.length };
 }
 
 /**
@@ -109,7 +109,11 @@ export async function loadWhole(
 }
 
 /** The first entries of an execution, as many as are known to be on disk. */
-export async function entriesOnDisk(store: Store, { number }: ExecutionStart, count: number): Promise<readonly JournalEntry[]> {
+export async function entriesOnDisk(
+  store: Store,
+  { number }: ExecutionStart,
+  count: number,
+): Promise<readonly JournalEntry[]> {
   const record = await loadWhole(
     store,
     () => readExecution(store, number),

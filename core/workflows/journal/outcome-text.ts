@@ -1,8 +1,9 @@
 /** JSON text of how an execution came to rest, as results, records, states and events put it together. */
-import type { Outline } from "../definition/definition.ts";
-import type { JournalState } from "./state.ts";
+
 import { isoTime } from "../../lib/iso-time.ts";
-import type { JournalEntry, EntryKind, StepPath } from "./entries.ts";
+import type { Outline } from "../definition/definition.ts";
+import type { EntryKind, JournalEntry, StepPath } from "./entries.ts";
+import type { JournalState } from "./state.ts";
 
 type Rests = Extract<EntryKind, "suspend" | "end" | "error" | "cancel">;
 /** An entry after which an execution rests. */

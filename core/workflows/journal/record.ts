@@ -1,15 +1,15 @@
 /** An execution as lists, results and states show it (contract, "Workflow execution record", "Execution result", "Execution state"). */
 import type { ExecutionState } from "../../../generated/types.ts";
-import type { Outline } from "../definition/definition.ts";
-import type { JournalState } from "./state.ts";
 import { isoTime } from "../../lib/iso-time.ts";
-import { isSuperseded } from "./superseded.ts";
-import { outcomeMembers, outcomeText, type RestEntry, restOf, jsonText } from "./outcome-text.ts";
+import type { Outline } from "../definition/definition.ts";
+import { jsonText, outcomeMembers, outcomeText, type RestEntry, restOf } from "./outcome-text.ts";
+import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
+import { isSuperseded } from "./superseded.ts";
 
 /** The record as JSON: one text per execution is written to the store, and lists hand it out as it is. */
-export function executionRecordText(fold: JournalState, outline: Outline): string {
-  const { start, status, values } = fold;
+export function executionRecordText(state: JournalState, outline: Outline): string {
+  const { start, status, values } = state;
   const workflow = JSON.stringify(start.workflowId);
   const name = JSON.stringify(start.workflowName);
   const named = `"name":${name},"from":${workflow}`;
@@ -19,7 +19,7 @@ export function executionRecordText(fold: JournalState, outline: Outline): strin
   // Steps often hand on what they were given, and the last one's output is the execution's.
   let value: unknown = start.input;
   let text = input;
-  for (const step of fold.steps.values()) {
+  for (const step of state.steps.values()) {
     let output = "";
     if (step.status === "done" || step.status === "skipped") {
       const given = values.get(step.output);
@@ -29,10 +29,10 @@ export function executionRecordText(fold: JournalState, outline: Outline): strin
       }
       output = text;
     }
-    const left = output === "" && isSuperseded(step.path, fold, outline);
+    const left = output === "" && isSuperseded(step.path, state, outline);
     events += `,${stepText(step, left ? "completed" : status, outline, output)}`;
   }
-  const rest = restOf(fold);
+  const rest = restOf(state);
   let outcome = "";
   if (rest !== null) {
     const members =
@@ -41,7 +41,7 @@ export function executionRecordText(fold: JournalState, outline: Outline): strin
     outcome = `,${members}`;
   }
   const metadata = start.metadata === undefined ? "{}" : JSON.stringify(start.metadata);
-  return `{"id":"${start.id}","workflowId":${workflow},"workflowName":${name},"status":"${status}"${ownerText(fold)},"input":${input},"metadata":${metadata},"events":[${events}]${outcome},"createdAt":"${createdAt}","updatedAt":"${isoTime(fold.updatedAt)}"}`;
+  return `{"id":"${start.id}","workflowId":${workflow},"workflowName":${name},"status":"${status}"${ownerText(state)},"input":${input},"metadata":${metadata},"events":[${events}]${outcome},"createdAt":"${createdAt}","updatedAt":"${isoTime(state.updatedAt)}"}`;
 }
 
 function ownerText({ start }: JournalState): string {
@@ -70,16 +70,16 @@ function endText(rest: RestEntry, named: string, members: string): string {
 }
 
 /** The result of an execution that rests, as JSON. */
-export function executionResultText(fold: JournalState, outline: Outline): string {
-  const rest = restOf(fold);
-  if (rest === null) throw new Error(`execution ${fold.start.id} has no result yet`);
-  return `{"executionId":"${fold.start.id}",${outcomeText(fold.start.at, rest, outline)}}`;
+export function executionResultText(state: JournalState, outline: Outline): string {
+  const rest = restOf(state);
+  if (rest === null) throw new Error(`execution ${state.start.id} has no result yet`);
+  return `{"executionId":"${state.start.id}",${outcomeText(state.start.at, rest, outline)}}`;
 }
 
-export function executionStateView(fold: JournalState, outline: Outline): ExecutionState {
-  const { start, status, state, endedAt } = fold;
+export function executionStateView(current: JournalState, outline: Outline): ExecutionState {
+  const { start, status, state, endedAt } = current;
   const { replay } = start;
-  const rest = restOf(fold);
+  const rest = restOf(current);
   const members = rest === null || rest[0] === "end" ? {} : JSON.parse(`{${outcomeMembers(rest, outline)}}`);
   return {
     executionId: start.id,

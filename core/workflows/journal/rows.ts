@@ -3,7 +3,7 @@
  * with it stand in its open row, further entries in rows of the journal. When it comes to rest the open row goes, and one row
  * takes its place: the record as lists give it, and beside it all that makes the journal whole.
  */
-import type { JournalEntry, ExecutionStart } from "./entries.ts";
+import type { ExecutionStart, JournalEntry } from "./entries.ts";
 
 /** Beside the record of an execution that rests. */
 export interface Rest {

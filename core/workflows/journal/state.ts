@@ -2,15 +2,15 @@
 import { storedTime } from "../../lib/clock.ts";
 import {
   type Branch,
-  type JournalEntry,
   type EntryKind,
   EVENTS_OF,
-  type ExecutionStatus,
-  type Replay,
-  type ValueSource,
-  STATUS_AFTER,
   type ExecutionStart,
+  type ExecutionStatus,
+  type JournalEntry,
+  type Replay,
+  STATUS_AFTER,
   type StepPath,
+  type ValueSource,
 } from "./entries.ts";
 
 export type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
@@ -73,7 +73,7 @@ export interface JournalState {
 
 /** The fold of an execution that has only begun. */
 export function initialState(start: ExecutionStart): JournalState {
-  const fold: JournalState = {
+  const current: JournalState = {
     start,
     status: "running",
     sequence: 1,
@@ -90,32 +90,32 @@ export function initialState(start: ExecutionStart): JournalState {
     ran: 0,
     since: start.at,
   };
-  if (start.replay !== undefined) takeOver(fold, start.replay);
-  return fold;
+  if (start.replay !== undefined) takeOver(current, start.replay);
+  return current;
 }
 
 /** The input that a replay gives to its step. */
 export const REPLAY_INPUT: ValueSource = "!";
 
 /** The steps that a replay does not run again are done from the start, without events. */
-function takeOver(fold: JournalState, { kept, stepId, input, resume, resumed }: Replay): void {
-  const { at } = fold.start;
-  fold.resume = resumed ?? null;
-  if (input !== undefined) fold.values.set(REPLAY_INPUT, input.value);
+function takeOver(state: JournalState, { kept, stepId, input, resume, resumed }: Replay): void {
+  const { at } = state.start;
+  state.resume = resumed ?? null;
+  if (input !== undefined) state.values.set(REPLAY_INPUT, input.value);
   for (const [kind, path, value, extra] of kept) {
     if (kind === "begin") {
-      const step = stepOf(fold, path, at);
+      const step = stepOf(state, path, at);
       step.source = value as ValueSource;
-      hold(fold, step, extra);
+      hold(state, step, extra);
       step.status = "failed";
-    } else if (kind === "done") APPLY.done(fold, ["done", path, at, value]);
-    else APPLY.same(fold, ["same", path, at, value as ValueSource]);
+    } else if (kind === "done") APPLY.done(state, ["done", path, at, value]);
+    else APPLY.same(state, ["same", path, at, value as ValueSource]);
   }
   if (resume !== undefined) {
-    const step = stepOf(fold, stepId, at);
+    const step = stepOf(state, stepId, at);
     step.status = "failed";
     step.resume = resume;
-    fold.resume = resume.data ?? null;
+    state.resume = resume.data ?? null;
   }
 }
 
@@ -123,106 +123,108 @@ function takeOver(fold: JournalState, { kept, stepId, input, resume, resumed }: 
 export const timeAfter = ({ updatedAt }: JournalState): number => Math.max(storedTime(), updatedAt);
 
 /** @returns the fold, changed */
-export function applyEntry(fold: JournalState, entry: JournalEntry): JournalState {
+export function applyEntry(state: JournalState, entry: JournalEntry): JournalState {
   const [kind, , at] = entry;
-  (APPLY[kind] as (fold: JournalState, entry: JournalEntry) => void)(fold, entry);
-  fold.sequence += EVENTS_OF[kind];
-  fold.updatedAt = at;
+  (APPLY[kind] as (current: JournalState, entry: JournalEntry) => void)(state, entry);
+  state.sequence += EVENTS_OF[kind];
+  state.updatedAt = at;
   const status = STATUS_AFTER[kind];
-  if (status === undefined) return fold;
-  fold.status = status;
-  if (status === "running") fold.since = at;
-  else fold.ran += at - fold.since;
-  if (status !== "running" && status !== "suspended") fold.endedAt = at;
-  return fold;
+  if (status === undefined) return state;
+  state.status = status;
+  if (status === "running") state.since = at;
+  else state.ran += at - state.since;
+  if (status !== "running" && status !== "suspended") state.endedAt = at;
+  return state;
 }
 
 export const stateFromJournal = (start: ExecutionStart, entries: Iterable<JournalEntry>): JournalState => {
-  const fold = initialState(start);
-  for (const entry of entries) applyEntry(fold, entry);
-  return fold;
+  const state = initialState(start);
+  for (const entry of entries) applyEntry(state, entry);
+  return state;
 };
 
-type Appliers = { readonly [K in EntryKind]: (fold: JournalState, entry: Extract<JournalEntry, readonly [K, ...unknown[]]>) => void };
+type Appliers = {
+  readonly [K in EntryKind]: (current: JournalState, entry: Extract<JournalEntry, readonly [K, ...unknown[]]>) => void;
+};
 
 const APPLY: Appliers = {
-  begin(fold, [, path, at, source, extra]) {
-    const step = stepOf(fold, path, at);
+  begin(state, [, path, at, source, extra]) {
+    const step = stepOf(state, path, at);
     step.status = "running";
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
-    hold(fold, step, extra);
+    hold(state, step, extra);
   },
-  done(fold, [, path, at, output, change]) {
-    fold.values.set(path, output);
-    close(stepOf(fold, path, at), "done", at, path);
-    if (change !== undefined) fold.state = { ...fold.state, ...change };
+  done(state, [, path, at, output, change]) {
+    state.values.set(path, output);
+    close(stepOf(state, path, at), "done", at, path);
+    if (change !== undefined) state.state = { ...state.state, ...change };
   },
-  same(fold, [, path, at, source, change]) {
-    const step = stepOf(fold, path, at);
+  same(state, [, path, at, source, change]) {
+    const step = stepOf(state, path, at);
     close(step, step.branch === "none" ? "skipped" : "done", at, source);
-    if (change !== undefined) fold.state = { ...fold.state, ...change };
+    if (change !== undefined) state.state = { ...state.state, ...change };
   },
-  fail(fold, [, path, at, message]) {
-    const step = stepOf(fold, path, at);
+  fail(state, [, path, at, message]) {
+    const step = stepOf(state, path, at);
     close(step, "failed", at, "");
     step.message = message;
     step.tries = 0;
     step.resume = null;
   },
-  retry(fold, [, path, at, attempt, , again]) {
-    const step = stepOf(fold, path, at);
+  retry(state, [, path, at, attempt, , again]) {
+    const step = stepOf(state, path, at);
     step.tries = attempt;
     step.triedAt = at;
     step.endedAt = null;
-    for (const inner of again ?? []) stepOf(fold, inner, at).endedAt = null;
+    for (const inner of again ?? []) stepOf(state, inner, at).endedAt = null;
   },
-  wait(fold, [, path, at, reason, data, change]) {
-    const step = stepOf(fold, path, at);
+  wait(state, [, path, at, reason, data, change]) {
+    const step = stepOf(state, path, at);
     step.status = "waiting";
     step.message = reason;
     step.data = data;
     step.tries = 0;
     step.resume = null;
-    if (change !== undefined) fold.state = { ...fold.state, ...change };
+    if (change !== undefined) state.state = { ...state.state, ...change };
   },
   part() {},
-  suspend(fold, [, stepId, at, reason, data]) {
-    fold.suspension = { stepId, at, reason, data };
+  suspend(state, [, stepId, at, reason, data]) {
+    state.suspension = { stepId, at, reason, data };
   },
-  resume(fold, [, path, at, data]) {
-    fold.suspension = null;
-    fold.resume = data ?? null;
+  resume(state, [, path, at, data]) {
+    state.suspension = null;
+    state.resume = data ?? null;
     // Whoever resumes it wants it to go on now.
-    for (const step of fold.steps.values()) step.triedAt = 0;
+    for (const step of state.steps.values()) step.triedAt = 0;
     if (path === "") return;
-    const known = fold.steps.get(path);
+    const known = state.steps.get(path);
     const waited = known?.status === "waiting";
     // One that was stopped from outside has asked for nothing: without data it goes on as if nothing had been.
     if (!waited && data === undefined) return;
-    const step = known ?? stepOf(fold, path, at);
+    const step = known ?? stepOf(state, path, at);
     step.resume = { data, waited };
     // It has not begun yet, or begins again.
     if (waited || known === undefined) step.status = "failed";
   },
-  end(fold, [, , , output]) {
-    fold.output = output;
+  end(state, [, , , output]) {
+    state.output = output;
   },
-  error(fold, [, stepId, , message]) {
-    fold.error = { message, stepId };
+  error(state, [, stepId, , message]) {
+    state.error = { message, stepId };
   },
-  cancel(fold, [, , at, reason]) {
-    fold.suspension = null;
-    fold.cancellation = { at, reason };
+  cancel(state, [, , at, reason]) {
+    state.suspension = null;
+    state.cancellation = { at, reason };
   },
 };
 
 /** What a choice or a sub-workflow's input leaves behind. */
-function hold(fold: JournalState, step: StepState, extra: unknown): void {
+function hold(state: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
   if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
-  else fold.values.set(`${step.path}/`, (extra as { input: unknown }).input);
+  else state.values.set(`${step.path}/`, (extra as { input: unknown }).input);
 }
 
 function close(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
@@ -231,8 +233,8 @@ function close(step: StepState, status: StepStatus, at: number, output: ValueSou
   step.output = output;
 }
 
-function stepOf(fold: JournalState, path: StepPath, at: number): StepState {
-  let step = fold.steps.get(path);
+function stepOf(state: JournalState, path: StepPath, at: number): StepState {
+  let step = state.steps.get(path);
   if (step === undefined) {
     step = {
       path,
@@ -248,7 +250,7 @@ function stepOf(fold: JournalState, path: StepPath, at: number): StepState {
       data: null,
       resume: null,
     };
-    fold.steps.set(path, step);
+    state.steps.set(path, step);
   }
   return step;
 }

@@ -1,9 +1,10 @@
 /** A step in the record of its execution, as JSON text. */
-import type { Outline } from "../definition/definition.ts";
-import type { StepState } from "./state.ts";
+
 import { isoTime } from "../../lib/iso-time.ts";
+import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStatus } from "./entries.ts";
 import { errorText } from "./outcome-text.ts";
+import type { StepState } from "./state.ts";
 
 /** How a step stands that is not over, by the status of its execution. */
 const UNFINISHED: Readonly<Record<ExecutionStatus, string>> = {

@@ -1,7 +1,7 @@
 /** Steps in branches that do not matter any more. */
 import type { Outline } from "../definition/definition.ts";
-import type { JournalState, StepState } from "./state.ts";
 import type { StepPath } from "./entries.ts";
+import type { JournalState, StepState } from "./state.ts";
 
 /** Whether something that holds a step is over without it: the step is not about to go on, whatever its execution does. */
 export function isSuperseded(path: StepPath, { steps }: Pick<JournalState, "steps">, outline: Outline): boolean {

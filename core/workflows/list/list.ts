@@ -9,12 +9,19 @@ import { SKIP_LIMIT } from "../../storage/check.ts";
 import { executionEntry, executionIndex, executionKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
+import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import type { ExecutionStatus, ExecutionStart } from "../journal/entries.ts";
-import { timeBounds, type Filter, executionFilter, type ExecutionListQuery, matchesRecord, matchesStart } from "./filter.ts";
-import { type Begun, type RemoteExecution, openRecord } from "./running.ts";
-import { type Item, Walk } from "./walk.ts";
 import { recordInRow } from "../journal/rows.ts";
+import {
+  type ExecutionListQuery,
+  executionFilter,
+  type Filter,
+  matchesRecord,
+  matchesStart,
+  timeBounds,
+} from "./filter.ts";
+import { type Begun, openRecord, type RemoteExecution } from "./running.ts";
+import { type Item, Walk } from "./walk.ts";
 
 /** Records read at once: a page of large ones must not come as one text that nothing can hold. */
 const PIECE = 100;
@@ -69,7 +76,11 @@ export async function listExecutions(query: ExecutionListQuery, sources: ListSou
   return new Serialized(`[${texts.join()}]`);
 }
 
-async function openWalk({ status, limit, offset }: ExecutionListQuery, filter: Filter, sources: ListSources): Promise<Walk> {
+async function openWalk(
+  { status, limit, offset }: ExecutionListQuery,
+  filter: Filter,
+  sources: ListSources,
+): Promise<Walk> {
   const { store } = sources;
   const statuses = status === undefined ? RESTING : status === "running" ? [] : [status];
   const ranges = statuses.map((resting) => {

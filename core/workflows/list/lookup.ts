@@ -1,16 +1,17 @@
 /** Finds executions for one principal: what is not its own does not exist. */
-import { CommitConflict } from "../../lib/errors.ts";
-import type { Principal } from "../../identity/principal.ts";
+
 import { actingUser } from "../../identity/ownership.ts";
+import type { Principal } from "../../identity/principal.ts";
+import { CommitConflict } from "../../lib/errors.ts";
 import { MOST_PLACES } from "../../storage/id-spaces.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
-import type { Execution } from "../run/execution.ts";
-import type { JournalState } from "../journal/state.ts";
-import { ownerOf } from "../journal/ids.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
-import { type FoundExecution, findExecution, type Loaded, loadWhole, type Meant, startsOf } from "../journal/load.ts";
 import { noExecution, severalUsers } from "../journal/errors.ts";
+import { ownerOf } from "../journal/ids.ts";
+import { type FoundExecution, findExecution, type Loaded, loadWhole, type Meant, startsOf } from "../journal/load.ts";
+import type { JournalState } from "../journal/state.ts";
+import type { Execution } from "../run/execution.ts";
 
 export interface OnRecord {
   readonly found: FoundExecution;
@@ -55,11 +56,11 @@ export class ExecutionLookup {
   }
 
   /** All that is known of an execution, wherever it runs. */
-  async look(workflowId: string, id: string, userId?: string): Promise<{ fold: JournalState; outline: Outline }> {
+  async look(workflowId: string, id: string, userId?: string): Promise<{ state: JournalState; outline: Outline }> {
     const execution = await this.find(workflowId, id, userId);
-    if (!("loaded" in execution)) return { fold: execution.state, outline: execution.definition.outline };
+    if (!("loaded" in execution)) return { state: execution.state, outline: execution.definition.outline };
     const { found, loaded } = execution;
-    return { fold: loaded.fold, outline: await this.#engine.definitions.outline(found.start.definition) };
+    return { state: loaded.state, outline: await this.#engine.definitions.outline(found.start.definition) };
   }
 
   #live(id: string, meant: Meant): Execution | undefined {
@@ -75,7 +76,8 @@ export class ExecutionLookup {
   }
 
   #meant(workflowId: string, owner: string | undefined): Meant {
-    const is = (start: ExecutionStart) => start.workflowId === workflowId && (owner === undefined || ownerOf(start) === owner);
+    const is = (start: ExecutionStart) =>
+      start.workflowId === workflowId && (owner === undefined || ownerOf(start) === owner);
     return { spaces: this.#engine.spaces, owner, is };
   }
 

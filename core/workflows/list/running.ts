@@ -80,5 +80,5 @@ export async function openRecord(
   const start = parseOpen(open.value).start ?? (record === undefined ? null : parseRest(record.value).start);
   if (start === null) return null;
   const loaded = await loadExecution(store, { start, open, rest: record ?? null });
-  return loaded === null ? null : executionRecordText(loaded.fold, await outlineOf(start.definition));
+  return loaded === null ? null : executionRecordText(loaded.state, await outlineOf(start.definition));
 }

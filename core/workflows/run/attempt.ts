@@ -5,9 +5,9 @@ import type { Caller } from "../../identity/caller.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
-import type { Execution } from "./execution.ts";
-import { timeAfter } from "../journal/state.ts";
 import { effectsOf } from "../journal/ids.ts";
+import { timeAfter } from "../journal/state.ts";
+import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
 import { loggerOf } from "./logger.ts";
 

@@ -3,15 +3,15 @@
 import { storedTime } from "../../lib/clock.ts";
 import { formatDuration } from "../../lib/duration.ts";
 import { caught, messageOf, ServiceError } from "../../lib/errors.ts";
-import { ExpressionError } from "../../manifest/expression.ts";
 import { isThenable } from "../../lib/thenable.ts";
+import { ExpressionError } from "../../manifest/expression.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "../definition/definition.ts";
-import type { Execution } from "./execution.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
-import { type Frame, fail, type StepInput, passInput, scopeOf, suspend } from "./interpreter.ts";
+import { WorkCall } from "./attempt.ts";
+import type { Execution } from "./execution.ts";
+import { type Frame, fail, passInput, type StepInput, scopeOf, suspend } from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { done, type Outcome, stopped } from "./outcome.ts";
-import { WorkCall } from "./attempt.ts";
 
 /** Milliseconds. */
 const LONGEST_DELAY = 3_600_000;

@@ -1,10 +1,10 @@
 /** Steps that run side by side: all of them, or the first that succeeds. */
 
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
-import type { Execution } from "./execution.ts";
-import { timeAfter } from "../journal/state.ts";
-import { type Frame, type StepInput, pass, runSteps } from "./interpreter.ts";
 import type { ValueSource } from "../journal/entries.ts";
+import { timeAfter } from "../journal/state.ts";
+import type { Execution } from "./execution.ts";
+import { type Frame, pass, runSteps, type StepInput } from "./interpreter.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
 

@@ -1,14 +1,24 @@
 /** Steps that hold others: a choice, branches, a sub-workflow; their tries and time limits. */
 import { formatDuration } from "../../lib/duration.ts";
-import { runAll, runRace } from "./branches.ts";
 import { type Step, type SubStep, sourceOfInput, type WhenStep } from "../definition/definition.ts";
-import type { Execution } from "./execution.ts";
-import { type StepState, timeAfter } from "../journal/state.ts";
-import { evaluate, type Frame, frameOf, type StepInput, Problem, pass, runSteps, scopeOf, beginStep } from "./interpreter.ts";
 import type { Branch, StepPath } from "../journal/entries.ts";
+import { type StepState, timeAfter } from "../journal/state.ts";
+import { pauseLeft } from "./attempts.ts";
+import { runAll, runRace } from "./branches.ts";
+import type { Execution } from "./execution.ts";
+import {
+  beginStep,
+  evaluate,
+  type Frame,
+  frameOf,
+  Problem,
+  pass,
+  runSteps,
+  type StepInput,
+  scopeOf,
+} from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { failed, type Outcome, stopped } from "./outcome.ts";
-import { pauseLeft } from "./attempts.ts";
 
 type Holder = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
 

@@ -2,13 +2,13 @@
 
 import { formatDuration } from "../../lib/duration.ts";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
-import type { Execution } from "./execution.ts";
-import { timeAfter } from "../journal/state.ts";
-import { frameOf, runSteps } from "./interpreter.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
+import { timeAfter } from "../journal/state.ts";
+import { Unrecordable } from "./commit.ts";
+import type { Execution } from "./execution.ts";
+import { frameOf, runSteps } from "./interpreter.ts";
 import { loggerOf } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
-import { Unrecordable } from "./commit.ts";
 
 /**
  * Resolves when the execution rests, or stands still because the process is closing. Rejects when it cannot go on here: its id

@@ -7,20 +7,20 @@ import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import { executionKey, journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
-import { countStep } from "./metrics.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
-import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
+import type { JournalEntry } from "../journal/entries.ts";
 import { nameKeyOf, numberIn } from "../journal/ids.ts";
 import { indexKeys } from "../journal/index-rows.ts";
-import type { JournalEntry } from "../journal/entries.ts";
-import { Lifetime, type Stop } from "./lifetime.ts";
 import { entriesOnDisk, type Loaded } from "../journal/load.ts";
-import { loggerOf } from "./logger.ts";
-import { commitWithRetry, notStoredYet } from "./commit.ts";
 import { executionRecordText } from "../journal/record.ts";
 import { entriesText, openText, reopenedText, restText } from "../journal/rows.ts";
-import type { ExecutionSpans } from "./spans.ts";
+import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
+import { commitWithRetry, notStoredYet } from "./commit.ts";
 import type { ExecutionEnvironment } from "./environment.ts";
+import { Lifetime, type Stop } from "./lifetime.ts";
+import { loggerOf } from "./logger.ts";
+import { countStep } from "./metrics.ts";
+import type { ExecutionSpans } from "./spans.ts";
 
 /** Entries kept in memory for readers; those who are further behind read the store. */
 const LOG = 1024;
@@ -72,12 +72,18 @@ export class Execution {
   /** Set by the engine: settles when the execution rests, or when it is given up here. */
   settled: Promise<void> = Promise.resolve();
 
-  constructor(fold: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, around: ExecutionEnvironment, recorded: Recorded | null) {
-    this.state = fold;
+  constructor(
+    state: JournalState,
+    definition: WorkflowDefinition,
+    caller: ExecutionCaller,
+    around: ExecutionEnvironment,
+    recorded: Recorded | null,
+  ) {
+    this.state = state;
     this.definition = definition;
     this.caller = caller;
     this.#around = around;
-    this.#start = JSON.stringify(fold.start);
+    this.#start = JSON.stringify(state.start);
     if (recorded === null) return;
     this.#fresh = false;
     const { loaded, open, rest } = recorded;

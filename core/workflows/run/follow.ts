@@ -1,17 +1,17 @@
 import type { EventProducer, EventSink } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
+import { EVENTS_OF, type JournalEntry } from "../journal/entries.ts";
 import { eventsOf, startEvent } from "../journal/events.ts";
-import type { Execution } from "./execution.ts";
-import type { JournalState } from "../journal/state.ts";
-import { type JournalEntry, EVENTS_OF } from "../journal/entries.ts";
 import { entriesOnDisk, type Loaded } from "../journal/load.ts";
+import type { JournalState } from "../journal/state.ts";
+import type { Execution } from "./execution.ts";
 
 /** Entries that a reader who is far behind holds at once. */
 const PAGE = 256;
 
 export interface Reader {
-  readonly fold: JournalState;
+  readonly state: JournalState;
   readonly outline: Outline;
   /** Number of the last event that it has already. */
   readonly after: number;
@@ -49,18 +49,18 @@ export function followLive(execution: Execution, after: number, store: Store, go
 }
 
 /** The events of an execution that rests. */
-export function followLoaded({ fold, entries }: Loaded, outline: Outline, after: number): EventProducer {
-  return (sink) => sendEntries(entries, beginReader(fold, outline, after, sink));
+export function followLoaded({ state, entries }: Loaded, outline: Outline, after: number): EventProducer {
+  return (sink) => sendEntries(entries, beginReader(state, outline, after, sink));
 }
 
-export function beginReader(fold: JournalState, outline: Outline, after: number, sink: EventSink): Reader {
+export function beginReader(state: JournalState, outline: Outline, after: number, sink: EventSink): Reader {
   sink.open();
-  if (after < 1) sink.send(startEvent(fold, outline), 1);
-  return { fold, outline, after, sink, index: 0, sequence: 1 };
+  if (after < 1) sink.send(startEvent(state, outline), 1);
+  return { state, outline, after, sink, index: 0, sequence: 1 };
 }
 
 export async function sendEntries(ready: readonly JournalEntry[], reader: Reader): Promise<void> {
-  const { fold, outline, after, sink } = reader;
+  const { state, outline, after, sink } = reader;
   for (const entry of ready) {
     reader.index++;
     const count = EVENTS_OF[entry[0]];
@@ -68,7 +68,7 @@ export async function sendEntries(ready: readonly JournalEntry[], reader: Reader
       reader.sequence += count;
       continue;
     }
-    for (const event of eventsOf(entry, fold, outline)) {
+    for (const event of eventsOf(entry, state, outline)) {
       if (++reader.sequence <= after) continue;
       const behind = sink.send(event, reader.sequence);
       if (behind !== undefined) await behind;

@@ -7,15 +7,15 @@
 
 import { messageOf } from "../../lib/errors.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
-import type { ValueCheck, Step, StepScope, SuspendStep } from "../definition/definition.ts";
-import type { Execution } from "./execution.ts";
+import type { Step, StepScope, SuspendStep, ValueCheck } from "../definition/definition.ts";
+import type { StepPath, ValueSource } from "../journal/entries.ts";
 import { REPLAY_INPUT, type StepState, timeAfter } from "../journal/state.ts";
+import { runWork } from "./attempts.ts";
 import { runContainer, tryContainer } from "./containers.ts";
-import type { ValueSource, StepPath } from "../journal/entries.ts";
+import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
 import { loggerOf } from "./logger.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
-import { runWork } from "./attempts.ts";
 
 /** The workflow that steps belong to: the one at the top, or a sub-workflow. */
 export interface Frame {
@@ -70,7 +70,8 @@ function runStep(
   const { state } = execution;
   const known = state.steps.get(step.path);
   if (known !== undefined) {
-    if (known.status === "done" || known.status === "skipped") return done(state.values.get(known.output), known.output);
+    if (known.status === "done" || known.status === "skipped")
+      return done(state.values.get(known.output), known.output);
     if (known.status === "waiting") return { kind: "suspended", paths: [step.path] };
     if (known.status === "failed" && known.resume === null && known.endedAt !== null) {
       return isTap(step) ? done(before.data, before.source) : failed(step.path, known.message);
@@ -132,8 +133,8 @@ export function beginStep(
   else execution.append(["begin", step.path, timeAfter(execution.state), given.source, extra]);
 }
 
-export function scopeOf({ state }: Execution, frame: Frame, data: unknown): StepScope {
-  const { start, state, resume } = state;
+export function scopeOf(execution: Execution, frame: Frame, data: unknown): StepScope {
+  const { start, state, resume } = execution.state;
   return {
     data,
     input: frame.input,

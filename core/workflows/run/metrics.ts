@@ -1,8 +1,8 @@
 /** Executions are counted when they come to rest, steps by what the journal of their execution says of them. */
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { StepOutcome } from "../../observability/metrics/outcomes.ts";
+import type { EntryKind, JournalEntry } from "../journal/entries.ts";
 import type { Execution } from "./execution.ts";
-import type { JournalEntry, EntryKind } from "../journal/entries.ts";
 
 /** What an entry says of how a step came out. */
 const OUTCOMES: Readonly<Partial<Record<EntryKind, StepOutcome>>> = {

@@ -1,5 +1,5 @@
 /** What comes of a step, of a list of steps, and of a whole execution. */
-import type { ValueSource, StepPath } from "../journal/entries.ts";
+import type { StepPath, ValueSource } from "../journal/entries.ts";
 
 export type Outcome = Done | Suspended | Failed | Stopped;
 

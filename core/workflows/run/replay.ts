@@ -2,9 +2,9 @@
 import type { ReplayExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Outline, StepOutline } from "../definition/definition.ts";
-import { type JournalState, stateFromJournal } from "../journal/state.ts";
-import type { JournalEntry, ReplayedEntry, Replay, StepPath } from "../journal/entries.ts";
 import { stepNamed } from "../definition/find-step.ts";
+import type { JournalEntry, Replay, ReplayedEntry, StepPath } from "../journal/entries.ts";
+import { type JournalState, stateFromJournal } from "../journal/state.ts";
 
 export interface ReplayPlan {
   readonly replay: Replay;
@@ -36,7 +36,11 @@ export function planReplay(
   return { replay, state: body.workflowStateOverride ?? stateOf(source, entries, kept, waited) };
 }
 
-function inputOf({ start }: JournalState, path: StepPath, { inputData }: ReplayExecutionRequest): Pick<Replay, "input"> {
+function inputOf(
+  { start }: JournalState,
+  path: StepPath,
+  { inputData }: ReplayExecutionRequest,
+): Pick<Replay, "input"> {
   if (inputData !== undefined) return { input: { value: inputData } };
   // A replay of a replay, from the same step: the input that it was given there.
   const { replay } = start;
@@ -71,23 +75,23 @@ function keptOf(source: JournalState, outline: Outline, step: StepOutline): Repl
   const given = new Set<StepPath>([""]);
   // A race is run anew when one of its branches is replayed: a winner on record would end it at once.
   const anew = step.parents.filter((path) => outline.get(path)?.type === "andRace");
-  const folds = [...source.steps.values()]
-    .map((fold) => ({ fold, outline: outline.get(fold.path) }))
+  const steps = [...source.steps.values()]
+    .map((state) => ({ state, outline: outline.get(state.path) }))
     .filter((item): item is typeof item & { outline: StepOutline } => item.outline !== undefined)
     .sort((a, b) => a.outline.order - b.outline.order);
-  for (const { fold, outline: place } of folds) {
+  for (const { state: current, outline: place } of steps) {
     const { path } = place;
     if (step.parents.includes(path)) {
-      if (fold.branch !== null) kept.push(["begin", path, fold.source, fold.branch]);
+      if (current.branch !== null) kept.push(["begin", path, current.source, current.branch]);
       const input = `${path}/`;
-      if (source.values.has(input)) kept.push(["begin", path, fold.source, { input: source.values.get(input) }]);
+      if (source.values.has(input)) kept.push(["begin", path, current.source, { input: source.values.get(input) }]);
       continue;
     }
     if (place.order >= step.order || anew.some((race) => place.parents.includes(race))) continue;
-    const passed = fold.status === "failed" && place.type === "andTap";
-    if (fold.status !== "done" && fold.status !== "skipped" && !passed) continue;
-    const output = passed ? fold.source : fold.output;
-    if (fold.branch === "none") kept.push(["begin", path, fold.source, fold.branch]);
+    const passed = current.status === "failed" && place.type === "andTap";
+    if (current.status !== "done" && current.status !== "skipped" && !passed) continue;
+    const output = passed ? current.source : current.output;
+    if (current.branch === "none") kept.push(["begin", path, current.source, current.branch]);
     if (given.has(output)) kept.push(["same", path, output]);
     else {
       kept.push(["done", path, source.values.get(output) ?? null]);
@@ -108,7 +112,12 @@ function resumedBefore({ start }: JournalState, entries: readonly JournalEntry[]
  *
  * @param waited the chosen step, when it goes on as after it had waited: with what it had set by then
  */
-function stateOf({ start }: JournalState, entries: readonly JournalEntry[], kept: readonly ReplayedEntry[], waited: StepPath | null) {
+function stateOf(
+  { start }: JournalState,
+  entries: readonly JournalEntry[],
+  kept: readonly ReplayedEntry[],
+  waited: StepPath | null,
+) {
   const paths = new Set(kept.flatMap(([kind, path]) => (kind === "begin" ? [] : [path])));
   let state = start.state;
   for (const entry of entries) {

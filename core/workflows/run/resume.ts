@@ -2,25 +2,29 @@
 
 import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
-import type { ValueCheck, WorkflowDefinition, Step } from "../definition/definition.ts";
-import { type JournalState, type StepState, timeAfter } from "../journal/state.ts";
-import type { JournalEntry, StepPath } from "../journal/entries.ts";
-import { isSuperseded } from "../journal/superseded.ts";
+import type { Step, ValueCheck, WorkflowDefinition } from "../definition/definition.ts";
 import { stepNamed } from "../definition/find-step.ts";
+import type { JournalEntry, StepPath } from "../journal/entries.ts";
+import { type JournalState, type StepState, timeAfter } from "../journal/state.ts";
+import { isSuperseded } from "../journal/superseded.ts";
 
 /**
- * @param fold of a suspended execution
+ * @param state of a suspended execution
  * @returns the entry that resumes it
  * @throws ServiceError `invalid_input` for a step that does not wait, and for data that does not fit
  */
-export function planResume(fold: JournalState, definition: WorkflowDefinition, { resumeData, options }: ResumeExecutionRequest): JournalEntry {
-  const path = targetOf(fold, definition, options?.stepId);
-  const waits = fold.steps.get(path)?.status === "waiting";
+export function planResume(
+  state: JournalState,
+  definition: WorkflowDefinition,
+  { resumeData, options }: ResumeExecutionRequest,
+): JournalEntry {
+  const path = targetOf(state, definition, options?.stepId);
+  const waits = state.steps.get(path)?.status === "waiting";
   // An execution that was suspended from outside has asked for nothing: it may go on without data.
   const check = waits || resumeData !== undefined ? checkOf(definition, path) : null;
   const problem = check?.(resumeData ?? null, "resumeData") ?? null;
   if (problem !== null) throw invalid(resumeData === undefined ? `resumeData is required: ${problem}` : problem);
-  const at = timeAfter(fold);
+  const at = timeAfter(state);
   return resumeData === undefined ? ["resume", path, at] : ["resume", path, at, resumeData];
 }
 
@@ -34,11 +38,11 @@ export function checkReplay(definition: WorkflowDefinition, path: StepPath, body
   if (said.length > 0) throw invalid(said.join("; "));
 }
 
-function targetOf(fold: JournalState, { outline }: WorkflowDefinition, stepId: string | undefined): StepPath {
-  const standing = fold.suspension?.stepId ?? "";
+function targetOf(state: JournalState, { outline }: WorkflowDefinition, stepId: string | undefined): StepPath {
+  const standing = state.suspension?.stepId ?? "";
   if (stepId === undefined) return standing;
   const { path } = stepNamed(outline, stepId, "options.stepId");
-  const waiting = [...fold.steps.values()].filter((step) => isWaiting(step, fold, outline)).map((step) => step.path);
+  const waiting = [...state.steps.values()].filter((step) => isWaiting(step, state, outline)).map((step) => step.path);
   if (path === standing || waiting.includes(path)) return path;
   const others = [...new Set([standing, ...waiting])].filter((other) => other !== "");
   const hint = others.length === 0 ? "" : `, but ${others.join(", ")}`;
@@ -46,8 +50,8 @@ function targetOf(fold: JournalState, { outline }: WorkflowDefinition, stepId: s
 }
 
 /** Not one that was left behind in a branch that lost. */
-const isWaiting = ({ status, path }: StepState, fold: JournalState, outline: WorkflowDefinition["outline"]): boolean =>
-  status === "waiting" && !isSuperseded(path, fold, outline);
+const isWaiting = ({ status, path }: StepState, state: JournalState, outline: WorkflowDefinition["outline"]): boolean =>
+  status === "waiting" && !isSuperseded(path, state, outline);
 
 /** The step's own schema goes before the workflow's. */
 function checkOf(definition: WorkflowDefinition, path: StepPath): ValueCheck | null {

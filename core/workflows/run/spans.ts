@@ -15,15 +15,18 @@ import type { Entity } from "../../observability/sink.ts";
 import type { Span, SpanContext, SpanOrigin } from "../../observability/span.ts";
 import { cancelSpan, failSpan } from "../../observability/spans.ts";
 import type { Outline } from "../definition/definition.ts";
+import type { ExecutionStart, JournalEntry, StepPath } from "../journal/entries.ts";
 import type { JournalState } from "../journal/state.ts";
-import type { JournalEntry, ExecutionStart, StepPath } from "../journal/entries.ts";
 
 /** Why an execution runs. */
 export type Occasion = "execute" | "resume" | "replay" | "recovery";
 
 const OK = Object.freeze({ code: 1 } as const);
 
-const entityOf = ({ workflowId: id, workflowName: name }: Pick<ExecutionStart, "workflowId" | "workflowName">): Entity => ({
+const entityOf = ({
+  workflowId: id,
+  workflowName: name,
+}: Pick<ExecutionStart, "workflowId" | "workflowName">): Entity => ({
   type: "workflow",
   id,
   name,
@@ -73,12 +76,12 @@ export class ExecutionSpans {
   }
 
   /** Takes notice of what was recorded. `fold` is what it has led to. */
-  entry(entry: JournalEntry, fold: JournalState): void {
+  entry(entry: JournalEntry, state: JournalState): void {
     const [kind, path] = entry;
     const left = LEFT[kind];
     if (left !== undefined) this.#closeAll(left);
     else if (kind === "begin") this.of(path);
-    else if (kind === "done" || kind === "same") this.#done(path, fold);
+    else if (kind === "done" || kind === "same") this.#done(path, state);
     else if (kind === "fail") this.#end(path, "error", entry[3]);
     else if (kind === "wait") this.#end(path, "suspended");
     else if (kind === "retry") this.#open.get(path)?.event(STEP_RETRY, { "workflow.step.attempt": entry[3] });

@@ -1,11 +1,11 @@
 /** An agent as the work of a step. */
 import type { Agent, TaskBody } from "../../agents/agent.ts";
 import type { AgentPart, PartSink } from "../../agents/run/parts.ts";
+import { cloneJson } from "../../lib/clone-json.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest } from "../../manifest/manifest.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
-import { cloneJson } from "../../lib/clone-json.ts";
 import { compileCheck, compileText, type Linking } from "../definition/linking.ts";
 import { StepCaller } from "./tool.ts";
 

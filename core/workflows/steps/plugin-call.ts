@@ -1,9 +1,9 @@
 /** What a step plugin sees of one try: values of its own, each copied when it is first read. */
 import type { Logger } from "pino";
 import type { User } from "../../identity/user.ts";
+import { cloneJson } from "../../lib/clone-json.ts";
 import type { StepContext } from "../../plugin/plugin.ts";
 import { type StepCall, Suspend } from "../definition/definition.ts";
-import { cloneJson } from "../../lib/clone-json.ts";
 
 type Values = Record<string, unknown>;
 

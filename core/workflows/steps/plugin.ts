@@ -1,8 +1,9 @@
 /** A step plugin as the work of a step. */
+
+import { isThenable } from "../../lib/thenable.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { StepPlugin } from "../../plugin/plugin.ts";
 import { configure } from "../../registry/create.ts";
-import { isThenable } from "../../lib/thenable.ts";
 import { Suspend, type WorkStep } from "../definition/definition.ts";
 import type { Linking } from "../definition/linking.ts";
 import { PluginCall } from "./plugin-call.ts";

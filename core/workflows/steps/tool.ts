@@ -2,12 +2,12 @@
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
+import { cloneJson } from "../../lib/clone-json.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { ToolOrigin } from "../../tools/tool.ts";
 import type { StepCall, WorkStep } from "../definition/definition.ts";
-import { cloneJson } from "../../lib/clone-json.ts";
 import { compileValue, type Linking } from "../definition/linking.ts";
 
 /** Null when there is no such tool. */

@@ -9,9 +9,9 @@ import { openRow, TaskRows } from "../../../core/a2a/task-rows.ts";
 import { LONGEST_ANSWER, type TaskRun } from "../../../core/a2a/task-run.ts";
 import { Tasks } from "../../../core/a2a/tasks.ts";
 import type { Agent } from "../../../core/agents/agent.ts";
-import { unavailable } from "../../../core/lib/errors.ts";
 import { NOBODY } from "../../../core/identity/caller.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
+import { unavailable } from "../../../core/lib/errors.ts";
 import { openTaskKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
@@ -85,7 +85,8 @@ describe("two processes on one store", () => {
     assert.equal(seen?.run, undefined);
     const events: TaskEvent[] = [];
     const record = { agent: "desk", task: seen!.task };
-    for await (const event of followRemoteTask(two.tasks, record, ADA, new AbortController().signal)) events.push(event);
+    for await (const event of followRemoteTask(two.tasks, record, ADA, new AbortController().signal))
+      events.push(event);
     assert.deepEqual(
       events.map((event) => Object.keys(event).sort()[0]),
       ["task", "append", "endOf"],

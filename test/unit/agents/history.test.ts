@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
 import { RingHistory } from "../../../core/agents/history/ring.ts";
+import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 

@@ -59,6 +59,9 @@ test("a field under memory beats its deprecated twin, each field alone", () => {
 });
 
 test("options that nobody documented do not reach the engine", () => {
-  const settings = resolveOptions({ temperature: 0.1, topK: 5, headers: { a: "b" }, abortSignal: 1 } as object, TABLE_DEFAULTS);
+  const settings = resolveOptions(
+    { temperature: 0.1, topK: 5, headers: { a: "b" }, abortSignal: 1 } as object,
+    TABLE_DEFAULTS,
+  );
   assert.deepEqual(Object.keys(settings).sort(), Object.keys(TABLE_DEFAULTS).sort());
 });

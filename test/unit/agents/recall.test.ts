@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import { repairPrompt } from "../../../core/agents/prompt/repair.ts";
 import { turnInput } from "../../../core/agents/conversation/turn-input.ts";
+import { repairPrompt } from "../../../core/agents/prompt/repair.ts";
 
 const text = (words: string) => [{ type: "text" as const, text: words }];
 const user = (words: string): LanguageModelV3Message => ({ role: "user", content: text(words) });

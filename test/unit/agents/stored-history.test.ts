@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HistoryRun } from "../../../core/agents/history/history.ts";
 import { HistoryKeeper } from "../../../core/agents/history/keeper.ts";
+import { StoredHistories } from "../../../core/agents/history/stored.ts";
 import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
-import { StoredHistories } from "../../../core/agents/history/stored.ts";
 import { ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { Serialized } from "../../../core/lib/serialized.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
@@ -175,7 +175,8 @@ test("GET /agents/:id/history loses nothing while the store fails for a while", 
   assert.equal((await page("a")).total, 0);
   broken = false;
   assert.equal((await page("a", 0, 100)).total, 20);
-  for (const run of runs.slice(10)) history.end(run, "error", emptyRunResult(), new ServiceError("provider_failed", "no"));
+  for (const run of runs.slice(10))
+    history.end(run, "error", emptyRunResult(), new ServiceError("provider_failed", "no"));
   const all = await page("a", 0, 100);
   assert.equal(all.total, 20);
   assert.equal(all.entries.filter((entry: { status: string }) => entry.status === "error").length, 10);

@@ -1,8 +1,8 @@
 /** Generation with memory while the store fails, and the order of what is stored and what is said. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { type ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { EVERYTHING } from "../../../core/identity/principal.ts";
+import { type ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../../core/storage/store.ts";
 import { caller, compile, Events } from "../../support/agents.ts";

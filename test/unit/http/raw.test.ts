@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { pino } from "pino";
-import { invalid } from "../../../core/lib/errors.ts";
 import { compileCors } from "../../../core/http/cors.ts";
 import { InFlight } from "../../../core/http/in-flight.ts";
 import { compilePipeline } from "../../../core/http/pipeline.ts";
 import type { Context, RawReply, Route } from "../../../core/http/route.ts";
 import { compileSite } from "../../../core/http/site.ts";
 import { Uploads } from "../../../core/http/uploads.ts";
+import { invalid } from "../../../core/lib/errors.ts";
 import type { TextSink } from "../../../core/lib/event-sink.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
 import { type InjectOptions, inject } from "../../../core/transport/inject.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { parseLogEntry, logRecord } from "../../../core/observability/log-line.ts";
+import { logRecord, parseLogEntry } from "../../../core/observability/log-line.ts";
 import { findLines } from "../../../core/observability/log-query.ts";
 import { LogRing } from "../../../core/observability/log-ring.ts";
 import { createLogger } from "../../../core/observability/logger.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { keyBounds, checkKey, NUMBER_LIMIT, number, numberOf, text } from "../../../core/storage/encoding.ts";
+import { checkKey, keyBounds, NUMBER_LIMIT, number, numberOf, text } from "../../../core/storage/encoding.ts";
 
 const anyText = fc.oneof(
   fc.string({ unit: "binary", maxLength: 300 }),

@@ -1,9 +1,9 @@
 /** Contract, "Workflow stream": the events of an execution, from a journal made by hand. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { EVENTS_OF, type ExecutionStart, type JournalEntry } from "../../../core/workflows/journal/entries.ts";
 import { eventsOf, startEvent } from "../../../core/workflows/journal/events.ts";
 import { applyEntry, type JournalState } from "../../../core/workflows/journal/state.ts";
-import { type JournalEntry, EVENTS_OF, type ExecutionStart } from "../../../core/workflows/journal/entries.ts";
 import { validators } from "../../../generated/all-validators.js";
 import { at, COMPLETED, folded, iso, OUTLINE, outlineWith, SUSPENDED } from "../../support/journals.ts";
 
@@ -20,8 +20,8 @@ function parse(texts: readonly string[]): Event[] {
 
 /** All events of a journal, told by its last fold. */
 function streamOf(entries: readonly JournalEntry[], overrides: Partial<ExecutionStart> = {}): Event[] {
-  const fold = folded(entries, overrides);
-  return parse([startEvent(fold, OUTLINE), ...entries.flatMap((entry) => eventsOf(entry, fold, OUTLINE))]);
+  const state = folded(entries, overrides);
+  return parse([startEvent(state, OUTLINE), ...entries.flatMap((entry) => eventsOf(entry, state, OUTLINE))]);
 }
 
 /** The events of the last entry. */
@@ -101,7 +101,7 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
   });
 
   test("an entry is as many events as the table says, so that their numbers hold", () => {
-    const fold = folded(COMPLETED);
+    const state = folded(COMPLETED);
     const others: JournalEntry[] = [
       ["fail", "total", at(9), "x"],
       ["retry", "total", at(9), 1, "x"],
@@ -110,9 +110,9 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
       ["cancel", "", at(9), "x"],
     ];
     for (const entry of [...COMPLETED, ...others]) {
-      assert.equal(eventsOf(entry, fold, OUTLINE).length, EVENTS_OF[entry[0]], entry[0]);
+      assert.equal(eventsOf(entry, state, OUTLINE).length, EVENTS_OF[entry[0]], entry[0]);
     }
-    assert.equal(fold.sequence, streamOf(COMPLETED).length);
+    assert.equal(state.sequence, streamOf(COMPLETED).length);
   });
 
   test("a step that fails, and with it the workflow: step-error, workflow-error, workflow-result", () => {
@@ -212,8 +212,8 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
   });
 
   test("a value that is null or missing is null", () => {
-    const fold = folded([], { input: undefined });
-    assert.equal(parse([startEvent(fold, OUTLINE)])[0]!.input, null);
+    const state = folded([], { input: undefined });
+    assert.equal(parse([startEvent(state, OUTLINE)])[0]!.input, null);
     const [done] = last([BEGUN, ["done", "total", at(2), null]]);
     assert.equal(done!.output, null);
     const [, result] = last([["end", "", at(2), undefined]]);
@@ -221,10 +221,10 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
   });
 
   test("names with quotes do not break the JSON; a step that the outline does not know has neither place nor type", () => {
-    const fold: JournalState = folded([], { workflowId: 'a "b" \\ c' });
-    assert.equal(parse([startEvent(fold, OUTLINE)])[0]!.from, 'a "b" \\ c');
-    applyEntry(fold, BEGUN);
-    const [event] = parse(eventsOf(BEGUN, fold, outlineWith({})));
+    const state: JournalState = folded([], { workflowId: 'a "b" \\ c' });
+    assert.equal(parse([startEvent(state, OUTLINE)])[0]!.from, 'a "b" \\ c');
+    applyEntry(state, BEGUN);
+    const [event] = parse(eventsOf(BEGUN, state, outlineWith({})));
     assert.deepEqual(Object.keys(event!), ["type", "executionId", "timestamp", "from", "status", "input"]);
   });
 });

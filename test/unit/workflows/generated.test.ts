@@ -9,15 +9,25 @@ import { openExecutionKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import type { WorkflowDefinition } from "../../../core/workflows/definition/definition.ts";
-import { drive } from "../../../core/workflows/run/drive.ts";
-import { Execution } from "../../../core/workflows/run/execution.ts";
-import { applyEntry, initialState, type JournalState, stateFromJournal } from "../../../core/workflows/journal/state.ts";
-import { type JournalEntry, EVENTS_OF, type ExecutionStatus, type ExecutionStart } from "../../../core/workflows/journal/entries.ts";
+import {
+  EVENTS_OF,
+  type ExecutionStart,
+  type ExecutionStatus,
+  type JournalEntry,
+} from "../../../core/workflows/journal/entries.ts";
 import { loadExecution, readExecution } from "../../../core/workflows/journal/load.ts";
+import { openText } from "../../../core/workflows/journal/rows.ts";
+import {
+  applyEntry,
+  initialState,
+  type JournalState,
+  stateFromJournal,
+} from "../../../core/workflows/journal/state.ts";
+import { drive } from "../../../core/workflows/run/drive.ts";
+import type { ExecutionEnvironment } from "../../../core/workflows/run/environment.ts";
+import { Execution } from "../../../core/workflows/run/execution.ts";
 import { planReplay } from "../../../core/workflows/run/replay.ts";
 import { planResume } from "../../../core/workflows/run/resume.ts";
-import { openText } from "../../../core/workflows/journal/rows.ts";
-import type { ExecutionEnvironment } from "../../../core/workflows/run/environment.ts";
 import { silent } from "../../support/agents.ts";
 import { definitionOf, type Expected, evaluate, type Node, workflow } from "../../support/generated-workflows.ts";
 
@@ -46,7 +56,7 @@ async function finish(
   definition: WorkflowDefinition,
   store: Store,
   disturb: (execution: Execution) => void = () => {},
-): Promise<{ fold: JournalState; entries: readonly JournalEntry[] }> {
+): Promise<{ state: JournalState; entries: readonly JournalEntry[] }> {
   let running = execution;
   for (let rounds = 0; ; rounds++) {
     assert.ok(rounds < 500, "it never ends");
@@ -56,12 +66,12 @@ async function finish(
     assert.equal(found!.open, null);
     const loaded = (await loadExecution(store, found!))!;
     // What was told while it ran is what was recorded.
-    assert.deepEqual(loaded.fold, running.state);
-    if (loaded.fold.status !== "suspended") return { fold: loaded.fold, entries: loaded.entries };
-    const { stepId } = loaded.fold.suspension!;
-    const waits = loaded.fold.steps.get(stepId)?.status === "waiting";
-    const entry = planResume(loaded.fold, definition, waits ? { resumeData: { [`answer ${stepId}`]: 1 } } : {});
-    running = new Execution(loaded.fold, definition, CALLER, around(store), { loaded, open: null, rest: found!.rest });
+    assert.deepEqual(loaded.state, running.state);
+    if (loaded.state.status !== "suspended") return { state: loaded.state, entries: loaded.entries };
+    const { stepId } = loaded.state.suspension!;
+    const waits = loaded.state.steps.get(stepId)?.status === "waiting";
+    const entry = planResume(loaded.state, definition, waits ? { resumeData: { [`answer ${stepId}`]: 1 } } : {});
+    running = new Execution(loaded.state, definition, CALLER, around(store), { loaded, open: null, rest: found!.rest });
     running.append(entry);
   }
 }
@@ -83,8 +93,8 @@ function isAsExpected({ output, error, state, status }: JournalState, expected: 
 test("run through, they give what a plain evaluation gives", async () => {
   await fc.assert(
     fc.asyncProperty(workflow, async (list) => {
-      const { fold } = await runThrough(list);
-      isAsExpected(fold, evaluate(list, INPUT));
+      const { state } = await runThrough(list);
+      isAsExpected(state, evaluate(list, INPUT));
     }),
     { numRuns: RUNS },
   );
@@ -110,8 +120,8 @@ function stopsAt(turns: readonly number[], kind: "suspend" | "cancel" = "suspend
 test("suspended from outside at any moment, again and again, they give the same", async () => {
   await fc.assert(
     fc.asyncProperty(workflow, moments, async (list, turns) => {
-      const { fold } = await runThrough(list, stopsAt(turns));
-      isAsExpected(fold, evaluate(list, INPUT));
+      const { state } = await runThrough(list, stopsAt(turns));
+      isAsExpected(state, evaluate(list, INPUT));
     }),
     { numRuns: RUNS },
   );
@@ -120,10 +130,10 @@ test("suspended from outside at any moment, again and again, they give the same"
 test("cancelled at any moment, they are cancelled or had ended; nothing is recorded after the end", async () => {
   await fc.assert(
     fc.asyncProperty(workflow, fc.integer({ min: 0, max: 12 }), async (list, turns) => {
-      const { fold, entries } = await runThrough(list, stopsAt([turns], "cancel"));
-      if (fold.status !== "cancelled") return isAsExpected(fold, evaluate(list, INPUT));
+      const { state, entries } = await runThrough(list, stopsAt([turns], "cancel"));
+      if (state.status !== "cancelled") return isAsExpected(state, evaluate(list, INPUT));
       assert.equal(entries.at(-1)![0], "cancel");
-      assert.deepEqual([fold.error, fold.suspension, fold.cancellation?.reason], [null, null, "outside"]);
+      assert.deepEqual([state.error, state.suspension, state.cancellation?.reason], [null, null, "outside"]);
     }),
     { numRuns: RUNS },
   );
@@ -144,10 +154,10 @@ test("taken up from any point of the journal, they give the same", async () => {
       const loaded = (await loadExecution(store, found))!;
       const definition = definitionOf(list, new Map());
       const recorded = { loaded, open: found.open, rest: null };
-      const execution = new Execution(loaded.fold, definition, CALLER, around(store), recorded);
-      const { fold } = await finish(execution, definition, store, stopsAt(turns));
-      isAsExpected(fold, evaluate(list, INPUT));
-      assert.ok(fold.sequence >= stateFromJournal(start, kept).sequence);
+      const execution = new Execution(loaded.state, definition, CALLER, around(store), recorded);
+      const { state } = await finish(execution, definition, store, stopsAt(turns));
+      isAsExpected(state, evaluate(list, INPUT));
+      assert.ok(state.sequence >= stateFromJournal(start, kept).sequence);
     }),
     { numRuns: RUNS },
   );
@@ -158,12 +168,12 @@ test("replayed from any step that is on record, they give the same", async () =>
     fc.asyncProperty(workflow, moments, fc.nat(), async (list, turns, choice) => {
       const source = await runThrough(list, stopsAt(turns));
       const expected = evaluate(list, INPUT);
-      const paths = [...source.fold.steps.keys()];
+      const paths = [...source.state.steps.keys()];
       const stepId = paths[choice % paths.length]!;
-      const { replay, state } = planReplay(source.fold, source.entries, source.definition.outline, { stepId });
+      const { replay, state } = planReplay(source.state, source.entries, source.definition.outline, { stepId });
       const start = JSON.parse(JSON.stringify(startOf({ id: "e2", number: 8, replay, state }))) as ExecutionStart;
-      const { fold } = await runThrough(list, stopsAt(turns), start);
-      isAsExpected(fold, expected);
+      const replayed = await runThrough(list, stopsAt(turns), start);
+      isAsExpected(replayed.state, expected);
     }),
     { numRuns: RUNS },
   );
@@ -180,8 +190,8 @@ const NEXT: Readonly<Record<ExecutionStatus, readonly ExecutionStatus[]>> = {
 test("their journals fold the same in one go and in two, number their events without a gap, and change status legally", async () => {
   await fc.assert(
     fc.asyncProperty(workflow, moments, fc.nat(), async (list, turns, cut) => {
-      const { entries, fold } = await runThrough(list, stopsAt(turns));
-      const start = fold.start;
+      const { entries, state } = await runThrough(list, stopsAt(turns));
+      const start = state.start;
       const whole = stateFromJournal(start, entries);
       const at = cut % (entries.length + 1);
       const split = stateFromJournal(start, JSON.parse(JSON.stringify(entries.slice(0, at))) as JournalEntry[]);

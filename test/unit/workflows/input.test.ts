@@ -1,8 +1,8 @@
 /** Contract, "Query parameters of GET /workflows/executions": what a request asks for. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ServiceError } from "../../../core/lib/errors.ts";
 import { parseQuery, requireValid } from "../../../core/http/decode.ts";
+import { ServiceError } from "../../../core/lib/errors.ts";
 import { cursorOf, executionIdOf, executionQuery } from "../../../core/workflows/input.ts";
 import { validators } from "../../../generated/all-validators.js";
 import type { AttachQuery, ExecutionsQuery } from "../../../generated/types.ts";

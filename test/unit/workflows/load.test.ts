@@ -39,7 +39,7 @@ test("one that is resumed between two reads is what it was when its record was r
   });
   const loaded = (await loadExecution(store, found))!;
   assert.deepEqual(loaded.entries, SUSPENDED);
-  assert.deepEqual([loaded.fold.status, loaded.rows], ["suspended", 2]);
+  assert.deepEqual([loaded.state.status, loaded.rows], ["suspended", 2]);
 });
 
 test("rows behind those that the record counts do not matter, however long they stay", async () => {

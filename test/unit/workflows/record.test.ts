@@ -1,34 +1,38 @@
 /** Contract, "Workflow execution record", "Execution result", "Execution state": made from a journal by hand. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { JournalState } from "../../../core/workflows/journal/state.ts";
 import type { JournalEntry } from "../../../core/workflows/journal/entries.ts";
-import { executionRecordText, executionResultText, executionStateView } from "../../../core/workflows/journal/record.ts";
+import {
+  executionRecordText,
+  executionResultText,
+  executionStateView,
+} from "../../../core/workflows/journal/record.ts";
+import type { JournalState } from "../../../core/workflows/journal/state.ts";
 import { validators } from "../../../generated/all-validators.js";
 import type { ExecutionResult, ExecutionState, WorkflowExecution } from "../../../generated/types.ts";
 import { at, COMPLETED, folded, iso, OUTLINE, SUSPENDED } from "../../support/journals.ts";
 
-function recordOf(fold: JournalState): WorkflowExecution {
-  const record = JSON.parse(executionRecordText(fold, OUTLINE)) as WorkflowExecution;
+function recordOf(state: JournalState): WorkflowExecution {
+  const record = JSON.parse(executionRecordText(state, OUTLINE)) as WorkflowExecution;
   assert.ok(validators.WorkflowExecution(record), JSON.stringify(validators.WorkflowExecution.errors));
   return record;
 }
 
-function resultOf(fold: JournalState): ExecutionResult {
-  const result = JSON.parse(executionResultText(fold, OUTLINE)) as ExecutionResult;
+function resultOf(state: JournalState): ExecutionResult {
+  const result = JSON.parse(executionResultText(state, OUTLINE)) as ExecutionResult;
   assert.ok(validators.ExecutionResult(result), JSON.stringify(validators.ExecutionResult.errors));
   return result;
 }
 
-function state(fold: JournalState): ExecutionState {
-  const value = executionStateView(fold, OUTLINE);
+function state(current: JournalState): ExecutionState {
+  const value = executionStateView(current, OUTLINE);
   assert.ok(validators.ExecutionState(value), JSON.stringify(validators.ExecutionState.errors));
   return value;
 }
 
 /** How the steps stand: `total: step-complete success`. */
-const standing = (fold: JournalState) =>
-  recordOf(fold)
+const standing = (state: JournalState) =>
+  recordOf(state)
     .events.slice(1)
     .map(({ from, type, status }) => `${from}: ${type} ${status}`);
 
@@ -136,7 +140,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
   });
 
   test("that failed: the error, the failed step, and branches that were given up", () => {
-    const fold = folded([
+    const state = folded([
       ["begin", "both", at(1), ""],
       ["begin", "a", at(1), ""],
       ["begin", "b", at(1), ""],
@@ -144,12 +148,12 @@ describe("GET /workflows/executions: the record of an execution", () => {
       ["fail", "both", at(2), "out of paper"],
       ["error", "a", at(3), "out of paper"],
     ]);
-    const record = recordOf(fold);
+    const record = recordOf(state);
     assert.equal(record.status, "error");
     assert.deepEqual(record.error, { message: "out of paper", stepId: "a" });
     assert.deepEqual(record.events.at(-1)!.error, record.error);
     assert.deepEqual(record.events[2]!.error, record.error);
-    assert.deepEqual(standing(fold), [
+    assert.deepEqual(standing(state), [
       "both: step-error error",
       "a: step-error error",
       "b: step-start cancelled",
@@ -158,11 +162,11 @@ describe("GET /workflows/executions: the record of an execution", () => {
   });
 
   test("that was cancelled while it waited: the cancellation, and no suspension", () => {
-    const fold = folded([...SUSPENDED, ["cancel", "", at(9), "No longer needed"]]);
-    const record = recordOf(fold);
+    const state = folded([...SUSPENDED, ["cancel", "", at(9), "No longer needed"]]);
+    const record = recordOf(state);
     assert.deepEqual(record.cancellation, { cancelledAt: iso(9), reason: "No longer needed" });
     assert.ok(!("suspension" in record));
-    assert.deepEqual(standing(fold).slice(1), [
+    assert.deepEqual(standing(state).slice(1), [
       "gate: step-start cancelled",
       "ask: step-start cancelled",
       "expense: workflow-cancelled cancelled",
@@ -188,7 +192,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
   });
 
   test("a step that hands on what came before shows it, whatever lies between", () => {
-    const fold = folded([
+    const state = folded([
       ["begin", "total", at(1), ""],
       ["done", "total", at(1), 1],
       ["begin", "gate", at(1), "total", "then"],
@@ -197,7 +201,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
       ["same", "gate", at(2), "total"],
       ["end", "", at(3), 1],
     ]);
-    const record = recordOf(fold);
+    const record = recordOf(state);
     assert.deepEqual(
       record.events.slice(1).map(({ output }) => output),
       [1, 1, null, 1],

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EVERYTHING } from "../../../core/identity/principal.ts";
-import { type Step, Suspend } from "../../../core/workflows/definition/definition.ts";
 import { cloneJson } from "../../../core/lib/clone-json.ts";
+import { type Step, Suspend } from "../../../core/workflows/definition/definition.ts";
 import { callOf, linked, oneStep, run } from "../../support/definitions.ts";
 
 const plugin = (execute: string, rest = "") => ({

@@ -1,7 +1,7 @@
 /** What patterns say of routes: matched at boot where that is possible. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type PatternFit, fitPattern, belongsToOtherRoute } from "../../../core/auth/match-patterns.ts";
+import { belongsToOtherRoute, fitPattern, type PatternFit } from "../../../core/auth/match-patterns.ts";
 import { parsePattern, patternProblem } from "../../../core/http/pattern.ts";
 
 const route = (text: string) => {
@@ -59,7 +59,8 @@ describe("a pattern and a route", () => {
   }
 
   const TABLE = ["GET /workflows", "GET /workflows/:id", "GET /workflows/executions", "POST /workflows/:id/execute"];
-  const isOther = (pattern: string, of: string) => belongsToOtherRoute(parsePattern(pattern), route(of), TABLE.map(route));
+  const isOther = (pattern: string, of: string) =>
+    belongsToOtherRoute(parsePattern(pattern), route(of), TABLE.map(route));
 
   test("a pattern that spells out another route, which is found first, is not about this one", () => {
     assert.equal(isOther("GET /workflows/executions", "GET /workflows/:id"), true);
