@@ -7,7 +7,7 @@ import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent
 import { messageIdOf } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
 import type { AgentCore } from "./run/compiled-agent.ts";
-import { execute, executeStream, type PreparedRun, prepare, type RunRequest } from "./run/execute.ts";
+import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
 import { objectOutput, payerOf } from "./run/output.ts";
 import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
@@ -18,7 +18,7 @@ export function agentOf(core: AgentCore, description: Description): Agent {
   const { id, name } = core;
   const prepareObject = (body: ObjectBody, call: RunCall) => {
     const result = objectOutput(core.prepareSchema(body.schema, "schema", payerOf(call)));
-    return prepare(core, { input: body.input, options: body.options, result }, call);
+    return prepareRun(core, { input: body.input, options: body.options, result }, call);
   };
   return {
     id,
@@ -28,17 +28,17 @@ export function agentOf(core: AgentCore, description: Description): Agent {
     detail: () => description.detail(),
     onStatusChange: (listener) => core.activity.onChange(listener),
     async generateText(body, call) {
-      return textResult(await execute(core, prepare(core, body, call)));
+      return textResult(await execute(core, prepareRun(core, body, call)));
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
-      return execute(core, prepare(core, { ...body, output }, call), sink);
+      return execute(core, prepareRun(core, { ...body, output }, call), sink);
     },
     async generateObject(body, call) {
       return (await execute(core, prepareObject(body, call))).output;
     },
     stream(body: GenerateBody, call): EventProducer {
-      const prepared = prepare(core, body, call);
+      const prepared = prepareRun(core, body, call);
       return (events) => executeStream(core, prepared, new RawSink(events));
     },
     chat(body, call): EventProducer {
@@ -65,7 +65,7 @@ function prepareChat(core: AgentCore, body: ChatBody, call: RunCall): PreparedRu
   if (typeof id === "string") request.conversationId = id;
   request.told = true;
   request.regenerate = body.trigger === "regenerate-message";
-  const prepared = prepare(core, request, call);
+  const prepared = prepareRun(core, request, call);
   if (options?.resumableStream === true) refuseResumable(prepared);
   return prepared;
 }

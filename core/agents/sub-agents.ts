@@ -1,7 +1,7 @@
 /** Sub-agents as one tool of the agent above them: `delegate_task {agentId, task}`. */
 import { invalid } from "../lib/errors.ts";
 import type { AgentCore } from "./run/compiled-agent.ts";
-import { execute, prepare } from "./run/execute.ts";
+import { execute, prepareRun } from "./run/execute.ts";
 import type { AgentPart, PartSink } from "./run/parts.ts";
 import { type AgentTool, definitionOf, type ToolRun } from "./run/tool-set.ts";
 
@@ -43,7 +43,7 @@ export function delegateTool(
 async function delegate(core: AgentCore, task: string, { origin, sink, depth, span }: ToolRun): Promise<string> {
   if (depth + 1 >= DEEPEST) throw invalid(`agents may delegate ${DEEPEST - 1} levels deep at most: do it yourself`);
   const request = { input: task, options: { context: origin.context }, depth: depth + 1, above: span };
-  const outcome = await execute(core, prepare(core, request, origin.call), marked(sink, core));
+  const outcome = await execute(core, prepareRun(core, request, origin.call), marked(sink, core));
   return outcome.text;
 }
 

@@ -1,7 +1,9 @@
 /** A provider with its users mapped, and the tokens that it knows remembered. */
+
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { messageOf } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 import type { MapUser } from "./map-user.ts";
 import type { Identity, TokenRequest, Verifier } from "./provider-port.ts";
 import { digestOf, TokenCache } from "./token-cache.ts";
@@ -48,8 +50,7 @@ export class ProviderVerifier implements Verifier {
   async #userOf({ claims }: Verified): Promise<User | null> {
     try {
       const user: unknown = await this.#map(claims);
-      if (typeof user === "object" && user !== null && !Array.isArray(user))
-        return (this.#source.memory === 0 ? user : frozen(structuredClone(user))) as User;
+      if (isObject(user)) return (this.#source.memory === 0 ? user : frozen(structuredClone(user))) as User;
       this.#logger.error("mapUser gave no object: the token is refused");
     } catch (error) {
       this.#logger.error(`mapUser failed, the token is refused: ${messageOf(error)}`);

@@ -1,6 +1,6 @@
 /** Keywords that apply schemas: to the value again, or to its parts. */
+import { isObject } from "../lib/is-object.ts";
 import { dependencies, isNamed } from "./assertions.ts";
-import { isMap } from "./equal.ts";
 import type { Evaluated, Interpreter } from "./interpreter.ts";
 import type { Schema } from "./prepare.ts";
 
@@ -45,7 +45,7 @@ const condition: Applicator = (on, said: Schema, value, { then, else: otherwise 
 };
 
 const dependent: Applicator = (on, said: Schemas, value, schema, evaluated) => {
-  if (!isMap(value)) return true;
+  if (!isObject(value)) return true;
   let holds = dependencies(on, said, value, schema);
   for (const property in said) {
     const needed = said[property]!;
@@ -64,7 +64,7 @@ function overProperties(
   check: (key: string, part: unknown) => boolean | null,
   evaluated: Evaluated | null,
 ): boolean {
-  if (!isMap(value)) return true;
+  if (!isObject(value)) return true;
   let holds = true;
   for (const key in value) {
     on.work.spend(1);

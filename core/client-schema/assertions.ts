@@ -1,5 +1,6 @@
 /** Keywords that speak of a value itself. Their words are those of Ajv, which checks everything else here. */
-import { duplicatesIn, isEqual, isMap } from "./equal.ts";
+import { isObject } from "../lib/is-object.ts";
+import { duplicatesIn, isEqual } from "./equal.ts";
 import { hasFormat } from "./formats.ts";
 import type { Interpreter } from "./interpreter.ts";
 
@@ -13,7 +14,7 @@ const IS_TYPE: Readonly<Record<string, (value: unknown) => boolean>> = {
   boolean: (value) => typeof value === "boolean",
   null: (value) => value === null,
   array: Array.isArray,
-  object: isMap,
+  object: isObject,
 };
 
 /** Of values of one type: others hold it. */
@@ -48,7 +49,7 @@ function lengthOf(value: unknown, on: Interpreter): number | null {
 const itemsOf = (value: unknown) => (Array.isArray(value) ? value.length : null);
 
 function propertiesOf(value: unknown, on: Interpreter): number | null {
-  if (!isMap(value)) return null;
+  if (!isObject(value)) return null;
   const { length } = Object.keys(value);
   on.work.spend(length >> 2);
   return length;
@@ -59,13 +60,13 @@ export const isNamed = (
   key: string,
   { properties, patternProperties }: Readonly<Record<string, unknown>>,
 ): boolean => {
-  if (isMap(properties) && Object.hasOwn(properties, key)) return true;
+  if (isObject(properties) && Object.hasOwn(properties, key)) return true;
   for (const pattern in (patternProperties as object | undefined) ?? {}) if (on.matches(pattern, key)) return true;
   return false;
 };
 
 const dependent: Assertion = (on, said, value) => {
-  if (!isMap(value)) return true;
+  if (!isObject(value)) return true;
   let holds = true;
   for (const [property, needed] of Object.entries(said as Record<string, unknown>)) {
     on.work.spend(1);
@@ -135,7 +136,7 @@ export const ASSERTIONS: ReadonlyMap<string, Assertion> = new Map<string, Assert
   [
     "required",
     (on, said, value) => {
-      if (!isMap(value)) return true;
+      if (!isObject(value)) return true;
       let holds = true;
       for (const missingProperty of said as string[]) {
         on.work.spend(1);
@@ -150,7 +151,7 @@ export const ASSERTIONS: ReadonlyMap<string, Assertion> = new Map<string, Assert
   [
     "additionalProperties",
     (on, said, value, schema) => {
-      if (said !== false || !isMap(value)) return true;
+      if (said !== false || !isObject(value)) return true;
       let holds = true;
       for (const additionalProperty in value) {
         on.work.spend(1);

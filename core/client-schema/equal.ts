@@ -1,10 +1,7 @@
 /** JSON values compared as JSON Schema compares them. */
-import type { Work } from "./work.ts";
+import type { WorkBudget } from "./work.ts";
 
-export const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-export function isEqual(a: unknown, b: unknown, work: Work): boolean {
+export function isEqual(a: unknown, b: unknown, work: WorkBudget): boolean {
   work.spend(1);
   if (a === b) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
@@ -19,7 +16,7 @@ export function isEqual(a: unknown, b: unknown, work: Work): boolean {
 }
 
 /** The places of two items that are equal, or null. Linear: items are compared by one text that equal ones share. */
-export function duplicatesIn(items: readonly unknown[], work: Work): [number, number] | null {
+export function duplicatesIn(items: readonly unknown[], work: WorkBudget): [number, number] | null {
   const places = new Map<unknown, number>();
   for (const [index, item] of items.entries()) {
     const key =
@@ -32,7 +29,7 @@ export function duplicatesIn(items: readonly unknown[], work: Work): [number, nu
   return null;
 }
 
-function canonical(value: unknown, work: Work): string {
+function canonical(value: unknown, work: WorkBudget): string {
   work.spend(1);
   if (typeof value !== "object" || value === null) {
     const text = JSON.stringify(value);

@@ -1,7 +1,7 @@
 /** The formats of `ajv-formats`; those that are expressions are matched like patterns of strangers. */
 import * as library from "ajv-formats/dist/formats.js";
-import { compilePattern, type Pattern } from "./pattern.ts";
-import type { Work } from "./work.ts";
+import { compileExpression, type Pattern } from "./pattern.ts";
+import type { WorkBudget } from "./work.ts";
 
 type Known = (typeof library.fullFormats)[keyof typeof library.fullFormats];
 
@@ -9,7 +9,7 @@ const FORMATS: ReadonlyMap<string, Known> = new Map(Object.entries(library.fullF
 const compiled = new Map<RegExp, Pattern>();
 
 /** Whether a value has a format; what is not known, or is about other types, counts as had. */
-export function hasFormat(name: string, value: unknown, work: Work): boolean {
+export function hasFormat(name: string, value: unknown, work: WorkBudget): boolean {
   const format = FORMATS.get(name);
   if (format === undefined || format === true) return true;
   if (typeof value === "number") return !isOfNumbers(format) || format.validate(value) === true;
@@ -26,7 +26,7 @@ const isOfNumbers = (format: Known): format is Known & { type: "number"; validat
 function patternOf(expression: RegExp): Pattern {
   let pattern = compiled.get(expression);
   if (pattern === undefined) {
-    pattern = compilePattern(expression.source, expression.flags);
+    pattern = compileExpression(expression.source, expression.flags);
     compiled.set(expression, pattern);
   }
   return pattern;

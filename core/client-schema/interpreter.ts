@@ -3,7 +3,7 @@ import type { ErrorObject } from "ajv/dist/2020.js";
 import { APPLICATORS, LAST } from "./applicators.ts";
 import { ASSERTIONS } from "./assertions.ts";
 import type { Prepared, Schema } from "./prepare.ts";
-import { TooMuchWork, Work } from "./work.ts";
+import { TooMuchWork, WorkBudget } from "./work.ts";
 
 /** Steps of one check, of some 50 to 100 ns: for any value, for each character of it more, and at most. */
 const STEPS = { least: 100_000, perCharacter: 20, most: 1_000_000 };
@@ -30,7 +30,7 @@ export class Evaluated {
 
 export class Interpreter {
   readonly schema: Prepared;
-  readonly work: Work;
+  readonly work: WorkBudget;
   readonly errors: ErrorObject[] = [];
   /** Where the value stands that is being checked. */
   readonly #path: (string | number)[] = [];
@@ -38,7 +38,7 @@ export class Interpreter {
   /** Above 0 nobody wants to know what is wrong. */
   #silent = 0;
 
-  constructor(schema: Prepared, work: Work) {
+  constructor(schema: Prepared, work: WorkBudget) {
     this.schema = schema;
     this.work = work;
   }
@@ -126,7 +126,7 @@ export class Interpreter {
 /** What is wrong with a value, the first problems of it; empty when it fits. @throws TooMuchWork */
 export function problemsOf(schema: Prepared, value: unknown): { fits: boolean; errors: ErrorObject[] } {
   const steps = STEPS.least + STEPS.perCharacter * charactersOf(value);
-  const interpreter = new Interpreter(schema, new Work(Math.min(steps, STEPS.most)));
+  const interpreter = new Interpreter(schema, new WorkBudget(Math.min(steps, STEPS.most)));
   const fits = interpreter.check(schema.root, value);
   return { fits, errors: interpreter.errors };
 }

@@ -22,7 +22,7 @@ const SURROGATES = /\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}/y
 const GROUP = /\((?:\?(?::|=|!|<=|<!|<[^>]+>))?/y;
 
 /** @throws Error for what is none, and for references back to a group, which nothing can match in a time that is bounded */
-export function parsePattern(source: string, flags: string): Node {
+export function parseExpression(source: string, flags: string): Node {
   new RegExp(source, flags);
   return new Reader(source, flags.includes("u")).read();
 }

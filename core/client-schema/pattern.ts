@@ -2,8 +2,8 @@
  * Regular expressions of strangers, matched in a time that grows with pattern and text alone: all ways through the pattern are
  * followed side by side, character by character, where the engine of the language tries one after the other.
  */
-import { type Node, parsePattern } from "./pattern-syntax.ts";
-import type { Work } from "./work.ts";
+import { type Node, parseExpression } from "./pattern-syntax.ts";
+import type { WorkBudget } from "./work.ts";
 
 /** A repetition counts as often as it says. */
 const MOST_INSTRUCTIONS = 20_000;
@@ -37,7 +37,7 @@ class Character {
     this.#isItself = !flags.includes("i") && !/^[.\\[]/.test(source);
   }
 
-  has(text: string, work: Work): boolean {
+  has(text: string, work: WorkBudget): boolean {
     if (this.#isItself) return text === this.#source;
     if (this.#expression === null || this.#known === null) {
       work.spend(MAKING);
@@ -55,13 +55,13 @@ export interface Pattern {
   /** How much it is made of. */
   readonly size: number;
   /** Whether it matches anywhere in a text. @throws TooMuchWork */
-  test(text: string, work: Work): boolean;
+  test(text: string, work: WorkBudget): boolean;
 }
 
 /** @throws Error that says what is wrong with it */
-export function compilePattern(source: string, flags = "u"): Pattern {
+export function compileExpression(source: string, flags = "u"): Pattern {
   const compiler = new Compiler(flags);
-  const program = compiler.compile(parsePattern(source, flags), true);
+  const program = compiler.compile(parseExpression(source, flags), true);
   const unicode = flags.includes("u");
   return {
     size: compiler.size,
@@ -174,7 +174,7 @@ class Compiler {
 
 interface Search {
   readonly characters: readonly string[];
-  readonly work: Work;
+  readonly work: WorkBudget;
   /** Where it begins, between two characters. */
   readonly at: number;
   /** 1 forwards, -1 backwards. */

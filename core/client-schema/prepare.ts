@@ -1,7 +1,7 @@
 /** Looks at a stranger's schema once: whether it is one, what it refers to, and the patterns in it. Nothing of it becomes code. */
+import { isObject } from "../lib/is-object.ts";
 import { schemaProblems } from "../lib/schema-shape.ts";
-import { isMap } from "./equal.ts";
-import { compilePattern, type Pattern } from "./pattern.ts";
+import { compileExpression, type Pattern } from "./pattern.ts";
 
 export type Schema = boolean | Readonly<Record<string, unknown>>;
 
@@ -33,7 +33,7 @@ const SCHEMA_MAPS = new Set(MAPS.split(" "));
 const OLD_DRAFTS = /draft-0[4-7]/;
 
 /** @throws Error that says what is wrong with it */
-export function prepare(root: Readonly<Record<string, unknown>>): Prepared {
+export function prepareSchema(root: Readonly<Record<string, unknown>>): Prepared {
   const { $schema } = root;
   const isOld = typeof $schema === "string" && OLD_DRAFTS.test($schema);
   const preparation = new Preparation(root, isOld);
@@ -75,11 +75,11 @@ class Preparation implements Prepared {
   }
 
   #walk(schema: unknown, references: string[]): void {
-    if (!isMap(schema) || this.#seen.has(schema)) return;
+    if (!isObject(schema) || this.#seen.has(schema)) return;
     this.#seen.add(schema);
     for (const key in schema) {
       const value = schema[key];
-      if (SCHEMA_MAPS.has(key) && isMap(value)) for (const child in value) this.#walk(value[child], references);
+      if (SCHEMA_MAPS.has(key) && isObject(value)) for (const child in value) this.#walk(value[child], references);
       else if (SCHEMA_LISTS.has(key) && Array.isArray(value)) for (const child of value) this.#walk(child, references);
       else if (SCHEMAS.has(key)) this.#walk(value, references);
       if (key === "patternProperties") for (const pattern in value as object) this.#compile(pattern);
@@ -93,7 +93,7 @@ class Preparation implements Prepared {
   #compile(source: string): void {
     if (this.patterns.has(source)) return;
     try {
-      const pattern = compilePattern(source);
+      const pattern = compileExpression(source);
       this.#instructions += pattern.size;
       this.patterns.set(source, pattern);
     } catch (error) {
@@ -112,7 +112,7 @@ class Preparation implements Prepared {
       target =
         typeof target === "object" && target !== null && Object.hasOwn(target, key) ? target[key as never] : undefined;
     }
-    if (typeof target === "boolean" || isMap(target)) return target;
+    if (typeof target === "boolean" || isObject(target)) return target;
     throw new Error(`can't resolve reference ${reference.slice(0, 100)}`);
   }
 }

@@ -5,7 +5,7 @@
 import { invalid, messageOf } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
 import { problemsOf } from "./interpreter.ts";
-import { type Prepared, prepare } from "./prepare.ts";
+import { type Prepared, prepareSchema } from "./prepare.ts";
 import type { SchemaRate } from "./rate.ts";
 import { TooMuchWork } from "./work.ts";
 
@@ -85,7 +85,7 @@ function checkNode(node: unknown, path: string, depth: number): void {
 
 function prepareAs(schema: Record<string, unknown>, path: string): Prepared {
   try {
-    return prepare(schema);
+    return prepareSchema(schema);
   } catch (error) {
     throw invalid(`${path} does not compile: ${messageOf(error).slice(0, 500)}`);
   }

@@ -5,7 +5,7 @@ export class TooMuchWork extends Error {
   override readonly name = "TooMuchWork";
 }
 
-export class Work {
+export class WorkBudget {
   readonly #most: number;
   #left: number;
 

@@ -1,6 +1,8 @@
 /** Reads `schemas/**`: every `$defs` entry of every file is one named definition. */
+
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../tools/tool.ts";
 
 export const GROUPS = ["manifest", "api", "events"] as const;
@@ -79,8 +81,4 @@ function addFile(sources: Sources, group: SchemaGroup, path: string, text: strin
     else if (!isObject(schema)) problem(`$defs.${name}: must be a schema object`);
     else sources.definitions.push({ name, group, file: path, schema, reference: `${id}#/$defs/${name}` });
   }
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,8 +1,10 @@
 /** `generated/types.ts`: one TypeScript type per definition. */
+
 import { compile } from "json-schema-to-typescript";
+import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../tools/tool.ts";
 import { mapSubschemas, referencedName } from "./schema-walk.ts";
-import { isObject, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
+import type { SchemaDefinition, SchemaProblem } from "./sources.ts";
 
 const OPTIONS = {
   bannerComment: "",

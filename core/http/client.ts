@@ -50,7 +50,7 @@ function addNetwork(list: BlockList, network: string): void {
 
 /** Each proxy adds to the end who spoke to it: from there back to the first one that is not trusted, who is the client. */
 function behind(peer: string, header: Header, trusts: (address: string) => boolean): Client {
-  const hops = listOf(header("x-forwarded-for"));
+  const hops = splitList(header("x-forwarded-for"));
   let address = peer;
   let passed = 0;
   for (const hop of hops.reverse()) {
@@ -63,7 +63,7 @@ function behind(peer: string, header: Header, trusts: (address: string) => boole
   }
   // Of these a chain of proxies may give a list too, or the outermost one alone.
   const told = (name: string) => {
-    const list = listOf(header(name));
+    const list = splitList(header(name));
     return list[Math.max(0, list.length - Math.max(passed, 1))] ?? "";
   };
   const scheme = told("x-forwarded-proto").toLowerCase() === "https" ? "https" : "http";
@@ -74,7 +74,7 @@ function behind(peer: string, header: Header, trusts: (address: string) => boole
 
 const HOST = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/;
 
-export const listOf = (value: string): string[] => (value === "" ? [] : value.split(",").map((item) => item.trim()));
+export const splitList = (value: string): string[] => (value === "" ? [] : value.split(",").map((item) => item.trim()));
 
 /** `203.0.113.7`, `203.0.113.7:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; null for anything else. */
 function addressIn(hop: string): string | null {

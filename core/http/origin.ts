@@ -4,7 +4,7 @@
  */
 import { ServiceError } from "../lib/errors.ts";
 import { hostName, isAddress } from "../lib/host-name.ts";
-import { listOf } from "./client.ts";
+import { splitList } from "./client.ts";
 import type { Cors } from "./cors.ts";
 import { isJsonType } from "./decode.ts";
 import type { Exchange } from "./exchange.ts";
@@ -36,7 +36,7 @@ export function foreignHost(head: Head, site: Site): ServiceError | null {
 function forwardedHosts(head: Head, { trusts }: Site): string[] | null {
   if (trusts === null) return null;
   const forwarded = head.header("x-forwarded-host");
-  return forwarded !== "" && trusts(head.remoteAddress()) ? listOf(forwarded) : null;
+  return forwarded !== "" && trusts(head.remoteAddress()) ? splitList(forwarded) : null;
 }
 
 /**

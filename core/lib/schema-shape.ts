@@ -2,6 +2,7 @@
  * Whether a JSON Schema is one: every keyword has a value of the right type. Ajv can check this too, but compiling its
  * own meta schema takes 35 ms of every start, and its messages do not say where.
  */
+import { isObject } from "./is-object.ts";
 
 type Shape =
   | "schema"
@@ -39,8 +40,6 @@ const KEYWORDS: ReadonlyMap<string, Shape> = new Map(
 
 const TYPES = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 const isText = (value: unknown): value is string => typeof value === "string";
 
 /** What a keyword with a plain value must be, or null when it fits. Those with schemas inside are walked. */
@@ -86,7 +85,7 @@ export interface ShapeOptions {
 /** Every problem of a schema with its path (`properties.city.type must be ...`); empty when it is one. */
 export function schemaProblems(schema: unknown, at = "", options: ShapeOptions = {}): string[] {
   if (typeof schema === "boolean") return [];
-  if (!isMap(schema)) return [`${at || "the schema"} must be an object, true or false`];
+  if (!isObject(schema)) return [`${at || "the schema"} must be an object, true or false`];
   return Object.entries(schema).flatMap(([keyword, value]) => {
     if (options.annotations === false && ANNOTATIONS.has(keyword)) return [];
     const known = KEYWORDS.get(keyword);
@@ -103,7 +102,7 @@ function keywordProblems(shape: Shape, value: unknown, at: string, options: Shap
       if (!Array.isArray(value) || value.length === 0) return [`${at} must be a list of schemas, at least one`];
       return value.flatMap((item, index) => schemaProblems(item, `${at}[${index}]`, options));
     case "map":
-      if (!isMap(value)) return [`${at} must be an object of schemas`];
+      if (!isObject(value)) return [`${at} must be an object of schemas`];
       return Object.entries(value).flatMap(([key, item]) => schemaProblems(item, `${at}.${key}`, options));
     default: {
       const problem = CHECKS[shape](value);

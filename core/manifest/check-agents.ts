@@ -1,4 +1,5 @@
 /** Agents: their models, tools, sub-agents and memory exist, and what depends on the request compiles. */
+import { isObject } from "../lib/is-object.ts";
 import {
   type CheckContext,
   checkCompiled,
@@ -7,7 +8,6 @@ import {
   checkTemplate,
   cyclesOf,
   entriesOf,
-  isMap,
   type Json,
   keysOf,
   listOf,
@@ -20,7 +20,7 @@ export function checkAgents(check: CheckContext): void {
   const { document } = check;
   const delegates = new Map<string, string[]>();
   for (const [id, agent] of entriesOf(document.agents)) {
-    if (!isMap(agent)) continue;
+    if (!isObject(agent)) continue;
     const path = ["agents", id];
     checkTemplate(check, [...path, "instructions"], agent.instructions, SCOPES.agent);
     checkModel(check, [...path, "model"], agent.model);
@@ -78,16 +78,16 @@ function checkTools(check: CheckContext, path: Path, agent: Json): void {
   checkRepeats(check, path, items);
   for (const [index, item] of items.entries()) {
     const here = [...path, index];
-    const use = isMap(item) ? item.use : item;
+    const use = isObject(item) ? item.use : item;
     if (isTemplate(use)) checkTemplate(check, here, use, SCOPES.agent);
-    else checkToolName(check, isMap(item) ? [...here, "use"] : here, use);
+    else checkToolName(check, isObject(item) ? [...here, "use"] : here, use);
     if (use === "delegate_task" && listOf(agent.subAgents).length > 0) {
       check.report(
         here,
         '"delegate_task" is the name of the tool that reaches the sub-agents: give yours another name',
       );
     }
-    if (isMap(item) && typeof item.if === "string") {
+    if (isObject(item) && typeof item.if === "string") {
       checkCompiled(check, [...here, "if"], compileCondition(item.if, SCOPES.agent));
     }
   }
@@ -96,7 +96,7 @@ function checkTools(check: CheckContext, path: Path, agent: Json): void {
 /** A tool of the manifest, or `CLIENT_NAME` of an MCP client, whose tools are not known before it answers. */
 export function checkToolName(check: CheckContext, path: Path, name: unknown): void {
   const { tools, mcp } = check.document;
-  const clients = keysOf(isMap(mcp) ? mcp.clients : undefined);
+  const clients = keysOf(isObject(mcp) ? mcp.clients : undefined);
   if (typeof name === "string" && clientOf(name, clients) !== undefined) return;
   checkName(check, path, "tool", name, keysOf(tools));
 }

@@ -1,19 +1,20 @@
 /** What MCP servers expose exists, under names of its own; tools of MCP clients have names that nothing else has. */
-import { type CheckContext, checkName, checkRepeats, entriesOf, isMap, type Json, keysOf, listOf } from "./check.ts";
+import { isObject } from "../lib/is-object.ts";
+import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, keysOf, listOf } from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
 import { checkHeaders } from "./check-headers.ts";
 import type { Path } from "./issues.ts";
 import { agentToolName, clientOf, exposedName, resumeToolName, workflowToolName } from "./mcp-names.ts";
 
 export function checkMcp(check: CheckContext): void {
-  const mcp = isMap(check.document.mcp) ? check.document.mcp : {};
+  const mcp = isObject(check.document.mcp) ? check.document.mcp : {};
   for (const [id, server] of entriesOf(mcp.servers)) {
     const path = ["mcp", "servers", id];
     if (id === "servers") check.report(path, "a server cannot have this id: /mcp/servers/ is a route of its own");
-    if (isMap(server)) checkServer(check, path, server);
+    if (isObject(server)) checkServer(check, path, server);
   }
   for (const [id, client] of entriesOf(mcp.clients)) {
-    if (isMap(client)) checkHeaders(check, ["mcp", "clients", id, "headers"], client.headers);
+    if (isObject(client)) checkHeaders(check, ["mcp", "clients", id, "headers"], client.headers);
   }
   checkClients(check, keysOf(mcp.clients));
 }

@@ -1,11 +1,12 @@
 /** Where spans are sent. */
-import { type CheckContext, isMap } from "./check.ts";
+import { isObject } from "../lib/is-object.ts";
+import type { CheckContext } from "./check.ts";
 import { checkHeaders } from "./check-headers.ts";
 import type { Path } from "./issues.ts";
 
 export function checkOtlp(check: CheckContext): void {
-  const { otlp } = isMap(check.document.observability) ? check.document.observability : { otlp: undefined };
-  if (!isMap(otlp)) return;
+  const { otlp } = isObject(check.document.observability) ? check.document.observability : { otlp: undefined };
+  if (!isObject(otlp)) return;
   const path: Path = ["observability", "otlp"];
   // Neither is shown: addresses hold keys as headers do.
   const problem = typeof otlp.endpoint === "string" && otlp.endpoint !== "" ? endpointProblem(otlp.endpoint) : null;

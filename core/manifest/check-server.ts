@@ -1,12 +1,14 @@
 /** Addresses, origins, custom routes and the store. */
+
 import { isIP } from "node:net";
 import { bracketed, hostName } from "../lib/host-name.ts";
+import { isObject } from "../lib/is-object.ts";
 import { parseSize } from "../lib/size.ts";
-import { type CheckContext, checkName, checkRepeats, entriesOf, isMap, type Json, listOf } from "./check.ts";
+import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, listOf } from "./check.ts";
 import type { Path } from "./issues.ts";
 
 export function checkServer(check: CheckContext): void {
-  const server = isMap(check.document.server) ? check.document.server : {};
+  const server = isObject(check.document.server) ? check.document.server : {};
   for (const [index, network] of listOf(server.trustedProxies).entries()) {
     if (typeof network === "string" && !isNetwork(network)) {
       check.report(["server", "trustedProxies", index], `"${network}" is no address or network such as 10.0.0.0/8`);
@@ -20,17 +22,17 @@ export function checkServer(check: CheckContext): void {
       );
   }
   checkLimits(check, server.limits);
-  if (isMap(server.cors)) checkCors(check, ["server", "cors"], server.cors);
+  if (isObject(server.cors)) checkCors(check, ["server", "cors"], server.cors);
   for (const [pattern, settings] of entriesOf(server.corsRoutes)) {
     const path = ["server", "corsRoutes", pattern];
     if (!/^([A-Z]+ )?\/\S*$/.test(pattern)) check.report(path, "must be a path with an optional method before it");
-    if (isMap(settings)) checkCors(check, path, settings);
+    if (isObject(settings)) checkCors(check, path, settings);
   }
 }
 
 /** A body that fits must not be refused while there is no other. */
 function checkLimits(check: CheckContext, limits: unknown): void {
-  if (!isMap(limits)) return;
+  if (!isObject(limits)) return;
   const { body = "1MiB", uploads = "256MiB" } = limits;
   if (sizeOf(uploads) < sizeOf(body))
     check.report(
@@ -75,7 +77,7 @@ function checkCors(check: CheckContext, path: Path, settings: Json): void {
       if (!HEADER_NAME.test(text)) check.report([...path, key, ...at], `"${text}" is no name of a header`);
     }
   }
-  if (isMap(origin)) checkName(check, [...path, "origin", "use"], "origin plugin", origin.use, check.plugins.origin);
+  if (isObject(origin)) checkName(check, [...path, "origin", "use"], "origin plugin", origin.use, check.plugins.origin);
   if (credentials === true && origin === "*") {
     check.report([...path, "credentials"], 'browsers refuse credentials with origin "*": name the origins', "warning");
   }
@@ -101,7 +103,7 @@ function isNetwork(text: string): boolean {
 
 export function checkRoutes(check: CheckContext): void {
   const routes = listOf(check.document.routes);
-  const names = routes.map((route) => (isMap(route) ? route.use : undefined));
+  const names = routes.map((route) => (isObject(route) ? route.use : undefined));
   const { route, socket } = check.plugins;
   for (const [index, name] of names.entries()) {
     checkName(check, ["routes", index, "use"], "route plugin", name, [...route, ...socket]);

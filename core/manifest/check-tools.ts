@@ -1,19 +1,20 @@
 /** Tools, providers and memories: their plugins exist, their schemas and expressions compile. */
 
 import { messageOf } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 import type { SchemaCompiler } from "../lib/json-schema.ts";
-import { type CheckContext, checkName, checkTemplate, entriesOf, isMap, type Json } from "./check.ts";
+import { type CheckContext, checkName, checkTemplate, entriesOf, type Json } from "./check.ts";
 import { checkModelName } from "./check-agents.ts";
 import { isTemplate, SCOPES } from "./expression.ts";
 import { type Path, suggest } from "./issues.ts";
 
 export function checkTools(check: CheckContext, schemas: SchemaCompiler): void {
   for (const [name, tool] of entriesOf(check.document.tools)) {
-    if (!isMap(tool)) continue;
+    if (!isObject(tool)) continue;
     const path = ["tools", name];
     checkName(check, [...path, "use"], "tool plugin", tool.use, check.plugins.tool);
     checkSchema(check, [...path, "parameters"], tool.parameters, schemas);
-    if (isMap(tool.http)) checkHttp(check, [...path, "http"], tool.http);
+    if (isObject(tool.http)) checkHttp(check, [...path, "http"], tool.http);
     checkTemplate(check, [...path, "output"], tool.output, SCOPES.httpToolOutput);
   }
 }
@@ -30,7 +31,7 @@ function checkHttp(check: CheckContext, path: Path, http: Json): void {
 
 /** Reports a JSON Schema that does not compile. */
 export function checkSchema(check: CheckContext, path: Path, schema: unknown, schemas: SchemaCompiler): void {
-  if (!isMap(schema)) return;
+  if (!isObject(schema)) return;
   try {
     schemas.compile(schema);
   } catch (error) {
@@ -42,7 +43,7 @@ export function checkSchema(check: CheckContext, path: Path, schema: unknown, sc
 export function checkProviders(check: CheckContext): void {
   const known = check.plugins.provider;
   for (const [name, provider] of entriesOf(check.document.providers)) {
-    if (!isMap(provider) || typeof provider.use !== "string" || known.includes(provider.use)) continue;
+    if (!isObject(provider) || typeof provider.use !== "string" || known.includes(provider.use)) continue;
     const near = suggest(provider.use, known);
     if (near === undefined) continue;
     check.report(["providers", name, "use"], `unknown provider plugin "${provider.use}", did you mean "${near}"?`);
@@ -53,20 +54,21 @@ const LOCAL_EMBEDDINGS = ["local/use", "local/hash"];
 
 export function checkMemories(check: CheckContext, schemas: SchemaCompiler): void {
   for (const [name, memory] of entriesOf(check.document.memory)) {
-    if (!isMap(memory)) continue;
+    if (!isObject(memory)) continue;
     const path = ["memory", name];
-    if (isMap(memory.workingMemory)) {
+    if (isObject(memory.workingMemory)) {
       checkSchema(check, [...path, "workingMemory", "schema"], memory.workingMemory.schema, schemas);
     }
-    if (!isMap(memory.semantic)) continue;
+    if (!isObject(memory.semantic)) continue;
     const { embedding, vectors } = memory.semantic;
     const at = [...path, "semantic", "embedding"];
-    if (isMap(embedding)) checkName(check, [...at, "use"], "embedding plugin", embedding.use, check.plugins.embedding);
+    if (isObject(embedding))
+      checkName(check, [...at, "use"], "embedding plugin", embedding.use, check.plugins.embedding);
     else if (typeof embedding === "string" && !check.plugins.embedding.includes(embedding)) {
       if (embedding.startsWith("local/")) checkName(check, at, "embedding", embedding, LOCAL_EMBEDDINGS);
       else if (!isTemplate(embedding)) checkModelName(check, at, embedding);
     }
-    const index = isMap(vectors) ? vectors.use : vectors;
+    const index = isObject(vectors) ? vectors.use : vectors;
     checkName(check, [...path, "semantic", "vectors"], "vectors plugin", index, ["exact", ...check.plugins.vectors]);
   }
 }

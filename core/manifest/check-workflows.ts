@@ -1,16 +1,7 @@
 /** Workflows: ids are unique, what steps name exists, expressions and schemas compile. */
+import { isObject } from "../lib/is-object.ts";
 import type { SchemaCompiler } from "../lib/json-schema.ts";
-import {
-  type CheckContext,
-  checkName,
-  cyclesOf,
-  entriesOf,
-  isMap,
-  type Json,
-  keysOf,
-  listOf,
-  textsOf,
-} from "./check.ts";
+import { type CheckContext, checkName, cyclesOf, entriesOf, type Json, keysOf, listOf, textsOf } from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
 import { checkSchema } from "./check-tools.ts";
 import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";
@@ -40,7 +31,7 @@ export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): vo
     const path = ["workflows", id];
     if (id === "executions")
       check.report(path, "a workflow cannot have this id: /workflows/executions is a route of its own");
-    if (!isMap(workflow)) continue;
+    if (!isObject(workflow)) continue;
     for (const key of WORKFLOW_SCHEMAS) checkSchema(check, [...path, key], workflow[key], schemas);
     const steps = placesOf([...path, "steps"], workflow.steps);
     checkIds(check, steps);
@@ -49,7 +40,7 @@ export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): vo
       for (const key of STEP_SCHEMAS) checkSchema(check, [...place.path, key], place.step[key], schemas);
       checkStep(check, place, steps, index, schemas);
       const call = place.step.andWorkflow;
-      if (!isMap(call) || typeof call.workflow !== "string") continue;
+      if (!isObject(call) || typeof call.workflow !== "string") continue;
       calls.get(id)!.push({ workflow: call.workflow, path: [...place.path, "andWorkflow", "workflow"] });
     }
   }
@@ -62,9 +53,9 @@ export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): vo
 /** Every step of a workflow in the order of the text, nested ones after the step that holds them. */
 function placesOf(path: Path, node: unknown, within: readonly Branch[] = []): StepPlace[] {
   if (Array.isArray(node)) return node.flatMap((item, index) => placesOf([...path, index], item, within));
-  if (!isMap(node)) return [];
+  if (!isObject(node)) return [];
   const places: StepPlace[] = [{ id: typeof node.id === "string" ? node.id : "", path, step: node, within }];
-  const when = isMap(node.andWhen) ? node.andWhen : {};
+  const when = isObject(node.andWhen) ? node.andWhen : {};
   const add = (at: Path, branch: Branch["branch"], steps: unknown) =>
     void places.push(...placesOf([...path, ...at], steps, [...within, { holder: node, branch }]));
   for (const branch of ["then", "else"]) add(["andWhen", branch], branch, when[branch]);
@@ -97,23 +88,23 @@ function checkStep(
   };
   for (const key of ["andThen", "andTap"]) {
     const work = step[key];
-    if (!isMap(work)) continue;
+    if (!isObject(work)) continue;
     const at = [...path, key];
     checkName(check, [...at, "use"], "step plugin", work.use, check.plugins.step);
     if (typeof work.tool === "string") checkToolName(check, [...at, "tool"], work.tool);
     for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
   }
   const { andWhen: when, andAgent: agent, andWorkflow: sub } = step;
-  if (isMap(when) && typeof when.if === "string" && when.if !== "") {
+  if (isObject(when) && typeof when.if === "string" && when.if !== "") {
     expressions([...path, "andWhen", "if"], compileCondition(when.if, SCOPES.workflow));
   }
-  if (isMap(agent)) {
+  if (isObject(agent)) {
     const at = [...path, "andAgent"];
     checkName(check, [...at, "agent"], "agent", agent.agent, keysOf(check.document.agents));
     template([...at, "prompt"], agent.prompt);
     checkSchema(check, [...at, "schema"], agent.schema, schemas);
   }
-  if (isMap(sub)) {
+  if (isObject(sub)) {
     const at = [...path, "andWorkflow"];
     checkName(check, [...at, "workflow"], "workflow", sub.workflow, keysOf(check.document.workflows));
     template([...at, "input"], sub.input);
@@ -151,7 +142,7 @@ function branchProblem(named: StepPlace, place: StepPlace): string | null {
     if (holder === named.step) return "holds this step: it has no output yet";
     const other = named.within.find((outer) => outer.holder === holder);
     if (other === undefined || other.branch === branch) continue;
-    return isMap(holder.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";
+    return isObject(holder.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";
   }
   return null;
 }

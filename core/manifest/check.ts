@@ -1,4 +1,5 @@
 /** What every check of cross references works with. Documents may be invalid: nothing here trusts a shape. */
+import { isObject } from "../lib/is-object.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 import { type CompileResult, compileTemplate } from "./expression.ts";
 import { hint, type Issue, type Path } from "./issues.ts";
@@ -16,12 +17,9 @@ export interface CheckContext {
   isWritten(path: Path): boolean;
 }
 
-export const isMap = (value: unknown): value is Json =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
+export const entriesOf = (value: unknown): [string, unknown][] => (isObject(value) ? Object.entries(value) : []);
 
-export const entriesOf = (value: unknown): [string, unknown][] => (isMap(value) ? Object.entries(value) : []);
-
-export const keysOf = (value: unknown): string[] => (isMap(value) ? Object.keys(value) : []);
+export const keysOf = (value: unknown): string[] => (isObject(value) ? Object.keys(value) : []);
 
 export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 

@@ -1,5 +1,7 @@
 /** Reads YAML into plain values that remember where they stand. */
-import { type Alias, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from "yaml";
+
+import { type Alias, isAlias, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from "yaml";
+import { isObject } from "../lib/is-object.ts";
 import type { Path } from "./issues.ts";
 import { type Position, Positions } from "./positions.ts";
 
@@ -120,7 +122,7 @@ class Reader {
   }
 
   #map(node: Node, path: Path): unknown {
-    if (!isMap(node)) return null;
+    if (!isObject(node)) return null;
     if (isBareExpression(node.items as Pair<Node | null, Node | null>[])) {
       this.#problem(path, node.range?.[0], 'YAML reads {{ ... }} as a map: quote it, "{{ ... }}"');
       return "";
@@ -147,8 +149,7 @@ class Reader {
     const parts = isSeq(value) ? (value.items as Node[]) : [value];
     return parts.flatMap((part) => {
       const merged = this.read(part, path, undefined);
-      if (typeof merged === "object" && merged !== null && !Array.isArray(merged))
-        return [merged as Record<string, unknown>];
+      if (isObject(merged)) return [merged as Record<string, unknown>];
       this.#problem(path, part?.range?.[0], "<< takes a map or a list of maps");
       return [];
     });
@@ -177,6 +178,6 @@ class Reader {
 function isBareExpression(items: readonly Pair<Node | null, Node | null>[]): boolean {
   const [pair] = items;
   return (
-    items.length === 1 && pair !== undefined && isMap(pair.key) && pair.key.flow === true && !pair.value?.range?.[1]
+    items.length === 1 && pair !== undefined && isObject(pair.key) && pair.key.flow === true && !pair.value?.range?.[1]
   );
 }

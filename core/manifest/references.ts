@@ -1,6 +1,7 @@
 /** Everything a schema cannot say: names that refer to one another, expressions, schemas inside, what is not served yet. */
+import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler } from "../lib/json-schema.ts";
-import { type CheckContext, isMap, type KnownPlugins } from "./check.ts";
+import type { CheckContext, KnownPlugins } from "./check.ts";
 import { checkAgents } from "./check-agents.ts";
 import { checkMcp } from "./check-mcp.ts";
 import { checkOtlp } from "./check-otlp.ts";
@@ -18,7 +19,7 @@ import { addNotices } from "./notices.ts";
  */
 export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): Issue[] {
   const { document } = loaded;
-  if (!isMap(document)) return [];
+  if (!isObject(document)) return [];
   const issues: Issue[] = [];
   const reported = new Set(loaded.issues.map(({ path }) => path));
   const check: CheckContext = {

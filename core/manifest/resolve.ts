@@ -1,6 +1,8 @@
 /** From a valid document to the manifest: units become numbers, names that were left out are filled in, all is frozen. */
+
 import { manifestSchemas } from "../../generated/manifest-schemas.ts";
 import { parseDuration } from "../lib/duration.ts";
+import { isObject } from "../lib/is-object.ts";
 import { parseSize } from "../lib/size.ts";
 import type { Manifest } from "./manifest.ts";
 
@@ -60,9 +62,6 @@ function branchOf(schema: Schema, value: unknown): Schema | undefined {
   const actual = Array.isArray(value) ? "array" : typeof value;
   return (type === actual ? schema.then : schema.else) as Schema | undefined;
 }
-
-const isObject = (value: unknown): value is Json =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 function freeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;

@@ -1,4 +1,5 @@
 /** What is left of a manifest with faults, so that the checks behind its shape can report theirs in the same breath. */
+import { isObject } from "../lib/is-object.ts";
 import type { Path } from "./issues.ts";
 import type { Manifest } from "./manifest.ts";
 import { resolveManifest } from "./resolve.ts";
@@ -19,6 +20,3 @@ export function salvage(document: unknown, faults: readonly Path[]): Manifest | 
   }
   return validate(rest, new Map()).length === 0 ? resolveManifest(rest) : null;
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);

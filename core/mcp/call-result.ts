@@ -1,5 +1,7 @@
 /** What a tool gave, as MCP has it: text for models, and the object itself for programs. */
+
 import type { ExecutionResult, McpCallResult, TextResult, ToolExecutionResult } from "../../generated/types.ts";
+import { isObject } from "../lib/is-object.ts";
 
 /** A text stays a text, anything else is JSON. */
 export function toolResult({ result }: ToolExecutionResult): McpCallResult {
@@ -22,6 +24,5 @@ export function executionResult(result: ExecutionResult, resumeTool: string): Mc
 
 function withStructure(texts: readonly string[], value: unknown): McpCallResult {
   const content = texts.map((text) => ({ type: "text" as const, text }));
-  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  return isObject ? { content, structuredContent: value as Record<string, unknown> } : { content };
+  return isObject(value) ? { content, structuredContent: value as Record<string, unknown> } : { content };
 }

@@ -5,7 +5,7 @@ import type { Principal } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
 import { cloneConversation } from "./conversations/clone.ts";
-import { createConversation, idTaken, isTaken } from "./conversations/create.ts";
+import { conversationIdTaken, createConversation, isTaken } from "./conversations/create.ts";
 import { listConversations } from "./conversations/list.ts";
 import { deleteConversation, deleteMessages } from "./conversations/remove.ts";
 import { updateConversation } from "./conversations/update.ts";
@@ -84,7 +84,8 @@ export class ScopedMemory implements MemoryAccess {
     const { name, domain } = this.#memory;
     const userId = this.#newOwner(conversation.userId);
     const { id } = conversation;
-    if (id !== undefined && domain.spaces.owned && (await isTaken(domain, name, id, userId))) throw idTaken(id);
+    if (id !== undefined && domain.spaces.owned && (await isTaken(domain, name, id, userId)))
+      throw conversationIdTaken(id);
     return createConversation(domain, name, { ...conversation, userId });
   }
 

@@ -1,5 +1,7 @@
 /** From an entry of `providers:` to a model provider: a plugin of ours or the user's, else a package from npm. */
+
 import { messageOf } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 import { hint, parsePath } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
@@ -89,7 +91,7 @@ function packageKeyProblems(key: string, config: Record<string, unknown>): Provi
   for (const [name, value] of Object.entries(config)) {
     const path = ["providers", key, name];
     if (name === "options") {
-      const fits = typeof value === "object" && value !== null && !Array.isArray(value);
+      const fits = isObject(value);
       if (!fits) problems.push({ path, message: "must be an object: it is handed to the package's factory" });
     } else if (name === "retries") {
       const fits = Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 10;

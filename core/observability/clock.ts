@@ -5,7 +5,7 @@ import { systemTime } from "../lib/clock.ts";
 /** Milliseconds between two looks at the clock of the system, which may be set while the process runs. */
 const LOOK = 60_000;
 
-export class Clock {
+export class SpanClock {
   #offset = 0;
   #next = Number.NEGATIVE_INFINITY;
 

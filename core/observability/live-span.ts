@@ -1,5 +1,5 @@
 /** Spans and traces while they are being made: one object is what the traced code holds and what sinks are handed. */
-import type { Clock } from "./clock.ts";
+import type { SpanClock } from "./clock.ts";
 import type { Cleaner } from "./content.ts";
 import type { Ids } from "./ids.ts";
 import type { Entity, SpanData, SpanEvent, SpanSink, TraceData } from "./sink.ts";
@@ -7,7 +7,7 @@ import type { Attributes, Span, SpanContext, SpanKind, SpanStatus } from "./span
 
 /** What the traces of a service share. */
 export interface Tracing {
-  readonly clock: Clock;
+  readonly clock: SpanClock;
   readonly ids: Ids;
   readonly cleaner: Cleaner;
   /** At least one. */

@@ -1,5 +1,5 @@
 /** Begins traces: which runs are traced, and what they go on from. */
-import { Clock } from "./clock.ts";
+import { SpanClock } from "./clock.ts";
 import { type ContentMode, createCleaner } from "./content.ts";
 import { Ids } from "./ids.ts";
 import { LiveTrace, type Tracing } from "./live-span.ts";
@@ -29,7 +29,7 @@ export interface Tracer extends SpanOrigin {
 /** @returns null when nothing is traced, or kept anywhere: then tracing costs nothing */
 export function createTracer({ sample, content, secrets }: TracerSettings, sinks: readonly SpanSink[]): Tracer | null {
   if (sample <= 0 || sinks.length === 0) return null;
-  const tracing = { clock: new Clock(), ids: new Ids(), cleaner: createCleaner(content, secrets), sinks };
+  const tracing = { clock: new SpanClock(), ids: new Ids(), cleaner: createCleaner(content, secrets), sinks };
   return new SamplingTracer(sample, tracing);
 }
 

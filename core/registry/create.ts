@@ -1,5 +1,7 @@
 /** From a plugin and what the manifest says to an instance: check the configuration, call `create`, check its result. */
+
 import { messageOf } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type {
   AuthPlugin,
@@ -10,7 +12,7 @@ import type {
   StorePlugin,
   VectorsPlugin,
 } from "../plugin/plugin.ts";
-import { isObject, kindRow } from "./kinds.ts";
+import { kindRow } from "./kinds.ts";
 import type { PluginPhase } from "./problem.ts";
 import { fieldProblems } from "./shape.ts";
 

@@ -1,5 +1,7 @@
 /** What each kind of plugin is: its folder, and the shape that a default export must have. A new kind is a new row. */
+
 import { parseDuration } from "../lib/duration.ts";
+import { isObject } from "../lib/is-object.ts";
 import { schemaProblems } from "../lib/schema-shape.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 
@@ -29,9 +31,6 @@ const must =
     fits(value) ? null : `must be ${what}`;
 const required = (check: Check): Field => ({ check, required: true });
 const optional = (check: Check): Field => ({ check, required: false });
-
-export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const name = must("letters, digits, _, . or -, at most 128", (value) => typeof value === "string" && NAME.test(value));
 const text = must("a string", (value) => typeof value === "string");

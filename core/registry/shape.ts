@@ -1,7 +1,8 @@
 /** Whether what a file exports is a plugin of the kind of its folder. */
+import { isObject } from "../lib/is-object.ts";
 import { suggest } from "../manifest/issues.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
-import { isKind, isObject, type KindRow, kindRow } from "./kinds.ts";
+import { isKind, type KindRow, kindRow } from "./kinds.ts";
 
 export type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
 

@@ -21,7 +21,7 @@ export interface IdSpaces {
 }
 
 /** Where an id leads. */
-export interface Place {
+export interface IdPlace {
   /** Internal number of the object. */
   readonly number: number;
   /** Whether the id is its owner's, and not everybody's. */
@@ -44,19 +44,19 @@ export const spaceOfNew = ({ isolated }: IdSpaces, owner: string): string | unde
  *
  * @param owner undefined: the space of everybody alone
  */
-export async function placeOf(
+export async function parseIdPlace(
   store: Store,
   spaces: IdSpaces,
   keys: IdKeys,
   owner: string | undefined,
-): Promise<Place | undefined> {
+): Promise<IdPlace | undefined> {
   if (owner === undefined || !spaces.owned) return commonPlace(await store.get(keys.of()));
   const [own, common] = await store.getMany([keys.of(owner), keys.of()]);
   return own === undefined ? commonPlace(common) : { number: Number(own.value), ownId: true };
 }
 
 /** Where the id leads for anybody, at most `MOST_PLACES`. */
-export async function placesOf(store: Store, spaces: IdSpaces, keys: IdKeys): Promise<Place[]> {
+export async function placesOf(store: Store, spaces: IdSpaces, keys: IdKeys): Promise<IdPlace[]> {
   const range = { prefix: keys.ofUsers(), limit: MOST_PLACES };
   const [row, owned] = await Promise.all([store.get(keys.of()), spaces.owned ? store.scan(range) : []]);
   const common = commonPlace(row);
@@ -64,5 +64,5 @@ export async function placesOf(store: Store, spaces: IdSpaces, keys: IdKeys): Pr
   return common === undefined ? places : [common, ...places].slice(0, MOST_PLACES);
 }
 
-const commonPlace = (row: Row | undefined): Place | undefined =>
+const commonPlace = (row: Row | undefined): IdPlace | undefined =>
   row === undefined ? undefined : { number: Number(row.value), ownId: false };

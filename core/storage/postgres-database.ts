@@ -21,7 +21,7 @@ export const POSTGRES_META = "penstock_meta";
 export type Session = Pick<PoolClient, "query">;
 
 /** @param first the row of the query that travelled with the beginning */
-export type Work<T> = (session: Session, first: Record<string, unknown>) => Promise<T>;
+export type PostgresWork<T> = (session: Session, first: Record<string, unknown>) => Promise<T>;
 
 const READERS = 8;
 /** One transaction at a time writes; another connection is for when that one hangs. */
@@ -80,7 +80,7 @@ export class PostgresDatabase extends KeyvPostgres {
    * Runs `work` in a SERIALIZABLE transaction, from the start again after a conflict with another process.
    * @param first a query that travels with the beginning; its first row is given to `work`
    */
-  async transaction<T>(work: Work<T>, first = ""): Promise<T> {
+  async transaction<T>(work: PostgresWork<T>, first = ""): Promise<T> {
     for (let tries = 1; ; tries++) {
       try {
         const result = await this.#attempt(work, first);
@@ -133,7 +133,7 @@ export class PostgresDatabase extends KeyvPostgres {
     return this.#closed === null ? this.#health.failed(side, error) : unavailable("storage is closed");
   }
 
-  async #attempt<T>(work: Work<T>, first: string): Promise<T> {
+  async #attempt<T>(work: PostgresWork<T>, first: string): Promise<T> {
     const client = await this.#writers.connect();
     let transaction = "";
     let done: { result: T } | null = null;

@@ -11,7 +11,7 @@
 import type { Entity, SpanData, SpanEvent, TraceData } from "../observability/sink.ts";
 import type { Attributes, SpanContext, SpanStatus } from "../observability/span.ts";
 import { attributesFrom, type SpanTemplate, type Templates } from "./templates.ts";
-import { jsonText } from "./text.ts";
+import { latin1Json } from "./text.ts";
 
 export interface Line {
   readonly traceId: string;
@@ -38,7 +38,7 @@ export interface Handed {
 /** @param base of the segment, in whole milliseconds */
 export function lineOf({ trace, spans, last, handed, earlier }: Handed, base: number, templates: Templates): string {
   const own = Math.floor((spans[0] as SpanData).start);
-  const user = trace.userId === null ? "null" : jsonText(trace.userId);
+  const user = trace.userId === null ? "null" : latin1Json(trace.userId);
   let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${user},${own - base},${entitiesText(earlier)}`;
   for (let index = 0; index < spans.length; index++) {
     const span = spans[index] as SpanData;
@@ -64,16 +64,16 @@ function parentText(spans: readonly SpanData[], index: number): string {
 }
 
 const statusText = ({ code, message }: SpanStatus): string =>
-  message === undefined ? String(code) : `[${code},${jsonText(message)}]`;
+  message === undefined ? String(code) : `[${code},${latin1Json(message)}]`;
 
 function entitiesText(entities: Earlier): string {
   if (entities === undefined) return "[]";
-  return `[${entities.map(({ type, id, name }) => `[${jsonText(type)},${jsonText(id)},${jsonText(name)}]`).join(",")}]`;
+  return `[${entities.map(({ type, id, name }) => `[${latin1Json(type)},${latin1Json(id)},${latin1Json(name)}]`).join(",")}]`;
 }
 
 function rest({ events, links }: SpanData): string {
   const happened = (events ?? []).map(({ name, time, attributes }) => {
-    return `[${jsonText(name)},${time},${attributes === null ? "null" : jsonText(attributes)}]`;
+    return `[${latin1Json(name)},${time},${attributes === null ? "null" : latin1Json(attributes)}]`;
   });
   const linked = (links ?? []).map(({ traceId, spanId }) => `["${traceId}","${spanId}"]`);
   return `,[${happened.join(",")}],[${linked.join(",")}]`;

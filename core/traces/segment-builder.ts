@@ -4,7 +4,7 @@ import { number } from "../storage/encoding.ts";
 import { type Earlier, lineOf } from "./line.ts";
 import { type Origin, SEPARATOR, type Segment, type SegmentHead } from "./segment.ts";
 import { Templates, templateText } from "./templates.ts";
-import { jsonText } from "./text.ts";
+import { latin1Json } from "./text.ts";
 import { NEAR, secondOf } from "./times.ts";
 
 /** Bytes at first; a large trace makes it larger for one segment. */
@@ -72,7 +72,7 @@ export class SegmentBuilder {
 
   /** What `Segment.text` would be now. */
   text(): string {
-    const header = `${jsonText({ ...this.#origin, base: this.#base }).slice(0, -1)},"templates":[`;
+    const header = `${latin1Json({ ...this.#origin, base: this.#base }).slice(0, -1)},"templates":[`;
     const body = this.#bytes.toString("latin1", 0, this.#size);
     return `[${header}${this.#templates.all.map(templateText).join(",")}]}${body}]`;
   }

@@ -5,7 +5,7 @@
 
 import type { Entity, SpanData } from "../observability/sink.ts";
 import type { Attributes, AttributeValue, SpanKind } from "../observability/span.ts";
-import { jsonText, sameValue, valueText } from "./text.ts";
+import { latin1Json, sameValue, valueText } from "./text.ts";
 
 export interface SpanTemplate {
   /** Place in the segment's list. */
@@ -93,8 +93,8 @@ const sameEntity = (one: Entity, other: Entity): boolean =>
 /** As JSON: `[name, kind, type, id, entity's name, keys, values]`. */
 export function templateText({ name, kind, entity, keys, values }: SpanTemplate): string {
   const { type, id, name: called } = entity;
-  const head = `${jsonText(name)},${kind},${jsonText(type)},${jsonText(id)},${jsonText(called)}`;
-  return `[${head},[${keys.map(jsonText).join(",")}],[${values.map(valueText).join(",")}]]`;
+  const head = `${latin1Json(name)},${kind},${latin1Json(type)},${latin1Json(id)},${latin1Json(called)}`;
+  return `[${head},[${keys.map(latin1Json).join(",")}],[${values.map(valueText).join(",")}]]`;
 }
 
 type Written = [string, SpanKind, Entity["type"], string, string, string[], (AttributeValue | null)[]];

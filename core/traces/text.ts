@@ -4,7 +4,7 @@ import type { AttributeValue } from "../observability/span.ts";
 const WIDE = /[^\0-\xff]/;
 const EVERY_WIDE = /[^\0-\xff]/g;
 
-export function jsonText(value: string | object): string {
+export function latin1Json(value: string | object): string {
   const json = JSON.stringify(value);
   return WIDE.test(json) ? json.replace(EVERY_WIDE, escaped) : json;
 }
@@ -17,7 +17,7 @@ export function valueText(value: AttributeValue | undefined): string {
   if (value === undefined) return "null";
   if (typeof value === "number") return Number.isFinite(value) ? String(value) : "null";
   if (typeof value === "boolean") return value ? "true" : "false";
-  return jsonText(value);
+  return latin1Json(value);
 }
 
 export function sameValue(one: AttributeValue | undefined, other: AttributeValue | undefined): boolean {

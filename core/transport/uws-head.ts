@@ -8,7 +8,7 @@ const EXPECT = 6;
 const DIGITS = /^[0-9]{1,15}$/;
 
 /** 0, or the status of a refusal. */
-export type Problem = 0 | 400 | 417 | 431;
+export type HeadProblem = 0 | 400 | 417 | 431;
 
 /**
  * One object serves every request of a listener, one after another: what it holds is true during dispatch only, which
@@ -33,7 +33,7 @@ export class UwsHead {
    * Reads `request`. Gives 0, or the status of the refusal: 400 for a bad framing, 417 for an expectation that nothing
    * fulfils, 431 for more than `limit` bytes.
    */
-  read(request: NativeRequest, path: string, query: string, limit: number): Problem {
+  read(request: NativeRequest, path: string, query: string, limit: number): HeadProblem {
     this.contentLength = 0;
     this.chunked = false;
     this.#size = path.length + query.length;

@@ -11,7 +11,7 @@ import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
 import { UwsExchange } from "./uws-exchange.ts";
 import { UwsFlows } from "./uws-flow.ts";
-import { type Problem, UwsHead } from "./uws-head.ts";
+import { type HeadProblem, UwsHead } from "./uws-head.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
 import { socketBehavior, type UwsSocketHost } from "./uws-socket.ts";
@@ -118,7 +118,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     else this.#run(this.#dispatch, new UwsExchange(this, response, "GET", path, query), problem);
   }
 
-  #run<E extends UwsExchange>(dispatch: (exchange: E) => void, exchange: E, problem: Problem): void {
+  #run<E extends UwsExchange>(dispatch: (exchange: E) => void, exchange: E, problem: HeadProblem): void {
     this.corked = exchange;
     if (problem === 0) {
       this.reading = exchange;

@@ -8,8 +8,8 @@ import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
-import { idTaken } from "./journal/errors.ts";
-import { ownerOf } from "./journal/ids.ts";
+import { executionIdTaken } from "./journal/errors.ts";
+import { executionOwner } from "./journal/ids.ts";
 import { findExecution, startsOf } from "./journal/load.ts";
 import type { Execution } from "./run/execution.ts";
 import type { WorkflowCall } from "./workflows.ts";
@@ -34,7 +34,7 @@ export async function beginExecution(
   if (executionId !== undefined) {
     // A commit makes sure of it; this spares a second one the work. Nothing may come between the last look and the beginning.
     const exists = runs(engine, executionId, userId) || (await isRecorded(engine, executionId, userId));
-    if (exists || runs(engine, executionId, userId)) throw idTaken(executionId);
+    if (exists || runs(engine, executionId, userId)) throw executionIdTaken(executionId);
   }
   const start: ExecutionStart = {
     id: executionId ?? engine.newId(number),
@@ -59,13 +59,13 @@ export async function beginExecution(
 /** Whether an execution runs here that has the id which a new one is to have: with isolation the user's own, without it anybody's. */
 function runs(engine: Engine, id: string, userId = ""): boolean {
   const execution = engine.liveOf(id, userId);
-  return execution !== undefined && (!engine.spaces.isolated || ownerOf(execution.state.start) === userId);
+  return execution !== undefined && (!engine.spaces.isolated || executionOwner(execution.state.start) === userId);
 }
 
 /** The same of one that is on record. */
 async function isRecorded({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
   const { isolated, owned } = spaces;
   if (owned && !isolated) return (await startsOf(store, spaces, id)).length > 0;
-  const is = (start: ExecutionStart) => !isolated || ownerOf(start) === userId;
+  const is = (start: ExecutionStart) => !isolated || executionOwner(start) === userId;
   return (await findExecution(store, id, { spaces, owner: userId, is })) !== null;
 }

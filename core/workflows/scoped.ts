@@ -20,7 +20,7 @@ import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluste
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
-import { alreadyEnded, idTaken, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
+import { alreadyEnded, executionIdTaken, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
 import { nameOf } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
 import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
@@ -47,14 +47,14 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
-    return this.#result(execution, call, () => idTaken(execution.state.start.id));
+    return this.#result(execution, call, () => executionIdTaken(execution.state.start.id));
   }
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
     while (!execution.recorded) {
       const moved = Promise.race([execution.more(), execution.settled]);
-      await this.#unlessLost(execution, moved, () => idTaken(execution.state.start.id));
+      await this.#unlessLost(execution, moved, () => executionIdTaken(execution.state.start.id));
     }
     return this.#follow(execution, 0);
   }

@@ -1,5 +1,7 @@
 /** What a request says in a conversation: the user's message of this turn, and what the request carries besides. */
+
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import { isObject } from "../../lib/is-object.ts";
 import type { NewMessage } from "../../memory/memory.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
 
@@ -65,7 +67,7 @@ function userMessage(messages: readonly Fields[]): NewMessage | null {
   if (going && id === undefined) return null;
   const message: NewMessage = { role: "user", parts: turn.flatMap(uiParts) };
   if (id !== undefined) message.id = id;
-  if (isRecord(last.metadata)) message.metadata = last.metadata;
+  if (isObject(last.metadata)) message.metadata = last.metadata;
   return message;
 }
 
@@ -93,7 +95,7 @@ export function inputText(message: { parts?: unknown; content?: unknown }): stri
   if (typeof content === "string") return content;
   const list = Array.isArray(parts) ? parts : Array.isArray(content) ? content : [];
   return list
-    .flatMap((part) => (isRecord(part) && part.type === "text" && typeof part.text === "string" ? [part.text] : []))
+    .flatMap((part) => (isObject(part) && part.type === "text" && typeof part.text === "string" ? [part.text] : []))
     .join("\n");
 }
 
@@ -107,6 +109,3 @@ function titleOf(text: string): string {
   // Half of a character at the end would be no text.
   return (/[\uD800-\uDBFF]$/.test(cut) ? cut.slice(0, -1) : cut).trimEnd();
 }
-
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);

@@ -48,7 +48,7 @@ export interface PreparedRun {
 }
 
 /** @throws ServiceError `invalid_input` for a request that makes no sense. */
-export function prepare(core: AgentCore, request: RunRequest, call: RunCall): PreparedRun {
+export function prepareRun(core: AgentCore, request: RunRequest, call: RunCall): PreparedRun {
   const principal = principalOf(call, core.isolated);
   const settings = boundTo(principal, settingsOf(core, request), request.options);
   const scope = { context: settings.context, user: call.user };

@@ -1,8 +1,10 @@
 /** The form of a result: plain text, or a value that fits a schema, read from what the model wrote. */
+
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { OutputOptions } from "../../../generated/types.ts";
 import type { ClientSchema } from "../../client-schema/schemas.ts";
 import { userIdOf } from "../../identity/user.ts";
+import { isObject } from "../../lib/is-object.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentCore } from "./compiled-agent.ts";
 import { parseAnswer } from "./partial-json.ts";
@@ -37,7 +39,7 @@ export function objectOutput(schema: ClientSchema | undefined): OutputSpec {
 }
 
 function objectProblem(value: unknown): string | null {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? null : "result must be object";
+  return isObject(value) ? null : "result must be object";
 }
 
 /** `options.output` of a request. */

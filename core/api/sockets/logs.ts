@@ -1,4 +1,5 @@
 /** `/ws/logs`: lines of the log as they are written (contract, "WebSockets"). */
+
 import { defaults } from "../../../generated/defaults.ts";
 import type { LogsQuery } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
@@ -7,6 +8,7 @@ import { requireValid, type Validator } from "../../http/decode.ts";
 import type { SocketHandlers, SocketRoute } from "../../http/socket.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
+import { isObject } from "../../lib/is-object.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { LogEntry } from "../../observability/log-line.ts";
 import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observability/log-query.ts";
@@ -86,8 +88,7 @@ const updateFor = (news: LogNews, filter: LogFilter): Text | null =>
 function filterIn(text: string): object {
   try {
     const { type, filter } = JSON.parse(text) as { type?: unknown; filter?: unknown };
-    if (type === "updateFilter" && typeof filter === "object" && filter !== null && !Array.isArray(filter))
-      return filter;
+    if (type === "updateFilter" && isObject(filter)) return filter;
   } catch {
     // Said below.
   }

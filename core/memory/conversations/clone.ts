@@ -20,7 +20,7 @@ import { parseMessage } from "../records/message.ts";
 import { searchableText } from "../records/searchable-text.ts";
 import { placeIn } from "../records/target.ts";
 import { createDraft, type Draft } from "../semantic/semantic.ts";
-import { idTaken, insertPending, isTaken, type PendingConversation, preparePending } from "./create.ts";
+import { conversationIdTaken, insertPending, isTaken, type PendingConversation, preparePending } from "./create.ts";
 import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
 type CloneOptions = Parameters<MemoryAccess["clone"]>[1];
@@ -44,14 +44,14 @@ export function cloneConversation(
       if (await isTaken(domain, unborn.memory, unborn.id, unborn.userId)) {
         // No commit will tell whether the source is still there.
         await domain.conversations.current(found, true);
-        throw idTaken(unborn.id);
+        throw conversationIdTaken(unborn.id);
       }
       try {
         return await copy(domain, source, unborn, options.includeMessages);
       } catch (error) {
         await discardCopy(domain, unborn);
         if (error instanceof CommitConflict && error.keys.includes(idKeyOf(unborn))) {
-          throw idTaken(unborn.id);
+          throw conversationIdTaken(unborn.id);
         }
         throw error;
       }

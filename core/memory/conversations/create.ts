@@ -62,7 +62,7 @@ export async function createConversation(
   const written = { ...unborn, ...writeMessages(domain, draft, unborn, messages, now, new Map()) };
   insertPending(draft, written);
   const revision = await domain.store.commit(draft).catch((error: unknown) => {
-    throw error instanceof CommitConflict ? idTaken(unborn.id) : error;
+    throw error instanceof CommitConflict ? conversationIdTaken(unborn.id) : error;
   });
   const { conversation, ...snapshot } = written;
   domain.conversations.remember({ ...snapshot, revision });
@@ -70,5 +70,5 @@ export async function createConversation(
   return conversation;
 }
 
-export const idTaken = (id: string): ServiceError =>
+export const conversationIdTaken = (id: string): ServiceError =>
   new ServiceError("conflict", `conversation ${JSON.stringify(id.slice(0, 128))} exists already`);

@@ -1,7 +1,7 @@
 /** A conversation as it stands in its row. */
 import type { Conversation } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
-import type { Place } from "../../storage/id-spaces.ts";
+import type { IdPlace } from "../../storage/id-spaces.ts";
 import { conversationIdKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
 
@@ -69,7 +69,7 @@ export const changed = (
   revision: number,
 ): Snapshot => ({ memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision });
 
-export function snapshotOf(memory: string, { number, ownId }: Place, { value, revision }: Row): Snapshot {
+export function snapshotOf(memory: string, { number, ownId }: IdPlace, { value, revision }: Row): Snapshot {
   const [conversation, messages, dated] = JSON.parse(value) as [Conversation, number, number?];
   const { id, userId, resourceId } = conversation;
   const updatedAt = Date.parse(conversation.updatedAt);

@@ -1,7 +1,7 @@
 /** Where conversations are, with a bounded cache of what each was like when it was last written or found here. */
 import { CommitConflict, invalid, ServiceError, unavailable } from "../../lib/errors.ts";
 import { Recent } from "../../lib/recent-map.ts";
-import { type IdSpaces, type Place, placeOf, placesOf } from "../../storage/id-spaces.ts";
+import { type IdPlace, type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { type Called, conversationOf, type Snapshot, snapshotOf } from "./conversation.ts";
@@ -45,16 +45,16 @@ export class Conversations {
   }
 
   /** Its number, from the cache if it is there, and then maybe one that is gone. Undefined when there is no such conversation. */
-  async place(memory: string, id: string, owner: string | undefined): Promise<Place | undefined> {
+  async place(memory: string, id: string, owner: string | undefined): Promise<IdPlace | undefined> {
     const known = this.#cached(memory, id, owner) ?? this.#placed(memory, id, owner);
-    return known ?? placeOf(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
+    return known ?? parseIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
   }
 
   /**
    * The conversation whose row was just read: what never changes of it holds, the rest may be newer. Undefined when it is not the
    * one that is meant.
    */
-  found(memory: string, id: string, owner: string | undefined, place: Place, row: Row): Snapshot | undefined {
+  found(memory: string, id: string, owner: string | undefined, place: IdPlace, row: Row): Snapshot | undefined {
     const known = this.#cache.get(nameIn(memory, id, place.ownId ? owner : undefined));
     return this.#meant(known?.number === place.number ? known : this.#found(memory, place, row), owner);
   }
@@ -129,7 +129,7 @@ export class Conversations {
   }
 
   /** Whose a conversation in the space of everybody is, its number does not tell: it is not looked for where that counts. */
-  #placed(memory: string, id: string, owner: string | undefined): Place | undefined {
+  #placed(memory: string, id: string, owner: string | undefined): IdPlace | undefined {
     const ownId = owner !== undefined && this.#spaces.owned;
     const number = this.#places.get(nameIn(memory, id, ownId ? owner : undefined));
     return number === undefined ? undefined : { number, ownId };
@@ -141,7 +141,7 @@ export class Conversations {
       const row = await this.#store.get(conversationKey(known.number));
       if (row !== undefined) return this.#found(memory, known, row);
     }
-    const place = await placeOf(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
+    const place = await parseIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
     if (place === undefined) return undefined;
     const row = await this.#store.get(conversationKey(place.number));
     // Deleted between the two reads.
@@ -153,7 +153,7 @@ export class Conversations {
     return this.#spaces.isolated && owner !== undefined && found.userId !== owner ? undefined : found;
   }
 
-  #found(memory: string, place: Place, row: Row): Snapshot {
+  #found(memory: string, place: IdPlace, row: Row): Snapshot {
     const snapshot = snapshotOf(memory, place, row);
     // What is in the cache by now comes from a commit, which is newer than what was read here.
     if (this.known(snapshot) === undefined) this.remember(snapshot);

@@ -1,6 +1,6 @@
 /** A conversation as other rows point to it. */
 import { number, numberOf } from "../../storage/encoding.ts";
-import type { Place } from "../semantic/semantic.ts";
+import type { MessagePlace } from "../semantic/semantic.ts";
 
 export interface Target {
   readonly memory: string;
@@ -9,7 +9,7 @@ export interface Target {
 }
 
 /** The name of a message in the semantic index: internal number of the conversation, and position in it. */
-export const placeIn = (target: Target, position: string): Place => ({
+export const placeIn = (target: Target, position: string): MessagePlace => ({
   owner: target.userId,
   conversation: indexName(target.number),
   message: position,

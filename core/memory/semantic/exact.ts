@@ -9,7 +9,7 @@ import type { Commit, Store } from "../../storage/store.ts";
 import type { Layout } from "./layout.ts";
 import { Nearest, similarity } from "./nearest.ts";
 import { readVector, type VectorRow, writeVector } from "./rows.ts";
-import { createDraft, type Draft, type Place } from "./semantic.ts";
+import { createDraft, type Draft, type MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
 import { OwnerVectors, VectorCache } from "./vector-cache.ts";
 import type { Finished, VectorIndex } from "./vector-index.ts";
@@ -37,7 +37,7 @@ export class ExactVectors implements VectorIndex, Vectors {
     this.#cache = new VectorCache(cacheBytes);
   }
 
-  dropMessages(draft: Draft, places: readonly Place[]): void {
+  dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
     const owners = new Map<string, number>();
     for (const place of places) {
       draft.delete.push(this.#layout.vector(place), this.#layout.wait(place));
@@ -108,7 +108,7 @@ export class ExactVectors implements VectorIndex, Vectors {
 
   async search(query: VectorQuery): Promise<VectorHit[]> {
     const { owner, conversation, vector, signal } = query;
-    const nearest = new Nearest<Place>(query.limit, query.threshold);
+    const nearest = new Nearest<MessagePlace>(query.limit, query.threshold);
     const found = owner === undefined ? null : await this.#ownerVectors(owner);
     if (found !== null) await found.search(vector, conversation, nearest);
     else await this.#stream(vector, this.#layout.vectors(owner, conversation), conversation, nearest, signal);
@@ -152,7 +152,7 @@ export class ExactVectors implements VectorIndex, Vectors {
     query: Float32Array,
     prefix: string,
     conversation: string | undefined,
-    nearest: Nearest<Place>,
+    nearest: Nearest<MessagePlace>,
     signal: AbortSignal | undefined,
   ): Promise<void> {
     for await (const row of this.#rows(prefix)) {

@@ -6,7 +6,7 @@ import type { Layout } from "./layout.ts";
 import { normalize } from "./nearest.ts";
 import type { EmbeddingQueue } from "./queue.ts";
 import { writeWaiting } from "./rows.ts";
-import type { Draft, Place, Semantic, SemanticHit, SemanticQuery } from "./semantic.ts";
+import type { Draft, MessagePlace, Semantic, SemanticHit, SemanticQuery } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
 import type { VectorIndex } from "./vector-index.ts";
 
@@ -34,7 +34,7 @@ export class SemanticIndex implements Semantic {
     this.#parts = parts;
   }
 
-  saved(draft: Draft, place: Place, text: string): void {
+  saved(draft: Draft, place: MessagePlace, text: string): void {
     const { index, layout } = this.#parts;
     const { owner, conversation, message } = place;
     if (text.trim() === "") {
@@ -45,7 +45,7 @@ export class SemanticIndex implements Semantic {
     draft.put.push([layout.wait(place), row]);
   }
 
-  deleted(draft: Draft, places: readonly Place[]): void {
+  deleted(draft: Draft, places: readonly MessagePlace[]): void {
     if (places.length > 0) this.#parts.index.dropMessages(draft, places);
   }
 

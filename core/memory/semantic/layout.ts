@@ -1,6 +1,6 @@
 /** The rows of an index of one memory: vectors, texts that wait to be embedded, counters of change, and its state. */
 import { shortText as part } from "../../storage/encoding.ts";
-import type { Place } from "./semantic.ts";
+import type { MessagePlace } from "./semantic.ts";
 
 const ROOT = "semantic";
 
@@ -9,12 +9,12 @@ export interface Layout {
   readonly state: string;
   /** Of all, of one owner, or of one conversation. */
   vectors(owner?: string, conversation?: string): string;
-  vector(place: Place): string;
+  vector(place: MessagePlace): string;
   /** Rises with every change of an owner's vectors, so that a copy in memory can tell that it is old. */
   changes(owner: string): string;
   /** What waits of all, of one owner, or of one conversation. */
   waiting(owner?: string, conversation?: string): string;
-  wait(place: Place): string;
+  wait(place: MessagePlace): string;
   /** A conversation whose vectors a plugin has yet to delete; sorts before all that waits in the conversation. */
   waitingConversation(owner: string, conversation: string): string;
 }

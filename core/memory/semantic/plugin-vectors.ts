@@ -8,7 +8,7 @@ import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/
 import type { Store } from "../../storage/store.ts";
 import type { Layout } from "./layout.ts";
 import { writeWaiting } from "./rows.ts";
-import type { Draft, Place } from "./semantic.ts";
+import type { Draft, MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
 import type { Finished, VectorIndex } from "./vector-index.ts";
 
@@ -25,7 +25,7 @@ export class PluginVectors implements VectorIndex {
     this.#vectors = vectors;
   }
 
-  dropMessages(draft: Draft, places: readonly Place[]): void {
+  dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
     for (const { owner, conversation, message } of places) {
       const place = { owner, conversation, message };
       draft.put.push([this.#layout.wait(place), writeWaiting({ kind: "delete", ...place })]);

@@ -8,13 +8,13 @@ import { normalize } from "./nearest.ts";
 import { type Embeddings, madeWith, openVectors, type SemanticSource } from "./open.ts";
 import { EmbeddingQueue } from "./queue.ts";
 import type { VectorRow } from "./rows.ts";
-import type { Place } from "./semantic.ts";
+import type { MessagePlace } from "./semantic.ts";
 import { IndexState } from "./state.ts";
 
 /** Texts embedded, and vectors stored, at once. */
 const BATCH = 64;
 
-export interface SearchedMessage extends Place {
+export interface SearchedMessage extends MessagePlace {
   /** Empty: it has none, and is passed over. */
   readonly text: string;
 }

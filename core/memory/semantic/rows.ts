@@ -1,7 +1,7 @@
 /** The values of an index's rows. */
-import type { Place } from "./semantic.ts";
+import type { MessagePlace } from "./semantic.ts";
 
-export interface VectorRow extends Place {
+export interface VectorRow extends MessagePlace {
   readonly vector: Float32Array;
 }
 
@@ -20,8 +20,8 @@ export function readVector(value: string): VectorRow {
 
 /** A text to be embedded; or, for vectors outside of the store, a message or a whole conversation to be deleted. */
 export type Waiting =
-  | (Place & { readonly kind: "embed"; readonly text: string })
-  | (Place & { readonly kind: "delete" })
+  | (MessagePlace & { readonly kind: "embed"; readonly text: string })
+  | (MessagePlace & { readonly kind: "delete" })
   | { readonly kind: "deleteConversation"; readonly owner: string; readonly conversation: string };
 
 export const writeWaiting = (waiting: Waiting): string => JSON.stringify(waiting);

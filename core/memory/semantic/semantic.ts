@@ -15,7 +15,7 @@ export const createDraft = (): Draft => ({ put: [], delete: [], clear: [], add: 
  * Where a message is: the user it belongs to (the owner of its conversation), its conversation and its own id. Any
  * strings; what is found comes back with the same ones.
  */
-export interface Place {
+export interface MessagePlace {
   readonly owner: string;
   readonly conversation: string;
   readonly message: string;
@@ -35,7 +35,7 @@ export interface SemanticQuery {
 }
 
 /** Cosine similarity in `score`. The message may be gone by now: who reads it passes over it then. */
-export interface SemanticHit extends Place {
+export interface SemanticHit extends MessagePlace {
   readonly score: number;
 }
 
@@ -45,9 +45,9 @@ export interface Semantic {
    * Adds to the commit that stores a message what has it found: its `textOf`, which waits there to be embedded. A message
    * that replaces another replaces its text; one without text is not found.
    */
-  saved(draft: Draft, place: Place, text: string): void;
+  saved(draft: Draft, place: MessagePlace, text: string): void;
   /** Adds to the commit that deletes messages the end of their vectors. */
-  deleted(draft: Draft, places: readonly Place[]): void;
+  deleted(draft: Draft, places: readonly MessagePlace[]): void;
   /** Adds to the commit that deletes a conversation the end of all its vectors. */
   conversationDeleted(draft: Draft, owner: string, conversation: string): void;
   /** After such a commit: has the waiting texts embedded. Returns at once. */

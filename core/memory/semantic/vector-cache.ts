@@ -1,7 +1,7 @@
 /** Vectors of owners in memory: one matrix for each, the least recently used given up first. */
 import { type Nearest, similarity } from "./nearest.ts";
 import type { VectorRow } from "./rows.ts";
-import type { Place } from "./semantic.ts";
+import type { MessagePlace } from "./semantic.ts";
 
 /** Rows between two turns of the event loop: some milliseconds. */
 const STRETCH = 4_096;
@@ -51,7 +51,7 @@ export class OwnerVectors {
     this.#matrix = larger;
   }
 
-  async search(query: Float32Array, conversation: string | undefined, nearest: Nearest<Place>): Promise<void> {
+  async search(query: Float32Array, conversation: string | undefined, nearest: Nearest<MessagePlace>): Promise<void> {
     if (query.length !== this.#dimensions) return;
     const count = this.#messages.length;
     for (let row = 0; row < count; row++) {

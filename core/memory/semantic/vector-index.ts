@@ -1,7 +1,7 @@
 /** Where the vectors of a memory are: in the store, or with a plugin. */
 import type { VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { VectorRow } from "./rows.ts";
-import type { Draft, Place } from "./semantic.ts";
+import type { Draft, MessagePlace } from "./semantic.ts";
 
 /** Something that waited and is done: a text that has its vector, or what a plugin had to delete. */
 export interface Finished {
@@ -14,7 +14,7 @@ export interface Finished {
 
 export interface VectorIndex {
   /** For a commit that deletes messages. Nothing of theirs waits any longer. */
-  dropMessages(draft: Draft, places: readonly Place[]): void;
+  dropMessages(draft: Draft, places: readonly MessagePlace[]): void;
   /** For a commit that deletes a conversation. */
   dropConversation(draft: Draft, owner: string, conversation: string): void;
   /** Stores vectors and takes what they waited for from the queue. What has changed since, or is gone, waits on. */

@@ -1,7 +1,9 @@
 /** What a working memory may hold, and how something is appended to it. */
+
 import type { ValidateFunction } from "ajv";
 import { DEEPEST, tooDeep } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
+import { isObject } from "../../lib/is-object.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
 
@@ -123,8 +125,4 @@ function canonical(value: Json): string {
   if (!isObject(value)) return `=${JSON.stringify(value)}`;
   const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join()}}`;
-}
-
-function isObject(value: Json): value is { [key: string]: Json } {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,4 +1,5 @@
 /** OpenAI's strict mode refuses schemas that do not forbid and require everything: ask for it only where it can work. */
+import { isObject } from "../../lib/is-object.ts";
 
 type Node = Record<string, unknown>;
 
@@ -17,7 +18,7 @@ const UNKNOWN = [
 const LISTS = ["anyOf", "prefixItems"];
 const MAPS = ["properties", "$defs", "definitions"];
 
-const isNode = (value: unknown): value is Node => typeof value === "object" && value !== null && !Array.isArray(value);
+const isNode = (value: unknown): value is Node => isObject(value);
 
 /** Whether every object of the schema lists all its properties as required and allows no others. */
 export function canBeStrict(schema: unknown): boolean {

@@ -4,6 +4,7 @@
  * formats, local $ref, allOf and the first entry of anyOf and oneOf. It does not look at pattern, uniqueItems, not, if:
  * a schema that leans on those gets a value that does not fit.
  */
+import { isObject } from "../../lib/is-object.ts";
 
 type Schema = Record<string, unknown>;
 
@@ -28,9 +29,6 @@ const FORMATS: Readonly<Record<string, string>> = {
   "uri-reference": "/",
   uuid: "00000000-0000-4000-8000-000000000000",
 };
-
-const isObject = (value: unknown): value is Schema =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** A number that is given and finite, else the other. */
 const numberOr = <T>(value: unknown, other: T): number | T => (typeof value === "number" ? value : other);

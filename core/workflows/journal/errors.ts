@@ -18,7 +18,8 @@ export const notSuspended = (id: string, status: ExecutionStatus) =>
 
 export const alreadyEnded = (status: ExecutionStatus) => invalid(`the execution is already ${said(status)}`);
 
-export const idTaken = (id: string) => new ServiceError("conflict", `options.executionId: ${named(id)} is taken`);
+export const executionIdTaken = (id: string) =>
+  new ServiceError("conflict", `options.executionId: ${named(id)} is taken`);
 
 /** A suspend that came between two runs of it. */
 export const resumedMeanwhile = (id: string) =>

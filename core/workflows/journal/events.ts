@@ -6,12 +6,12 @@
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { EntryKind, JournalEntry, StepPath } from "./entries.ts";
-import { cancellationText, errorText, jsonText, outcomeText, type RestEntry, suspensionText } from "./outcome-text.ts";
+import { cancellationText, entryJson, errorText, outcomeText, type RestEntry, suspensionText } from "./outcome-text.ts";
 import type { JournalState } from "./state.ts";
 
 /** Event 1. */
 export const startEvent = (state: JournalState, _outline: Outline): string =>
-  `${workflowHead("workflow-start", state, state.start.at)},"status":"running","input":${jsonText(state.start.input)}}`;
+  `${workflowHead("workflow-start", state, state.start.at)},"status":"running","input":${entryJson(state.start.input)}}`;
 
 /**
  * The events that an entry is; `EVENTS_OF` says how many.
@@ -26,14 +26,14 @@ type EventTable = { readonly [K in EntryKind]: Events<Extract<JournalEntry, read
 
 const EVENTS: EventTable = {
   begin: ([, path, at, source], state, outline) => [
-    `${stepHead("step-start", path, at, state, outline)},"status":"running","input":${jsonText(state.values.get(source))}}`,
+    `${stepHead("step-start", path, at, state, outline)},"status":"running","input":${entryJson(state.values.get(source))}}`,
   ],
   done: ([, path, at, output], state, outline) => [
-    `${stepHead("step-complete", path, at, state, outline)},"status":"success","output":${jsonText(output)}}`,
+    `${stepHead("step-complete", path, at, state, outline)},"status":"success","output":${entryJson(output)}}`,
   ],
   same: ([, path, at, source], state, outline) => {
     const status = state.steps.get(path)?.branch === "none" ? "skipped" : "success";
-    const output = jsonText(state.values.get(source));
+    const output = entryJson(state.values.get(source));
     return [`${stepHead("step-complete", path, at, state, outline)},"status":"${status}","output":${output}}`];
   },
   fail: ([, path, at, message], state, outline) => [
@@ -42,7 +42,7 @@ const EVENTS: EventTable = {
   retry: () => [],
   wait: () => [],
   part: ([, path, at, part], state, outline) => [
-    `${stepHead("agent-part", path, at, state, outline)},"data":${jsonText(part)}}`,
+    `${stepHead("agent-part", path, at, state, outline)},"data":${entryJson(part)}}`,
   ],
   suspend(entry, state, outline) {
     const suspension = suspensionText(entry, outline, "stepIndex");
@@ -51,13 +51,13 @@ const EVENTS: EventTable = {
   },
   resume([, path, at], state) {
     const step = path === "" ? "" : `,"stepId":"${path}"`;
-    const input = jsonText(state.start.input);
+    const input = entryJson(state.start.input);
     const head = workflowHead("workflow-start", state, at);
     return [`${head},"status":"running","input":${input},"metadata":{"resumed":true${step}}}`];
   },
   end(entry, state, outline) {
     const head = workflowHead("workflow-complete", state, entry[2]);
-    return [`${head},"status":"completed","output":${jsonText(entry[3])}}`, resultEvent(entry, state, outline)];
+    return [`${head},"status":"completed","output":${entryJson(entry[3])}}`, resultEvent(entry, state, outline)];
   },
   error(entry, state, outline) {
     const [, stepId, at, message] = entry;

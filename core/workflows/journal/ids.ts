@@ -29,16 +29,17 @@ export const numberIn = (id: string): number | null => (OURS.test(id) ? numberOf
 type Called = Pick<ExecutionStart, "id" | "ownId" | "userId">;
 
 /** Whose an execution is; an empty text: nobody's. */
-export const ownerOf = ({ userId = "" }: Pick<ExecutionStart, "userId">): string => userId;
+export const executionOwner = ({ userId = "" }: Pick<ExecutionStart, "userId">): string => userId;
 
 /** The row of an id that a client chose. */
 export const nameKeyOf = (start: Called): string =>
-  executionNameKey(start.id, start.ownId === true ? ownerOf(start) : undefined);
+  executionNameKey(start.id, start.ownId === true ? executionOwner(start) : undefined);
 
 /** What an execution is called among all of this process: an id that is a user's own comes with that user. */
 export const nameIn = (id: string, owner: string | undefined): string =>
   owner === undefined ? id : `${owner.length}/${owner}/${id}`;
-export const nameOf = (start: Called): string => nameIn(start.id, start.ownId === true ? ownerOf(start) : undefined);
+export const nameOf = (start: Called): string =>
+  nameIn(start.id, start.ownId === true ? executionOwner(start) : undefined);
 
 /** What its steps are called where they have an effect: of two users with the same id, one must not be taken for the other. */
 export const effectsOf = ({ id, number, ownId }: Pick<ExecutionStart, "id" | "number" | "ownId">): string =>

@@ -1,6 +1,6 @@
 /** Executions as the store has them. */
 import { ServiceError, unavailable } from "../../lib/errors.ts";
-import { type IdSpaces, placeOf, placesOf } from "../../storage/id-spaces.ts";
+import { type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
@@ -37,7 +37,7 @@ export async function findExecution(store: Store, id: string, meant: Meant = ANY
   const ours = numberIn(id);
   const found = ours === null ? null : await readExecution(store, ours);
   if (isMeant(found)) return found;
-  const place = await placeOf(store, meant.spaces, executionNameKeys(id), meant.owner);
+  const place = await parseIdPlace(store, meant.spaces, executionNameKeys(id), meant.owner);
   const named = place === undefined ? null : await readExecution(store, place.number);
   return isMeant(named) ? named : null;
 }

@@ -10,7 +10,7 @@ type Rests = Extract<EntryKind, "suspend" | "end" | "error" | "cancel">;
 export type RestEntry = Extract<JournalEntry, readonly [Rests, ...unknown[]]>;
 
 /** JSON text of a value; of none at all, null. */
-export const jsonText = (value: unknown): string => JSON.stringify(value) ?? "null";
+export const entryJson = (value: unknown): string => JSON.stringify(value) ?? "null";
 
 /**
  * @param index what the place of the step at the top is called
@@ -55,7 +55,7 @@ export function outcomeText(startAt: number, entry: RestEntry, outline: Outline)
     return `${start},"endAt":null,"status":"suspended","result":null,"suspension":${suspension}`;
   }
   const end = `${start},"endAt":"${isoTime(entry[2])}"`;
-  if (entry[0] === "end") return `${end},"status":"completed","result":${jsonText(entry[3])}`;
+  if (entry[0] === "end") return `${end},"status":"completed","result":${entryJson(entry[3])}`;
   const status = entry[0] === "error" ? "error" : "cancelled";
   return `${end},"status":"${status}","result":null,${outcomeMembers(entry, outline)}`;
 }

@@ -2,7 +2,7 @@
 import type { ExecutionState } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
-import { jsonText, outcomeMembers, outcomeText, type RestEntry, restOf } from "./outcome-text.ts";
+import { entryJson, outcomeMembers, outcomeText, type RestEntry, restOf } from "./outcome-text.ts";
 import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
 import { isSuperseded } from "./superseded.ts";
@@ -14,7 +14,7 @@ export function executionRecordText(state: JournalState, outline: Outline): stri
   const name = JSON.stringify(start.workflowName);
   const named = `"name":${name},"from":${workflow}`;
   const createdAt = isoTime(start.at);
-  const input = jsonText(start.input);
+  const input = entryJson(start.input);
   let events = `{"id":"start","type":"workflow-start",${named},"startTime":"${createdAt}","endTime":"${createdAt}","status":"running","input":${input}}`;
   // Steps often hand on what they were given, and the last one's output is the execution's.
   let value: unknown = start.input;
@@ -25,7 +25,7 @@ export function executionRecordText(state: JournalState, outline: Outline): stri
       const given = values.get(step.output);
       if (given !== value) {
         value = given;
-        text = jsonText(given);
+        text = entryJson(given);
       }
       output = text;
     }
@@ -36,7 +36,7 @@ export function executionRecordText(state: JournalState, outline: Outline): stri
   let outcome = "";
   if (rest !== null) {
     const members =
-      rest[0] === "end" ? `"output":${rest[3] === value ? text : jsonText(rest[3])}` : outcomeMembers(rest, outline);
+      rest[0] === "end" ? `"output":${rest[3] === value ? text : entryJson(rest[3])}` : outcomeMembers(rest, outline);
     events += `,${endText(rest, named, members)}`;
     outcome = `,${members}`;
   }

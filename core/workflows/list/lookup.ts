@@ -8,7 +8,7 @@ import type { Outline } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
 import { noExecution, severalUsers } from "../journal/errors.ts";
-import { ownerOf } from "../journal/ids.ts";
+import { executionOwner } from "../journal/ids.ts";
 import { type FoundExecution, findExecution, type Loaded, loadWhole, type Meant, startsOf } from "../journal/load.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Execution } from "../run/execution.ts";
@@ -77,7 +77,7 @@ export class ExecutionLookup {
 
   #meant(workflowId: string, owner: string | undefined): Meant {
     const is = (start: ExecutionStart) =>
-      start.workflowId === workflowId && (owner === undefined || ownerOf(start) === owner);
+      start.workflowId === workflowId && (owner === undefined || executionOwner(start) === owner);
     return { spaces: this.#engine.spaces, owner, is };
   }
 
@@ -93,7 +93,7 @@ export class ExecutionLookup {
     const running = [...live.values()].map(({ state }) => state.start);
     const owners = new Map<number, string>();
     for (const start of [...stored, ...running])
-      if (start.id === id && start.workflowId === workflowId) owners.set(start.number, ownerOf(start));
+      if (start.id === id && start.workflowId === workflowId) owners.set(start.number, executionOwner(start));
     const [only] = owners.values();
     if (only === undefined) throw noExecution(id);
     // There may be more than were looked at.

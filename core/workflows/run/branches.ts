@@ -1,5 +1,6 @@
 /** Steps that run side by side: all of them, or the first that succeeds. */
 
+import { isObject } from "../../lib/is-object.ts";
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
 import { timeAfter } from "../journal/state.ts";
@@ -86,8 +87,7 @@ export async function runAll(
     const outcome = outcomes[index];
     if (outcome?.kind !== "done") return;
     const { data } = outcome;
-    const isObject = typeof data === "object" && data !== null && !Array.isArray(data);
-    merged = isObject ? { ...merged, ...data } : { ...merged, [steps.at(-1)?.id ?? ""]: data };
+    merged = isObject(data) ? { ...merged, ...data } : { ...merged, [steps.at(-1)?.id ?? ""]: data };
   });
   const problem = step.outputCheck?.(merged, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);

@@ -11,9 +11,9 @@ import {
   evaluate,
   type Frame,
   frameOf,
-  Problem,
   pass,
   runSteps,
+  ScopeProblem,
   type StepInput,
   scopeOf,
 } from "./interpreter.ts";
@@ -124,7 +124,7 @@ async function runWhen(
   let branch: Branch | null = known?.branch ?? null;
   if (branch === null) {
     const holds = evaluate(step.condition, scopeOf(execution, frame, given.data));
-    const problem = holds instanceof Problem ? holds.message : typeof holds === "boolean" ? null : NO_CONDITION;
+    const problem = holds instanceof ScopeProblem ? holds.message : typeof holds === "boolean" ? null : NO_CONDITION;
     if (problem !== null) {
       beginStep(execution, step, known, given);
       return failed(step.path, problem, true);
@@ -153,7 +153,7 @@ async function runSub(
   let input = values.get(source);
   if (!values.has(source)) {
     input = evaluate(step.input, scopeOf(execution, frame, given.data));
-    const problem = input instanceof Problem ? input.message : (step.startCheck?.(input, "input") ?? null);
+    const problem = input instanceof ScopeProblem ? input.message : (step.startCheck?.(input, "input") ?? null);
     if (problem !== null) {
       beginStep(execution, step, known, given);
       return failed(step.path, problem, true);

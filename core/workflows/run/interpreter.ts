@@ -6,6 +6,7 @@
  */
 
 import { messageOf } from "../../lib/errors.ts";
+import { isObject } from "../../lib/is-object.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
 import type { Step, StepScope, SuspendStep, ValueCheck } from "../definition/definition.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
@@ -176,11 +177,11 @@ function runSet(
 ): Outcome {
   beginStep(execution, step, known, given);
   const value = evaluate(step.evaluate, scopeOf(execution, frame, given.data));
-  return value instanceof Problem ? fail(execution, step, value.message) : give(execution, step, value);
+  return value instanceof ScopeProblem ? fail(execution, step, value.message) : give(execution, step, value);
 }
 
 /** An expression that cannot be computed. */
-export class Problem {
+export class ScopeProblem {
   readonly message: string;
   constructor(message: string) {
     this.message = message;
@@ -192,13 +193,10 @@ export function evaluate(expression: (scope: StepScope) => unknown, scope: StepS
     const value = expression(scope);
     return value === undefined ? null : value;
   } catch (thrown) {
-    if (thrown instanceof ExpressionError) return new Problem(thrown.message);
-    return new Problem(messageOf(thrown));
+    if (thrown instanceof ExpressionError) return new ScopeProblem(thrown.message);
+    return new ScopeProblem(messageOf(thrown));
   }
 }
-
-const isObject = (value: unknown): value is object =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 function runSuspend(
   execution: Execution,
@@ -218,8 +216,8 @@ function runSuspend(
   }
   const scope = scopeOf(execution, frame, given.data);
   const reason = evaluate(step.reason, scope);
-  const data = reason instanceof Problem ? reason : evaluate(step.data, scope);
-  if (data instanceof Problem) return fail(execution, step, data.message);
+  const data = reason instanceof ScopeProblem ? reason : evaluate(step.data, scope);
+  if (data instanceof ScopeProblem) return fail(execution, step, data.message);
   return suspend(execution, step, String(reason), data);
 }
 

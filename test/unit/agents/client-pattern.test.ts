@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { compilePattern } from "../../../core/client-schema/pattern.ts";
-import { TooMuchWork, Work } from "../../../core/client-schema/work.ts";
+import { compileExpression } from "../../../core/client-schema/pattern.ts";
+import { TooMuchWork, WorkBudget } from "../../../core/client-schema/work.ts";
 
 const ATOMS = [
   "a",
@@ -43,7 +43,7 @@ const text = fc.array(fc.constantFrom("a", "b", "1", " ", "😀", "\n", "é", "_
 test("pattern of a client's schema: matches what RegExp matches", () => {
   const matches = (source: string, characters: string[]) => {
     const whole = characters.join("");
-    assert.equal(compilePattern(source).test(whole, new Work(1e7)), new RegExp(source, "u").test(whole));
+    assert.equal(compileExpression(source).test(whole, new WorkBudget(1e7)), new RegExp(source, "u").test(whole));
   };
   fc.assert(fc.property(pattern, text, matches), { numRuns: 3_000 });
 });
@@ -51,12 +51,12 @@ test("pattern of a client's schema: matches what RegExp matches", () => {
 test("pattern of a client's schema: steps grow with the text, also where RegExp would backtrack for ever", () => {
   for (const source of ["^(a+)+$", "(a|a)*b", "(a*)*c", "^(?=.*\\d)(?=.*b).{2,40}$", "a{0,40}a{40}", "(.*)(.*)(.*)x"]) {
     const stepsFor = (length: number) => {
-      const compiled = compilePattern(source);
+      const compiled = compileExpression(source);
       let [enough, short] = [1e7, 0];
       while (enough - short > 1) {
         const middle = Math.floor((enough + short) / 2);
         try {
-          compiled.test(`${"a".repeat(length)}!`, new Work(middle));
+          compiled.test(`${"a".repeat(length)}!`, new WorkBudget(middle));
           enough = middle;
         } catch (error) {
           assert.ok(error instanceof TooMuchWork);
@@ -71,9 +71,9 @@ test("pattern of a client's schema: steps grow with the text, also where RegExp 
 });
 
 test("pattern of a client's schema: what cannot be matched in a bounded time, or is none, is refused with a reason", () => {
-  assert.throws(() => compilePattern("(a)\\1"), /must not refer back to a group/);
-  assert.throws(() => compilePattern("(?<x>a)\\k<x>"), /must not refer back to a group/);
-  assert.throws(() => compilePattern("((a{1000}){1000}){1000}"), /too large/);
-  assert.throws(() => compilePattern(`${"(".repeat(200)}a${")".repeat(200)}`), /levels deep/);
-  assert.throws(() => compilePattern("("), SyntaxError);
+  assert.throws(() => compileExpression("(a)\\1"), /must not refer back to a group/);
+  assert.throws(() => compileExpression("(?<x>a)\\k<x>"), /must not refer back to a group/);
+  assert.throws(() => compileExpression("((a{1000}){1000}){1000}"), /too large/);
+  assert.throws(() => compileExpression(`${"(".repeat(200)}a${")".repeat(200)}`), /levels deep/);
+  assert.throws(() => compileExpression("("), SyntaxError);
 });

@@ -7,7 +7,7 @@ import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
 import { openSemantics } from "../../../core/memory/semantic/open.ts";
 import { reindex } from "../../../core/memory/semantic/reindex.ts";
-import { createDraft, type Place, type Semantic } from "../../../core/memory/semantic/semantic.ts";
+import { createDraft, type MessagePlace, type Semantic } from "../../../core/memory/semantic/semantic.ts";
 import type { VectorEntry, Vectors } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { Registry, type RegistryEntry } from "../../../core/registry/registry.ts";
@@ -63,10 +63,10 @@ async function open(context: Pick<TestContext, "after">, opening: Opening = {}) 
   return { ...opened, store, host, semantic: opened.semantics.get("default")! };
 }
 
-const place = (message: string, conversation = "c", owner = "u"): Place => ({ owner, conversation, message });
+const place = (message: string, conversation = "c", owner = "u"): MessagePlace => ({ owner, conversation, message });
 
 /** What the memory domain does: the message and what is said of it to the index in one commit. */
-async function save(store: Store, semantic: Semantic, at: Place, text: string): Promise<void> {
+async function save(store: Store, semantic: Semantic, at: MessagePlace, text: string): Promise<void> {
   const draft = createDraft();
   draft.put.push([`message/${at.conversation}/${at.message}`, JSON.stringify(text)]);
   semantic.saved(draft, at, text);
