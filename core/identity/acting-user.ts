@@ -1,21 +1,20 @@
+/** The user that something is done for. */
 import { invalid } from "../lib/errors.ts";
-import { actingUser as boundUser } from "./ownership.ts";
+import { permittedUser } from "./ownership.ts";
 import type { Principal } from "./principal.ts";
 
-/** The user that something is done for. */
-
 /**
- * The user that something is done for: with isolation that of the token, else the one given, else that of the token.
+ * With isolation the user of the token, else the one that the request names, else that of the token.
  *
  * @throws ServiceError `invalid_input` when an isolated caller names somebody else
  */
-export function actingUser(principal: Principal, given: string | undefined): string | undefined {
-  return boundUser(principal, given) ?? principal.userId ?? undefined;
+export function actingUser(principal: Principal, named: string | undefined): string | undefined {
+  return permittedUser(principal, named) ?? principal.userId ?? undefined;
 }
 
 /** The same where there must be one. */
-export function requiredUser(principal: Principal, given: string | undefined): string {
-  const user = actingUser(principal, given);
+export function requiredUser(principal: Principal, named: string | undefined): string {
+  const user = actingUser(principal, named);
   if (user === undefined) throw invalid("userId is required");
   return user;
 }

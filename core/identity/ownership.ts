@@ -1,6 +1,7 @@
 /** Who may see and change what: nowhere else is it checked. */
 import { invalid, notFound, type ServiceError } from "../lib/errors.ts";
 import type { Principal } from "./principal.ts";
+
 /** The owner whose objects an isolated caller sees; those of nobody when it has no user. */
 export const ownerOf = (principal: Principal): string => principal.userId ?? "";
 
@@ -17,11 +18,11 @@ export function mayAccess(principal: Principal, owner: string, userId: string | 
 }
 
 /**
- * The user whom a request acts for: an isolated caller cannot name another.
+ * The user that a request names, as a filter or an owner: an isolated caller is bound to its own, and cannot name another.
  *
  * @throws ServiceError `invalid_input` when it does
  */
-export function actingUser(principal: Principal, userId: string | undefined): string | undefined {
+export function permittedUser(principal: Principal, userId: string | undefined): string | undefined {
   if (!principal.isolated) return userId;
   const owner = ownerOf(principal);
   if (userId !== undefined && userId !== owner) throw invalid("userId must be the user of the token");

@@ -12,7 +12,7 @@ export function pause(milliseconds: number, signal: AbortSignal | undefined): Pr
 export function untilAborted<T>(
   promise: PromiseLike<T>,
   signal: AbortSignal | undefined,
-  late: (value: T) => void,
+  late: (value: T) => void = () => undefined,
 ): Promise<T> {
   return abortable(signal, (resolve, reject) => {
     promise.then((value) => (signal?.aborted ? late(value) : resolve(value)), reject);

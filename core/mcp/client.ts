@@ -2,13 +2,13 @@
 import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import type { PrepareSchema } from "../client-schema/schemas.ts";
+import { untilAborted } from "../lib/abortable.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
 import { type JsonSchema, ToolUnavailable } from "../tools/tool.ts";
 import { callOutput } from "./call-output.ts";
 import type { ListedTool, McpConnection } from "./connection.ts";
-import { untilAborted } from "./until-aborted.ts";
 
 /** Milliseconds: the first and the longest pause between two attempts to connect, and between two looks at what there is. */
 const FIRST_PAUSE = 1_000;

@@ -11,11 +11,11 @@ import {
 } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
+import { untilAborted } from "../lib/abortable.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { boundedFetch, LARGEST_MESSAGE } from "./bounded-fetch.ts";
 import { readLines } from "./lines.ts";
-import { untilAborted } from "./until-aborted.ts";
 
 /** A tool as the server describes it. */
 export interface ListedTool {

@@ -1,6 +1,6 @@
 /** Finds conversations for one principal: what is not its own does not exist. */
 
-import { actingUser, mayAccess, noConversation } from "../identity/ownership.ts";
+import { mayAccess, noConversation, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { Domain } from "./domain.ts";
 import type { Snapshot } from "./records/conversation.ts";
@@ -62,7 +62,7 @@ export class ConversationLookup {
    * @throws ServiceError `invalid_input` when there are several, and for an isolated caller that names somebody else
    */
   owner(id: string, meant: string | undefined): string | undefined | Promise<string | undefined> {
-    const acting = actingUser(this.#principal, meant);
+    const acting = permittedUser(this.#principal, meant);
     return acting !== undefined || !this.#domain.spaces.owned
       ? acting
       : this.#conversations.onlyOwner(this.#memory, id);

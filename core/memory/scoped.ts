@@ -1,6 +1,6 @@
 /** A memory for one principal: who may do what is settled here, the rest is done by the files beside. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
-import { actingUser, noConversation } from "../identity/ownership.ts";
+import { noConversation, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
@@ -71,7 +71,7 @@ export class ScopedMemory implements MemoryAccess {
 
   async list(query: ConversationListQuery): Promise<Serialized> {
     const { name, domain } = this.#memory;
-    const userId = actingUser(this.#principal, query.userId);
+    const userId = permittedUser(this.#principal, query.userId);
     const { userId: _, ...rest } = query;
     return listConversations(domain.store, name, userId === undefined ? rest : { ...rest, userId });
   }
@@ -114,7 +114,7 @@ export class ScopedMemory implements MemoryAccess {
   async save(entries: SaveEntries): Promise<number> {
     const groups: Groups = new Map();
     for (const { conversationId, userId, message } of entries) {
-      const user = actingUser(this.#principal, userId);
+      const user = permittedUser(this.#principal, userId);
       const group = groups.get(conversationId) ?? new Map<string | undefined, PreparedMessage[]>();
       groups.set(conversationId, group);
       const messages = group.get(user) ?? [];
@@ -159,7 +159,7 @@ export class ScopedMemory implements MemoryAccess {
     const { name, domain, settings } = this.#memory;
     const semantic = searchable(name, this.#memory.semantic);
     const { text, conversationId, limit, threshold = settings.semantic!.threshold } = query;
-    const userId = actingUser(this.#principal, query.userId);
+    const userId = permittedUser(this.#principal, query.userId);
     const conversation = conversationId === undefined ? undefined : await this.#lookup.fresh(conversationId, userId);
     const owner = conversation?.userId ?? userId;
     return findByMeaning(domain, semantic, { text, owner, conversation, limit, threshold });
@@ -168,7 +168,7 @@ export class ScopedMemory implements MemoryAccess {
   async similar({ id, userId }: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]> {
     const { name, domain } = this.#memory;
     const semantic = searchable(name, this.#memory.semantic);
-    const owner = actingUser(this.#principal, userId)!;
+    const owner = permittedUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
     return findSimilar(domain, semantic, { memory: name, owner, conversation }, query);
   }
@@ -181,7 +181,7 @@ export class ScopedMemory implements MemoryAccess {
   async note({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
     const { name, domain, notes } = this.#memory;
     if (notes === undefined) return null;
-    const owner = actingUser(this.#principal, userId)!;
+    const owner = permittedUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
     if (conversation !== undefined) return readWorkingMemory(domain, notes, conversation);
     if (notes.settings.scope === "conversation") return shownWorkingMemory(notes, undefined);
@@ -226,14 +226,14 @@ export class ScopedMemory implements MemoryAccess {
 
   /** The owner of what this caller makes. */
   #newOwner(userId: string): string {
-    const owner = actingUser(this.#principal, userId)!;
+    const owner = permittedUser(this.#principal, userId)!;
     if (owner === "" && !this.#principal.isolated) throw invalid("userId must not be empty");
     return owner;
   }
 
   #change<T>(id: string, userId: string | undefined, work: (found: Snapshot) => Promise<T>): Promise<T> {
     return this.#again(async () => {
-      const acting = userId === undefined ? undefined : actingUser(this.#principal, userId);
+      const acting = userId === undefined ? undefined : permittedUser(this.#principal, userId);
       return work(await this.#lookup.owned(id, acting));
     });
   }
@@ -263,7 +263,7 @@ export class ScopedMemory implements MemoryAccess {
   ): Promise<{ conversation: string; messages: readonly Text[] } | undefined> {
     const { name: memory, domain } = this.#memory;
     const { conversations, store } = domain;
-    const userId = query.userId === undefined ? undefined : actingUser(this.#principal, query.userId);
+    const userId = query.userId === undefined ? undefined : permittedUser(this.#principal, query.userId);
     const whose = this.#lookup.owner(id, userId);
     const owner = whose instanceof Promise ? await whose : whose;
     for (let life = 1; life <= MOST_LIVES; life++) {

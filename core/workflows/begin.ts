@@ -1,7 +1,7 @@
 /** New executions. */
 
 import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
-import { actingUser } from "../identity/ownership.ts";
+import { actingUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
 import { seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";

@@ -8,7 +8,7 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
-import { actingUser } from "../identity/ownership.ts";
+import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
@@ -153,7 +153,7 @@ export class ScopedWorkflows implements WorkflowAccess {
   async executions(query: ExecutionQuery): Promise<Serialized> {
     const { workflowId } = query;
     if (workflowId !== undefined) this.#engine.declared(workflowId);
-    actingUser(this.#principal, query.userId);
+    permittedUser(this.#principal, query.userId);
     const { store, live, definitions, elsewhere } = this.#engine;
     const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;
     return listExecutions(owned, {

@@ -1,6 +1,6 @@
 /** Finds executions for one principal: what is not its own does not exist. */
 
-import { actingUser } from "../../identity/ownership.ts";
+import { permittedUser } from "../../identity/ownership.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { CommitConflict } from "../../lib/errors.ts";
 import { MOST_PLACES } from "../../storage/id-spaces.ts";
@@ -83,7 +83,7 @@ export class ExecutionLookup {
 
   /** Whose execution of that id is meant. Who sees everything and names nobody means the only one there is. */
   #owner(workflowId: string, id: string, userId: string | undefined): string | undefined | Promise<string> {
-    const acting = actingUser(this.#principal, userId);
+    const acting = permittedUser(this.#principal, userId);
     return acting !== undefined || !this.#engine.spaces.owned ? acting : this.#onlyOwner(workflowId, id);
   }
 
