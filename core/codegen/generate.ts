@@ -1,5 +1,4 @@
-/** From schema files to the texts of `generated/`. Pure but for reading; the same input gives the same bytes. */
-import type { JsonSchema } from "../tools/tool.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
 import { rewriteReferences } from "./schema-walk.ts";
 import { readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 import { generateTypes } from "./types.ts";

@@ -1,6 +1,6 @@
 /** Walks JSON Schema by what its keywords mean, so that a property called `title` is not mistaken for the keyword. */
 import { isObject } from "../lib/is-object.ts";
-import type { JsonSchema } from "../tools/tool.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
 
 const MAPS = ["properties", "patternProperties", "$defs", "dependentSchemas"];
 const LISTS = ["allOf", "anyOf", "oneOf"];

@@ -3,8 +3,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isObject } from "../lib/is-object.ts";
-import type { JsonSchema } from "../tools/tool.ts";
-
+import type { JsonSchema } from "../lib/json-schema.ts";
 export const GROUPS = ["manifest", "api", "events"] as const;
 export type SchemaGroup = (typeof GROUPS)[number];
 

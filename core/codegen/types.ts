@@ -2,7 +2,7 @@
 
 import { compile } from "json-schema-to-typescript";
 import { isObject } from "../lib/is-object.ts";
-import type { JsonSchema } from "../tools/tool.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
 import { mapSubschemas, referencedName } from "./schema-walk.ts";
 import type { SchemaDefinition, SchemaProblem } from "./sources.ts";
 

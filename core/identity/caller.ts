@@ -1,8 +1,8 @@
-/** As what a request was let in. */
+/** How a request was authorized. */
 
 /**
- * As what a request was let in: with the token of a user, with the console's key, by the bypass of development; nobody
- * on a public route, which looks at no credentials.
+ * With the token of a user, with the console's key, or by the development bypass. `nobody` on a public route, which looks at no
+ * credentials.
  */
 export type Caller = { readonly kind: "nobody" | "user" | "console" | "dev" };
 

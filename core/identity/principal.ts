@@ -1,10 +1,8 @@
-import type { Context } from "../http/route.ts";
+/** On whose behalf something is done, as far as stored objects are concerned. */
 import { ServiceError } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Caller } from "./caller.ts";
-import { userIdOf } from "./user.ts";
-
-/** On whose behalf something is done, as far as stored objects are concerned. */
+import { type User, userIdOf } from "./user.ts";
 
 /** On whose behalf: ownership is checked here and nowhere above. */
 export interface Principal {
@@ -22,7 +20,10 @@ export const isIsolated = ({ auth: { mode, isolation } }: Pick<Manifest, "auth">
   mode !== "none" && isolation === "user";
 
 /** Whom a request comes from, as far as stored objects are concerned. */
-export type Requester = Pick<Context<unknown>, "user" | "caller">;
+export interface Requester {
+  readonly user: User | null;
+  readonly caller: Caller;
+}
 
 export const seesEverything = ({ kind }: Caller): boolean => kind === "console" || kind === "dev";
 
@@ -41,9 +42,9 @@ export function principalOf({ user, caller }: Requester, isolated: boolean): Pri
 }
 
 /** Those without a user have what belongs to nobody. */
-export const OWNERLESS: Principal = Object.freeze({ userId: null, isolated: true });
+const OWNERLESS: Principal = Object.freeze({ userId: null, isolated: true });
 
-export const nameless = () =>
+const nameless = () =>
   new ServiceError("unauthorized", "the token names no user (id or sub), and stored objects belong to users", {
     headers: { "www-authenticate": 'Bearer error="invalid_token"' },
   });

@@ -93,3 +93,5 @@ function fieldOf(pointer: string, root: string): string {
 const join = (parent: string, key: string) => shortened(parent === "" ? key : `${parent}.${key}`, LONGEST.field);
 
 const shortened = (text: string, longest: number) => (text.length > longest ? `${text.slice(0, longest)}…` : text);
+
+export type JsonSchema = Record<string, unknown>;

@@ -4,9 +4,10 @@ import type { Logger } from "pino";
 import type { PrepareSchema } from "../client-schema/schemas.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { messageOf } from "../lib/errors.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
-import { type JsonSchema, ToolUnavailable } from "../tools/tool.ts";
+import { ToolUnavailable } from "../tools/tool.ts";
 import { callOutput } from "./call-output.ts";
 import type { ListedTool, McpConnection } from "./connection.ts";
 

@@ -1,6 +1,8 @@
 /** A tool of a foreign MCP server as a tool of this service, whether the server has been reached yet or not. */
+
+import type { JsonSchema } from "../lib/json-schema.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
-import type { ConfiguredCall, JsonSchema, Tool } from "../tools/tool.ts";
+import type { ConfiguredCall, Tool } from "../tools/tool.ts";
 import type { McpClient } from "./client.ts";
 
 /** Of a tool that nothing is known of. */

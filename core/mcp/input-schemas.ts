@@ -1,6 +1,7 @@
 /** JSON Schemas of the arguments with which MCP clients call agents and workflows, written for models to read. */
+
+import type { JsonSchema } from "../lib/json-schema.ts";
 import type { StepManifest, WorkflowManifest } from "../manifest/manifest.ts";
-import type { JsonSchema } from "../tools/tool.ts";
 import { sequenceOf, sequencesIn } from "../workflows/definition/outline.ts";
 
 const CONVERSATION = { type: "string", minLength: 1, maxLength: 256 };

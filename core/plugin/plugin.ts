@@ -5,8 +5,9 @@ import type { Logger } from "pino";
 import type { RouteCall } from "../api/custom/route-services.ts";
 import type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
 import type { User } from "../identity/user.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
 import type { Store } from "../storage/store.ts";
-import type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
+import type { ToolCallContext } from "../tools/tool.ts";
 
 export type {
   EmbeddingModelV3,
@@ -27,7 +28,7 @@ export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 export { CommitConflict, ServiceError } from "../lib/errors.ts";
 export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
 export type { Commit, Range, Row, Store } from "../storage/store.ts";
-export type { JsonSchema, ToolCallContext } from "../tools/tool.ts";
+export type { ToolCallContext } from "../tools/tool.ts";
 export {
   DEFAULT_CONSOLE_ROUTES,
   DEFAULT_LEGACY_PUBLIC_ROUTES,
@@ -297,3 +298,4 @@ export const defineOrigin = (origin: Definition<OriginPlugin>): OriginPlugin => 
 export const defineSocket = (socket: Definition<SocketPlugin>): SocketPlugin => ({ kind: "socket", ...socket });
 
 export type { User } from "../identity/user.ts";
+export type { JsonSchema } from "../lib/json-schema.ts";

@@ -2,6 +2,7 @@
 
 import { parseDuration } from "../lib/duration.ts";
 import { messageOf } from "../lib/errors.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Path } from "../manifest/issues.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
@@ -11,7 +12,7 @@ import { configure } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createHttpClient, type HttpClient } from "./http-client.ts";
 import { compileHttpTool } from "./http-tool.ts";
-import type { JsonSchema, Tool } from "./tool.ts";
+import type { Tool } from "./tool.ts";
 
 export interface ToolProblem {
   /** From the root of the manifest: `["tools", "weather", "http", "url"]`. */

@@ -1,10 +1,9 @@
 /** A tool as agents and `POST /tools/:name/execute` use it, whether a plugin or a REST call stands behind it. */
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
 import type { Span, SpanOrigin } from "../observability/span.ts";
-
-export type JsonSchema = Record<string, unknown>;
 
 /** What a tool knows beside its input (design.md, section 4). `signal` also aborts at the tool's time limit. */
 export interface ToolCallContext {

@@ -1,15 +1,15 @@
 /** The run: a model call, its tool calls, the next model call, until the model has said what it had to say. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { ServiceError } from "../../lib/errors.ts";
-import { Aborted } from "../../models/abort.ts";
 import type { ModelStream } from "../../models/chain.ts";
-import { addUsage } from "../../models/usage.ts";
+import { Aborted } from "./abort.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
 import { CallOptions, type RunPlan, type RunResult, type ToolContent } from "./run.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runToolCalls } from "./tool-calls.ts";
+import { addUsage } from "./usage.ts";
 
 /**
  * Runs the plan. `outcome` grows on the way and is whole when the promise resolves.

@@ -7,15 +7,15 @@ import type {
   LanguageModelV3ToolResult,
 } from "@ai-sdk/provider";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
-import { Aborted } from "../../models/abort.ts";
 import type { ModelStream, PartBatch } from "../../models/chain.ts";
 import { providerFailed } from "../../models/failure.ts";
-import { usageOf, zeroUsage } from "../../models/usage.ts";
 import type { Span } from "../../observability/span.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
+import { Aborted } from "./abort.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
 import type { AssistantContent, RunResult } from "./run.ts";
 import { type PendingCall, providerFailure, readCall } from "./tool-input.ts";
+import { usageOf, zeroUsage } from "./usage.ts";
 
 type Block = Extract<AssistantContent[number], { text: string }>;
 type Delta = Extract<LanguageModelV3StreamPart, { delta: string; type: "text-delta" | "reasoning-delta" }>;

@@ -3,7 +3,6 @@ import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
-import { zeroUsage } from "../../models/usage.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
@@ -12,6 +11,7 @@ import type { Settings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
 import type { ToolSet } from "./tool-set.ts";
+import { zeroUsage } from "./usage.ts";
 
 export interface RunPlan {
   readonly id: string;

@@ -1,6 +1,5 @@
 /** What is traced of a run: the run itself, its model calls and its tool calls. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import { Aborted } from "../../models/abort.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import {
   agentAttributes,
@@ -12,6 +11,7 @@ import {
 } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan, failSpan } from "../../observability/spans.ts";
+import { Aborted } from "./abort.ts";
 import type { AgentCore } from "./compiled-agent.ts";
 import type { PreparedRun } from "./execute.ts";
 import type { ModelStep } from "./model-step.ts";

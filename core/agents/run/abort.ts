@@ -1,6 +1,6 @@
 /** A run that ended because nobody waits for it any more. */
-import type { RunCall } from "../agents/agent.ts";
-import type { PartSink } from "../agents/run/parts.ts";
+import type { RunCall } from "../agent.ts";
+import type { PartSink } from "./parts.ts";
 
 /** Thrown inside a run whose reader is gone. It is never an error of the service. */
 export class Aborted extends Error {

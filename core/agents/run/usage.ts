@@ -1,6 +1,6 @@
 /** Token counts: from the provider's shape to ours, and their sum over the steps of a run. */
 import type { LanguageModelV3Usage } from "@ai-sdk/provider";
-import type { Usage } from "../agents/run/parts.ts";
+import type { Usage } from "./parts.ts";
 
 export function zeroUsage(): Usage {
   return { promptTokens: 0, completionTokens: 0, totalTokens: 0, cachedInputTokens: 0, reasoningTokens: 0 };
