@@ -14,7 +14,7 @@ const OF_OTHERS: Record<string, string> = {
   "core/client-schema/pattern.ts: new RegExp(`^(?:${this.#source})$`, this.#flags)":
     "asked about one character at a time",
   'core/lib/schema-shape.ts: new RegExp(value, "u")': "compiled to see whether it is one, and never run",
-  'plugins/providers/scripted/replies.ts: new RegExp(reply.when ?? "", "i")':
+  'core/models/scripted/replies.ts: new RegExp(reply.when ?? "", "i")':
     "written in the manifest, for a model that stands in for a real one",
 };
 
