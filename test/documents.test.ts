@@ -88,6 +88,13 @@ test("docs/memory.md: the commands, one after the other: what is said is kept, r
   );
   const found = await shell(block("sh", "memory/search"), service.url);
   assert.match(found.data.results[0].message.parts[0].text, /no elevator/);
+  const elsewhere = block("sh", "lift in my building");
+  const asked = await shell(elsewhere, service.url);
+  const stranger = await shell(elsewhere.replaceAll("ada", "bob").replaceAll("visit", "other"), service.url);
+  assert.ok(
+    asked.data.usage.promptTokens > stranger.data.usage.promptTokens,
+    "the model is told what ada said elsewhere",
+  );
   const created = await shell(block("sh", "Phone call"), service.url);
   assert.deepEqual([created.data.conversation.id, created.data.conversation.userId], ["call-17", "ada"]);
   const saved = await shell(block("sh", "save-messages"), service.url);
@@ -95,7 +102,7 @@ test("docs/memory.md: the commands, one after the other: what is said is kept, r
   const { conversations } = await dataOf(service.get("/api/memory/conversations?userId=ada"));
   assert.deepEqual(
     conversations.map(({ id }: Loose) => id),
-    ["call-17", "moving"],
+    ["call-17", "visit", "moving"],
   );
 });
 
@@ -178,6 +185,44 @@ test("docs/access.md: who may call what, with the token that is made there", asy
     assert.equal(ended.code, 0, ended.stderr);
     return ended;
   }
+});
+
+test("docs/access.md: without auth on the loopback, a Host that allowedHosts names is answered, and another one is refused", async (t) => {
+  const manifest = merge(parse(FLAGSHIP), parse(block("yaml", "allowedHosts")));
+  const service = await startService(t, manifest, { env: {} });
+  const ask = (host: string, path: string) => statusOf(`-H 'Host: ${host}' ${service.url}${path}`);
+  assert.equal(await ask("penstock.test:80", "/agents"), "200");
+  assert.equal(await ask("LOCALHOST:3141", "/agents"), "200");
+  assert.equal(await ask("shop.example", "/agents"), "403");
+  assert.equal(await ask("shop.example", "/healthz"), "200");
+});
+
+test("docs/access.md: a POST from a page of another origin is refused unless it is marked as JSON", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const page = `-d '{"input": "Hello"}' -H 'Origin: https://shop.example' ${service.url}/agents/support/text`;
+  assert.equal(await statusOf(page), "403");
+  assert.equal(await statusOf(`-H 'content-type: application/json' ${page}`), "200");
+});
+
+test("docs/deployment.md: the limits that are shown, written into service.yaml, are those of the service", async (t) => {
+  const snippet = parse(block("yaml", "streamBuffer: 1MiB"));
+  const { manifest } = (await startService(t, merge(parse(FLAGSHIP), snippet), { env: {} })).service;
+  const { streamBuffer, stall, uploads, executions } = manifest.server.limits;
+  assert.deepEqual([streamBuffer, stall, uploads, executions], [2 ** 20, 120_000, 2 ** 28, 10_000]);
+});
+
+/** The status that curl gets. */
+async function statusOf(request: string): Promise<string> {
+  const { code, stdout, stderr } = await run("sh", ["-c", `curl -s -o /dev/null -w '%{http_code}' ${request}`]);
+  assert.equal(code, 0, stderr);
+  return stdout;
+}
+
+test("docs/limits.md: every limit of server.limits has a row", () => {
+  const { LimitsManifest } = JSON.parse(readFileSync(join(ROOT, "schemas/manifest/server.json"), "utf8")).$defs;
+  const rows = DOCUMENTS.get("docs/limits.md")!;
+  for (const name of Object.keys(LimitsManifest.properties))
+    assert.ok(rows.includes(`| \`server.limits.${name}\` `), `server.limits.${name}`);
 });
 
 test("docs/workflows.md: every row of the workflow API is named", () => {
@@ -271,14 +316,78 @@ test("docs/plugins.md: the plugin example is found in its folder, and the curl b
   assert.deepEqual(data.result, { gross: 119 });
 });
 
-test("README and docs/: every npm script and every link to a file exists", () => {
+test("every document: npm scripts, links to files and to headings, and paths of the source exist", () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
   const named = new Set([...EVERYTHING.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!));
   assert.ok(named.size >= 6, [...named].join(", "));
-  for (const name of named) assert.ok(name in scripts, `npm run ${name}`);
-  for (const [path, text] of DOCUMENTS)
-    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)/g))
-      assert.ok(existsSync(join(ROOT, dirname(path), target!)), `${path} links to ${target}`);
+  const beside = [
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "core/README.md",
+    "test/README.md",
+    "bench/README.md",
+  ];
+  const all = [...DOCUMENTS, ...beside.map((path) => [path, readFileSync(join(ROOT, path), "utf8")] as const)];
+  for (const [path, text] of all) {
+    for (const [, name] of text.matchAll(/npm run ([\w:]+)/g)) assert.ok(name! in scripts, `${path}: npm run ${name}`);
+    for (const [, target = "", heading] of text.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)/g)) {
+      const file = target === "" ? path : join(dirname(path), target);
+      assert.ok(existsSync(join(ROOT, file)), `${path} links to ${target}`);
+      if (heading !== undefined)
+        assert.ok(headingsOf(readFileSync(join(ROOT, file), "utf8")).includes(heading), `${path} links to #${heading}`);
+    }
+    for (const [, file] of text.matchAll(/`((?:core|test|bench|schemas)\/[\w./-]+\.\w+)`/g))
+      assert.ok(existsSync(join(ROOT, file!)), `${path} names ${file}`);
+  }
+});
+
+/** As links name them. */
+const headingsOf = (text: string) =>
+  [...text.matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
+    title!
+      .toLowerCase()
+      .replace(/[^\w -]/g, "")
+      .replaceAll(" ", "-"),
+  );
+
+test("docs/architecture.md and docs/decisions.md: every folder and every file of the source that they name exists", () => {
+  const rooms = DOCUMENTS.get("docs/architecture.md")!;
+  const folders = new Set([...rooms.matchAll(/`([a-z\d/-]+)\/`/g)].map(([, name]) => name!));
+  assert.ok(folders.size > 20, [...folders].join());
+  for (const name of folders)
+    assert.ok(
+      [`core/${name}`, name].some((path) => existsSync(join(ROOT, path))),
+      name,
+    );
+  for (const path of ["docs/architecture.md", "docs/decisions.md"])
+    for (const [, file] of DOCUMENTS.get(path)!.matchAll(
+      /`((?!(?:schemas|test|generated|bench)\/)[\w-]+\/[\w/-]+\.ts)`/g,
+    ))
+      assert.ok(existsSync(join(ROOT, "core", file!)), `${path} names ${file}`);
+  const walked = [...rooms.matchAll(/^\d\. `([^`]+)`: (.*)$/gm)];
+  assert.ok(walked.length > 20);
+  for (const [, room, line] of walked)
+    for (const [, file] of line!.matchAll(/`([\w-]+\.ts)`/g))
+      assert.ok(existsSync(join(ROOT, "core", room!, file!)), `${room}${file}`);
+  const layers = /```text\n(.*?)```/s.exec(rooms)![1]!;
+  for (const name of readdirSync(join(ROOT, "core"), { withFileTypes: true }))
+    if (name.isDirectory())
+      assert.ok(layers.includes(` ${name.name}/`) && rooms.includes(`\`${name.name}/\``), name.name);
+});
+
+test("test/README.md names every file of test/support and every folder of test/, and no other", () => {
+  const text = readFileSync(join(ROOT, "test/README.md"), "utf8");
+  const rows = [...text.matchAll(/^\| `?([^`|]+?)`? +\|/gm)].map(([, name]) => name!);
+  const entries = readdirSync(join(ROOT, "test"), { withFileTypes: true });
+  const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => `${name}/`);
+  const wanted = [...folders, ...readdirSync(join(ROOT, "test/support"))];
+  assert.deepEqual(rows.filter((name) => name.includes(".") || name.endsWith("/")).sort(), wanted.sort());
+});
+
+test("core/README.md explains at most thirty words", () => {
+  const words = readFileSync(join(ROOT, "core/README.md"), "utf8").match(/^\| (?!-|Word )/gm)!;
+  assert.ok(words.length > 20 && words.length <= 30, String(words.length));
 });
 
 test("README is at most 200 lines long and names every chapter of docs/", () => {
