@@ -10,6 +10,7 @@ import { ROUTES } from "../core/api/index.ts";
 import { freePort, ROOT, run, serve } from "./support/command-line.ts";
 import { connect } from "./support/mcp-clients.ts";
 import { startForeignServer } from "./support/mcp-server.ts";
+import { npmProject, startRegistry } from "./support/npm-registry.ts";
 import { startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { EXAMPLES } from "./support/plugin-folder.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
@@ -153,6 +154,29 @@ test("docs/observability.md: the log is asked for as it says, and every row of i
   const section = DOCUMENTS.get("docs/observability.md")!;
   for (const path of ["/api/logs", "/observability/logs", "/observability/traces/:traceId/logs", "/spans/:spanId/logs"])
     assert.ok(section.includes(path), path);
+});
+
+test("docs/observability.md: the traces are asked for as it says, and a run is among them", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  await dataOf(service.post("/agents/support/text", { input: "Hello" }));
+  const { data } = await shell(block("sh", "/observability/traces"), service.url);
+  assert.equal(data.traces.length, 1);
+  const { spans } = await dataOf(service.get(`/observability/traces/${data.traces[0].traceId}`));
+  assert.equal(spans[0].attributes["entity.id"], "support");
+});
+
+test("docs/console.md: the commands install one newer package, then all of them", async (t) => {
+  const registry = await startRegistry(t, { ajv: ["8.0.0", "8.1.0"], tiny: ["1.0.0", "2.0.0"] });
+  const dependencies = { ajv: "8.0.0", tiny: "1.0.0" };
+  const { folder: project, env } = npmProject(t, registry.url, { dependencies }, dependencies);
+  const [, setting = ""] = /`(updates: \{ install: true \})`/.exec(DOCUMENTS.get("docs/console.md")!)!;
+  const service = await startService(t, merge(parse(FLAGSHIP), parse(setting)), { project, env });
+  const installed = () => JSON.parse(readFileSync(join(project, "package.json"), "utf8")).dependencies;
+  const [one = "", all = ""] = block("sh", "/updates/ajv").trimEnd().split("\n");
+  assert.equal((await shell(one, service.url)).success, true);
+  assert.deepEqual(installed(), { ajv: "8.1.0", tiny: "1.0.0" });
+  assert.equal((await shell(all, service.url)).success, true);
+  assert.deepEqual(installed(), { ajv: "8.1.0", tiny: "2.0.0" });
 });
 
 test("docs/access.md: who may call what, with the token that is made there", async (t) => {
