@@ -1,65 +1,16 @@
 /** What README.md and docs/ show is run as it stands, with only ports, keys and addresses of the outside world replaced. */
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
 import { parse } from "yaml";
 import { ROUTES } from "../core/api/index.ts";
 import { freePort, ROOT, run, serve } from "./support/command-line.ts";
-import { connect } from "./support/mcp-clients.ts";
-import { startForeignServer } from "./support/mcp-server.ts";
+import { block, DOCUMENTS, EVERYTHING, FLAGSHIP, folder, merge, README, shell, statusOf } from "./support/documents.ts";
 import { npmProject, startRegistry } from "./support/npm-registry.ts";
 import { startOpenAIUpstream } from "./support/openai-upstream.ts";
-import { EXAMPLES } from "./support/plugin-folder.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
-
-/** Texts by their path below the root. */
-const DOCUMENTS = new Map(
-  ["README.md", ...readdirSync(join(ROOT, "docs")).map((name) => `docs/${name}`)]
-    .filter((path) => path.endsWith(".md"))
-    .map((path) => [path, readFileSync(join(ROOT, path), "utf8")]),
-);
-const README = DOCUMENTS.get("README.md")!;
-const EVERYTHING = [...DOCUMENTS.values()].join("\n");
-const FLAGSHIP = await readFile(join(ROOT, "service.yaml"), "utf8");
-
-/** The one code block of a language that holds a text. */
-function block(language: string, holds: string): string {
-  const blocks = [...EVERYTHING.matchAll(/^```(\w+)\n(.*?)^```/gms)].filter(([, name]) => name === language);
-  const found = blocks.map(([, , text]) => text!).filter((text) => text.includes(holds));
-  assert.equal(found.length, 1, `README.md and docs/ have one ${language} block with ${holds}`);
-  return found[0]!;
-}
-
-/** A shell command of the documents against another address. */
-async function shell(command: string, url: string): Promise<Loose> {
-  const { code, stdout, stderr } = await run("sh", ["-c", command.replaceAll("http://127.0.0.1:3141", url)]);
-  assert.equal(code, 0, stderr);
-  return JSON.parse(stdout);
-}
-
-async function folder(t: TestContext, files: Record<string, string>): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), "penstock-readme-"));
-  t.after(() => rm(path, { recursive: true, force: true }));
-  for (const [name, text] of Object.entries(files)) {
-    await mkdir(dirname(join(path, name)), { recursive: true });
-    await writeFile(join(path, name), text);
-  }
-  // The reader writes his manifests beside the plugins that are there.
-  if (!existsSync(join(path, "plugins"))) await symlink(EXAMPLES, join(path, "plugins"));
-  return path;
-}
-
-/** Maps are joined, everything else is replaced: what a reader does who writes lines into a manifest. */
-function merge(into: Loose, from: Loose): Loose {
-  const maps = [into, from].every((value) => typeof value === "object" && value !== null && !Array.isArray(value));
-  if (!maps) return from;
-  const keys = Object.entries(from).map(([key, value]) => [key, key in into ? merge(into[key], value) : value]);
-  return { ...into, ...Object.fromEntries(keys) };
-}
 
 test("README: npm start serves, curl gets the answer that is printed there, and Ctrl-C stops it all", async (t) => {
   assert.match(block("sh", "npm start"), /^npm ci && npm start\b.*\nnpm ci && npm test\b/);
@@ -129,21 +80,6 @@ test("docs/workflows.md: the workflow with every kind of step, written into serv
   assert.deepEqual([large.status, large.suspension.reason], ["suspended", "Large amount"]);
   const state = await dataOf(service.get("/workflows/invoice/executions/of-500/state"));
   assert.equal(state.suspension.stepId, "ask");
-});
-
-test("docs/protocols.md: the A2A commands: an agent's card, and a task that it answers", async (t) => {
-  const service = await startService(t, FLAGSHIP, { env: {} });
-  const card = await shell(block("sh", "agent-card.json"), service.url);
-  assert.equal(card.supportedInterfaces[0].url, `${service.url}/a2a/support`);
-  const { result } = await shell(block("sh", "SendMessage"), service.url);
-  assert.equal(result.task.artifacts[0].artifactId, "answer");
-  assert.match(result.task.artifacts[0].parts[0].text, /A-1002/);
-});
-
-test("docs/protocols.md: the WebSocket command gets its message back", async (t) => {
-  const service = await startService(t, FLAGSHIP, { env: {} });
-  const command = block("sh", "/ws/ticker").replaceAll("ws://127.0.0.1:3141", service.url.replace("http", "ws"));
-  assert.deepEqual(await shell(command, service.url), { hello: "there" });
 });
 
 test("docs/observability.md: the log is asked for as it says, and every row of it is named", async (t) => {
@@ -235,20 +171,6 @@ test("docs/deployment.md: the limits that are shown, written into service.yaml, 
   assert.deepEqual([streamBuffer, stall, uploads, executions], [2 ** 20, 120_000, 2 ** 28, 10_000]);
 });
 
-/** The status that curl gets. */
-async function statusOf(request: string): Promise<string> {
-  const { code, stdout, stderr } = await run("sh", ["-c", `curl -s -o /dev/null -w '%{http_code}' ${request}`]);
-  assert.equal(code, 0, stderr);
-  return stdout;
-}
-
-test("docs/limits.md: every limit of server.limits has a row", () => {
-  const { LimitsManifest } = JSON.parse(readFileSync(join(ROOT, "schemas/manifest/server.json"), "utf8")).$defs;
-  const rows = DOCUMENTS.get("docs/limits.md")!;
-  for (const name of Object.keys(LimitsManifest.properties))
-    assert.ok(rows.includes(`| \`server.limits.${name}\` `), `server.limits.${name}`);
-});
-
 test("docs/workflows.md: every row of the workflow API is named", () => {
   const section = DOCUMENTS.get("docs/workflows.md")!;
   const paths = ROUTES.filter(({ operation }) => operation.startsWith("workflows.")).map(({ path }) => path);
@@ -338,111 +260,4 @@ test("docs/plugins.md: the plugin example is found in its folder, and the curl b
   const service = await startService(t, manifest, { plugins: [join(path, "plugins")] });
   const { data } = await shell(block("sh", "/tools/gross/execute"), service.url);
   assert.deepEqual(data.result, { gross: 119 });
-});
-
-test("every document: npm scripts, links to files and to headings, and paths of the source exist", () => {
-  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  const named = new Set([...EVERYTHING.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!));
-  assert.ok(named.size >= 6, [...named].join(", "));
-  const beside = [
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
-    "core/README.md",
-    "test/README.md",
-    "bench/README.md",
-  ];
-  const all = [...DOCUMENTS, ...beside.map((path) => [path, readFileSync(join(ROOT, path), "utf8")] as const)];
-  for (const [path, text] of all) {
-    for (const [, name] of text.matchAll(/npm run ([\w:]+)/g)) assert.ok(name! in scripts, `${path}: npm run ${name}`);
-    for (const [, target = "", heading] of text.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)/g)) {
-      const file = target === "" ? path : join(dirname(path), target);
-      assert.ok(existsSync(join(ROOT, file)), `${path} links to ${target}`);
-      if (heading !== undefined)
-        assert.ok(headingsOf(readFileSync(join(ROOT, file), "utf8")).includes(heading), `${path} links to #${heading}`);
-    }
-    for (const [, file] of text.matchAll(/`((?:core|test|bench|schemas)\/[\w./-]+\.\w+)`/g))
-      assert.ok(existsSync(join(ROOT, file!)), `${path} names ${file}`);
-  }
-});
-
-/** As links name them. */
-const headingsOf = (text: string) =>
-  [...text.matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
-    title!
-      .toLowerCase()
-      .replace(/[^\w -]/g, "")
-      .replaceAll(" ", "-"),
-  );
-
-test("docs/architecture.md and docs/decisions.md: every folder and every file of the source that they name exists", () => {
-  const rooms = DOCUMENTS.get("docs/architecture.md")!;
-  const folders = new Set([...rooms.matchAll(/`([a-z\d/-]+)\/`/g)].map(([, name]) => name!));
-  assert.ok(folders.size > 20, [...folders].join());
-  for (const name of folders)
-    assert.ok(
-      [`core/${name}`, name].some((path) => existsSync(join(ROOT, path))),
-      name,
-    );
-  for (const path of ["docs/architecture.md", "docs/decisions.md"])
-    for (const [, file] of DOCUMENTS.get(path)!.matchAll(
-      /`((?!(?:schemas|test|generated|bench)\/)[\w-]+\/[\w/-]+\.ts)`/g,
-    ))
-      assert.ok(existsSync(join(ROOT, "core", file!)), `${path} names ${file}`);
-  const walked = [...rooms.matchAll(/^\d\. `([^`]+)`: (.*)$/gm)];
-  assert.ok(walked.length > 20);
-  for (const [, room, line] of walked)
-    for (const [, file] of line!.matchAll(/`([\w-]+\.ts)`/g))
-      assert.ok(existsSync(join(ROOT, "core", room!, file!)), `${room}${file}`);
-  const layers = /```text\n(.*?)```/s.exec(rooms)![1]!;
-  for (const name of readdirSync(join(ROOT, "core"), { withFileTypes: true }))
-    if (name.isDirectory())
-      assert.ok(layers.includes(` ${name.name}/`) && rooms.includes(`\`${name.name}/\``), name.name);
-});
-
-test("test/README.md names every file of test/support and every folder of test/, and no other", () => {
-  const text = readFileSync(join(ROOT, "test/README.md"), "utf8");
-  const rows = [...text.matchAll(/^\| `?([^`|]+?)`? +\|/gm)].map(([, name]) => name!);
-  const entries = readdirSync(join(ROOT, "test"), { withFileTypes: true });
-  const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => `${name}/`);
-  const wanted = [...folders, ...readdirSync(join(ROOT, "test/support"))];
-  assert.deepEqual(rows.filter((name) => name.includes(".") || name.endsWith("/")).sort(), wanted.sort());
-});
-
-test("core/README.md explains at most thirty words", () => {
-  const words = readFileSync(join(ROOT, "core/README.md"), "utf8").match(/^\| (?!-|Word )/gm)!;
-  assert.ok(words.length > 20 && words.length <= 30, String(words.length));
-});
-
-test("README is at most 200 lines long and names every chapter of docs/", () => {
-  assert.ok(README.split("\n").length <= 200);
-  for (const path of DOCUMENTS.keys()) if (path !== "README.md") assert.ok(README.includes(`](${path})`), path);
-});
-
-test("docs/protocols.md: the MCP commands and the client's configuration: the same tool, with MCP and without", async (t) => {
-  const service = await startService(t, FLAGSHIP, { env: {} });
-  const { id, result } = await shell(block("sh", "mcp-protocol-version"), service.url);
-  assert.deepEqual([id, result.structuredContent.status], [1, "shipped"]);
-  const { data } = await shell(block("sh", "/mcp/servers/main/tools"), service.url);
-  assert.deepEqual(data.structuredContent, result.structuredContent);
-  const { mcpServers } = JSON.parse(block("json", "mcpServers"));
-  const client = await connect("2.4.0 current", mcpServers.desk.url.replace("http://127.0.0.1:3141", service.url));
-  const names = (await client.tools()).map(({ name }) => name);
-  assert.deepEqual(names, ["lookup_order", "agent_support", "workflow_refund", "workflow_refund_resume"]);
-  await client.close();
-});
-
-test("docs/protocols.md: MCP clients, written into service.yaml: a server over HTTP and a command, both in use", async (t) => {
-  const server = await startForeignServer(t, "current");
-  const written = block("yaml", "manual_search").replace("http://127.0.0.1:9000/mcp", server.url);
-  const script = join(ROOT, "test/fixtures/mcp/process.mjs");
-  const manifest = merge(parse(FLAGSHIP), parse(written.replace("file-server.mjs", script)));
-  const service = await startService(t, manifest, { env: {} });
-  for (const tool of ["manual_search", "files_search"]) {
-    const { result } = await dataOf(service.post(`/tools/${tool}/execute`, { input: { query: "tea" } }));
-    assert.deepEqual(result, { found: "tea" });
-  }
-  const { result } = await dataOf(service.post("/tools/files_environment/execute", { input: {} }));
-  assert.equal(JSON.parse(result).ROOT, "/srv/files");
-  assert.deepEqual((await dataOf(service.get("/agents/writer"))).tools, ["manual_search"]);
 });
