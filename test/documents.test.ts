@@ -1,64 +1,16 @@
 /** What README.md and docs/ show is run as it stands, with only ports, keys and addresses of the outside world replaced. */
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
 import { parse } from "yaml";
 import { ROUTES } from "../core/api/routes/index.ts";
 import { freePort, ROOT, run, serve } from "./support/command-line.ts";
-import { connect } from "./support/mcp-clients.ts";
-import { startForeignServer } from "./support/mcp-server.ts";
+import { block, DOCUMENTS, EVERYTHING, FLAGSHIP, folder, merge, README, shell, statusOf } from "./support/documents.ts";
+import { npmProject, startRegistry } from "./support/npm-registry.ts";
 import { startOpenAIUpstream } from "./support/openai-upstream.ts";
-import { EXAMPLES } from "./support/plugin-folder.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
-
-/** Texts by their path below the root. */
-const DOCUMENTS = new Map(
-  ["README.md", ...readdirSync(join(ROOT, "docs")).map((name) => `docs/${name}`)]
-    .filter((path) => path.endsWith(".md"))
-    .map((path) => [path, readFileSync(join(ROOT, path), "utf8")]),
-);
-const README = DOCUMENTS.get("README.md")!;
-const EVERYTHING = [...DOCUMENTS.values()].join("\n");
-const FLAGSHIP = await readFile(join(ROOT, "service.yaml"), "utf8");
-
-/** The one code block of a language that holds a text. */
-function block(language: string, holds: string): string {
-  const blocks = [...EVERYTHING.matchAll(/^```(\w+)\n(.*?)^```/gms)].filter(([, name]) => name === language);
-  const found = blocks.map(([, , text]) => text!).filter((text) => text.includes(holds));
-  assert.equal(found.length, 1, `README.md and docs/ have one ${language} block with ${holds}`);
-  return found[0]!;
-}
-
-/** A shell command of the documents against another address. */
-async function shell(command: string, url: string): Promise<Loose> {
-  const { code, stdout, stderr } = await run("sh", ["-c", command.replaceAll("http://127.0.0.1:3141", url)]);
-  assert.equal(code, 0, stderr);
-  return JSON.parse(stdout);
-}
-
-async function folder(t: TestContext, files: Record<string, string>): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), "penstock-readme-"));
-  t.after(() => rm(path, { recursive: true, force: true }));
-  for (const [name, text] of Object.entries(files)) {
-    await mkdir(dirname(join(path, name)), { recursive: true });
-    await writeFile(join(path, name), text);
-  }
-  // The reader writes his manifests beside the plugins that are there.
-  if (!existsSync(join(path, "plugins"))) await symlink(EXAMPLES, join(path, "plugins"));
-  return path;
-}
-
-/** Maps are joined, everything else is replaced: what a reader does who writes lines into a manifest. */
-function merge(into: Loose, from: Loose): Loose {
-  const maps = [into, from].every((value) => typeof value === "object" && value !== null && !Array.isArray(value));
-  if (!maps) return from;
-  const keys = Object.entries(from).map(([key, value]) => [key, key in into ? merge(into[key], value) : value]);
-  return { ...into, ...Object.fromEntries(keys) };
-}
 
 test("README: npm start serves, curl gets the answer that is printed there, and Ctrl-C stops it all", async (t) => {
   assert.match(block("sh", "npm start"), /^npm ci && npm start\b.*\nnpm ci && npm test\b/);
@@ -88,6 +40,13 @@ test("docs/memory.md: the commands, one after the other: what is said is kept, r
   );
   const found = await shell(block("sh", "memory/search"), service.url);
   assert.match(found.data.results[0].message.parts[0].text, /no elevator/);
+  const elsewhere = block("sh", "lift in my building");
+  const asked = await shell(elsewhere, service.url);
+  const stranger = await shell(elsewhere.replaceAll("ada", "bob").replaceAll("visit", "other"), service.url);
+  assert.ok(
+    asked.data.usage.promptTokens > stranger.data.usage.promptTokens,
+    "the model is told what ada said elsewhere",
+  );
   const created = await shell(block("sh", "Phone call"), service.url);
   assert.deepEqual([created.data.conversation.id, created.data.conversation.userId], ["call-17", "ada"]);
   const saved = await shell(block("sh", "save-messages"), service.url);
@@ -95,7 +54,7 @@ test("docs/memory.md: the commands, one after the other: what is said is kept, r
   const { conversations } = await dataOf(service.get("/api/memory/conversations?userId=ada"));
   assert.deepEqual(
     conversations.map(({ id }: Loose) => id),
-    ["call-17", "moving"],
+    ["call-17", "visit", "moving"],
   );
 });
 
@@ -123,21 +82,6 @@ test("docs/workflows.md: the workflow with every kind of step, written into serv
   assert.equal(state.suspension.stepId, "ask");
 });
 
-test("docs/protocols.md: the A2A commands: an agent's card, and a task that it answers", async (t) => {
-  const service = await startService(t, FLAGSHIP, { env: {} });
-  const card = await shell(block("sh", "agent-card.json"), service.url);
-  assert.equal(card.supportedInterfaces[0].url, `${service.url}/a2a/support`);
-  const { result } = await shell(block("sh", "SendMessage"), service.url);
-  assert.equal(result.task.artifacts[0].artifactId, "answer");
-  assert.match(result.task.artifacts[0].parts[0].text, /A-1002/);
-});
-
-test("docs/protocols.md: the WebSocket command gets its message back", async (t) => {
-  const service = await startService(t, FLAGSHIP, { env: {} });
-  const command = block("sh", "/ws/ticker").replaceAll("ws://127.0.0.1:3141", service.url.replace("http", "ws"));
-  assert.deepEqual(await shell(command, service.url), { hello: "there" });
-});
-
 test("docs/observability.md: the log is asked for as it says, and every row of it is named", async (t) => {
   const service = await startService(t, FLAGSHIP);
   service.logger.warn("seen");
@@ -146,6 +90,29 @@ test("docs/observability.md: the log is asked for as it says, and every row of i
   const section = DOCUMENTS.get("docs/observability.md")!;
   for (const path of ["/api/logs", "/observability/logs", "/observability/traces/:traceId/logs", "/spans/:spanId/logs"])
     assert.ok(section.includes(path), path);
+});
+
+test("docs/observability.md: the traces are asked for as it says, and a run is among them", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  await dataOf(service.post("/agents/support/text", { input: "Hello" }));
+  const { data } = await shell(block("sh", "/observability/traces"), service.url);
+  assert.equal(data.traces.length, 1);
+  const { spans } = await dataOf(service.get(`/observability/traces/${data.traces[0].traceId}`));
+  assert.equal(spans[0].attributes["entity.id"], "support");
+});
+
+test("docs/console.md: the commands install one newer package, then all of them", async (t) => {
+  const registry = await startRegistry(t, { ajv: ["8.0.0", "8.1.0"], tiny: ["1.0.0", "2.0.0"] });
+  const dependencies = { ajv: "8.0.0", tiny: "1.0.0" };
+  const { folder: project, env } = npmProject(t, registry.url, { dependencies }, dependencies);
+  const [, setting = ""] = /`(updates: \{ install: true \})`/.exec(DOCUMENTS.get("docs/console.md")!)!;
+  const service = await startService(t, merge(parse(FLAGSHIP), parse(setting)), { project, env });
+  const installed = () => JSON.parse(readFileSync(join(project, "package.json"), "utf8")).dependencies;
+  const [one = "", all = ""] = block("sh", "/updates/ajv").trimEnd().split("\n");
+  assert.equal((await shell(one, service.url)).success, true);
+  assert.deepEqual(installed(), { ajv: "8.1.0", tiny: "1.0.0" });
+  assert.equal((await shell(all, service.url)).success, true);
+  assert.deepEqual(installed(), { ajv: "8.1.0", tiny: "2.0.0" });
 });
 
 test("docs/access.md: who may call what, with the token that is made there", async (t) => {
@@ -178,6 +145,30 @@ test("docs/access.md: who may call what, with the token that is made there", asy
     assert.equal(ended.code, 0, ended.stderr);
     return ended;
   }
+});
+
+test("docs/access.md: without auth on the loopback, a Host that allowedHosts names is answered, and another one is refused", async (t) => {
+  const manifest = merge(parse(FLAGSHIP), parse(block("yaml", "allowedHosts")));
+  const service = await startService(t, manifest, { env: {} });
+  const ask = (host: string, path: string) => statusOf(`-H 'Host: ${host}' ${service.url}${path}`);
+  assert.equal(await ask("penstock.test:80", "/agents"), "200");
+  assert.equal(await ask("LOCALHOST:3141", "/agents"), "200");
+  assert.equal(await ask("shop.example", "/agents"), "403");
+  assert.equal(await ask("shop.example", "/healthz"), "200");
+});
+
+test("docs/access.md: a POST from a page of another origin is refused unless it is marked as JSON", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const page = `-d '{"input": "Hello"}' -H 'Origin: https://shop.example' ${service.url}/agents/support/text`;
+  assert.equal(await statusOf(page), "403");
+  assert.equal(await statusOf(`-H 'content-type: application/json' ${page}`), "200");
+});
+
+test("docs/deployment.md: the limits that are shown, written into service.yaml, are those of the service", async (t) => {
+  const snippet = parse(block("yaml", "streamBuffer: 1MiB"));
+  const { manifest } = (await startService(t, merge(parse(FLAGSHIP), snippet), { env: {} })).service;
+  const { streamBuffer, stall, uploads, executions } = manifest.server.limits;
+  assert.deepEqual([streamBuffer, stall, uploads, executions], [2 ** 20, 120_000, 2 ** 28, 10_000]);
 });
 
 test("docs/workflows.md: every row of the workflow API is named", () => {
@@ -269,47 +260,4 @@ test("docs/plugins.md: the plugin example is found in its folder, and the curl b
   const service = await startService(t, manifest, { plugins: [join(path, "plugins")] });
   const { data } = await shell(block("sh", "/tools/gross/execute"), service.url);
   assert.deepEqual(data.result, { gross: 119 });
-});
-
-test("README and docs/: every npm script and every link to a file exists", () => {
-  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  const named = new Set([...EVERYTHING.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!));
-  assert.ok(named.size >= 6, [...named].join(", "));
-  for (const name of named) assert.ok(name in scripts, `npm run ${name}`);
-  for (const [path, text] of DOCUMENTS)
-    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)/g))
-      assert.ok(existsSync(join(ROOT, dirname(path), target!)), `${path} links to ${target}`);
-});
-
-test("README is at most 200 lines long and names every chapter of docs/", () => {
-  assert.ok(README.split("\n").length <= 200);
-  for (const path of DOCUMENTS.keys()) if (path !== "README.md") assert.ok(README.includes(`](${path})`), path);
-});
-
-test("docs/protocols.md: the MCP commands and the client's configuration: the same tool, with MCP and without", async (t) => {
-  const service = await startService(t, FLAGSHIP, { env: {} });
-  const { id, result } = await shell(block("sh", "mcp-protocol-version"), service.url);
-  assert.deepEqual([id, result.structuredContent.status], [1, "shipped"]);
-  const { data } = await shell(block("sh", "/mcp/servers/main/tools"), service.url);
-  assert.deepEqual(data.structuredContent, result.structuredContent);
-  const { mcpServers } = JSON.parse(block("json", "mcpServers"));
-  const client = await connect("2.4.0 current", mcpServers.desk.url.replace("http://127.0.0.1:3141", service.url));
-  const names = (await client.tools()).map(({ name }) => name);
-  assert.deepEqual(names, ["lookup_order", "agent_support", "workflow_refund", "workflow_refund_resume"]);
-  await client.close();
-});
-
-test("docs/protocols.md: MCP clients, written into service.yaml: a server over HTTP and a command, both in use", async (t) => {
-  const server = await startForeignServer(t, "current");
-  const written = block("yaml", "manual_search").replace("http://127.0.0.1:9000/mcp", server.url);
-  const script = join(ROOT, "test/fixtures/mcp/process.mjs");
-  const manifest = merge(parse(FLAGSHIP), parse(written.replace("file-server.mjs", script)));
-  const service = await startService(t, manifest, { env: {} });
-  for (const tool of ["manual_search", "files_search"]) {
-    const { result } = await dataOf(service.post(`/tools/${tool}/execute`, { input: { query: "tea" } }));
-    assert.deepEqual(result, { found: "tea" });
-  }
-  const { result } = await dataOf(service.post("/tools/files_environment/execute", { input: {} }));
-  assert.equal(JSON.parse(result).ROOT, "/srv/files");
-  assert.deepEqual((await dataOf(service.get("/agents/writer"))).tools, ["manual_search"]);
 });

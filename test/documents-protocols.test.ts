@@ -1,0 +1,54 @@
+/** The commands and the manifests of docs/protocols.md, run as they stand. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { parse } from "yaml";
+import { ROOT } from "./support/command-line.ts";
+import { block, FLAGSHIP, merge, shell } from "./support/documents.ts";
+import { connect } from "./support/mcp-clients.ts";
+import { startForeignServer } from "./support/mcp-server.ts";
+import { dataOf } from "./support/served-upstream.ts";
+import { startService } from "./support/service.ts";
+
+test("docs/protocols.md: the A2A commands: an agent's card, and a task that it answers", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const card = await shell(block("sh", "agent-card.json"), service.url);
+  assert.equal(card.supportedInterfaces[0].url, `${service.url}/a2a/support`);
+  const { result } = await shell(block("sh", "SendMessage"), service.url);
+  assert.equal(result.task.artifacts[0].artifactId, "answer");
+  assert.match(result.task.artifacts[0].parts[0].text, /A-1002/);
+});
+
+test("docs/protocols.md: the WebSocket command gets its message back", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const command = block("sh", "/ws/ticker").replaceAll("ws://127.0.0.1:3141", service.url.replace("http", "ws"));
+  assert.deepEqual(await shell(command, service.url), { hello: "there" });
+});
+
+test("docs/protocols.md: the MCP commands and the client's configuration: the same tool, with MCP and without", async (t) => {
+  const service = await startService(t, FLAGSHIP, { env: {} });
+  const { id, result } = await shell(block("sh", "mcp-protocol-version"), service.url);
+  assert.deepEqual([id, result.structuredContent.status], [1, "shipped"]);
+  const { data } = await shell(block("sh", "/mcp/servers/main/tools"), service.url);
+  assert.deepEqual(data.structuredContent, result.structuredContent);
+  const { mcpServers } = JSON.parse(block("json", "mcpServers"));
+  const client = await connect("2.4.0 current", mcpServers.desk.url.replace("http://127.0.0.1:3141", service.url));
+  const names = (await client.tools()).map(({ name }) => name);
+  assert.deepEqual(names, ["lookup_order", "agent_support", "workflow_refund", "workflow_refund_resume"]);
+  await client.close();
+});
+
+test("docs/protocols.md: MCP clients, written into service.yaml: a server over HTTP and a command, both in use", async (t) => {
+  const server = await startForeignServer(t, "current");
+  const written = block("yaml", "manual_search").replace("http://127.0.0.1:9000/mcp", server.url);
+  const script = join(ROOT, "test/fixtures/mcp/process.mjs");
+  const manifest = merge(parse(FLAGSHIP), parse(written.replace("file-server.mjs", script)));
+  const service = await startService(t, manifest, { env: {} });
+  for (const tool of ["manual_search", "files_search"]) {
+    const { result } = await dataOf(service.post(`/tools/${tool}/execute`, { input: { query: "tea" } }));
+    assert.deepEqual(result, { found: "tea" });
+  }
+  const { result } = await dataOf(service.post("/tools/files_environment/execute", { input: {} }));
+  assert.equal(JSON.parse(result).ROOT, "/srv/files");
+  assert.deepEqual((await dataOf(service.get("/agents/writer"))).tools, ["manual_search"]);
+});
