@@ -136,8 +136,6 @@ test("docs/plugins.md: the embedding gives a vector of its length for each text"
 
 vectorsSuite("of docs/plugins.md", () => createInstance(get("vectors", "table"), {}, host));
 
-test("docs/plugins.md: the store is made from its configuration", async () => {});
-
 test("docs/plugins.md: the store is one that the manifest can name", async () => {
   const namespaces = createNamespaces();
   const store = await openStore("map:anything", { logger: silent, registry, host, folder: "" });
