@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { LanguageModelV3CallOptions, LanguageModelV3Prompt } from "@ai-sdk/provider";
+import { nextTurn } from "../../../core/lib/event-loop-turns.ts";
 import scripted from "../../../core/models/scripted/scripted.ts";
+import { jumpingClock } from "../../support/jumping-clock.ts";
 import { ask, batchesOf, chainOf, makeProvider, partOf, partsOf, soon, textOf } from "../../support/providers.ts";
 
 async function chain(test: TestContext, config: object = {}, model = "echo") {
@@ -177,14 +179,25 @@ test("an error beside a text breaks the answer off behind it", async (context) =
 });
 
 test("firstDelay passes inside the stream, and delay between the deltas", async (context) => {
-  const model = await chain(context, { chunks: 4, firstDelay: "60ms", delay: "20ms" });
-  const start = performance.now();
+  const model = await chain(context, { chunks: 4, firstDelay: "60s", delay: "20s" });
+  const clock = jumpingClock(context);
   const stream = await model.stream(ask("a b c d"));
-  assert.ok(performance.now() - start < 50, "the answer is accepted at once");
-  const batches = await batchesOf(stream);
-  assert.ok(performance.now() - start >= 118);
-  assert.equal(textOf(batches.flat()), "a b c d");
-  assert.ok(batches.length > 1);
+  const texts: string[] = [];
+  const read = batchesOf(stream, (batch) => texts.push(textOf(batch)));
+  for (const [milliseconds, count] of [
+    [50_000, 0],
+    [10_000, 1],
+    [10_000, 1],
+    [10_000, 2],
+    [20_000, 3],
+    [20_000, 4],
+  ] as const) {
+    clock.advance(milliseconds);
+    await nextTurn();
+    assert.equal(texts.length, count);
+  }
+  await read;
+  assert.equal(texts.join(""), "a b c d");
 });
 
 for (const [title, config] of [
