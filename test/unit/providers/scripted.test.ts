@@ -228,7 +228,7 @@ test("models add more models with rules of their own", async (context) => {
 
 test("an unknown model is an error that lists the known ones", async (context) => {
   const provider = await makeProvider(context, scripted, { models: { poet: {} } });
-  assert.throws(() => provider.languageModel("gpt"), /no model "gpt": there is echo, poet/);
+  assert.throws(() => provider.languageModel("gpt"), /no model "gpt": the models are echo, poet/);
 });
 
 for (const [config, message] of [
@@ -239,7 +239,7 @@ for (const [config, message] of [
   [{ replies: [{ text: "a", then: "b" }] }, /replies\[0\]\.then: only a rule with call has one/],
   [{ models: { a: { replies: [{}] } } }, /models\.a\.replies\[0\]: exactly one of/],
   [{ models: { a: { delay: "soon" } } }, /models\.a\.delay: "soon" is no duration/],
-  [{ models: { echo: {} } }, /models\.echo: the keys beside use are those of model echo/],
+  [{ models: { echo: {} } }, /models\.echo: configure model echo by the keys beside use/],
   [{ chunks: 0 }, /chunks must be >= 1/],
   [{ replys: [] }, /replys is not a known key/],
 ] as const) {
