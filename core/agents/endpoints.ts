@@ -1,23 +1,22 @@
-/** The agent that the API sees: each endpoint is a run with a sink of its own. */
-
+/** The methods of an agent that the API calls: each is a run with its own kind of sink. */
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
-import { messageIdOf } from "./conversation/agent-memory.ts";
+import { messageIdForRun } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
-import type { AgentCore } from "./run/compiled-agent.ts";
+import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
-import { objectOutput, payerOf } from "./run/output.ts";
+import { objectOutput, schemaRateKey } from "./run/output.ts";
 import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
 
-export function agentOf(core: AgentCore, description: Description): Agent {
+export function createAgent(core: CompiledAgent, description: Description): Agent {
   const { id, name } = core;
   const prepareObject = (body: ObjectBody, call: RunCall) => {
-    const result = objectOutput(core.prepareSchema(body.schema, "schema", payerOf(call)));
+    const result = objectOutput(core.prepareSchema(body.schema, "schema", schemaRateKey(call)));
     return prepareRun(core, { input: body.input, options: body.options, result }, call);
   };
   return {
@@ -43,7 +42,7 @@ export function agentOf(core: AgentCore, description: Description): Agent {
     },
     chat(body, call): EventProducer {
       const prepared = prepareChat(core, body, call);
-      const messageId = replyIdOf(prepared);
+      const messageId = replyMessageId(prepared);
       return (events) => executeStream(core, prepared, new UiSink(events, messageId));
     },
     streamObject(body, call): EventProducer {
@@ -55,22 +54,22 @@ export function agentOf(core: AgentCore, description: Description): Agent {
   };
 }
 
-/** Our own body, or the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
-function prepareChat(core: AgentCore, body: ChatBody, call: RunCall): PreparedRun {
+/** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
+function prepareChat(core: CompiledAgent, body: ChatBody, call: RunCall): PreparedRun {
   const { options, id } = body;
   const [field, input] = body.input !== undefined ? ["input", body.input] : ["messages", body.messages];
   if (input === undefined) throw invalid("input is required (or messages, as a chat hook sends them)");
   const request: RunRequest = { input, field };
   if (options !== undefined) request.options = options;
   if (typeof id === "string") request.conversationId = id;
-  request.told = true;
+  request.clientKnowsMessageId = true;
   request.regenerate = body.trigger === "regenerate-message";
   const prepared = prepareRun(core, request, call);
-  if (options?.resumableStream === true) refuseResumable(prepared);
+  if (options?.resumableStream === true) rejectResumable(prepared);
   return prepared;
 }
 
-function refuseResumable({ plan }: PreparedRun): never {
+function rejectResumable({ plan }: PreparedRun): never {
   const { userId, conversationId } = plan.settings.memory;
   if (userId === undefined || conversationId === undefined) {
     throw invalid("options.resumableStream needs memory.userId and memory.conversationId");
@@ -78,8 +77,8 @@ function refuseResumable({ plan }: PreparedRun): never {
   throw invalid("options.resumableStream is not available in this version");
 }
 
-/** An answer that goes on where the last assistant message stopped keeps its id. */
-function replyIdOf({ input, plan }: PreparedRun): string {
+/** A reply that continues the last assistant message keeps the id of that message. */
+function replyMessageId({ input, plan }: PreparedRun): string {
   const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
-  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdOf(plan.id);
+  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdForRun(plan.id);
 }
