@@ -30,7 +30,7 @@ export interface ChatBody {
   /** The hook's id of the chat: the conversation when `options` name none. */
   id?: string;
   messages?: unknown;
-  /** `regenerate-message` when the last answer is to be given anew. */
+  /** `regenerate-message` to replace the last answer with a new one. */
   trigger?: string;
 }
 

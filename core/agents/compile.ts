@@ -31,14 +31,14 @@ import { delegateTool } from "./sub-agents.ts";
 /** How long a shutdown waits for aborted runs to store what they have said. */
 const SHUTDOWN_TIMEOUT_MS = 5_000;
 
-export interface AgentProblem {
+interface AgentProblem {
   /** Where in the manifest: `["agents", "assistant", "tools", 0]`. */
   path: readonly (string | number)[];
   message: string;
 }
 
 /** What agents are linked with. */
-export interface AgentParts {
+interface AgentParts {
   /** By their key in the manifest; those of MCP servers may come later. */
   readonly tools: ReadonlyMap<string, Tool>;
   readonly models: Models;
@@ -50,7 +50,7 @@ export interface AgentParts {
   readonly meters?: Pick<Meters, "agents">;
 }
 
-export interface CompiledAgents {
+interface CompiledAgents {
   /** By id, in the order of the manifest. */
   agents: Map<string, Agent>;
   problems: AgentProblem[];
@@ -58,7 +58,7 @@ export interface CompiledAgents {
 }
 
 /** The life cycle of what agents keep in the store. */
-export interface Histories {
+interface Histories {
   /** Called once before the service listens: closes runs that an earlier process left open. */
   start(): Promise<void>;
   /** Called after the last request and before `store.close()`: nothing that was said or recorded is lost. */
@@ -79,7 +79,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const isolated = isIsolated(manifest);
   const histories = createHistories(manifest, parts, isolated);
   const known = knownTools(tools);
-  const cores = new Map<string, CompiledAgent>();
+  const compiled = new Map<string, CompiledAgent>();
   const facts = new Map<string, AgentFacts>();
 
   for (const [id, agent] of Object.entries(manifest.agents)) {
@@ -89,16 +89,9 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
     problems.push(...reservedToolNames(agent, path, memory));
     const activity = new Activity();
     const subAgents = agent.subAgents.filter((subAgent) => Object.hasOwn(manifest.agents, subAgent));
-    const delegate =
-      subAgents.length === 0
-        ? []
-        : [
-            delegateTool(
-              subAgents.map((sub) => subAgentIdentity(manifest, sub)),
-              cores,
-            ),
-          ];
-    cores.set(id, {
+    const identities = subAgents.map((subAgent) => subAgentIdentity(manifest, subAgent));
+    const delegate = identities.length === 0 ? [] : [delegateTool(identities, compiled)];
+    compiled.set(id, {
       id,
       name,
       description,
@@ -130,14 +123,14 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   }
 
   const agents = new Map<string, Agent>();
-  for (const [id, core] of cores) agents.set(id, createAgent(core, describe(facts.get(id)!, facts)));
+  for (const [id, agent] of compiled) agents.set(id, createAgent(agent, describe(facts.get(id)!, facts)));
   return {
     agents,
     problems,
     histories: {
       start: () => histories.start(),
       async close() {
-        await Promise.all([...cores.values()].map(({ activity }) => activity.whenIdle(SHUTDOWN_TIMEOUT_MS)));
+        await Promise.all([...compiled.values()].map(({ activity }) => activity.whenIdle(SHUTDOWN_TIMEOUT_MS)));
         await histories.close();
       },
     },

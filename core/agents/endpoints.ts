@@ -13,49 +13,49 @@ import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
 
-export function createAgent(core: CompiledAgent, description: Description): Agent {
-  const { id, name } = core;
+export function createAgent(agent: CompiledAgent, description: Description): Agent {
+  const { id, name } = agent;
   const prepareObject = (body: ObjectBody, call: RunCall) => {
-    const result = objectOutput(core.prepareSchema(body.schema, "schema", schemaRateKey(call)));
-    return prepareRun(core, { input: body.input, options: body.options, result }, call);
+    const result = objectOutput(agent.prepareSchema(body.schema, "schema", schemaRateKey(call)));
+    return prepareRun(agent, { input: body.input, options: body.options, result }, call);
   };
   return {
     id,
     name,
-    description: core.description,
+    description: agent.description,
     summary: () => description.summary(),
     detail: () => description.detail(),
-    onStatusChange: (listener) => core.activity.onChange(listener),
+    onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call) {
-      return textResult(await execute(core, prepareRun(core, body, call)));
+      return textResult(await execute(agent, prepareRun(agent, body, call)));
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
-      return execute(core, prepareRun(core, { ...body, output }, call), sink);
+      return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
     async generateObject(body, call) {
-      return (await execute(core, prepareObject(body, call))).output;
+      return (await execute(agent, prepareObject(body, call))).output;
     },
     stream(body: GenerateBody, call): EventProducer {
-      const prepared = prepareRun(core, body, call);
-      return (events) => executeStream(core, prepared, new RawSink(events));
+      const prepared = prepareRun(agent, body, call);
+      return (events) => executeStream(agent, prepared, new RawSink(events));
     },
     chat(body, call): EventProducer {
-      const prepared = prepareChat(core, body, call);
+      const prepared = prepareChat(agent, body, call);
       const messageId = replyMessageId(prepared);
-      return (events) => executeStream(core, prepared, new UiSink(events, messageId));
+      return (events) => executeStream(agent, prepared, new UiSink(events, messageId));
     },
     streamObject(body, call): EventProducer {
       const prepared = prepareObject(body, call);
-      return (events) => executeStream(core, prepared, new ObjectSink(events));
+      return (events) => executeStream(agent, prepared, new ObjectSink(events));
     },
     history: async (page, limit, principal) =>
-      core.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
+      agent.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
   };
 }
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
-function prepareChat(core: CompiledAgent, body: ChatBody, call: RunCall): PreparedRun {
+function prepareChat(agent: CompiledAgent, body: ChatBody, call: RunCall): PreparedRun {
   const { options, id } = body;
   const [field, input] = body.input !== undefined ? ["input", body.input] : ["messages", body.messages];
   if (input === undefined) throw invalid("input is required (or messages, as a chat hook sends them)");
@@ -64,7 +64,7 @@ function prepareChat(core: CompiledAgent, body: ChatBody, call: RunCall): Prepar
   if (typeof id === "string") request.conversationId = id;
   request.clientKnowsMessageId = true;
   request.regenerate = body.trigger === "regenerate-message";
-  const prepared = prepareRun(core, request, call);
+  const prepared = prepareRun(agent, request, call);
   if (options?.resumableStream === true) rejectResumable(prepared);
   return prepared;
 }

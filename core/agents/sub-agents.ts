@@ -5,7 +5,7 @@ import { execute, prepareRun } from "./run/execute.ts";
 import type { AgentPart, PartSink } from "./run/parts.ts";
 import { type AgentTool, functionTool, type ToolCallContext } from "./run/tool-set.ts";
 
-export const DELEGATE_TASK = "delegate_task";
+const DELEGATE_TASK = "delegate_task";
 
 /** How deep agents may delegate: each of them keeps its run open while its sub-agent works. */
 const MAX_DEPTH = 5;
@@ -41,13 +41,13 @@ export function delegateTool(
 }
 
 async function delegate(
-  core: CompiledAgent,
+  agent: CompiledAgent,
   task: string,
   { origin, sink, depth, span }: ToolCallContext,
 ): Promise<string> {
   if (depth + 1 >= MAX_DEPTH) throw invalid(`agents may delegate ${MAX_DEPTH - 1} levels deep at most: do it yourself`);
   const request = { input: task, options: { context: origin.context }, depth: depth + 1, parentSpan: span };
-  const outcome = await execute(core, prepareRun(core, request, origin.call), withSubAgent(sink, core));
+  const outcome = await execute(agent, prepareRun(agent, request, origin.call), withSubAgent(sink, agent));
   return outcome.text;
 }
 

@@ -1,9 +1,9 @@
 /** Classifies failures of model calls: what clients may know of them, and whether to try again. */
 import { ServiceError } from "../lib/errors.ts";
 
-export type FailureReason = "rate limited" | "timed out" | "unavailable" | "refused the request";
+type FailureReason = "rate limited" | "timed out" | "unavailable" | "refused the request";
 
-export interface ModelFailure {
+interface ModelFailure {
   reason: FailureReason;
   /** False when the same call would fail again. */
   retry: boolean;

@@ -12,8 +12,6 @@ import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import { configurationProblems, makeProvider, type ProviderProblem } from "./providers.ts";
 
-export type ModelProblem = ProviderProblem;
-
 export interface Models {
   /**
    * The chain of these `provider/model` names, in order.
@@ -26,7 +24,7 @@ export interface Models {
   embedding(name: string): EmbeddingModelV3;
 }
 
-export interface ModelsOptions {
+interface ModelsOptions {
   /** The manifest's folder, where npm packages are searched first. Default: the working directory. */
   folder?: string;
   /** The environment variable that a value of the manifest refers to, for messages about missing keys. */
@@ -49,12 +47,12 @@ export async function createModels(
   registry: Registry,
   host: Host,
   options: ModelsOptions = {},
-): Promise<{ models: Models; problems: ModelProblem[] }> {
+): Promise<{ models: Models; problems: ProviderProblem[] }> {
   const folders = [options.folder ?? process.cwd(), PACKAGE_FOLDER];
   const { names, dynamic } = namedModels(manifest);
   const named = new Set(names.map(({ name }) => splitModelName(name).provider));
   const providers = new Map<string, ModelProvider>();
-  const problems: ModelProblem[] = [];
+  const problems: ProviderProblem[] = [];
 
   for (const [key, entry] of Object.entries(manifest.providers)) {
     if (!named.has(key) && !dynamic) {

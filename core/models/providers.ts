@@ -14,7 +14,7 @@ export interface ProviderProblem {
   message: string;
 }
 
-export interface ProviderContext {
+interface ProviderContext {
   registry: Registry;
   host: Host;
   /** Where packages may be installed, in order of preference. */

@@ -2,10 +2,10 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
 import type { NewMessage } from "../../memory/memory.ts";
+import type { UserContent } from "../prompt/content.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-type UserContent = Extract<LanguageModelV3Message, { role: "user" }>["content"];
 
 export interface TurnInput {
   /** The user's message of this turn, or null when the request continues an earlier turn. */
@@ -96,7 +96,7 @@ function uiParts(message: Fields): unknown[] {
 }
 
 /** The text of a UI message or a model message. */
-export function inputText(message: { parts?: unknown; content?: unknown }): string {
+function inputText(message: { parts?: unknown; content?: unknown }): string {
   const { parts, content } = message;
   if (typeof content === "string") return content;
   const list = Array.isArray(parts) ? parts : Array.isArray(content) ? content : [];

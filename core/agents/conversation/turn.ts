@@ -15,7 +15,7 @@ import { type Conversation, type RecalledContext, recall } from "./recall.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
 
-export interface TurnOptions {
+interface TurnOptions {
   readonly memory: Memory;
   readonly access: MemoryAccess;
   readonly conversation: Conversation;

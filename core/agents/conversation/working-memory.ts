@@ -1,6 +1,7 @@
 /** The working memory of a run: its section in the system prompt, and the tool that updates it. */
 import type { WorkingMemoryManifest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
+import { isObject } from "../../lib/is-object.ts";
 import { type AgentTool, functionTool, type ToolSet, toolSet } from "../run/tool-set.ts";
 
 export const UPDATE_WORKING_MEMORY = "update_working_memory";
@@ -87,9 +88,8 @@ function readContent(content: unknown, json: boolean): string | Record<string, u
   }
   // Models often write JSON as text.
   const value = typeof content === "string" ? tryParse(content) : content;
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw invalid("input.content must be object");
-  return value as Record<string, unknown>;
+  if (!isObject(value)) throw invalid("input.content must be object");
+  return value;
 }
 
 function tryParse(text: string): unknown {

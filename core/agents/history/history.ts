@@ -10,7 +10,7 @@ import type { RunResult } from "../run/run.ts";
 // Fails at the first character. V8 flattens a string before it matches it, which is what this is for.
 const FLATTENING = /^\0/;
 
-export type RunStatus = HistoryEntry["status"];
+type RunStatus = HistoryEntry["status"];
 export type FinalStatus = Exclude<RunStatus, "running">;
 
 /** One run. Times are milliseconds since 1970. */

@@ -15,7 +15,7 @@ const BATCH_ROWS = 100;
 /** A run of another process is closed when its last heartbeat is older than this. */
 const LEASE_TIMEOUT_MS = 60_000;
 
-export interface HistoryMaintenanceOptions {
+interface HistoryMaintenanceOptions {
   agents: readonly string[];
   /** Milliseconds. */
   retention: number;

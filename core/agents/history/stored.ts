@@ -53,7 +53,7 @@ interface Recorded {
   readonly run: HistoryRun;
 }
 
-export interface StoredHistoriesOptions {
+interface StoredHistoriesOptions {
   agents: readonly string[];
   /** Milliseconds. */
   retention: number;

@@ -1,11 +1,11 @@
 /** Reads model messages (`{role, content}`) into a prompt. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
+import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { toolOutput } from "./tool-output.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-type ContentOf<R extends string> = Extract<LanguageModelV3Message, { role: R }>["content"];
 /** Returns the part for the prompt, or null for a part that is not shown to the model. */
 type PartReader<P> = (part: Fields, path: string) => P | null;
 
@@ -17,14 +17,14 @@ export function pushModelMessage(prompt: LanguageModelV3Message[], message: Fiel
       prompt.push({ role, content: typeof content === "string" ? content : systemText(content, path) });
       return;
     case "user":
-      prompt.push({ role, content: readContent<ContentOf<"user">[number]>(content, USER_PARTS, role, path) });
+      prompt.push({ role, content: readContent<UserContent[number]>(content, USER_PARTS, role, path) });
       return;
     case "assistant":
-      prompt.push({ role, content: readContent<ContentOf<"assistant">[number]>(content, ASSISTANT_PARTS, role, path) });
+      prompt.push({ role, content: readContent<AssistantContent[number]>(content, ASSISTANT_PARTS, role, path) });
       return;
     case "tool":
       if (typeof content === "string") throw invalid(`${path}.content must be an array of tool results`);
-      prompt.push({ role, content: readContent<ContentOf<"tool">[number]>(content, TOOL_PARTS, role, path) });
+      prompt.push({ role, content: readContent<ToolContent[number]>(content, TOOL_PARTS, role, path) });
       return;
     default:
       throw invalid(`${path}.role must be one of "system", "user", "assistant", "tool"`);
@@ -109,12 +109,12 @@ function readOutput(output: unknown, path: string): LanguageModelV3ToolResultOut
   return { type, value: value ?? null } as LanguageModelV3ToolResultOutput;
 }
 
-const USER_PARTS = new Map<string, PartReader<ContentOf<"user">[number]>>([
+const USER_PARTS = new Map<string, PartReader<UserContent[number]>>([
   ["text", text],
   ["image", image],
   ["file", file],
 ]);
-const ASSISTANT_PARTS = new Map<string, PartReader<ContentOf<"assistant">[number]>>([
+const ASSISTANT_PARTS = new Map<string, PartReader<AssistantContent[number]>>([
   ["text", text],
   ["reasoning", reasoning],
   ["file", file],
@@ -122,7 +122,7 @@ const ASSISTANT_PARTS = new Map<string, PartReader<ContentOf<"assistant">[number
   ["tool-result", toolResult],
   ["tool-approval-request", () => null],
 ]);
-const TOOL_PARTS = new Map<string, PartReader<ContentOf<"tool">[number]>>([
+const TOOL_PARTS = new Map<string, PartReader<ToolContent[number]>>([
   ["tool-result", toolResult],
   ["tool-approval-response", () => null],
 ]);

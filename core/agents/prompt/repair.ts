@@ -3,7 +3,7 @@
  * call, and the newest messages of a conversation may begin or end between the two.
  */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import type { AssistantContent, ToolContent } from "../run/run.ts";
+import type { AssistantContent, ToolContent } from "./content.ts";
 import { toolFailure } from "./tool-output.ts";
 import { CALL_NOT_COMPLETED } from "./ui-input.ts";
 

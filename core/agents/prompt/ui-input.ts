@@ -1,13 +1,11 @@
 /** Reads UI messages (`{role, parts}`), which chat hooks keep and post, into a prompt. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
+import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
-type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
-type UserContent = Extract<LanguageModelV3Message, { role: "user" }>["content"];
 
 /** Parts for the user interface only: they are not shown to the model. */
 const UI_ONLY_PARTS = new Set(["source-url", "source-document", "reasoning-file", "custom"]);

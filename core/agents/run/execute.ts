@@ -48,27 +48,27 @@ export interface PreparedRun {
 }
 
 /** @throws ServiceError `invalid_input` for an invalid request */
-export function prepareRun(core: CompiledAgent, request: RunRequest, call: RunCall): PreparedRun {
-  const principal = principalOf(call, core.isolated);
-  const settings = withEffectiveUser(principal, requestSettings(core, request), request.options);
+export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunCall): PreparedRun {
+  const principal = principalOf(call, agent.isolated);
+  const settings = withEffectiveUser(principal, requestSettings(agent, request), request.options);
   const scope = { context: settings.context, user: call.user };
-  const output = request.result ?? request.output ?? resolveOutput(settings.output, core, call);
-  const instructions = core.instructions(scope);
-  const id = core.newRunId();
-  const chain = core.chain(scope);
-  const caller = new RunCaller(call, core.id, settings.memory);
+  const output = request.result ?? request.output ?? resolveOutput(settings.output, agent, call);
+  const instructions = agent.instructions(scope);
+  const id = agent.newRunId();
+  const chain = agent.chain(scope);
+  const caller = new RunCaller(call, agent.id, settings.memory);
   const prompt = buildPrompt(instructions, request.input, request.field);
   const turn =
-    core.memory === null
+    agent.memory === null
       ? null
-      : startTurn(core.memory, request, { runId: id, settings: settings.memory, principal }, caller);
+      : startTurn(agent.memory, request, { runId: id, settings: settings.memory, principal }, caller);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
-  const tools = request.result === undefined ? core.tools(scope) : NO_TOOLS;
+  const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
     id,
     chain,
     prompt,
-    tools: canUpdateWorkingMemory ? core.memory!.tools(tools) : tools,
+    tools: canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools,
     settings,
     output,
     call: caller,
@@ -101,8 +101,8 @@ function withEffectiveUser(
   return userId === requestedUserId ? settings : { ...settings, memory: { ...settings.memory, userId } };
 }
 
-function requestSettings(core: CompiledAgent, request: RunRequest): RunSettings {
-  const settings = resolveOptions(request.options, core.defaults);
+function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings {
+  const settings = resolveOptions(request.options, agent.defaults);
   const { conversationId } = request;
   if (conversationId === undefined || settings.memory.conversationId !== undefined) return settings;
   return { ...settings, memory: { ...settings.memory, conversationId } };
@@ -115,41 +115,41 @@ function requestSettings(core: CompiledAgent, request: RunRequest): RunSettings 
  * error when the run was aborted
  */
 export async function execute(
-  core: CompiledAgent,
+  agent: CompiledAgent,
   prepared: PreparedRun,
   sink: PartSink = NULL_SINK,
 ): Promise<RunResult> {
   const { plan } = prepared;
   const { turn } = plan;
   const outcome = emptyRunResult();
-  beginRunSpan(core, prepared);
-  if (turn !== null) await addConversation(core, plan, turn, outcome);
-  const record = core.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
-  core.activity.enter();
+  beginRunSpan(agent, prepared);
+  if (turn !== null) await addConversation(agent, plan, turn, outcome);
+  const record = agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
+  agent.activity.enter();
   try {
     await runLoop(plan, turn === null ? sink : turn.record(sink), outcome);
-    core.runs?.count("completed");
-    const wait = core.history.end(record, "completed", outcome);
+    agent.runs?.count("completed");
+    const wait = agent.history.end(record, "completed", outcome);
     if (wait !== undefined) await wait;
     if (plan.span !== null) endRunSpan(plan.span, outcome);
     return outcome;
   } catch (error) {
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
-    core.runs?.count(status);
+    agent.runs?.count(status);
     if (turn !== null) await turn.abandon(status);
-    core.history.end(record, status, outcome, status === "error" ? error : undefined);
+    agent.history.end(record, status, outcome, status === "error" ? error : undefined);
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: status === "cancelled" });
     throw error;
   } finally {
-    core.activity.leave();
+    agent.activity.leave();
   }
 }
 
 /** Adds the conversation to the prompt. A run that fails here is not in the history, only in its trace. */
-async function addConversation(core: CompiledAgent, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
+async function addConversation(agent: CompiledAgent, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
   turn.span = plan.span;
   try {
-    await core.memory!.addToPrompt(plan, turn);
+    await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
@@ -157,9 +157,9 @@ async function addConversation(core: CompiledAgent, plan: RunPlan, turn: Turn, o
 }
 
 /** Runs for a stream. An aborted run is not an error: its stream ends with the part `abort`. */
-export async function executeStream(core: CompiledAgent, prepared: PreparedRun, sink: PartSink): Promise<void> {
+export async function executeStream(agent: CompiledAgent, prepared: PreparedRun, sink: PartSink): Promise<void> {
   try {
-    await execute(core, prepared, sink);
+    await execute(agent, prepared, sink);
   } catch (error) {
     if (!wasAborted(error, prepared.plan.call, sink)) throw error;
     if (!sink.closed) await sink.part({ type: "abort" });

@@ -2,11 +2,12 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { ServiceError } from "../../lib/errors.ts";
 import type { ModelStream } from "../../models/chain.ts";
+import type { ToolContent } from "../prompt/content.ts";
 import { Aborted } from "./abort.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
-import { CallOptions, type RunPlan, type RunResult, type ToolContent } from "./run.ts";
+import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runToolCalls } from "./tool-calls.ts";
 import { addUsage } from "./usage.ts";
@@ -22,11 +23,13 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   for (let count = 1; ; count++) {
     const { step, answers } = await runStep(plan, options, sink, outcome, count === 1);
     if (step.calls.length === 0 || count >= plan.settings.maxSteps) {
-      if (plan.output !== null)
-        await resolveResult(plan, plan.output, extendPrompt(options, step, answers), sink, outcome);
+      if (plan.output !== null) {
+        extendPrompt(options, step, answers);
+        await resolveResult(plan, plan.output, options, sink, outcome);
+      }
       break;
     }
-    options.prompt = extendPrompt(options, step, answers).prompt;
+    extendPrompt(options, step, answers);
   }
   // The last part tells the client that all is done: the turn is stored first.
   if (plan.turn !== null) await plan.turn.finish();
@@ -70,14 +73,13 @@ async function runStep(plan: RunPlan, options: CallOptions, sink: PartSink, outc
   return { step, answers };
 }
 
-/** Adds the answer of a step and the results of its tool calls to the prompt of the next call. */
-function extendPrompt(options: CallOptions, step: ModelStep, answers: ToolContent): CallOptions {
+/** Adds the answer of a step and the results of its tool calls to the prompt of the next call, as a new list. */
+function extendPrompt(options: CallOptions, step: ModelStep, answers: ToolContent): void {
   const prompt: LanguageModelV3Message[] = [...options.prompt];
   const content = step.content.filter((part) => part.type !== "text" || part.text !== "");
   if (content.length > 0) prompt.push({ role: "assistant", content });
   if (answers.length > 0) prompt.push({ role: "tool", content: answers });
   options.prompt = prompt;
-  return options;
 }
 
 /** Parses the result from the last answer. If that is not valid, the model is asked once more. */

@@ -10,10 +10,11 @@ import { nextTurn } from "../../lib/event-loop-turns.ts";
 import type { ModelStream, PartBatch } from "../../models/chain.ts";
 import { providerFailed } from "../../models/failure.ts";
 import type { Span } from "../../observability/span.ts";
+import type { AssistantContent } from "../prompt/content.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import { Aborted } from "./abort.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
-import type { AssistantContent, RunResult } from "./run.ts";
+import type { RunResult } from "./run.ts";
 import { type PendingCall, parseToolCall, providerToolError } from "./tool-input.ts";
 import { toUsage, zeroUsage } from "./usage.ts";
 

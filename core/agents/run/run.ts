@@ -34,9 +34,6 @@ export interface RunPlan {
   span: Span | null;
 }
 
-export type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
-export type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
-
 /** Filled while the run goes on, so that it is right whenever and however the run ends. */
 export interface RunResult {
   /** The text of the last step. */
