@@ -7,7 +7,7 @@ import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { PartSink } from "./run/parts.ts";
 
-/** Who asked, and until when: the part of a request's context that a run needs. `signal` is made when first read. */
+/** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
   Partial<Pick<Context<unknown>, "client">>;
 
@@ -30,20 +30,21 @@ export interface ChatBody {
   /** The hook's id of the chat: the conversation when `options` name none. */
   id?: string;
   messages?: unknown;
-  /** `regenerate-message` when the last answer is to be given anew. */
+  /** `regenerate-message` to replace the last answer with a new one. */
   trigger?: string;
 }
 
-/** What a step of a workflow asks an agent for. */
+/** What a workflow step asks an agent for. */
 export interface TaskBody extends GenerateBody {
-  /** The form of the result, checked ahead: `options.output` does not count then. Tools stay, as with that. */
+  /** The schema of the result, used instead of `options.output`. The agent keeps its tools, as with `options.output`. */
   result?: ClientSchema;
 }
 
 /**
- * One agent. Every method that runs it throws ServiceError `invalid_input` at once for a body that makes no sense, and
- * `provider_failed` when the model fails, `not_found` for somebody else's conversation and `unavailable` when it cannot
- * be read or stored; the producers throw the latter three too, so that they become a reply or an event.
+ * One agent. Every method that runs it throws ServiceError: `invalid_input` at once for an invalid body, later
+ * `provider_failed` when the model fails, `not_found` for another user's conversation, and `unavailable` when the
+ * conversation cannot be read or stored. Event producers throw the last three while they run, so that they become an
+ * error reply or an error event.
  */
 export interface Agent {
   readonly id: string;
@@ -54,9 +55,9 @@ export interface Agent {
   /** `listener` is called whenever `status` has changed. */
   onStatusChange(listener: () => void): void;
   generateText(body: GenerateBody, call: RunCall): Promise<TextResult>;
-  /** The same, for steps: the text, and `output` when `body.result` asked for it. `sink` is told the parts as they come. */
+  /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
-  /** Resolves to a value that fits `body.schema`. */
+  /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */
   stream(body: GenerateBody, call: RunCall): EventProducer;

@@ -1,6 +1,6 @@
-/** Boot: the agents of the manifest, linked with their tools, models and each other. */
+/** At boot: builds the agents of the manifest and links them with their tools, models and each other. */
 import type { Logger } from "pino";
-import { SchemaRate } from "../client-schema/rate.ts";
+import { SchemaRateLimit } from "../client-schema/rate.ts";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import { isIsolated } from "../identity/principal.ts";
 import { isTemplate } from "../manifest/expression.ts";
@@ -15,30 +15,30 @@ import type { Tool } from "../tools/tool.ts";
 import type { Agent } from "./agent.ts";
 import { agentMemory } from "./conversation/agent-memory.ts";
 import { UPDATE_WORKING_MEMORY } from "./conversation/working-memory.ts";
-import { type AgentDescriptionInput, describe, memoryConfig } from "./describe.ts";
-import { agentOf } from "./endpoints.ts";
-import type { HistoryOfAgents } from "./history/history.ts";
+import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
+import { createAgent } from "./endpoints.ts";
+import type { AgentHistories } from "./history/history.ts";
 import { ringHistories } from "./history/ring.ts";
 import { StoredHistories } from "./history/stored.ts";
 import { Activity } from "./run/activity.ts";
-import type { AgentCore } from "./run/compiled-agent.ts";
+import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools } from "./run/dynamic.ts";
-import { resolveOptions, type Settings, TABLE_DEFAULTS } from "./run/options.ts";
+import { DEFAULT_SETTINGS, type RunSettings, resolveOptions } from "./run/options.ts";
 import { createRunIds } from "./run/run.ts";
 import { type KnownTools, knownTools, toolSet } from "./run/tool-set.ts";
 import { delegateTool } from "./sub-agents.ts";
 
-/** Milliseconds that runs which were cut off get to store what they have said. */
-const PATIENCE = 5_000;
+/** How long a shutdown waits for aborted runs to store what they have said. */
+const SHUTDOWN_TIMEOUT_MS = 5_000;
 
-export interface AgentProblem {
+interface AgentProblem {
   /** Where in the manifest: `["agents", "assistant", "tools", 0]`. */
   path: readonly (string | number)[];
   message: string;
 }
 
 /** What agents are linked with. */
-export interface AgentParts {
+interface AgentParts {
   /** By their key in the manifest; those of MCP servers may come later. */
   readonly tools: ReadonlyMap<string, Tool>;
   readonly models: Models;
@@ -50,66 +50,59 @@ export interface AgentParts {
   readonly meters?: Pick<Meters, "agents">;
 }
 
-export interface CompiledAgents {
+interface CompiledAgents {
   /** By id, in the order of the manifest. */
   agents: Map<string, Agent>;
   problems: AgentProblem[];
   histories: Histories;
 }
 
-/** What agents keep in the store, as boot begins and ends it. */
-export interface Histories {
-  /** Called once before the service listens: settles what an earlier process left open. */
+/** The life cycle of what agents keep in the store. */
+interface Histories {
+  /** Called once before the service listens: closes runs that an earlier process left open. */
   start(): Promise<void>;
   /** Called after the last request and before `store.close()`: nothing that was said or recorded is lost. */
   close(): Promise<void>;
 }
 
 /**
- * Builds every agent. Names and expressions are checked with the references of the manifest, models when they are made;
- * what neither of them can know is in `problems`.
+ * Builds every agent. References and expressions have been checked with the manifest, and models when they were created;
+ * `problems` has what neither of these checks can see.
  */
 export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAgents {
   const { tools, models, memories } = parts;
   const problems: AgentProblem[] = [];
-  const prepareSchema = createClientSchemas("result", new SchemaRate());
+  const prepareSchema = createClientSchemas("result", new SchemaRateLimit());
   const newRunId = createRunIds();
   const { sample, otlp } = manifest.observability;
   const traced = sample > 0 || otlp.endpoint !== "";
   const isolated = isIsolated(manifest);
-  const histories = historiesOf(manifest, parts, isolated);
+  const histories = createHistories(manifest, parts, isolated);
   const known = knownTools(tools);
-  const cores = new Map<string, AgentCore>();
-  const facts = new Map<string, AgentDescriptionInput>();
+  const compiled = new Map<string, CompiledAgent>();
+  const facts = new Map<string, AgentFacts>();
 
   for (const [id, agent] of Object.entries(manifest.agents)) {
     const path = ["agents", id];
     const { name, description } = agent;
     const memory = agent.memory === false ? undefined : memories.get(agent.memory);
-    problems.push(...takenNames(agent, path, memory));
+    problems.push(...reservedToolNames(agent, path, memory));
     const activity = new Activity();
     const subAgents = agent.subAgents.filter((subAgent) => Object.hasOwn(manifest.agents, subAgent));
-    const delegate =
-      subAgents.length === 0
-        ? []
-        : [
-            delegateTool(
-              subAgents.map((sub) => identityOf(manifest, sub)),
-              cores,
-            ),
-          ];
-    cores.set(id, {
+    const identities = subAgents.map((subAgent) => subAgentIdentity(manifest, subAgent));
+    const delegate = identities.length === 0 ? [] : [delegateTool(identities, compiled)];
+    compiled.set(id, {
       id,
       name,
       description,
       entity: Object.freeze({ type: "agent", id, name }),
       spanName: agentSpan(name),
-      defaults: defaultsOf(agent, manifest),
+      defaults: defaultSettings(agent, manifest),
       instructions: dynamicInstructions(agent, path),
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
       memory: memory === undefined ? null : agentMemory(id, memory),
-      history: histories.of(id),
+      history: histories.forAgent(id),
       newRunId,
       activity,
       runs: parts.meters?.agents.of(id),
@@ -120,8 +113,8 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       id,
       name,
       description,
-      model: modelOf(agent),
-      tools: declared(agent, known),
+      model: declaredModel(agent),
+      tools: declaredTools(agent, known),
       subAgents,
       activity,
       traced,
@@ -130,29 +123,29 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   }
 
   const agents = new Map<string, Agent>();
-  for (const [id, core] of cores) agents.set(id, agentOf(core, describe(facts.get(id)!, facts)));
+  for (const [id, agent] of compiled) agents.set(id, createAgent(agent, describe(facts.get(id)!, facts)));
   return {
     agents,
     problems,
     histories: {
       start: () => histories.start(),
       async close() {
-        await Promise.all([...cores.values()].map(({ activity }) => activity.idle(PATIENCE)));
+        await Promise.all([...compiled.values()].map(({ activity }) => activity.whenIdle(SHUTDOWN_TIMEOUT_MS)));
         await histories.close();
       },
     },
   };
 }
 
-/** A store that keeps nothing itself needs no copy of its own of what the process keeps anyway. */
-function historiesOf(manifest: Manifest, { store, logger }: AgentParts, isolated: boolean): HistoryOfAgents {
+/** A volatile store loses the history with the process anyway, so that a ring buffer in memory does. */
+function createHistories(manifest: Manifest, { store, logger }: AgentParts, isolated: boolean): AgentHistories {
   const agents = Object.keys(manifest.agents);
   if (isVolatile(store)) return ringHistories(agents.length);
   return new StoredHistories(store, { agents, retention: manifest.history.retention, logger, isolated });
 }
 
-/** The tool of the working memory is there under its own name. */
-function takenNames(agent: AgentManifest, path: readonly string[], memory: Memory | undefined): AgentProblem[] {
+/** An agent with a working memory has the tool that updates it, so that its name is taken. */
+function reservedToolNames(agent: AgentManifest, path: readonly string[], memory: Memory | undefined): AgentProblem[] {
   if (memory?.settings.workingMemory === undefined) return [];
   return agent.tools.flatMap((item, index) => {
     const name = typeof item === "string" ? item : item.use;
@@ -162,32 +155,32 @@ function takenNames(agent: AgentManifest, path: readonly string[], memory: Memor
   });
 }
 
-function identityOf(manifest: Manifest, id: string) {
+function subAgentIdentity(manifest: Manifest, id: string) {
   const { name, description } = manifest.agents[id]!;
   return { id, name, description };
 }
 
-/** The agent's own options over its memory's settings over the table of the contract. */
-function defaultsOf(agent: AgentManifest, manifest: Manifest): Settings {
+/** The agent's own options, else its memory's settings, else the defaults of the schemas. */
+function defaultSettings(agent: AgentManifest, manifest: Manifest): RunSettings {
   const memory = typeof agent.memory === "string" ? manifest.memory[agent.memory] : undefined;
   const base = resolveOptions(
     {
       contextLimit: memory?.contextLimit,
       semanticMemory: { semanticLimit: memory?.semantic?.limit, semanticThreshold: memory?.semantic?.threshold },
     },
-    TABLE_DEFAULTS,
+    DEFAULT_SETTINGS,
   );
   // Not frozen: a run for the user of a token copies them, which would take six times as long.
   return resolveOptions({ ...agent.options, maxSteps: agent.maxSteps }, base);
 }
 
-/** What the list shows: every tool that a request may be offered and that has a fixed name. */
-function declared(agent: AgentManifest, known: KnownTools) {
+/** What the list of agents shows: every tool with a fixed name that a request may be offered. */
+function declaredTools(agent: AgentManifest, known: KnownTools) {
   const names = agent.tools.map((item) => (typeof item === "string" ? item : item.use));
   return toolSet([...new Set(names)].flatMap((name) => known.get(name) ?? []));
 }
 
-const modelOf = ({ model }: AgentManifest): string => {
+const declaredModel = ({ model }: AgentManifest): string => {
   if (typeof model !== "string") return model[0]!;
   return isTemplate(model) ? "dynamic" : model;
 };

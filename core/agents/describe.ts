@@ -1,11 +1,11 @@
-/** Agents as the API shows them. All but the status, and the tools of MCP servers, is known at boot. */
+/** Agents as the API shows them. All is known at boot except the status and the tools of MCP servers. */
 import type { AgentDetail, AgentSummary, AgentTool, SubAgent } from "../../generated/types.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
 import type { Activity } from "./run/activity.ts";
 import type { ToolSet } from "./run/tool-set.ts";
 
 /** What is known of an agent at boot. */
-export interface AgentDescriptionInput {
+export interface AgentFacts {
   readonly id: string;
   readonly name: string;
   readonly description: string;
@@ -16,7 +16,7 @@ export interface AgentDescriptionInput {
   readonly activity: Activity;
   /** Whether its runs may be traced. */
   readonly traced: boolean;
-  /** Null for an agent that forgets. */
+  /** Null for an agent without memory. */
   readonly memory: { readonly config: Record<string, unknown> } | null;
 }
 
@@ -25,21 +25,21 @@ export interface Description {
   detail(): AgentDetail;
 }
 
-export function describe(facts: AgentDescriptionInput, all: ReadonlyMap<string, AgentDescriptionInput>): Description {
+export function describe(facts: AgentFacts, all: ReadonlyMap<string, AgentFacts>): Description {
   const { id, name, description, model, activity } = facts;
   const toolNames = [...facts.tools.byName.keys()];
   const changes = [...facts.tools.byName.values()].some((tool) => tool.changes);
-  const fixed = changes ? null : toolsOf(facts.tools);
+  const fixedTools = changes ? null : describeTools(facts.tools);
   const common = () => ({ id, name, description, status: activity.status, model });
-  const subAgents = (): SubAgent[] => facts.subAgents.flatMap((subAgent) => subAgentOf(all.get(subAgent)));
+  const subAgents = (): SubAgent[] => facts.subAgents.flatMap((subAgent) => describeSubAgent(all.get(subAgent)));
   const rest = { memory: facts.memory, isTelemetryEnabled: facts.traced };
   return {
-    summary: () => ({ ...common(), tools: fixed ?? toolsOf(facts.tools), subAgents: subAgents(), ...rest }),
+    summary: () => ({ ...common(), tools: fixedTools ?? describeTools(facts.tools), subAgents: subAgents(), ...rest }),
     detail: () => ({ ...common(), tools: toolNames, subAgents: subAgents(), ...rest }),
   };
 }
 
-function toolsOf(tools: ToolSet): AgentTool[] {
+function describeTools(tools: ToolSet): AgentTool[] {
   return [...tools.byName.values()].map(({ definition }) => ({
     name: definition.name,
     description: definition.description ?? "",
@@ -47,13 +47,13 @@ function toolsOf(tools: ToolSet): AgentTool[] {
   }));
 }
 
-function subAgentOf(facts: AgentDescriptionInput | undefined): SubAgent[] {
+function describeSubAgent(facts: AgentFacts | undefined): SubAgent[] {
   if (facts === undefined) return [];
   const { id, name, description, activity, model } = facts;
   return [{ id, name, description, status: activity.status, model }];
 }
 
-/** A memory's settings. Of a plugin the name alone: what else it is given may hold a key. */
+/** A memory's settings. Of a plugin only the name is shown: its other settings may hold a secret. */
 export function memoryConfig(name: string, settings: MemoryManifest): Record<string, unknown> {
   const { contextLimit, workingMemory, semantic } = settings;
   const config: Record<string, unknown> = { name, contextLimit };
@@ -68,9 +68,9 @@ export function memoryConfig(name: string, settings: MemoryManifest): Record<str
   }
   if (semantic !== undefined) {
     const { embedding, vectors, limit, threshold, scope } = semantic;
-    config.semantic = { embedding: chosen(embedding), vectors: chosen(vectors), limit, threshold, scope };
+    config.semantic = { embedding: pluginName(embedding), vectors: pluginName(vectors), limit, threshold, scope };
   }
   return config;
 }
 
-const chosen = (choice: string | { use: string }) => (typeof choice === "string" ? choice : choice.use);
+const pluginName = (choice: string | { use: string }) => (typeof choice === "string" ? choice : choice.use);

@@ -1,76 +1,75 @@
-/** The agent that the API sees: each endpoint is a run with a sink of its own. */
-
+/** The methods of an agent that the API calls: each is a run with its own kind of sink. */
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
-import { messageIdOf } from "./conversation/agent-memory.ts";
+import { messageIdForRun } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
-import type { AgentCore } from "./run/compiled-agent.ts";
+import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
-import { objectOutput, payerOf } from "./run/output.ts";
+import { objectOutput, schemaRateKey } from "./run/output.ts";
 import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
 
-export function agentOf(core: AgentCore, description: Description): Agent {
-  const { id, name } = core;
+export function createAgent(agent: CompiledAgent, description: Description): Agent {
+  const { id, name } = agent;
   const prepareObject = (body: ObjectBody, call: RunCall) => {
-    const result = objectOutput(core.prepareSchema(body.schema, "schema", payerOf(call)));
-    return prepareRun(core, { input: body.input, options: body.options, result }, call);
+    const result = objectOutput(agent.prepareSchema(body.schema, "schema", schemaRateKey(call)));
+    return prepareRun(agent, { input: body.input, options: body.options, result }, call);
   };
   return {
     id,
     name,
-    description: core.description,
+    description: agent.description,
     summary: () => description.summary(),
     detail: () => description.detail(),
-    onStatusChange: (listener) => core.activity.onChange(listener),
+    onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call) {
-      return textResult(await execute(core, prepareRun(core, body, call)));
+      return textResult(await execute(agent, prepareRun(agent, body, call)));
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
-      return execute(core, prepareRun(core, { ...body, output }, call), sink);
+      return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
     async generateObject(body, call) {
-      return (await execute(core, prepareObject(body, call))).output;
+      return (await execute(agent, prepareObject(body, call))).output;
     },
     stream(body: GenerateBody, call): EventProducer {
-      const prepared = prepareRun(core, body, call);
-      return (events) => executeStream(core, prepared, new RawSink(events));
+      const prepared = prepareRun(agent, body, call);
+      return (events) => executeStream(agent, prepared, new RawSink(events));
     },
     chat(body, call): EventProducer {
-      const prepared = prepareChat(core, body, call);
-      const messageId = replyIdOf(prepared);
-      return (events) => executeStream(core, prepared, new UiSink(events, messageId));
+      const prepared = prepareChat(agent, body, call);
+      const messageId = replyMessageId(prepared);
+      return (events) => executeStream(agent, prepared, new UiSink(events, messageId));
     },
     streamObject(body, call): EventProducer {
       const prepared = prepareObject(body, call);
-      return (events) => executeStream(core, prepared, new ObjectSink(events));
+      return (events) => executeStream(agent, prepared, new ObjectSink(events));
     },
     history: async (page, limit, principal) =>
-      core.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
+      agent.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
   };
 }
 
-/** Our own body, or the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
-function prepareChat(core: AgentCore, body: ChatBody, call: RunCall): PreparedRun {
+/** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
+function prepareChat(agent: CompiledAgent, body: ChatBody, call: RunCall): PreparedRun {
   const { options, id } = body;
   const [field, input] = body.input !== undefined ? ["input", body.input] : ["messages", body.messages];
   if (input === undefined) throw invalid("input is required (or messages, as a chat hook sends them)");
   const request: RunRequest = { input, field };
   if (options !== undefined) request.options = options;
   if (typeof id === "string") request.conversationId = id;
-  request.told = true;
+  request.clientKnowsMessageId = true;
   request.regenerate = body.trigger === "regenerate-message";
-  const prepared = prepareRun(core, request, call);
-  if (options?.resumableStream === true) refuseResumable(prepared);
+  const prepared = prepareRun(agent, request, call);
+  if (options?.resumableStream === true) rejectResumable(prepared);
   return prepared;
 }
 
-function refuseResumable({ plan }: PreparedRun): never {
+function rejectResumable({ plan }: PreparedRun): never {
   const { userId, conversationId } = plan.settings.memory;
   if (userId === undefined || conversationId === undefined) {
     throw invalid("options.resumableStream needs memory.userId and memory.conversationId");
@@ -78,8 +77,8 @@ function refuseResumable({ plan }: PreparedRun): never {
   throw invalid("options.resumableStream is not available in this version");
 }
 
-/** An answer that goes on where the last assistant message stopped keeps its id. */
-function replyIdOf({ input, plan }: PreparedRun): string {
+/** A reply that continues the last assistant message keeps the id of that message. */
+function replyMessageId({ input, plan }: PreparedRun): string {
   const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
-  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdOf(plan.id);
+  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdForRun(plan.id);
 }

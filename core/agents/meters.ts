@@ -1,9 +1,9 @@
-/** The closed lists of names that metrics are counted by. */
+/** The metrics of agents, models, tools and workflows: their label values are the names in the manifest and no others. */
 import type { Manifest } from "../manifest/manifest.ts";
 import { namedModels } from "../models/names.ts";
 import { Meters } from "../observability/metrics/meters.ts";
 
-export function metersOf(manifest: Manifest): Meters {
+export function createMeters(manifest: Manifest): Meters {
   const models = namedModels(manifest).names.filter(({ kind }) => kind === "language");
   return new Meters({
     models: models.map(({ name }) => name),

@@ -1,22 +1,22 @@
-/** Sub-agents as one tool of the agent above them: `delegate_task {agentId, task}`. */
+/** How an agent calls its sub-agents: through one tool, `delegate_task {agentId, task}`. */
 import { invalid } from "../lib/errors.ts";
-import type { AgentCore } from "./run/compiled-agent.ts";
+import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun } from "./run/execute.ts";
 import type { AgentPart, PartSink } from "./run/parts.ts";
-import { type AgentTool, definitionOf, type ToolRun } from "./run/tool-set.ts";
+import { type AgentTool, functionTool, type ToolCallContext } from "./run/tool-set.ts";
 
-export const DELEGATE_TASK = "delegate_task";
+const DELEGATE_TASK = "delegate_task";
 
-/** Agents above each other at most: each of them holds its run open while those below it work. */
-const DEEPEST = 5;
+/** How deep agents may delegate: each of them keeps its run open while its sub-agent works. */
+const MAX_DEPTH = 5;
 
 /**
- * @param agents by id, in the order of the manifest. Read when a task is delegated, so that agents may name each other;
- * `describe` gives their names and descriptions ahead.
+ * @param subAgents what the model is told of the agents it may call
+ * @param agents all agents by id. Read only when a task is delegated, since not all of them exist yet when this is called.
  */
 export function delegateTool(
   subAgents: readonly { id: string; name: string; description: string }[],
-  agents: ReadonlyMap<string, AgentCore>,
+  agents: ReadonlyMap<string, CompiledAgent>,
 ): AgentTool {
   const ids = subAgents.map((agent) => agent.id);
   const lines = subAgents.map(({ id, name, description }) => `- ${id} (${name})${description && `: ${description}`}`);
@@ -28,7 +28,7 @@ export function delegateTool(
   const parameters = { type: "object", properties, required: ["agentId", "task"], additionalProperties: false };
   return {
     name: DELEGATE_TASK,
-    definition: definitionOf(DELEGATE_TASK, description, parameters),
+    definition: functionTool(DELEGATE_TASK, description, parameters),
     run(input, run) {
       const { agentId, task } = (input ?? {}) as { agentId?: unknown; task?: unknown };
       if (typeof agentId !== "string" || !ids.includes(agentId)) {
@@ -40,24 +40,28 @@ export function delegateTool(
   };
 }
 
-async function delegate(core: AgentCore, task: string, { origin, sink, depth, span }: ToolRun): Promise<string> {
-  if (depth + 1 >= DEEPEST) throw invalid(`agents may delegate ${DEEPEST - 1} levels deep at most: do it yourself`);
-  const request = { input: task, options: { context: origin.context }, depth: depth + 1, above: span };
-  const outcome = await execute(core, prepareRun(core, request, origin.call), marked(sink, core));
+async function delegate(
+  agent: CompiledAgent,
+  task: string,
+  { origin, sink, depth, span }: ToolCallContext,
+): Promise<string> {
+  if (depth + 1 >= MAX_DEPTH) throw invalid(`agents may delegate ${MAX_DEPTH - 1} levels deep at most: do it yourself`);
+  const request = { input: task, options: { context: origin.context }, depth: depth + 1, parentSpan: span };
+  const outcome = await execute(agent, prepareRun(agent, request, origin.call), withSubAgent(sink, agent));
   return outcome.text;
 }
 
-/** Parts that would end the reader's own run, or begin it a second time. */
-const OWN = new Set<AgentPart["type"]>(["start", "finish", "abort", "error"]);
+/** Parts of a sub-agent that a reader would take for the start or the end of the outer run. */
+const RUN_BOUNDARIES = new Set<AgentPart["type"]>(["start", "finish", "abort", "error"]);
 
-function marked(sink: PartSink, { id: subAgentId, name: subAgentName }: AgentCore): PartSink {
+function withSubAgent(sink: PartSink, { id: subAgentId, name: subAgentName }: CompiledAgent): PartSink {
   return {
     get closed() {
       return sink.closed;
     },
     part(part) {
-      if (OWN.has(part.type)) return undefined;
-      // What comes from further below keeps the name of the agent that said it.
+      if (RUN_BOUNDARIES.has(part.type)) return undefined;
+      // A part of a sub-agent of this sub-agent already has the name of its agent.
       return sink.part(part.subAgentId === undefined ? { ...part, subAgentId, subAgentName } : part);
     },
   };

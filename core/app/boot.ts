@@ -5,7 +5,7 @@
 import type { Logger } from "pino";
 import { A2a } from "../a2a/a2a.ts";
 import { compileAgents } from "../agents/compile.ts";
-import { metersOf } from "../agents/meters.ts";
+import { createMeters } from "../agents/meters.ts";
 import { customRoutes } from "../api/custom/routes.ts";
 import { customSockets } from "../api/custom/sockets.ts";
 import { ROUTES } from "../api/routes/index.ts";
@@ -154,7 +154,7 @@ interface Compiled {
 async function compile(manifest: Manifest, making: Making, options: BootOptions): Promise<Compiled> {
   const { loaded, registry, host, logger, issues } = making;
   const { folder, variableOf } = loaded;
-  const meters = metersOf(manifest);
+  const meters = createMeters(manifest);
   const { tools: declared, problems: inTools } = compileTools(manifest, registry, host, meters.tools);
   const tools = new ToolDirectory(declared, manifest, { folder, logger, meters: meters.tools });
   const modelsOptions = { folder, variableOf, meters: meters.models };

@@ -1,65 +1,71 @@
-/** Keywords that apply schemas: to the value again, or to its parts. */
+/** The JSON Schema keywords that apply subschemas to the value or to its parts. */
 import { isObject } from "../lib/is-object.ts";
 import { dependencies, isNamed } from "./assertions.ts";
 import type { Evaluated, Interpreter } from "./interpreter.ts";
 import type { Schema } from "./prepare.ts";
 
-type Map_ = Readonly<Record<string, unknown>>;
-type Applicator = (on: Interpreter, said: never, value: unknown, schema: Map_, evaluated: Evaluated | null) => boolean;
+type SchemaObject = Readonly<Record<string, unknown>>;
+type Applicator = (
+  interpreter: Interpreter,
+  argument: never,
+  value: unknown,
+  schema: SchemaObject,
+  evaluated: Evaluated | null,
+) => boolean;
 
 type Schemas = Readonly<Record<string, Schema>>;
 
-const all: Applicator = (on, said: readonly Schema[], value, _schema, evaluated) => {
+const all: Applicator = (interpreter, argument: readonly Schema[], value, _schema, evaluated) => {
   let holds = true;
-  for (const schema of said) {
-    if (on.check(schema, value, evaluated)) continue;
+  for (const schema of argument) {
+    if (interpreter.check(schema, value, evaluated)) continue;
     holds = false;
-    if (on.stops) return false;
+    if (interpreter.canStop) return false;
   }
   return holds;
 };
 
-const any: Applicator = (on, said: readonly Schema[], value, _schema, evaluated) => {
-  const before = on.errors.length;
+const any: Applicator = (interpreter, argument: readonly Schema[], value, _schema, evaluated) => {
+  const before = interpreter.errors.length;
   let holds = false;
-  for (const schema of said) {
-    holds = on.check(schema, value, evaluated) || holds;
-    // What the others speak of counts too.
+  for (const schema of argument) {
+    holds = interpreter.check(schema, value, evaluated) || holds;
+    // For unevaluatedProperties and unevaluatedItems all matching schemas count.
     if (holds && evaluated === null) break;
   }
-  if (!holds) return on.fail("anyOf", "must match a schema in anyOf");
-  on.forget(before);
+  if (!holds) return interpreter.fail("anyOf", "must match a schema in anyOf");
+  interpreter.dropErrorsAfter(before);
   return true;
 };
 
-const one: Applicator = (on, said: readonly Schema[], value, _schema, evaluated) => {
-  const before = on.errors.length;
-  const count = said.filter((schema) => on.check(schema, value, evaluated)).length;
-  if (count > 0) on.forget(before);
-  return count === 1 || on.fail("oneOf", "must match exactly one schema in oneOf");
+const one: Applicator = (interpreter, argument: readonly Schema[], value, _schema, evaluated) => {
+  const before = interpreter.errors.length;
+  const count = argument.filter((schema) => interpreter.check(schema, value, evaluated)).length;
+  if (count > 0) interpreter.dropErrorsAfter(before);
+  return count === 1 || interpreter.fail("oneOf", "must match exactly one schema in oneOf");
 };
 
-const condition: Applicator = (on, said: Schema, value, { then, else: otherwise }, evaluated) => {
-  const chosen = on.tries(said, value, evaluated) ? then : otherwise;
-  return chosen === undefined || on.check(chosen as Schema, value, evaluated);
+const condition: Applicator = (interpreter, argument: Schema, value, { then, else: otherwise }, evaluated) => {
+  const chosen = interpreter.checkSilently(argument, value, evaluated) ? then : otherwise;
+  return chosen === undefined || interpreter.check(chosen as Schema, value, evaluated);
 };
 
-const dependent: Applicator = (on, said: Schemas, value, schema, evaluated) => {
+const dependent: Applicator = (interpreter, argument: Schemas, value, schema, evaluated) => {
   if (!isObject(value)) return true;
-  let holds = dependencies(on, said, value, schema);
-  for (const property in said) {
-    const needed = said[property]!;
-    on.work.spend(1);
+  let holds = dependencies(interpreter, argument, value, schema);
+  for (const property in argument) {
+    const needed = argument[property]!;
+    interpreter.work.spend(1);
     if (Array.isArray(needed) || !Object.hasOwn(value, property)) continue;
-    if (!on.check(needed, value, evaluated)) holds = false;
-    if (!holds && on.stops) return false;
+    if (!interpreter.check(needed, value, evaluated)) holds = false;
+    if (!holds && interpreter.canStop) return false;
   }
   return holds;
 };
 
-/** One pass over the properties of a value for all keywords that are about them. */
-function overProperties(
-  on: Interpreter,
+/** Checks the properties of a value. `check` returns null for properties that the keyword is not about. */
+function checkProperties(
+  interpreter: Interpreter,
   value: unknown,
   check: (key: string, part: unknown) => boolean | null,
   evaluated: Evaluated | null,
@@ -67,158 +73,168 @@ function overProperties(
   if (!isObject(value)) return true;
   let holds = true;
   for (const key in value) {
-    on.work.spend(1);
+    interpreter.work.spend(1);
     const found = check(key, value[key]);
     if (found === null) continue;
     evaluated?.properties.add(key);
     if (found) continue;
     holds = false;
-    if (on.stops) return false;
+    if (interpreter.canStop) return false;
   }
   return holds;
 }
 
-const otherItems = (
-  on: Interpreter,
-  said: Schema,
+const checkItemsFrom = (
+  interpreter: Interpreter,
+  argument: Schema,
   value: unknown,
   from: number,
   evaluated: Evaluated | null,
 ): boolean => {
   if (!Array.isArray(value)) return true;
-  if (said === false && value.length > from) return on.fail("items", `must NOT have more than ${from} items`);
+  if (argument === false && value.length > from)
+    return interpreter.fail("items", `must NOT have more than ${from} items`);
   let holds = true;
   for (let index = from; index < value.length; index++) {
-    if (on.checkPart(said, value[index], index)) continue;
+    if (interpreter.checkPart(argument, value[index], index)) continue;
     holds = false;
-    if (on.stops) return false;
+    if (interpreter.canStop) return false;
   }
   if (holds && evaluated !== null) evaluated.itemsBefore = Math.max(evaluated.itemsBefore, value.length);
   return holds;
 };
 
-const firstItems: Applicator = (on, said: readonly Schema[], value, _schema, evaluated) => {
+const prefixItems: Applicator = (interpreter, argument: readonly Schema[], value, _schema, evaluated) => {
   if (!Array.isArray(value)) return true;
   let holds = true;
-  const count = Math.min(said.length, value.length);
+  const count = Math.min(argument.length, value.length);
   for (let index = 0; index < count; index++) {
-    if (on.checkPart(said[index]!, value[index], index)) continue;
+    if (interpreter.checkPart(argument[index]!, value[index], index)) continue;
     holds = false;
-    if (on.stops) return false;
+    if (interpreter.canStop) return false;
   }
   if (evaluated !== null) evaluated.itemsBefore = Math.max(evaluated.itemsBefore, count);
   return holds;
 };
 
-const lengthOf = (list: unknown): number => (Array.isArray(list) ? list.length : 0);
+const arrayLength = (list: unknown): number => (Array.isArray(list) ? list.length : 0);
 
-const contains: Applicator = (on, said: Schema, value, { minContains = 1, maxContains }, evaluated) => {
+const contains: Applicator = (interpreter, argument: Schema, value, { minContains = 1, maxContains }, evaluated) => {
   if (!Array.isArray(value)) return true;
   let count = 0;
   for (const [index, item] of value.entries()) {
-    if (!on.tries(said, item)) continue;
+    if (!interpreter.checkSilently(argument, item)) continue;
     count++;
     evaluated?.items.add(index);
     if (evaluated === null && maxContains === undefined && count >= (minContains as number)) return true;
   }
   if (count >= (minContains as number) && count <= ((maxContains as number | undefined) ?? count)) return true;
   const most = maxContains === undefined ? "" : ` and no more than ${maxContains}`;
-  return on.fail("contains", `must contain at least ${minContains}${most} valid item(s)`);
+  return interpreter.fail("contains", `must contain at least ${minContains}${most} valid item(s)`);
 };
 
-const refer: Applicator = (on, said: string, value, _schema, evaluated) =>
-  on.check(on.schema.references.get(said)!, value, evaluated);
+const reference: Applicator = (interpreter, argument: string, value, _schema, evaluated) =>
+  interpreter.check(interpreter.schema.references.get(argument)!, value, evaluated);
 
 export const APPLICATORS: ReadonlyMap<string, Applicator> = new Map<string, Applicator>([
-  ["$ref", refer],
-  ["$dynamicRef", refer],
+  ["$ref", reference],
+  ["$dynamicRef", reference],
   ["allOf", all],
   ["anyOf", any],
   ["oneOf", one],
-  ["not", (on, said: Schema, value) => !on.tries(said, value) || on.fail("not", "must NOT be valid")],
+  [
+    "not",
+    (interpreter, argument: Schema, value) =>
+      !interpreter.checkSilently(argument, value) || interpreter.fail("not", "must NOT be valid"),
+  ],
   ["if", condition],
   ["dependentSchemas", dependent],
   ["dependencies", dependent],
   [
     "properties",
-    (on, said: Schemas, value, _schema, evaluated) => {
+    (interpreter, argument: Schemas, value, _schema, evaluated) => {
       const check = (key: string, part: unknown) =>
-        Object.hasOwn(said, key) ? on.checkPart(said[key]!, part, key) : null;
-      return overProperties(on, value, check, evaluated);
+        Object.hasOwn(argument, key) ? interpreter.checkPart(argument[key]!, part, key) : null;
+      return checkProperties(interpreter, value, check, evaluated);
     },
   ],
   [
     "patternProperties",
-    (on, said: Schemas, value, _schema, evaluated) => {
-      const patterns = Object.keys(said);
+    (interpreter, argument: Schemas, value, _schema, evaluated) => {
+      const patterns = Object.keys(argument);
       const check = (key: string, part: unknown) => {
-        const matching = patterns.filter((pattern) => on.matches(pattern, key));
-        return matching.length === 0 ? null : matching.every((pattern) => on.checkPart(said[pattern]!, part, key));
+        const matching = patterns.filter((pattern) => interpreter.matches(pattern, key));
+        return matching.length === 0
+          ? null
+          : matching.every((pattern) => interpreter.checkPart(argument[pattern]!, part, key));
       };
-      return overProperties(on, value, check, evaluated);
+      return checkProperties(interpreter, value, check, evaluated);
     },
   ],
   [
     "additionalProperties",
-    (on, said: Schema, value, schema, evaluated) => {
+    (interpreter, argument: Schema, value, schema, evaluated) => {
       const check = (key: string, part: unknown) => {
-        return isNamed(on, key, schema) ? null : on.checkPart(said, part, key);
+        return isNamed(interpreter, key, schema) ? null : interpreter.checkPart(argument, part, key);
       };
-      // False is said of the value itself, and was.
-      return said === false || overProperties(on, value, check, evaluated);
+      // `false` has been checked as an assertion already.
+      return argument === false || checkProperties(interpreter, value, check, evaluated);
     },
   ],
   [
     "propertyNames",
-    (on, said: Schema, value) => {
-      const check = (key: string) => on.check(said, key) || on.fail("propertyNames", "property name must be valid");
-      return overProperties(on, value, check, null);
+    (interpreter, argument: Schema, value) => {
+      const check = (key: string) =>
+        interpreter.check(argument, key) || interpreter.fail("propertyNames", "property name must be valid");
+      return checkProperties(interpreter, value, check, null);
     },
   ],
-  ["prefixItems", firstItems],
+  ["prefixItems", prefixItems],
   [
     "items",
-    (on, said: Schema | readonly Schema[], value, schema, evaluated) =>
-      Array.isArray(said)
-        ? firstItems(on, said as never, value, schema, evaluated)
-        : otherItems(on, said as Schema, value, lengthOf(schema.prefixItems), evaluated),
+    (interpreter, argument: Schema | readonly Schema[], value, schema, evaluated) =>
+      Array.isArray(argument)
+        ? prefixItems(interpreter, argument as never, value, schema, evaluated)
+        : checkItemsFrom(interpreter, argument as Schema, value, arrayLength(schema.prefixItems), evaluated),
   ],
   [
     "additionalItems",
-    (on, said: Schema, value, { items }, evaluated) =>
-      !Array.isArray(items) || otherItems(on, said, value, items.length, evaluated),
+    (interpreter, argument: Schema, value, { items }, evaluated) =>
+      !Array.isArray(items) || checkItemsFrom(interpreter, argument, value, items.length, evaluated),
   ],
   ["contains", contains],
 ]);
 
-/** Those that ask what the others have spoken of. */
-export const LAST: ReadonlyMap<string, Applicator> = new Map<string, Applicator>([
+/** Keywords that depend on what the others have evaluated. */
+export const UNEVALUATED: ReadonlyMap<string, Applicator> = new Map<string, Applicator>([
   [
     "unevaluatedProperties",
-    (on, said: Schema, value, _schema, evaluated) => {
+    (interpreter, argument: Schema, value, _schema, evaluated) => {
       const known = evaluated as Evaluated;
       if (known.allProperties) return true;
       const check = (key: string, part: unknown) => {
         if (known.properties.has(key)) return null;
-        if (said !== false) return on.checkPart(said, part, key);
-        return on.fail("unevaluatedProperties", "must NOT have unevaluated properties", { unevaluatedProperty: key });
+        if (argument !== false) return interpreter.checkPart(argument, part, key);
+        return interpreter.fail("unevaluatedProperties", "must NOT have unevaluated properties", {
+          unevaluatedProperty: key,
+        });
       };
-      return overProperties(on, value, check, evaluated);
+      return checkProperties(interpreter, value, check, evaluated);
     },
   ],
   [
     "unevaluatedItems",
-    (on, said: Schema, value, _schema, evaluated) => {
+    (interpreter, argument: Schema, value, _schema, evaluated) => {
       if (!Array.isArray(value)) return true;
       const known = evaluated as Evaluated;
       let holds = true;
       for (let index = known.itemsBefore; index < value.length; index++) {
         if (known.items.has(index)) continue;
-        const fits = said === false ? false : on.checkPart(said, value[index], index);
-        if (!fits && said === false) on.fail("unevaluatedItems", `must NOT have more than ${index} items`);
+        const fits = argument === false ? false : interpreter.checkPart(argument, value[index], index);
+        if (!fits && argument === false) interpreter.fail("unevaluatedItems", `must NOT have more than ${index} items`);
         if (fits) continue;
         holds = false;
-        if (on.stops) return false;
+        if (interpreter.canStop) return false;
       }
       if (holds) known.itemsBefore = value.length;
       return holds;

@@ -1,11 +1,16 @@
-/** Keywords that speak of a value itself. Their words are those of Ajv, which checks everything else here. */
+/** The JSON Schema keywords about the value itself. Their messages are those of Ajv, which the rest of the service uses. */
 import { isObject } from "../lib/is-object.ts";
 import { duplicatesIn, isEqual } from "./equal.ts";
 import { hasFormat } from "./formats.ts";
 import type { Interpreter } from "./interpreter.ts";
 
-/** Whether a value holds what the keyword says. */
-type Assertion = (on: Interpreter, said: unknown, value: unknown, schema: Readonly<Record<string, unknown>>) => boolean;
+/** Checks a keyword; `argument` is its value in the schema. Values of types that it is not about are valid. */
+type Assertion = (
+  interpreter: Interpreter,
+  argument: unknown,
+  value: unknown,
+  schema: Readonly<Record<string, unknown>>,
+) => boolean;
 
 const IS_TYPE: Readonly<Record<string, (value: unknown) => boolean>> = {
   string: (value) => typeof value === "string",
@@ -17,65 +22,65 @@ const IS_TYPE: Readonly<Record<string, (value: unknown) => boolean>> = {
   object: isObject,
 };
 
-/** Of values of one type: others hold it. */
-const ofNumbers =
+const compareNumber =
   (holds: (value: number, limit: number) => boolean, words: string): Assertion =>
-  (on, limit, value) =>
-    typeof value !== "number" || holds(value, limit as number) || on.fail(words, `must be ${words} ${limit}`);
+  (interpreter, limit, value) =>
+    typeof value !== "number" || holds(value, limit as number) || interpreter.fail(words, `must be ${words} ${limit}`);
 
-const ofSizes =
+const compareSize =
   (
-    sizeOf: (value: unknown, on: Interpreter) => number | null,
+    sizeOf: (value: unknown, interpreter: Interpreter) => number | null,
     keyword: string,
-    most: boolean,
+    isMaximum: boolean,
     unit: string,
   ): Assertion =>
-  (on, limit, value) => {
-    const size = sizeOf(value, on);
-    if (size === null || (most ? size <= (limit as number) : size >= (limit as number))) return true;
-    return on.fail(keyword, `must NOT have ${most ? "more" : "fewer"} than ${limit} ${unit}`);
+  (interpreter, limit, value) => {
+    const size = sizeOf(value, interpreter);
+    if (size === null || (isMaximum ? size <= (limit as number) : size >= (limit as number))) return true;
+    return interpreter.fail(keyword, `must NOT have ${isMaximum ? "more" : "fewer"} than ${limit} ${unit}`);
   };
 
-/** Characters, not the units that a text is stored in. */
-function lengthOf(value: unknown, on: Interpreter): number | null {
+/** The number of code points, not of UTF-16 code units. */
+function stringLength(value: unknown, interpreter: Interpreter): number | null {
   if (typeof value !== "string") return null;
-  on.work.spend(value.length >> 4);
+  interpreter.work.spend(value.length >> 4);
   let length = value.length;
   for (let at = 0; at < value.length - 1; at++)
     if (value.codePointAt(at)! > 0xffff) [length, at] = [length - 1, at + 1];
   return length;
 }
 
-const itemsOf = (value: unknown) => (Array.isArray(value) ? value.length : null);
+const itemCount = (value: unknown) => (Array.isArray(value) ? value.length : null);
 
-function propertiesOf(value: unknown, on: Interpreter): number | null {
+function propertyCount(value: unknown, interpreter: Interpreter): number | null {
   if (!isObject(value)) return null;
   const { length } = Object.keys(value);
-  on.work.spend(length >> 2);
+  interpreter.work.spend(length >> 2);
   return length;
 }
 
 export const isNamed = (
-  on: Interpreter,
+  interpreter: Interpreter,
   key: string,
   { properties, patternProperties }: Readonly<Record<string, unknown>>,
 ): boolean => {
   if (isObject(properties) && Object.hasOwn(properties, key)) return true;
-  for (const pattern in (patternProperties as object | undefined) ?? {}) if (on.matches(pattern, key)) return true;
+  for (const pattern in (patternProperties as object | undefined) ?? {})
+    if (interpreter.matches(pattern, key)) return true;
   return false;
 };
 
-const dependent: Assertion = (on, said, value) => {
+const dependent: Assertion = (interpreter, argument, value) => {
   if (!isObject(value)) return true;
   let holds = true;
-  for (const [property, needed] of Object.entries(said as Record<string, unknown>)) {
-    on.work.spend(1);
+  for (const [property, needed] of Object.entries(argument as Record<string, unknown>)) {
+    interpreter.work.spend(1);
     if (!Array.isArray(needed) || !Object.hasOwn(value, property)) continue;
     for (const name of needed) {
-      on.work.spend(1);
+      interpreter.work.spend(1);
       if (Object.hasOwn(value, name)) continue;
-      holds = on.fail("dependentRequired", `must have property ${name} when property ${property} is present`);
-      if (on.stops) return false;
+      holds = interpreter.fail("dependentRequired", `must have property ${name} when property ${property} is present`);
+      if (interpreter.canStop) return false;
     }
   }
   return holds;
@@ -84,65 +89,68 @@ const dependent: Assertion = (on, said, value) => {
 export const ASSERTIONS: ReadonlyMap<string, Assertion> = new Map<string, Assertion>([
   [
     "type",
-    (on, said, value, { nullable }) => {
-      const types = Array.isArray(said) ? (said as string[]) : [said as string];
+    (interpreter, argument, value, { nullable }) => {
+      const types = Array.isArray(argument) ? (argument as string[]) : [argument as string];
       if (types.some((type) => IS_TYPE[type]!(value)) || (nullable === true && value === null)) return true;
-      return on.fail("type", `must be ${types.join()}`, { type: said });
+      return interpreter.fail("type", `must be ${types.join()}`, { type: argument });
     },
   ],
   [
     "enum",
-    (on, said, value) =>
-      (said as unknown[]).some((one) => isEqual(one, value, on.work)) ||
-      on.fail("enum", "must be equal to one of the allowed values", { allowedValues: said }),
+    (interpreter, argument, value) =>
+      (argument as unknown[]).some((one) => isEqual(one, value, interpreter.work)) ||
+      interpreter.fail("enum", "must be equal to one of the allowed values", { allowedValues: argument }),
   ],
   [
     "const",
-    (on, said, value) =>
-      isEqual(said, value, on.work) || on.fail("const", "must be equal to constant", { allowedValue: said }),
+    (interpreter, argument, value) =>
+      isEqual(argument, value, interpreter.work) ||
+      interpreter.fail("const", "must be equal to constant", { allowedValue: argument }),
   ],
-  ["maximum", ofNumbers((value, limit) => value <= limit, "<=")],
-  ["minimum", ofNumbers((value, limit) => value >= limit, ">=")],
-  ["exclusiveMaximum", ofNumbers((value, limit) => value < limit, "<")],
-  ["exclusiveMinimum", ofNumbers((value, limit) => value > limit, ">")],
-  ["multipleOf", ofNumbers((value, limit) => Number.isInteger(value / limit), "multiple of")],
-  ["maxLength", ofSizes(lengthOf, "maxLength", true, "characters")],
-  ["minLength", ofSizes(lengthOf, "minLength", false, "characters")],
-  ["maxItems", ofSizes(itemsOf, "maxItems", true, "items")],
-  ["minItems", ofSizes(itemsOf, "minItems", false, "items")],
-  ["maxProperties", ofSizes(propertiesOf, "maxProperties", true, "properties")],
-  ["minProperties", ofSizes(propertiesOf, "minProperties", false, "properties")],
+  ["maximum", compareNumber((value, limit) => value <= limit, "<=")],
+  ["minimum", compareNumber((value, limit) => value >= limit, ">=")],
+  ["exclusiveMaximum", compareNumber((value, limit) => value < limit, "<")],
+  ["exclusiveMinimum", compareNumber((value, limit) => value > limit, ">")],
+  ["multipleOf", compareNumber((value, limit) => Number.isInteger(value / limit), "multiple of")],
+  ["maxLength", compareSize(stringLength, "maxLength", true, "characters")],
+  ["minLength", compareSize(stringLength, "minLength", false, "characters")],
+  ["maxItems", compareSize(itemCount, "maxItems", true, "items")],
+  ["minItems", compareSize(itemCount, "minItems", false, "items")],
+  ["maxProperties", compareSize(propertyCount, "maxProperties", true, "properties")],
+  ["minProperties", compareSize(propertyCount, "minProperties", false, "properties")],
   [
     "pattern",
-    (on, said, value) =>
+    (interpreter, argument, value) =>
       typeof value !== "string" ||
-      on.matches(said as string, value) ||
-      on.fail("pattern", `must match pattern "${said}"`),
+      interpreter.matches(argument as string, value) ||
+      interpreter.fail("pattern", `must match pattern "${argument}"`),
   ],
   [
     "format",
-    (on, said, value) =>
-      typeof said !== "string" || hasFormat(said, value, on.work) || on.fail("format", `must match format "${said}"`),
+    (interpreter, argument, value) =>
+      typeof argument !== "string" ||
+      hasFormat(argument, value, interpreter.work) ||
+      interpreter.fail("format", `must match format "${argument}"`),
   ],
   [
     "uniqueItems",
-    (on, said, value) => {
-      const found = said === true && Array.isArray(value) ? duplicatesIn(value, on.work) : null;
+    (interpreter, argument, value) => {
+      const found = argument === true && Array.isArray(value) ? duplicatesIn(value, interpreter.work) : null;
       if (found === null) return true;
       const message = `must NOT have duplicate items (items ## ${found[0]} and ${found[1]} are identical)`;
-      return on.fail("uniqueItems", message);
+      return interpreter.fail("uniqueItems", message);
     },
   ],
   [
     "required",
-    (on, said, value) => {
+    (interpreter, argument, value) => {
       if (!isObject(value)) return true;
       let holds = true;
-      for (const missingProperty of said as string[]) {
-        on.work.spend(1);
+      for (const missingProperty of argument as string[]) {
+        interpreter.work.spend(1);
         if (Object.hasOwn(value, missingProperty)) continue;
-        holds = on.fail("required", `must have required property '${missingProperty}'`, { missingProperty });
-        if (on.stops) return false;
+        holds = interpreter.fail("required", `must have required property '${missingProperty}'`, { missingProperty });
+        if (interpreter.canStop) return false;
       }
       return holds;
     },
@@ -150,14 +158,14 @@ export const ASSERTIONS: ReadonlyMap<string, Assertion> = new Map<string, Assert
   ["dependentRequired", dependent],
   [
     "additionalProperties",
-    (on, said, value, schema) => {
-      if (said !== false || !isObject(value)) return true;
+    (interpreter, argument, value, schema) => {
+      if (argument !== false || !isObject(value)) return true;
       let holds = true;
       for (const additionalProperty in value) {
-        on.work.spend(1);
-        if (isNamed(on, additionalProperty, schema)) continue;
-        holds = on.fail("additionalProperties", "must NOT have additional properties", { additionalProperty });
-        if (on.stops) return false;
+        interpreter.work.spend(1);
+        if (isNamed(interpreter, additionalProperty, schema)) continue;
+        holds = interpreter.fail("additionalProperties", "must NOT have additional properties", { additionalProperty });
+        if (interpreter.canStop) return false;
       }
       return holds;
     },

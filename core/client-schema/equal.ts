@@ -1,4 +1,4 @@
-/** JSON values compared as JSON Schema compares them. */
+/** Equality of JSON values as JSON Schema defines it. */
 import type { WorkBudget } from "./work.ts";
 
 export function isEqual(a: unknown, b: unknown, work: WorkBudget): boolean {
@@ -15,30 +15,34 @@ export function isEqual(a: unknown, b: unknown, work: WorkBudget): boolean {
   return keys.every((key) => Object.hasOwn(b, key) && isEqual(a[key as never], b[key as never], work));
 }
 
-/** The places of two items that are equal, or null. Linear: items are compared by one text that equal ones share. */
+/** The indexes of two equal items, or null. Linear: items are compared by a canonicalText text. */
 export function duplicatesIn(items: readonly unknown[], work: WorkBudget): [number, number] | null {
-  const places = new Map<unknown, number>();
+  const indexes = new Map<unknown, number>();
   for (const [index, item] of items.entries()) {
     const key =
-      typeof item === "object" && item !== null ? canonical(item, work) : typeof item === "string" ? `"${item}` : item;
+      typeof item === "object" && item !== null
+        ? canonicalText(item, work)
+        : typeof item === "string"
+          ? `"${item}`
+          : item;
     work.spend(1);
-    const before = places.get(key);
+    const before = indexes.get(key);
     if (before !== undefined) return [before, index];
-    places.set(key, index);
+    indexes.set(key, index);
   }
   return null;
 }
 
-function canonical(value: unknown, work: WorkBudget): string {
+function canonicalText(value: unknown, work: WorkBudget): string {
   work.spend(1);
   if (typeof value !== "object" || value === null) {
     const text = JSON.stringify(value);
     work.spend(text.length >> 3);
     return text;
   }
-  if (Array.isArray(value)) return `[${value.map((item) => canonical(item, work)).join()}]`;
+  if (Array.isArray(value)) return `[${value.map((item) => canonicalText(item, work)).join()}]`;
   const map = value as Record<string, unknown>;
   const keys = Object.keys(map).sort();
   work.spend(keys.length);
-  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(map[key], work)}`).join()}}`;
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonicalText(map[key], work)}`).join()}}`;
 }

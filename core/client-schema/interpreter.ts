@@ -1,23 +1,26 @@
-/** Checks a value against a stranger's schema by reading the schema: nothing is compiled, and every step is counted. */
+/**
+ * Validates a value against a schema from a client. The schema is interpreted, not compiled to code, and every step is counted, so
+ * that the work is bounded.
+ */
 import type { ErrorObject } from "ajv/dist/2020.js";
-import { APPLICATORS, LAST } from "./applicators.ts";
+import { APPLICATORS, UNEVALUATED } from "./applicators.ts";
 import { ASSERTIONS } from "./assertions.ts";
-import type { Prepared, Schema } from "./prepare.ts";
+import type { PreparedSchema, Schema } from "./prepare.ts";
 import { TooMuchWork, WorkBudget } from "./work.ts";
 
-/** Steps of one check, of some 50 to 100 ns: for any value, for each character of it more, and at most. */
-const STEPS = { least: 100_000, perCharacter: 20, most: 1_000_000 };
-/** Schemas within schemas, through references too. */
-const DEEPEST = 400;
-/** Problems that are told. */
-const MOST_PROBLEMS = 20;
+/** The work budget of one check, in steps of some 50 to 100 ns: it grows with the value, between two bounds. */
+const STEPS = { minimum: 100_000, perCharacter: 20, maximum: 1_000_000 };
+/** Nested schemas, including those behind references. */
+const MAX_DEPTH = 400;
+/** No more problems are reported. */
+const MAX_PROBLEMS = 20;
 
-/** Which properties and items of one value schemas have spoken of. */
+/** The properties and items of a value that schemas have evaluated, for unevaluatedProperties and unevaluatedItems. */
 export class Evaluated {
   readonly properties = new Set<string>();
   allProperties = false;
   readonly items = new Set<number>();
-  /** All items before this one. */
+  /** All items before this index. */
   itemsBefore = 0;
 
   add(other: Evaluated): void {
@@ -29,92 +32,93 @@ export class Evaluated {
 }
 
 export class Interpreter {
-  readonly schema: Prepared;
+  readonly schema: PreparedSchema;
   readonly work: WorkBudget;
   readonly errors: ErrorObject[] = [];
-  /** Where the value stands that is being checked. */
+  /** The path of the value that is being checked. */
   readonly #path: (string | number)[] = [];
   #depth = 0;
-  /** Above 0 nobody wants to know what is wrong. */
+  /** Above 0, problems are not recorded. */
   #silent = 0;
 
-  constructor(schema: Prepared, work: WorkBudget) {
+  constructor(schema: PreparedSchema, work: WorkBudget) {
     this.schema = schema;
     this.work = work;
   }
 
-  /** Whether there is no use in looking for more that is wrong. */
-  get stops(): boolean {
-    return this.#silent > 0 || this.errors.length >= MOST_PROBLEMS;
+  /** Whether further problems would not be reported anyway. */
+  get canStop(): boolean {
+    return this.#silent > 0 || this.errors.length >= MAX_PROBLEMS;
   }
 
   fail(keyword: string, message: string, params: Record<string, unknown> = {}): false {
-    if (this.stops) return false;
-    const instancePath = this.#path.map((part) => `/${pointer(part)}`).join("");
+    if (this.canStop) return false;
+    const instancePath = this.#path.map((part) => `/${escapePointer(part)}`).join("");
     this.errors.push({ instancePath, schemaPath: "", keyword, params, message });
     return false;
   }
 
-  /** @param evaluated is told what the schema speaks of, if it holds; null where nobody asks */
+  /** @param evaluated what the schema evaluates is added here, if the value is valid; null when it is not needed */
   check(schema: Schema, value: unknown, evaluated: Evaluated | null = null): boolean {
     this.work.spend(1);
     if (schema === true) return true;
     if (schema === false) return this.fail("false schema", "boolean schema is false");
-    if (++this.#depth > DEEPEST) throw new TooMuchWork(`it goes more than ${DEEPEST} levels deep`);
-    const asks =
-      this.schema.remembers && (schema.unevaluatedProperties !== undefined || schema.unevaluatedItems !== undefined);
-    const own = asks || evaluated !== null ? new Evaluated() : null;
-    const holds = this.#checkWith(schema, value, own);
-    if (holds && own !== null) evaluated?.add(own);
+    if (++this.#depth > MAX_DEPTH) throw new TooMuchWork(`it goes more than ${MAX_DEPTH} levels deep`);
+    const tracks =
+      this.schema.tracksEvaluated &&
+      (schema.unevaluatedProperties !== undefined || schema.unevaluatedItems !== undefined);
+    const own = tracks || evaluated !== null ? new Evaluated() : null;
+    const valid = this.#checkWith(schema, value, own);
+    if (valid && own !== null) evaluated?.add(own);
     this.#depth--;
-    return holds;
+    return valid;
   }
 
   #checkWith(schema: Exclude<Schema, boolean>, value: unknown, evaluated: Evaluated | null): boolean {
-    let holds = true;
-    let later = false;
-    // What is said of the value itself comes before what is said of its parts.
+    let valid = true;
+    let hasApplicators = false;
+    // Assertions about the value itself come before its parts.
     for (const keyword in schema) {
       this.work.spend(1);
       const assertion = ASSERTIONS.get(keyword);
-      const said = schema[keyword];
-      // What may be a schema is looked at again.
-      if (assertion === undefined || typeof said === "object" || said === true) later = true;
-      if (assertion !== undefined && !assertion(this, said, value, schema)) {
-        holds = false;
-        if (this.stops) return false;
+      const argument = schema[keyword];
+      // Other keywords, and those whose value may be a schema, are for the applicators.
+      if (assertion === undefined || typeof argument === "object" || argument === true) hasApplicators = true;
+      if (assertion !== undefined && !assertion(this, argument, value, schema)) {
+        valid = false;
+        if (this.canStop) return false;
       }
     }
-    if (!later) return holds;
-    for (const table of evaluated === null ? [APPLICATORS] : [APPLICATORS, LAST]) {
+    if (!hasApplicators) return valid;
+    for (const table of evaluated === null ? [APPLICATORS] : [APPLICATORS, UNEVALUATED]) {
       for (const keyword in schema) {
         const applicator = table.get(keyword);
         if (applicator === undefined || applicator(this, schema[keyword] as never, value, schema, evaluated)) continue;
-        holds = false;
-        if (this.stops) return false;
+        valid = false;
+        if (this.canStop) return false;
       }
     }
-    return holds;
+    return valid;
   }
 
-  /** A part of the value. */
+  /** Checks a property or an item of the value. */
   checkPart(schema: Schema, value: unknown, part: string | number): boolean {
     this.#path.push(part);
-    const holds = this.check(schema, value);
+    const valid = this.check(schema, value);
     this.#path.pop();
-    return holds;
+    return valid;
   }
 
-  /** Without a word about what is wrong. */
-  tries(schema: Schema, value: unknown, evaluated: Evaluated | null = null): boolean {
+  /** Checks without recording problems. */
+  checkSilently(schema: Schema, value: unknown, evaluated: Evaluated | null = null): boolean {
     this.#silent++;
-    const holds = this.check(schema, value, evaluated);
+    const valid = this.check(schema, value, evaluated);
     this.#silent--;
-    return holds;
+    return valid;
   }
 
-  /** Takes back what was said of one of several schemas of which another holds. */
-  forget(problems: number): void {
+  /** Drops the problems after the first `problems` ones: of alternatives in `anyOf` when another one is valid. */
+  dropErrorsAfter(problems: number): void {
     if (this.errors.length > problems) this.errors.length = problems;
   }
 
@@ -123,22 +127,22 @@ export class Interpreter {
   }
 }
 
-/** What is wrong with a value, the first problems of it; empty when it fits. @throws TooMuchWork */
-export function problemsOf(schema: Prepared, value: unknown): { fits: boolean; errors: ErrorObject[] } {
-  const steps = STEPS.least + STEPS.perCharacter * charactersOf(value);
-  const interpreter = new Interpreter(schema, new WorkBudget(Math.min(steps, STEPS.most)));
+/** Whether a value is valid, and its first problems. @throws TooMuchWork */
+export function checkValue(schema: PreparedSchema, value: unknown): { fits: boolean; errors: ErrorObject[] } {
+  const steps = STEPS.minimum + STEPS.perCharacter * jsonLength(value);
+  const interpreter = new Interpreter(schema, new WorkBudget(Math.min(steps, STEPS.maximum)));
   const fits = interpreter.check(schema.root, value);
   return { fits, errors: interpreter.errors };
 }
 
-/** Of a value as JSON, about. */
-function charactersOf(value: unknown): number {
+/** The approximate length of a value as JSON. */
+function jsonLength(value: unknown): number {
   if (typeof value === "string") return value.length + 2;
   if (typeof value !== "object" || value === null) return 4;
   let count = 2;
-  for (const key in value) count += 4 + charactersOf((value as Record<string, unknown>)[key]);
+  for (const key in value) count += 4 + jsonLength((value as Record<string, unknown>)[key]);
   return count;
 }
 
-const pointer = (part: string | number): string =>
+const escapePointer = (part: string | number): string =>
   typeof part === "number" ? String(part) : part.replaceAll("~", "~0").replaceAll("/", "~1");

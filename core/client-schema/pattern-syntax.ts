@@ -1,27 +1,27 @@
 /**
- * Reads a regular expression of JavaScript into a tree. Whatever stands for one character (a letter, an escape, a class) stays
- * text, for the engine of the language to judge: it alone knows what `\p{Lu}` is.
+ * Parses a JavaScript regular expression into a tree. Whatever matches one character (a letter, an escape, a class) stays text:
+ * the native engine matches it, since only that one knows what `\p{Lu}` is.
  */
 
 export type Node =
-  /** `source` stands for exactly one character. */
+  /** `source` matches exactly one character. */
   | { kind: "one"; source: string }
   | { kind: "sequence"; items: Node[] }
   | { kind: "either"; items: Node[] }
-  | { kind: "repeat"; item: Node; least: number; most: number }
+  | { kind: "repeat"; item: Node; minimum: number; maximum: number }
   | { kind: "start" }
   | { kind: "end" }
   | { kind: "word"; edge: boolean }
   | { kind: "look"; item: Node; ahead: boolean; wanted: boolean };
 
-const DEEPEST = 100;
+const MAX_DEPTH = 100;
 const QUANTIFIER = /[*+?]|\{(\d+)(?:(,)(\d*))?\}/y;
-/** Longer escapes; any other is the character behind the backslash. */
+/** Escapes; the last alternative is any character after the backslash. */
 const ESCAPE = /\\(?:u\{[0-9a-f]+\}|u[89ab][0-9a-f]{3}|u[0-9a-f]{4}|x[0-9a-f]{2}|c[a-z]|[pP]\{[^}]*\}|[\s\S])/iy;
 const SURROGATES = /\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}/y;
 const GROUP = /\((?:\?(?::|=|!|<=|<!|<[^>]+>))?/y;
 
-/** @throws Error for what is none, and for references back to a group, which nothing can match in a time that is bounded */
+/** @throws Error for an invalid expression, and for back-references, which cannot be matched in linear time */
 export function parseExpression(source: string, flags: string): Node {
   new RegExp(source, flags);
   return new Reader(source, flags.includes("u")).read();
@@ -72,13 +72,13 @@ class Reader {
   #repeated(item: Node): Node {
     const found = this.#take(QUANTIFIER);
     if (found === null) return item;
-    if (this.#source[this.#at] === "?") this.#at++; // which of the ways to match comes first does not matter here
+    if (this.#source[this.#at] === "?") this.#at++; // lazy or greedy makes no difference to whether it matches
     const [text, first, comma, last] = found;
-    if (text === "?") return { kind: "repeat", item, least: 0, most: 1 };
-    const least = first === undefined ? (text === "+" ? 1 : 0) : Number(first);
-    const most =
+    if (text === "?") return { kind: "repeat", item, minimum: 0, maximum: 1 };
+    const minimum = first === undefined ? (text === "+" ? 1 : 0) : Number(first);
+    const maximum =
       first === undefined || (comma !== undefined && last === "") ? Number.POSITIVE_INFINITY : Number(last ?? first);
-    return { kind: "repeat", item, least, most };
+    return { kind: "repeat", item, minimum, maximum };
   }
 
   #item(next: string): Node {
@@ -98,7 +98,7 @@ class Reader {
       default: {
         const character = this.#unicode ? String.fromCodePoint(this.#source.codePointAt(this.#at)!) : next;
         this.#at += character.length;
-        // Without the flag u these may stand for themselves.
+        // Without the flag u these characters need no escape.
         return { kind: "one", source: /[{}\]]/.test(character) ? `\\${character}` : character };
       }
     }
@@ -106,8 +106,8 @@ class Reader {
 
   #group(): Node {
     const opening = this.#take(GROUP)![0];
-    if (this.#source[this.#at] === "?" && opening === "(") throw new Error("has a group of a kind that is not known");
-    if (++this.#depth > DEEPEST) throw new Error(`has groups more than ${DEEPEST} levels deep`);
+    if (this.#source[this.#at] === "?" && opening === "(") throw new Error("has an unknown kind of group");
+    if (++this.#depth > MAX_DEPTH) throw new Error(`has groups more than ${MAX_DEPTH} levels deep`);
     const item = this.#either();
     this.#depth--;
     this.#at++;

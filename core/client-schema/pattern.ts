@@ -1,15 +1,15 @@
 /**
- * Regular expressions of strangers, matched in a time that grows with pattern and text alone: all ways through the pattern are
- * followed side by side, character by character, where the engine of the language tries one after the other.
+ * Matches regular expressions from clients without backtracking. All paths through the pattern are followed in parallel, character
+ * by character (Thompson's algorithm), where the native engine tries them one after the other and may take exponential time.
  */
 import { type Node, parseExpression } from "./pattern-syntax.ts";
 import type { WorkBudget } from "./work.ts";
 
-/** A repetition counts as often as it says. */
-const MOST_INSTRUCTIONS = 20_000;
+/** A repetition is written out as often as it repeats. */
+const MAX_INSTRUCTIONS = 20_000;
 
 type Instruction =
-  | { kind: "one"; character: Character }
+  | { kind: "one"; character: CharacterSet }
   | { kind: "fork"; a: number; b: number }
   | { kind: "start" }
   | { kind: "end" }
@@ -19,16 +19,16 @@ type Instruction =
 
 type Program = readonly Instruction[];
 
-/** Steps that the first look at a character costs: the engine of the language makes code for it then. */
-const MAKING = 1_000;
+/** Steps that the first use of a character expression costs, since the native engine compiles it then. */
+const COMPILE_STEPS = 1_000;
 
-/** Whether one character is one of those that a piece of a pattern stands for. */
-class Character {
+/** The set of characters that one piece of a pattern matches. */
+class CharacterSet {
   readonly #source: string;
   readonly #flags: string;
   readonly #isItself: boolean;
   #expression: RegExp | null = null;
-  /** By character code: 1 it is, 2 it is not, 0 not known yet. */
+  /** By code of ASCII characters: 1 in the set, 2 not in the set, 0 not known yet. */
   #known: Uint8Array | null = null;
 
   constructor(source: string, flags: string) {
@@ -40,7 +40,7 @@ class Character {
   has(text: string, work: WorkBudget): boolean {
     if (this.#isItself) return text === this.#source;
     if (this.#expression === null || this.#known === null) {
-      work.spend(MAKING);
+      work.spend(COMPILE_STEPS);
       this.#expression = new RegExp(`^(?:${this.#source})$`, this.#flags);
       this.#known = new Uint8Array(128);
     }
@@ -52,7 +52,7 @@ class Character {
 }
 
 export interface Pattern {
-  /** How much it is made of. */
+  /** Number of instructions. */
   readonly size: number;
   /** Whether it matches anywhere in a text. @throws TooMuchWork */
   test(text: string, work: WorkBudget): boolean;
@@ -75,14 +75,14 @@ export function compileExpression(source: string, flags = "u"): Pattern {
 
 class Compiler {
   readonly #flags: string;
-  readonly #characters = new Map<string, Character>();
+  readonly #characters = new Map<string, CharacterSet>();
   size = 0;
 
   constructor(flags: string) {
     this.#flags = flags;
   }
 
-  /** @param forward false for what is looked for backwards */
+  /** @param forward false inside a lookbehind, which is matched backwards */
   compile(node: Node, forward: boolean): Program {
     const program: Instruction[] = [];
     this.#emit(node, forward, program);
@@ -91,7 +91,7 @@ class Compiler {
   }
 
   #push(program: Instruction[], instruction: Instruction): number {
-    if (++this.size > MOST_INSTRUCTIONS) throw new Error("is too large, with all that it repeats");
+    if (++this.size > MAX_INSTRUCTIONS) throw new Error("is too large, with all that it repeats");
     return program.push(instruction) - 1;
   }
 
@@ -119,10 +119,10 @@ class Compiler {
     }
   }
 
-  #characterOf(source: string): Character {
+  #characterOf(source: string): CharacterSet {
     let known = this.#characters.get(source);
     if (known === undefined) {
-      known = new Character(source, this.#flags);
+      known = new CharacterSet(source, this.#flags);
       this.#characters.set(source, known);
     }
     return known;
@@ -149,12 +149,12 @@ class Compiler {
   }
 
   #emitRepeat(
-    { item, least, most }: Extract<Node, { kind: "repeat" }>,
+    { item, minimum, maximum }: Extract<Node, { kind: "repeat" }>,
     forward: boolean,
     program: Instruction[],
   ): void {
-    for (let count = 0; count < least; count++) this.#emit(item, forward, program);
-    if (most === Number.POSITIVE_INFINITY) {
+    for (let count = 0; count < minimum; count++) this.#emit(item, forward, program);
+    if (maximum === Number.POSITIVE_INFINITY) {
       const at = program.length;
       const fork = this.#fork(program);
       this.#emit(item, forward, program);
@@ -164,7 +164,7 @@ class Compiler {
       return;
     }
     const exits: { b: number }[] = [];
-    for (let count = least; count < most; count++) {
+    for (let count = minimum; count < maximum; count++) {
       exits.push(this.#fork(program));
       this.#emit(item, forward, program);
     }
@@ -175,17 +175,17 @@ class Compiler {
 interface Search {
   readonly characters: readonly string[];
   readonly work: WorkBudget;
-  /** Where it begins, between two characters. */
+  /** The position to begin at, between two characters. */
   readonly at: number;
   /** 1 forwards, -1 backwards. */
   readonly step: 1 | -1;
-  /** Whether it may begin later as well. */
+  /** Whether the match may also begin later. */
   readonly anywhere: boolean;
 }
 
 function matches(program: Program, search: Search): boolean {
   const { characters, work, step, anywhere } = search;
-  /** The place at which an instruction was reached last. */
+  /** The position at which each instruction was reached last. */
   const reached = new Int32Array(program.length).fill(-1);
   work.spend(program.length >> 4);
   let threads = [0];
@@ -208,7 +208,7 @@ function matches(program: Program, search: Search): boolean {
           stack.push(instruction.b, instruction.a);
           break;
         default:
-          if (holds(instruction, at, search)) stack.push(index + 1);
+          if (assertionHolds(instruction, at, search)) stack.push(index + 1);
       }
     }
     if (character === undefined || (next.length === 0 && !anywhere)) return false;
@@ -218,7 +218,7 @@ function matches(program: Program, search: Search): boolean {
 
 const WORD = /^\w$/;
 
-function holds(
+function assertionHolds(
   instruction: Exclude<Instruction, { kind: "done" | "one" | "fork" }>,
   at: number,
   { characters, work }: Search,

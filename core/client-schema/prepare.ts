@@ -1,68 +1,68 @@
-/** Looks at a stranger's schema once: whether it is one, what it refers to, and the patterns in it. Nothing of it becomes code. */
+/** Prepares a schema from a client: checks that it is a JSON Schema, resolves its references, and compiles its patterns. */
 import { isObject } from "../lib/is-object.ts";
 import { schemaProblems } from "../lib/schema-shape.ts";
 import { compileExpression, type Pattern } from "./pattern.ts";
 
 export type Schema = boolean | Readonly<Record<string, unknown>>;
 
-export interface Prepared {
+export interface PreparedSchema {
   readonly root: Schema;
-  /** By their text. */
+  /** By their source. */
   readonly patterns: ReadonlyMap<string, Pattern>;
-  /** By the reference as it is written. */
+  /** By the text of the reference. */
   readonly references: ReadonlyMap<string, Schema>;
-  /** Whether what was evaluated has to be remembered. */
-  readonly remembers: boolean;
-  /** Bytes that it takes up, about, beside the schema itself. */
+  /** Whether the schema has unevaluatedProperties or unevaluatedItems. */
+  readonly tracksEvaluated: boolean;
+  /** Approximate memory in bytes, without the schema itself. */
   readonly size: number;
 }
 
-/** Instructions of all patterns of one schema. */
-const MOST_INSTRUCTIONS = 20_000;
-/** Bytes of one. */
-const INSTRUCTION = 64;
+/** Of all patterns of one schema together. */
+const MAX_INSTRUCTIONS = 20_000;
+/** Approximate memory of one instruction. */
+const BYTES_PER_INSTRUCTION = 64;
 
-const ONE =
+const ONE_SCHEMA =
   "additionalItems additionalProperties contains else if items not propertyNames then unevaluatedItems unevaluatedProperties";
 const LISTS = "allOf anyOf items oneOf prefixItems";
 const MAPS = "$defs definitions dependencies dependentSchemas patternProperties properties";
-const SCHEMAS = new Set(ONE.split(" "));
+const SCHEMAS = new Set(ONE_SCHEMA.split(" "));
 const SCHEMA_LISTS = new Set(LISTS.split(" "));
 const SCHEMA_MAPS = new Set(MAPS.split(" "));
 
 const OLD_DRAFTS = /draft-0[4-7]/;
 
 /** @throws Error that says what is wrong with it */
-export function prepareSchema(root: Readonly<Record<string, unknown>>): Prepared {
+export function prepareSchema(root: Readonly<Record<string, unknown>>): PreparedSchema {
   const { $schema } = root;
-  const isOld = typeof $schema === "string" && OLD_DRAFTS.test($schema);
-  const preparation = new Preparation(root, isOld);
-  preparation.look(root);
+  const isOldDraft = typeof $schema === "string" && OLD_DRAFTS.test($schema);
+  const preparation = new Preparation(root, isOldDraft);
+  preparation.prepare(root);
   return preparation;
 }
 
-class Preparation implements Prepared {
+class Preparation implements PreparedSchema {
   readonly root: Schema;
   readonly patterns = new Map<string, Pattern>();
   readonly references = new Map<string, Schema>();
-  remembers = false;
-  readonly #isOld: boolean;
+  tracksEvaluated = false;
+  readonly #isOldDraft: boolean;
   readonly #anchors = new Map<string, Schema>();
   readonly #seen = new Set<Schema>();
   #instructions = 0;
 
-  constructor(root: Schema, isOld: boolean) {
+  constructor(root: Schema, isOldDraft: boolean) {
     this.root = root;
-    this.#isOld = isOld;
+    this.#isOldDraft = isOldDraft;
   }
 
   get size(): number {
-    return this.#instructions * INSTRUCTION;
+    return this.#instructions * BYTES_PER_INSTRUCTION;
   }
 
-  /** Of the whole, or of what stands where only a reference leads to. */
-  look(schema: Schema): void {
-    const [problem] = schemaProblems(schema, "", { lists: this.#isOld, annotations: false });
+  /** Prepares the whole schema, or a part of it that only a reference leads to. */
+  prepare(schema: Schema): void {
+    const [problem] = schemaProblems(schema, "", { lists: this.#isOldDraft, annotations: false });
     if (problem !== undefined) throw new Error(problem);
     const found: string[] = [];
     this.#walk(schema, found);
@@ -70,7 +70,7 @@ class Preparation implements Prepared {
       if (this.references.has(reference)) continue;
       const target = this.#resolve(reference);
       this.references.set(reference, target);
-      if (!this.#seen.has(target)) this.look(target);
+      if (!this.#seen.has(target)) this.prepare(target);
     }
   }
 
@@ -86,7 +86,7 @@ class Preparation implements Prepared {
       else if (key === "pattern") this.#compile(value as string);
       else if (key === "$anchor" || key === "$dynamicAnchor") this.#anchors.set(`#${value}`, schema);
       else if (key === "$ref" || key === "$dynamicRef") references.push(value as string);
-      else if (key.startsWith("unevaluated")) this.remembers = true;
+      else if (key.startsWith("unevaluated")) this.tracksEvaluated = true;
     }
   }
 
@@ -99,8 +99,7 @@ class Preparation implements Prepared {
     } catch (error) {
       throw new Error(`pattern ${JSON.stringify(source.slice(0, 100))}: ${(error as Error).message}`);
     }
-    if (this.#instructions > MOST_INSTRUCTIONS)
-      throw new Error("its patterns are too large, with all that they repeat");
+    if (this.#instructions > MAX_INSTRUCTIONS) throw new Error("its patterns are too large, with all that they repeat");
   }
 
   #resolve(reference: string): Schema {
@@ -108,7 +107,7 @@ class Preparation implements Prepared {
     if (anchored !== undefined) return anchored;
     let target: unknown = reference === "#" || reference.startsWith("#/") ? this.root : undefined;
     for (const part of reference.split("/").slice(1)) {
-      const key = nameOf(part);
+      const key = decodePointerPart(part);
       target =
         typeof target === "object" && target !== null && Object.hasOwn(target, key) ? target[key as never] : undefined;
     }
@@ -117,13 +116,13 @@ class Preparation implements Prepared {
   }
 }
 
-/** Of one part of a JSON pointer in a fragment. */
-function nameOf(part: string): string {
+/** Decodes one part of a JSON pointer in a URL fragment. */
+function decodePointerPart(part: string): string {
   let text = part;
   try {
     text = decodeURIComponent(part);
   } catch {
-    // It stands for itself.
+    // Not percent-encoded: it is taken literally.
   }
   return text.replaceAll("~1", "/").replaceAll("~0", "~");
 }

@@ -1,14 +1,14 @@
-/** How many bytes of new schemas one caller may send: what is known costs nothing, what is new is read and kept. */
+/** Limits how many bytes of new schemas one caller may send. Schemas that are cached cost nothing. */
 import { ServiceError } from "../lib/errors.ts";
 
-/** Bytes of one caller within one period, in milliseconds. */
-const MOST = 4 * 1024 * 1024;
-const PERIOD = 60_000;
-/** Callers that are remembered; when there are more, the first is forgotten. */
-const MOST_CALLERS = 10_000;
+/** Of one caller within one period. */
+const MAX_BYTES_PER_PERIOD = 4 * 1024 * 1024;
+const PERIOD_MS = 60_000;
+/** Above this, the callers whose periods began first are dropped. */
+const MAX_CALLERS = 10_000;
 
-export class SchemaRate {
-  /** In the order in which their periods began. */
+export class SchemaRateLimit {
+  /** In order of the begin of their periods. */
   readonly #callers = new Map<string, { since: number; bytes: number }>();
   readonly #now: () => number;
 
@@ -21,7 +21,7 @@ export class SchemaRate {
   spend(caller: string, bytes: number): void {
     const now = this.#now();
     for (const [oldest, { since }] of this.#callers) {
-      if (now - since < PERIOD && this.#callers.size <= MOST_CALLERS) break;
+      if (now - since < PERIOD_MS && this.#callers.size <= MAX_CALLERS) break;
       this.#callers.delete(oldest);
     }
     const spent = this.#callers.get(caller);
@@ -29,9 +29,9 @@ export class SchemaRate {
       this.#callers.set(caller, { since: now, bytes });
       return;
     }
-    if (spent.bytes + bytes > MOST) {
-      const wait = Math.max(1, Math.ceil((spent.since + PERIOD - now) / 1000));
-      throw new ServiceError("rate_limited", "too many new schemas: send those that you have sent before, or wait", {
+    if (spent.bytes + bytes > MAX_BYTES_PER_PERIOD) {
+      const wait = Math.max(1, Math.ceil((spent.since + PERIOD_MS - now) / 1000));
+      throw new ServiceError("rate_limited", "too many new schemas: reuse schemas that you have sent before, or wait", {
         headers: { "retry-after": String(wait) },
       });
     }

@@ -1,19 +1,19 @@
 /**
- * JSON Schemas that come with a request, or from a foreign server: bounded in size and depth, read and never compiled, and kept
- * while they are in use.
+ * JSON Schemas from clients or other servers: bounded in size and depth, interpreted and never compiled to code, and cached while
+ * they are in use.
  */
 import { invalid, messageOf } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
-import { problemsOf } from "./interpreter.ts";
-import { type Prepared, prepareSchema } from "./prepare.ts";
-import type { SchemaRate } from "./rate.ts";
+import { checkValue } from "./interpreter.ts";
+import { type PreparedSchema, prepareSchema } from "./prepare.ts";
+import type { SchemaRateLimit } from "./rate.ts";
 import { TooMuchWork } from "./work.ts";
 
-/** Bytes of a schema as JSON, and its levels. */
+/** Of one schema: its size as JSON, and how deep it is nested. */
 const LIMITS = { bytes: 64 * 1024, depth: 32 };
-/** Bytes of the texts that are kept, and what a byte of text takes up in all, about, with the values that it is read into. */
-const KEPT = 16 * 1024 * 1024;
-const WEIGHT = 6;
+const MAX_CACHE_BYTES = 16 * 1024 * 1024;
+/** Approximate memory for each byte of a schema's text: the text itself, and the values it is parsed into. */
+const BYTES_PER_TEXT_BYTE = 6;
 
 export interface ClientSchema {
   /** The schema as the client sent it, for the model. */
@@ -21,46 +21,49 @@ export interface ClientSchema {
   /**
    * The first problems of a value joined by `; `, or null when it fits.
    *
-   * @throws ServiceError `invalid_input` when the check would cost more than any may
+   * @throws ServiceError `invalid_input` when the check takes too much work
    */
   problems(value: unknown): string | null;
 }
 
-/** @param caller who pays for a schema that is not known yet; left out: nobody does */
+/** @param caller whose rate limit a schema that is not cached counts against; undefined: nobody's */
 export type PrepareSchema = (schema: object, path: string, caller?: string) => ClientSchema;
 
 /**
- * Reads schemas of requests; those used last are kept by their text.
+ * Creates a function that prepares schemas, with a cache of those used last.
  *
- * The function it gives throws ServiceError `invalid_input` for a schema without a `type`, one that is none, is too deep or
- * too large, or refers to another document; `rate_limited` when its caller has sent too much that is new. `path` names it in the
- * request (`schema`).
+ * The function throws ServiceError: `invalid_input` for a schema that has no `type`, is not valid, is too deep or too large, or
+ * refers to another document; `rate_limited` when its caller has sent too many new schemas. Its `path` is the name of the schema
+ * in the request (`schema`).
  *
- * @param root what messages call the value
+ * @param root how messages call the value
  */
-export function createClientSchemas(root = "result", rate: SchemaRate | null = null): PrepareSchema {
-  const kept = new Map<string, { schema: ClientSchema; weight: number }>();
+export function createClientSchemas(root = "result", rate: SchemaRateLimit | null = null): PrepareSchema {
+  const cache = new Map<string, { schema: ClientSchema; weight: number }>();
   let weight = 0;
   return (schema, path, caller) => {
     const text = JSON.stringify(schema);
-    const known = kept.get(text);
-    if (known !== undefined) {
-      kept.delete(text);
-      kept.set(text, known);
-      return known.schema;
+    const cached = cache.get(text);
+    if (cached !== undefined) {
+      cache.delete(text);
+      cache.set(text, cached);
+      return cached.schema;
     }
     checkBounds(schema, text, path);
     if (caller !== undefined) rate?.spend(caller, text.length);
-    const prepared = prepareAs(schema as Record<string, unknown>, path);
-    const made = { schema: clientSchema(schema, prepared, path, root), weight: text.length * WEIGHT + prepared.size };
-    kept.set(text, made);
-    weight += made.weight;
-    for (const [oldest, { weight: freed }] of kept) {
-      if (weight <= KEPT) break;
-      kept.delete(oldest);
+    const prepared = prepareOrThrow(schema as Record<string, unknown>, path);
+    const entry = {
+      schema: clientSchema(schema, prepared, path, root),
+      weight: text.length * BYTES_PER_TEXT_BYTE + prepared.size,
+    };
+    cache.set(text, entry);
+    weight += entry.weight;
+    for (const [oldest, { weight: freed }] of cache) {
+      if (weight <= MAX_CACHE_BYTES) break;
+      cache.delete(oldest);
       weight -= freed;
     }
-    return made.schema;
+    return entry.schema;
   };
 }
 
@@ -83,7 +86,7 @@ function checkNode(node: unknown, path: string, depth: number): void {
   for (const child of Object.values(node)) checkNode(child, path, depth + 1);
 }
 
-function prepareAs(schema: Record<string, unknown>, path: string): Prepared {
+function prepareOrThrow(schema: Record<string, unknown>, path: string): PreparedSchema {
   try {
     return prepareSchema(schema);
   } catch (error) {
@@ -91,12 +94,12 @@ function prepareAs(schema: Record<string, unknown>, path: string): Prepared {
   }
 }
 
-function clientSchema(schema: object, prepared: Prepared, path: string, root: string): ClientSchema {
+function clientSchema(schema: object, prepared: PreparedSchema, path: string, root: string): ClientSchema {
   return {
     schema,
     problems(value) {
       try {
-        const { fits, errors } = problemsOf(prepared, value);
+        const { fits, errors } = checkValue(prepared, value);
         return fits ? null : describeProblems(errors, root) || `${root} is not valid`;
       } catch (error) {
         if (!(error instanceof TooMuchWork)) throw error;

@@ -1,23 +1,23 @@
-/** How much may be computed for a stranger's schema. It is counted, not timed: the same everywhere, however busy the machine. */
+/** Bounds the work for a schema from a client. Work is counted, not timed, so that the bound does not depend on the machine. */
 
-/** Thrown when a check would cost more than it may. */
+/** Thrown when a check takes more work than allowed. */
 export class TooMuchWork extends Error {
   override readonly name = "TooMuchWork";
 }
 
 export class WorkBudget {
-  readonly #most: number;
+  readonly #limit: number;
   #left: number;
 
-  /** @param most steps, of some 20 to 50 ns each */
-  constructor(most: number) {
-    this.#most = most;
-    this.#left = most;
+  /** @param limit in steps of some 20 to 50 ns */
+  constructor(limit: number) {
+    this.#limit = limit;
+    this.#left = limit;
   }
 
   /** @throws TooMuchWork */
   spend(steps: number): void {
     this.#left -= steps;
-    if (this.#left < 0) throw new TooMuchWork(`it takes more than ${this.#most} steps`);
+    if (this.#left < 0) throw new TooMuchWork(`it takes more than ${this.#limit} steps`);
   }
 }

@@ -1,4 +1,4 @@
-/** The plugins that are part of Penstock: any manifest may name them, wherever it lies. */
+/** The plugins that are part of Penstock: every manifest may use them. */
 import type { BuiltInPlugin } from "../registry/load.ts";
 import openaiCompatible from "./openai-compatible/openai-compatible.ts";
 import scripted from "./scripted/scripted.ts";

@@ -1,37 +1,38 @@
-/** What can be known of a model at boot, before the first call. */
+/** Finds what is wrong with a model at boot, before its first call. */
 import { caught, messageOf } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
 
-const NEEDED = "v3";
+const REQUIRED_VERSION = "v3";
 
-/** AI SDK errors that say in their message which key or setting is missing and how it is given. */
-const MISSING: ReadonlySet<unknown> = new Set(["AI_LoadAPIKeyError", "AI_LoadSettingError"]);
+/** AI SDK errors whose message says which key or setting is missing and how to set it. */
+const MISSING_SETTING_ERRORS: ReadonlySet<unknown> = new Set(["AI_LoadAPIKeyError", "AI_LoadSettingError"]);
 
 export interface ModelFlaw {
   message: string;
-  /** The provider as a whole is to blame, not the one model. */
+  /** Whether the whole provider is at fault, not only this model. */
   ofProvider: boolean;
 }
 
 /**
- * What is wrong with a model, or null: another version of the interface, or a key that the package looks for in the
- * environment and does not find. AI SDK models read their key when they build the headers of a call.
+ * What is wrong with a model, or null: another version of the model interface, or a key that is missing in the environment. AI
+ * SDK models read their key when they build the headers of a call, so that building them finds a missing key.
  */
-export function modelFlaw(model: unknown): ModelFlaw | null {
+export function findModelFlaw(model: unknown): ModelFlaw | null {
   const { specificationVersion, config } = (model ?? {}) as { specificationVersion?: unknown; config?: unknown };
-  if (specificationVersion !== NEEDED) {
-    const message = `it speaks version ${String(specificationVersion)} of the AI SDK's model interface, and ${NEEDED} is needed: install the release of it for AI SDK 6`;
+  if (specificationVersion !== REQUIRED_VERSION) {
+    const message = `it speaks version ${String(specificationVersion)} of the AI SDK's model interface, and ${REQUIRED_VERSION} is needed: install the release of it for AI SDK 6`;
     return { message, ofProvider: true };
   }
   const headers = (config as { headers?: unknown } | undefined)?.headers;
-  // An asynchronous one may fetch a token, which is not for boot to do.
+  // An asynchronous function may fetch a token over the network: not at boot.
   if (typeof headers !== "function" || headers.constructor.name !== "Function") return null;
   try {
-    const made: unknown = headers.call(config);
-    if (isThenable(made)) Promise.resolve(made).catch(() => undefined);
+    const result: unknown = headers.call(config);
+    if (isThenable(result)) Promise.resolve(result).catch(() => undefined);
   } catch (thrown) {
     const error = caught(thrown);
-    if (error instanceof Error && MISSING.has(error.name)) return { message: messageOf(error), ofProvider: true };
+    if (error instanceof Error && MISSING_SETTING_ERRORS.has(error.name))
+      return { message: messageOf(error), ofProvider: true };
   }
   return null;
 }

@@ -1,17 +1,17 @@
-/** What went wrong with a model call: what clients may know of it, and whether another try makes sense. */
+/** Classifies failures of model calls: what clients may know of them, and whether to try again. */
 import { ServiceError } from "../lib/errors.ts";
 
-export type FailureReason = "rate limited" | "timed out" | "unavailable" | "refused the request";
+type FailureReason = "rate limited" | "timed out" | "unavailable" | "refused the request";
 
-export interface ModelFailure {
+interface ModelFailure {
   reason: FailureReason;
-  /** False when the same model would say the same again. */
+  /** False when the same call would fail again. */
   retry: boolean;
   /** How long the provider asked to wait, in milliseconds; null when it did not say. */
   retryAfter: number | null;
 }
 
-/** Codes of Node and undici errors that mean a time limit; every other code is a connection that broke. */
+/** Codes of Node and undici errors that mean a timeout; every other code means a broken connection. */
 const TIMEOUT_CODES: ReadonlySet<unknown> = new Set([
   "ETIMEDOUT",
   "UND_ERR_CONNECT_TIMEOUT",
@@ -19,7 +19,7 @@ const TIMEOUT_CODES: ReadonlySet<unknown> = new Set([
   "UND_ERR_BODY_TIMEOUT",
 ]);
 
-/** Names of AI SDK errors that blame the request or the configuration. */
+/** Names of AI SDK errors about the request or the configuration. */
 const REFUSALS: ReadonlySet<unknown> = new Set([
   "AI_InvalidArgumentError",
   "AI_InvalidPromptError",
@@ -30,7 +30,7 @@ const REFUSALS: ReadonlySet<unknown> = new Set([
   "AI_UnsupportedFunctionalityError",
 ]);
 
-/** Statuses that are neither of the two below: 4xx is a refusal, everything else is unavailable. */
+/** HTTP statuses with a reason of their own. Any other 4xx is a refusal, everything else is unavailable. */
 const STATUSES: ReadonlyMap<number, FailureReason> = new Map([
   [408, "timed out"],
   [409, "unavailable"],
@@ -41,70 +41,70 @@ const STATUSES: ReadonlyMap<number, FailureReason> = new Map([
   [524, "timed out"],
 ]);
 
-/** What providers write into an `error` event in the middle of a stream, by `code`, `type` or `status`. */
+/** How the `code`, `type` or `status` of an `error` event in the middle of a stream is understood. */
 const EVENT_WORDS: readonly [RegExp, FailureReason][] = [
   [/rate.?limit|too.?many|resource.?exhausted|quota/i, "rate limited"],
   [/timed?.?out|deadline/i, "timed out"],
   [/invalid|context.?length|not.?found|permission|authentication|content.?policy/i, "refused the request"],
 ];
 
-const DEEPEST_CAUSE = 8;
+const MAX_CAUSE_DEPTH = 8;
 
-/** Sorts anything that a provider threw, or sent as an error in its stream. */
+/** Classifies anything that a provider threw, or sent as an error in its stream. */
 export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure {
   let current = thrown;
   let reason: FailureReason | null = null;
   let retryAfter: number | null = null;
-  for (let depth = 0; depth < DEEPEST_CAUSE && typeof current === "object" && current !== null; depth++) {
+  for (let depth = 0; depth < MAX_CAUSE_DEPTH && typeof current === "object" && current !== null; depth++) {
     const error = current as Record<string, unknown>;
-    reason ??= reasonOf(error);
-    retryAfter ??= retryAfterOf(error.responseHeaders, now);
+    reason ??= errorReason(error);
+    retryAfter ??= readRetryAfter(error.responseHeaders, now);
     current = error.cause;
   }
   reason ??= "unavailable";
   return { reason, retry: reason !== "refused the request", retryAfter };
 }
 
-/** The error that a client gets to see; what the provider said is its `cause`, for the log. */
+/** The error for clients. The provider's own error is its `cause`, which only the log shows. */
 export function providerFailed(reason: FailureReason, cause: unknown): ServiceError {
   return new ServiceError("provider_failed", `model provider failed: ${reason}`, { cause });
 }
 
-function reasonOf(error: Record<string, unknown>): FailureReason | null {
+function errorReason(error: Record<string, unknown>): FailureReason | null {
   if (error.name === "TimeoutError" || TIMEOUT_CODES.has(error.code)) return "timed out";
   if (REFUSALS.has(error.name)) return "refused the request";
-  // A status of 200 says nothing: the answer broke off or made no sense, and the cause tells why.
-  if (typeof error.statusCode === "number" && error.statusCode >= 400) return reasonOfStatus(error.statusCode);
-  return error instanceof Error ? null : reasonOfEvent(error);
+  // A status of 200 says nothing: the answer broke off or was not valid, and the cause has the reason.
+  if (typeof error.statusCode === "number" && error.statusCode >= 400) return statusReason(error.statusCode);
+  return error instanceof Error ? null : eventReason(error);
 }
 
-function reasonOfStatus(status: number): FailureReason {
+function statusReason(status: number): FailureReason {
   return STATUSES.get(status) ?? (status < 500 ? "refused the request" : "unavailable");
 }
 
-function reasonOfEvent(event: Record<string, unknown>): FailureReason | null {
+function eventReason(event: Record<string, unknown>): FailureReason | null {
   for (const value of [event.status, event.code]) {
     const status = Number(value);
-    if (status >= 400 && status < 600) return reasonOfStatus(status);
+    if (status >= 400 && status < 600) return statusReason(status);
   }
   const words = [event.code, event.type, event.status].filter((value) => typeof value === "string").join(" ");
   return EVENT_WORDS.find(([pattern]) => pattern.test(words))?.[1] ?? null;
 }
 
 /** `Retry-After` in seconds or as a date, and the `retry-after-ms` of OpenAI. */
-function retryAfterOf(headers: unknown, now: number): number | null {
+function readRetryAfter(headers: unknown, now: number): number | null {
   if (typeof headers !== "object" || headers === null) return null;
   const { "retry-after-ms": exact, "retry-after": rough } = headers as Record<string, unknown>;
-  const milliseconds = amount(exact);
+  const milliseconds = parseAmount(exact);
   if (milliseconds !== null) return milliseconds;
-  const seconds = amount(rough);
+  const seconds = parseAmount(rough);
   if (seconds !== null) return seconds * 1000;
-  // A date has the name of its month; `Date.parse` would take "-5" for a year.
+  // HTTP dates have a name of a month; `Date.parse` would take "-5" for a year.
   const date = typeof rough === "string" && /[A-Za-z]/.test(rough) ? Date.parse(rough) : Number.NaN;
   return Number.isNaN(date) ? null : Math.max(0, date - now);
 }
 
-function amount(value: unknown): number | null {
+function parseAmount(value: unknown): number | null {
   if (typeof value !== "string" || value.trim() === "") return null;
   const number = Number(value);
   return number >= 0 ? number : null;

@@ -1,4 +1,4 @@
-/** The model providers that the manifest names, made at boot, and the chains of models that agents ask for. */
+/** At boot: creates the model providers of the manifest. Afterwards: gives agents their chains of models. */
 import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
@@ -8,75 +8,74 @@ import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
-import { type ModelFlaw, modelFlaw } from "./check.ts";
-import { namedModels, splitName } from "./names.ts";
-import { makeProvider, type ProviderProblem, shapeProblems } from "./providers.ts";
-
-export type ModelProblem = ProviderProblem;
+import { findModelFlaw, type ModelFlaw } from "./check.ts";
+import { namedModels, splitModelName } from "./names.ts";
+import { configurationProblems, makeProvider, type ProviderProblem } from "./providers.ts";
 
 export interface Models {
   /**
    * The chain of these `provider/model` names, in order.
    *
-   * @throws ServiceError `invalid_input` for a name that is not known: possible only for names computed at run time,
-   * since those in the manifest are checked at boot.
+   * @throws ServiceError `invalid_input` for an unknown name, which can only have been computed at run time: names in the
+   * manifest are checked at boot
    */
   chain(names: readonly string[]): ModelChain;
   /** The embedding model of a `provider/model` name. Throws as `chain` does. */
   embedding(name: string): EmbeddingModelV3;
 }
 
-export interface ModelsOptions {
-  /** The manifest's folder: where npm packages are looked for first. Default: the working directory. */
+interface ModelsOptions {
+  /** The manifest's folder, where npm packages are searched first. Default: the working directory. */
   folder?: string;
-  /** The environment variable that a value of the manifest refers to, for messages about keys. */
+  /** The environment variable that a value of the manifest refers to, for messages about missing keys. */
   variableOf?(path: readonly (string | number)[]): string | undefined;
   /** By `provider/model`. */
   meters?: NamedMeters<ModelMeter>;
 }
 
-/** Tries after the first where a provider does not say. */
-const RETRIES = 2;
-const OWN_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
+/** Tries after the first, for providers that set no number. */
+const DEFAULT_RETRIES = 2;
+const PACKAGE_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
- * Makes the providers that an agent or a memory names, and checks the models named. Providers that nothing names are
- * checked for shape only. Where an agent computes its model at run time any provider may be meant: those are made if
- * they can be.
+ * Creates the providers that an agent or a memory uses, and checks the models that they name. Of unused providers only the
+ * configuration is checked. When an agent computes its model at run time, any provider may be used: all are created then,
+ * and those that cannot be created are only logged.
  */
 export async function createModels(
   manifest: Manifest,
   registry: Registry,
   host: Host,
   options: ModelsOptions = {},
-): Promise<{ models: Models; problems: ModelProblem[] }> {
-  const folders = [options.folder ?? process.cwd(), OWN_FOLDER];
+): Promise<{ models: Models; problems: ProviderProblem[] }> {
+  const folders = [options.folder ?? process.cwd(), PACKAGE_FOLDER];
   const { names, dynamic } = namedModels(manifest);
-  const named = new Set(names.map(({ name }) => splitName(name).provider));
+  const named = new Set(names.map(({ name }) => splitModelName(name).provider));
   const providers = new Map<string, ModelProvider>();
-  const problems: ModelProblem[] = [];
+  const problems: ProviderProblem[] = [];
 
   for (const [key, entry] of Object.entries(manifest.providers)) {
     if (!named.has(key) && !dynamic) {
-      problems.push(...shapeProblems(key, entry, registry));
+      problems.push(...configurationProblems(key, entry, registry));
       continue;
     }
-    const made = await makeProvider(key, entry, { registry, host, folders, variableOf: options.variableOf });
-    if (made.provider !== null) providers.set(key, made.provider);
-    else if (named.has(key)) problems.push(...made.problems);
+    const created = await makeProvider(key, entry, { registry, host, folders, variableOf: options.variableOf });
+    if (created.provider !== null) providers.set(key, created.provider);
+    else if (named.has(key)) problems.push(...created.problems);
     else {
-      const shape = shapeProblems(key, entry, registry);
-      problems.push(...shape);
-      const reasons = made.problems.map(({ path, message }) => `${formatPath(path)}: ${message}`);
-      if (shape.length === 0) host.logger.warn({ provider: key }, `provider not available: ${reasons.join("; ")}`);
+      const problemsOfConfiguration = configurationProblems(key, entry, registry);
+      problems.push(...problemsOfConfiguration);
+      const reasons = created.problems.map(({ path, message }) => `${formatPath(path)}: ${message}`);
+      if (problemsOfConfiguration.length === 0)
+        host.logger.warn({ provider: key }, `provider not available: ${reasons.join("; ")}`);
     }
   }
 
   const models = new ModelTable(providers, host, options.meters ?? new NamedMeters(() => new ModelMeter()));
   const faulty = new Set<string>();
   for (const { name, kind, path } of names) {
-    const { provider } = splitName(name);
-    // An unknown provider is reported by the check of references, one that failed above; and each once.
+    const { provider } = splitModelName(name);
+    // An unknown provider is reported with the references of the manifest, and one that failed has been reported above.
     if (!providers.has(provider) || faulty.has(provider)) continue;
     const flaw = models.flaw(name, kind);
     if (flaw === null) continue;
@@ -101,7 +100,7 @@ class ModelTable implements Models {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
       const provider = this.#provider(name);
-      const retries = provider.retries ?? RETRIES;
+      const retries = provider.retries ?? DEFAULT_RETRIES;
       return { id: name, model: this.#model(name), retries, meter: this.#meters.of(name) };
     });
     return createModelChain(chained, { logger: this.#host.logger });
@@ -110,20 +109,20 @@ class ModelTable implements Models {
   embedding(name: string): EmbeddingModelV3 {
     const provider = this.#provider(name);
     if (provider.embeddingModel === undefined) throw invalid(`${name}: the provider has no embedding models`);
-    return this.#create(name, () => provider.embeddingModel!(splitName(name).model));
+    return this.#create(name, () => provider.embeddingModel!(splitModelName(name).model));
   }
 
-  /** What is wrong with a model whose provider is known; null when nothing is. */
+  /** What is wrong with a model whose provider exists, or null. */
   flaw(name: string, kind: "language" | "embedding"): ModelFlaw | null {
     try {
-      return modelFlaw(kind === "language" ? this.#model(name) : this.embedding(name));
+      return findModelFlaw(kind === "language" ? this.#model(name) : this.embedding(name));
     } catch (error) {
       return { message: messageOf(error), ofProvider: false };
     }
   }
 
   #model(name: string): LanguageModelV3 {
-    return this.#create(name, () => this.#provider(name).languageModel(splitName(name).model));
+    return this.#create(name, () => this.#provider(name).languageModel(splitModelName(name).model));
   }
 
   #create<T>(name: string, create: () => T): T {
@@ -135,7 +134,7 @@ class ModelTable implements Models {
   }
 
   #provider(name: string): ModelProvider {
-    const { provider: key } = splitName(name);
+    const { provider: key } = splitModelName(name);
     const provider = this.#providers.get(key);
     if (provider !== undefined) return provider;
     throw invalid(`model ${JSON.stringify(name)}: unknown provider "${key}"${hint(key, [...this.#providers.keys()])}`);

@@ -1,25 +1,25 @@
-/** Which models a manifest names, and where. */
+/** Finds the models that a manifest names, and where it names them. */
 import type { Manifest } from "../manifest/manifest.ts";
 
-export interface NamedModel {
+interface NamedModel {
   /** `provider/model` */
   name: string;
   kind: "language" | "embedding";
   path: readonly (string | number)[];
 }
 
-/** `demo/echo` -> provider `demo`, model `echo`. The model may hold further slashes. */
-export function splitName(name: string): { provider: string; model: string } {
+/** `demo/echo` -> provider `demo`, model `echo`. The name of the model may contain slashes. */
+export function splitModelName(name: string): { provider: string; model: string } {
   const slash = name.indexOf("/");
   return slash < 0 ? { provider: name, model: "" } : { provider: name.slice(0, slash), model: name.slice(slash + 1) };
 }
 
-/** `dynamic` says that an agent computes its model from the request. */
+/** `dynamic` is true when an agent computes its model from the request. */
 export function namedModels(manifest: Manifest): { names: NamedModel[]; dynamic: boolean } {
   const names: NamedModel[] = [];
   let dynamic = false;
   for (const [id, { model }] of Object.entries(manifest.agents)) {
-    const list = typeof model === "string" ? [{ name: model, path: ["agents", id, "model"] }] : inOrder(id, model);
+    const list = typeof model === "string" ? [{ name: model, path: ["agents", id, "model"] }] : withIndexes(id, model);
     for (const { name, path } of list) {
       if (name.includes("{{")) dynamic = true;
       else names.push({ name, kind: "language", path });
@@ -27,11 +27,12 @@ export function namedModels(manifest: Manifest): { names: NamedModel[]; dynamic:
   }
   for (const [id, { semantic }] of Object.entries(manifest.memory)) {
     const embedding = semantic?.embedding;
-    if (typeof embedding !== "string" || !Object.hasOwn(manifest.providers, splitName(embedding).provider)) continue;
+    if (typeof embedding !== "string" || !Object.hasOwn(manifest.providers, splitModelName(embedding).provider))
+      continue;
     names.push({ name: embedding, kind: "embedding", path: ["memory", id, "semantic", "embedding"] });
   }
   return { names, dynamic };
 }
 
-const inOrder = (id: string, models: readonly string[]) =>
+const withIndexes = (id: string, models: readonly string[]) =>
   models.map((name, index) => ({ name, path: ["agents", id, "model", index] }));

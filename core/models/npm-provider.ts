@@ -1,4 +1,4 @@
-/** AI SDK provider packages, used by their npm name. */
+/** Creates model providers from AI SDK packages, by their npm name. */
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 import { messageOf } from "../lib/errors.ts";
 import type { ModelProvider } from "../plugin/plugin.ts";
 
-/** `message` is for a person; `option` is set when one of the options is to blame. */
+/** `option` is the name of the option at fault, if any. */
 export class PackageError extends Error {
   override readonly name = "PackageError";
   readonly option: string | undefined;
@@ -17,18 +17,18 @@ export class PackageError extends Error {
   }
 }
 
-/** `@scope/name` or `name`, then maybe a path inside the package. */
-const PACKAGE = /^((?:@[a-z0-9._~-]+\/)?[a-z0-9][a-z0-9._~-]*)(\/.+)?$/i;
-/** Options without which a provider cannot work, when they are there but empty. */
-const SECRET = /key|token|secret|password/i;
+/** `@scope/name` or `name`, and optionally a path inside the package. */
+const PACKAGE_NAME = /^((?:@[a-z0-9._~-]+\/)?[a-z0-9][a-z0-9._~-]*)(\/.+)?$/i;
+/** Options that must not be empty. */
+const SECRET_OPTION = /key|token|secret|password/i;
 
-export const isPackageName = (name: string): boolean => PACKAGE.test(name);
+export const isPackageName = (name: string): boolean => PACKAGE_NAME.test(name);
 
 /**
  * Imports a provider package and calls its factory (`createAnthropic`) with the options.
  *
- * @param folders where the package may be installed, first to last
- * @throws PackageError when it is not installed, holds no provider, or an option that carries a secret is empty
+ * @param folders where the package may be installed, in order of preference
+ * @throws PackageError when it is not installed, has no provider, or an option that is a secret is empty
  */
 export async function createPackageProvider(
   name: string,
@@ -39,7 +39,7 @@ export async function createPackageProvider(
   if (entry === null) {
     throw new PackageError(`the package "${name}" is not installed: run ${installCommand(name)} in ${folders[0]}`);
   }
-  const empty = Object.keys(options).find((key) => SECRET.test(key) && options[key] === "");
+  const empty = Object.keys(options).find((key) => SECRET_OPTION.test(key) && options[key] === "");
   if (empty !== undefined) throw new PackageError("is empty", empty);
   let namespace: Record<string, unknown>;
   try {
@@ -49,9 +49,9 @@ export async function createPackageProvider(
   }
   const factory = findFactory(namespace, name);
   if (factory === null)
-    throw new PackageError(`the package "${name}" is no AI SDK provider: it exports no create function`);
+    throw new PackageError(`the package "${name}" is not an AI SDK provider: it exports no create function`);
   try {
-    // The manifest is frozen, and a factory may keep and change what it gets.
+    // A copy, since the manifest is frozen and a factory may change what it gets.
     return toProvider(factory(structuredClone(options)), name);
   } catch (error) {
     if (error instanceof PackageError) throw error;
@@ -60,8 +60,8 @@ export async function createPackageProvider(
 }
 
 function installCommand(name: string): string {
-  const [, root = name] = PACKAGE.exec(name) ?? [];
-  // The newest versions of these need Node 22 and speak another version of the interface.
+  const [, root = name] = PACKAGE_NAME.exec(name) ?? [];
+  // The newest versions of these need Node 22 and have another version of the model interface.
   const version = root.startsWith("@ai-sdk/") && root !== "@ai-sdk/openai-compatible" ? "@3" : "";
   return `npm install ${root}${version}`;
 }
@@ -80,9 +80,9 @@ function locate(name: string, folders: readonly string[]): string | null {
   return null;
 }
 
-/** `require.resolve` does not see packages that are for `import` alone. */
+/** `require.resolve` does not find packages that can only be imported. */
 function locateModule(name: string, modules: readonly string[]): string | null {
-  const [, root = name, path = ""] = PACKAGE.exec(name) ?? [];
+  const [, root = name, path = ""] = PACKAGE_NAME.exec(name) ?? [];
   for (const parent of modules) {
     const file = join(parent, root, "package.json");
     if (!existsSync(file)) continue;
@@ -102,7 +102,7 @@ function importTarget(exports: unknown, path: string): unknown {
 
 type Factory = (options: Record<string, unknown>) => unknown;
 
-/** `createOpenAI` of `@ai-sdk/openai`: where there are several, the one that is called like the package. */
+/** `createOpenAI` of `@ai-sdk/openai`. Of several create functions, the one that is named like the package. */
 function findFactory(namespace: Record<string, unknown>, name: string): Factory | null {
   const plain = (text: string) => text.toLowerCase().replace(/[^a-z0-9]/g, "");
   const wanted = plain(name.slice(name.lastIndexOf("/") + 1));
@@ -117,7 +117,7 @@ function toProvider(made: unknown, name: string): ModelProvider {
   const own = (provider as Record<string, unknown>)?.languageModel;
   const languageModel = typeof own === "function" ? own.bind(provider) : provider;
   if (typeof languageModel !== "function") {
-    throw new PackageError(`the package "${name}" is no AI SDK provider: what it creates has no languageModel`);
+    throw new PackageError(`the package "${name}" is not an AI SDK provider: what it creates has no languageModel`);
   }
   const members = provider as Record<string, unknown>;
   const embeddingModel = members.embeddingModel ?? members.textEmbeddingModel;

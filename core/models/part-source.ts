@@ -1,15 +1,15 @@
-/** Reading what a model answers, in batches: a burst of parts costs one call, and no promise when it is at hand. */
+/** Reads the answer of a model in batches: a burst of parts costs one call, and no promise if it is available at once. */
 import type { LanguageModelV3StreamPart, LanguageModelV3StreamResult } from "@ai-sdk/provider";
 
-/** Parts in order, never empty, never to be changed. */
+/** Parts in order; never empty, and not to be modified. */
 export type PartBatch = readonly LanguageModelV3StreamPart[];
 
 /**
  * Where the parts of one answer come from. One reader, one `next` at a time.
  *
- * `next` gives the batch at once when parts are at hand, else a promise of it, and `null` at the end. A failure is
- * thrown (or the promise is rejected), never a part of type `error`; an answer that breaks off is a failure, not an
- * end. `cancel` may be called at any time and more than once: it stops the upstream, and `next` gives null from then on.
+ * `next` returns a batch if parts are available, else a promise of it, and `null` at the end. A failure is thrown, or rejects
+ * the promise; it is never a part of type `error`. An answer that breaks off is a failure, not an end. `cancel` may be called
+ * at any time and more than once: it stops the upstream, and `next` returns null from then on.
  */
 export interface PartSource {
   next(): PartBatch | null | Promise<PartBatch | null>;
@@ -17,19 +17,19 @@ export interface PartSource {
 }
 
 /**
- * What `doStream` may resolve to beside the standard: a provider that has its parts in batches offers them as such and
- * spares the ReadableStream. The core then reads `batches` and never touches `stream`, so `stream` is best a getter.
- * Such a provider honours `abortSignal` itself, also while its `doStream` is pending.
+ * What `doStream` of a provider may resolve to in addition to the AI SDK's interface: batches of parts, which save the cost of
+ * a ReadableStream. The core then reads `batches` and never touches `stream`, so that `stream` should be a getter. Such a
+ * provider handles `abortSignal` itself, also while its `doStream` is pending.
  */
 export interface BatchedStreamResult extends LanguageModelV3StreamResult {
   readonly batches: PartSource;
 }
 
-/** What an upstream may be ahead of its reader, in parts and characters: enough for a burst, and a slow reader slows the upstream. */
-const MOST_AHEAD = 256;
-const MOST_CHARACTERS_AHEAD = 64 * 1024;
+/** How far to read ahead of a slow reader: enough for a burst, then the upstream has to wait (back-pressure). */
+const MAX_BUFFERED_PARTS = 256;
+const MAX_BUFFERED_CHARACTERS = 64 * 1024;
 
-/** The answer stopped without saying that it was complete. */
+/** The answer ended without a `finish` part. */
 class EndedEarly extends Error {
   override readonly name = "EndedEarly";
   constructor() {
@@ -38,19 +38,19 @@ class EndedEarly extends Error {
 }
 
 /**
- * The parts of a ReadableStream. It reads ahead a little, so that all parts of one network packet come as one batch.
- * Aborting `signal` ends it at once, also when the provider does not look at the signal itself.
+ * The parts of a ReadableStream. It reads ahead a little, so that all parts of one network packet become one batch. It ends at
+ * once when `signal` aborts, even if the provider ignores the signal.
  */
 export class StreamSource implements PartSource {
   readonly #reader: ReadableStreamDefaultReader<LanguageModelV3StreamPart>;
   readonly #signal: AbortSignal | undefined;
   #parts: LanguageModelV3StreamPart[] = [];
-  /** Characters of `#parts`. */
-  #ahead = 0;
+  /** Characters in `#parts`. */
+  #characters = 0;
   #reading = false;
   #complete = false;
-  /** No more will come: the answer is complete, failed or cancelled. */
-  #over = false;
+  /** Whether the answer is complete, failed or cancelled. */
+  #ended = false;
   #failure: { thrown: unknown } | null = null;
   #waiting: { resolve(batch: PartBatch | null): void; reject(thrown: unknown): void } | null = null;
 
@@ -60,46 +60,46 @@ export class StreamSource implements PartSource {
     if (signal?.aborted) this.#aborted();
     else {
       signal?.addEventListener("abort", this.#aborted, { once: true });
-      this.#read();
+      this.#readNext();
     }
   }
 
   next(): PartBatch | null | Promise<PartBatch | null> {
-    if (this.#parts.length > 0) return this.#take();
+    if (this.#parts.length > 0) return this.#takeBatch();
     if (this.#failure !== null) throw this.#failure.thrown;
-    if (this.#over) return null;
-    this.#read();
+    if (this.#ended) return null;
+    this.#readNext();
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };
     });
   }
 
   cancel(): void {
-    if (this.#over && this.#parts.length === 0 && this.#failure === null) return;
+    if (this.#ended && this.#parts.length === 0 && this.#failure === null) return;
     this.#parts = [];
     this.#end(null);
     this.#failure = null;
-    this.#drop(undefined);
+    this.#cancelStream(undefined);
   }
 
-  #take(): PartBatch {
+  #takeBatch(): PartBatch {
     const parts = this.#parts;
     this.#parts = [];
-    this.#ahead = 0;
-    if (!this.#over) this.#read();
+    this.#characters = 0;
+    if (!this.#ended) this.#readNext();
     return parts;
   }
 
   /** One read at a time, each started by the one before it while there is room. */
-  #read(): void {
-    if (this.#reading || this.#over) return;
+  #readNext(): void {
+    if (this.#reading || this.#ended) return;
     this.#reading = true;
     this.#reader.read().then(this.#received, this.#failed);
   }
 
   readonly #received = (result: { done: boolean; value?: LanguageModelV3StreamPart | undefined }): void => {
     this.#reading = false;
-    if (this.#over) return;
+    if (this.#ended) return;
     const part = result.value;
     if (result.done || part === undefined) {
       this.#end(this.#complete ? null : { thrown: new EndedEarly() });
@@ -107,55 +107,55 @@ export class StreamSource implements PartSource {
     }
     if (part.type === "error") {
       this.#end({ thrown: part.error });
-      this.#drop(part.error);
+      this.#cancelStream(part.error);
       return;
     }
     if (part.type === "finish") this.#complete = true;
     this.#parts.push(part);
-    this.#ahead += lengthOf(part);
-    // The first part of a burst wakes the reader, but not before the rest of the burst is here: a tick comes after all
-    // microtasks that are waiting.
+    this.#characters += partLength(part);
+    // The first part of a burst wakes the reader, but only after the rest of the burst has come: a tick runs after all
+    // pending microtasks.
     if (this.#parts.length === 1) process.nextTick(this.#deliver);
-    if (this.#parts.length < MOST_AHEAD && this.#ahead < MOST_CHARACTERS_AHEAD) this.#read();
+    if (this.#parts.length < MAX_BUFFERED_PARTS && this.#characters < MAX_BUFFERED_CHARACTERS) this.#readNext();
   };
 
   readonly #failed = (thrown: unknown): void => {
     this.#reading = false;
-    if (!this.#over) this.#end({ thrown });
+    if (!this.#ended) this.#end({ thrown });
   };
 
   readonly #aborted = (): void => {
     this.#parts = [];
     this.#end({ thrown: this.#signal?.reason });
-    this.#drop(this.#signal?.reason);
+    this.#cancelStream(this.#signal?.reason);
   };
 
   #end(failure: { thrown: unknown } | null): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#ended) return;
+    this.#ended = true;
     this.#failure = failure;
     this.#signal?.removeEventListener("abort", this.#aborted);
     this.#deliver();
   }
 
-  /** Gives what is there to a reader that waits. */
+  /** Resolves the pending `next`, if there is one. */
   readonly #deliver = (): void => {
     const waiting = this.#waiting;
-    if (waiting === null || (this.#parts.length === 0 && !this.#over)) return;
+    if (waiting === null || (this.#parts.length === 0 && !this.#ended)) return;
     this.#waiting = null;
-    if (this.#parts.length > 0) waiting.resolve(this.#take());
+    if (this.#parts.length > 0) waiting.resolve(this.#takeBatch());
     else if (this.#failure !== null) waiting.reject(this.#failure.thrown);
     else waiting.resolve(null);
   };
 
-  /** Tells the upstream to stop. A stream that has failed refuses that: nothing is left to stop then. */
-  #drop(reason: unknown): void {
+  /** Stops the upstream. Cancelling a stream that has failed rejects, which does not matter. */
+  #cancelStream(reason: unknown): void {
     this.#reader.cancel(reason).catch(() => undefined);
   }
 }
 
-/** Of what may be long; all else is short. */
-function lengthOf(part: LanguageModelV3StreamPart): number {
+/** The length of the parts that may be long. */
+function partLength(part: LanguageModelV3StreamPart): number {
   if ("delta" in part) return part.delta.length;
   return part.type === "file" ? part.data.length : 0;
 }

@@ -1,5 +1,4 @@
-/** From an entry of `providers:` to a model provider: a plugin of ours or the user's, else a package from npm. */
-
+/** Creates model providers from the entries of `providers:`, which name plugins or npm packages. */
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { hint, parsePath } from "../manifest/issues.ts";
@@ -15,21 +14,27 @@ export interface ProviderProblem {
   message: string;
 }
 
-export interface ProviderTools {
+interface ProviderContext {
   registry: Registry;
   host: Host;
-  /** Where packages may be installed, first to last. */
+  /** Where packages may be installed, in order of preference. */
   folders: readonly string[];
   variableOf?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
 }
 
-type Made = { provider: ModelProvider; problems?: undefined } | { provider: null; problems: ProviderProblem[] };
+type ProviderResult =
+  | { provider: ModelProvider; problems?: undefined }
+  | { provider: null; problems: ProviderProblem[] };
 
-/** Makes the provider of `providers.KEY`. Never throws: what went wrong comes back as problems. */
-export async function makeProvider(key: string, entry: ProviderManifest, tools: ProviderTools): Promise<Made> {
-  const { use, config } = split(entry);
+/** Creates the provider of `providers.KEY`. Never throws: failures are returned as problems. */
+export async function makeProvider(
+  key: string,
+  entry: ProviderManifest,
+  tools: ProviderContext,
+): Promise<ProviderResult> {
+  const { use, config } = splitEntry(entry);
   const plugin = tools.registry.get("provider", use);
-  if (plugin === undefined) return makePackage(key, use, config, tools);
+  if (plugin === undefined) return makePackageProvider(key, use, config, tools);
   const logger = tools.host.logger.child({ provider: key });
   const { env, signal, onClose, keyv } = tools.host;
   try {
@@ -43,28 +48,29 @@ export async function makeProvider(key: string, entry: ProviderManifest, tools: 
   }
 }
 
-/** The problems of an entry that nothing uses: its keys must be right, but nothing is made or imported. */
-export function shapeProblems(key: string, entry: ProviderManifest, registry: Registry): ProviderProblem[] {
-  const { use, config } = split(entry);
+/** Checks the configuration of an unused entry: nothing is created or imported. */
+export function configurationProblems(key: string, entry: ProviderManifest, registry: Registry): ProviderProblem[] {
+  const { use, config } = splitEntry(entry);
   const plugin = registry.get("provider", use);
-  if (plugin === undefined) return isPackageName(use) ? packageKeyProblems(key, config) : [unknown(key, use, registry)];
+  if (plugin === undefined)
+    return isPackageName(use) ? packageKeyProblems(key, config) : [unknownPlugin(key, use, registry)];
   const { problem } = configure(plugin, config);
   return problem === null ? [] : configProblems(key, problem);
 }
 
-/** Keys that begin with `x-` are the user's own notes. */
-function split({ use, ...rest }: ProviderManifest): { use: string; config: Record<string, unknown> } {
+/** Keys that begin with `x-` are comments. */
+function splitEntry({ use, ...rest }: ProviderManifest): { use: string; config: Record<string, unknown> } {
   return { use, config: Object.fromEntries(Object.entries(rest).filter(([key]) => !key.startsWith("x-"))) };
 }
 
-async function makePackage(
+async function makePackageProvider(
   key: string,
   use: string,
   config: Record<string, unknown>,
-  { registry, folders, variableOf }: ProviderTools,
-): Promise<Made> {
-  const failed = (...problems: ProviderProblem[]): Made => ({ provider: null, problems });
-  if (!isPackageName(use)) return failed(unknown(key, use, registry));
+  { registry, folders, variableOf }: ProviderContext,
+): Promise<ProviderResult> {
+  const failed = (...problems: ProviderProblem[]): ProviderResult => ({ provider: null, problems });
+  if (!isPackageName(use)) return failed(unknownPlugin(key, use, registry));
   const misplaced = packageKeyProblems(key, config);
   if (misplaced.length > 0) return failed(...misplaced);
   try {
@@ -74,9 +80,9 @@ async function makePackage(
   } catch (error) {
     if (!(error instanceof PackageError)) throw error;
     if (error.option === undefined) {
-      // A short name may also be a plugin that was misspelt.
-      const known = use.includes("/") ? "" : hint(use, registry.names("provider"));
-      return failed({ path: ["providers", key, "use"], message: error.message + known });
+      // A name without a scope may also be a misspelt plugin.
+      const suggestion = use.includes("/") ? "" : hint(use, registry.names("provider"));
+      return failed({ path: ["providers", key, "use"], message: error.message + suggestion });
     }
     const path = ["providers", key, "options", error.option];
     const variable = variableOf?.(path) ?? "that it is read from";
@@ -85,7 +91,7 @@ async function makePackage(
   }
 }
 
-/** Beside `use`, a package has `options` for its factory, and `retries`. */
+/** The keys of an entry for a package are `use`, `options` for its factory, and `retries`. */
 function packageKeyProblems(key: string, config: Record<string, unknown>): ProviderProblem[] {
   const problems: ProviderProblem[] = [];
   for (const [name, value] of Object.entries(config)) {
@@ -97,18 +103,18 @@ function packageKeyProblems(key: string, config: Record<string, unknown>): Provi
       const fits = Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 10;
       if (!fits) problems.push({ path, message: "must be a whole number from 0 to 10" });
     } else {
-      problems.push({ path, message: "unknown key: what a package is given goes in options" });
+      problems.push({ path, message: "unknown key: the options of a package go in options" });
     }
   }
   return problems;
 }
 
-function unknown(key: string, use: string, registry: Registry): ProviderProblem {
-  const known = hint(use, registry.names("provider"));
-  return { path: ["providers", key, "use"], message: `no provider plugin "${use}"${known}` };
+function unknownPlugin(key: string, use: string, registry: Registry): ProviderProblem {
+  const suggestion = hint(use, registry.names("provider"));
+  return { path: ["providers", key, "use"], message: `no provider plugin "${use}"${suggestion}` };
 }
 
-/** `timeouts.idle must be string; ...`, each at its own place in the manifest. */
+/** Splits `timeouts.idle must be string; ...` into problems at their places in the manifest. */
 function configProblems(key: string, text: string): ProviderProblem[] {
   return text.split("; ").map((problem) => {
     const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];

@@ -71,7 +71,7 @@ describe("tools of an agent", () => {
     [
       "a tool that does not exist",
       { name: "fly", input: {} },
-      /^there is no tool "fly"; there is sum, meet, fail, whoami$/,
+      /^there is no tool "fly"; the tools are sum, meet, fail, whoami$/,
     ],
     [
       "input that does not fit",

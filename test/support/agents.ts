@@ -1,4 +1,5 @@
 /** Agents as the service boots them, from a manifest, and what reads their streams. */
+import { readFileSync } from "node:fs";
 import type { TestContext } from "node:test";
 import { pino } from "pino";
 import type { Agent, RunCall } from "../../core/agents/agent.ts";
@@ -39,6 +40,7 @@ const PARTS_PROVIDER = `export default { kind: "provider", name: "parts", create
     } }) }) };`;
 
 const TOOLS = {
+  "tools/meet.mjs": readFileSync(new URL("../fixtures/plugins/tools/meet.mjs", import.meta.url), "utf8"),
   "tools/fail.mjs": `export default { kind: "tool", name: "fail", description: "Fails", execute: () => { throw new Error("the shop is closed"); } };`,
   "tools/cyclic.mjs": `export default { kind: "tool", name: "cyclic", description: "Gives a circle", execute: () => { const a = {}; a.a = a; return a; } };`,
   "tools/nothing.mjs": `export default { kind: "tool", name: "nothing", description: "Gives nothing", execute: () => undefined };`,

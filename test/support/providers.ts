@@ -31,13 +31,17 @@ export function ask(text: string, rest: Partial<LanguageModelV3CallOptions> = {}
   return { prompt: [{ role: "user", content: [{ type: "text", text }] }], ...rest };
 }
 
-/** Every batch until the end. */
-export async function batchesOf(stream: ModelStream): Promise<(readonly Part[])[]> {
+/** Every batch until the end; `received` is told each as it comes. */
+export async function batchesOf(
+  stream: ModelStream,
+  received?: (batch: readonly Part[]) => void,
+): Promise<(readonly Part[])[]> {
   const batches: (readonly Part[])[] = [];
   for (;;) {
     const batch = await stream.next();
     if (batch === null) return batches;
     batches.push(batch);
+    received?.(batch);
   }
 }
 

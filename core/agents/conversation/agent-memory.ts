@@ -1,3 +1,4 @@
+/** The memory of one agent: starts turns, adds the working memory tool, puts what is recalled into the prompt. */
 import { actingUser } from "../../identity/acting-user.ts";
 import { ANONYMOUS } from "../../identity/ownership.ts";
 import { EVERYTHING, type Principal } from "../../identity/principal.ts";
@@ -13,20 +14,20 @@ export interface TurnRequest {
   readonly runId: string;
   readonly input: unknown;
   readonly settings: MemorySettings;
-  /** Whether the client is told the id of the assistant's message. */
-  readonly told: boolean;
+  /** Whether the client is sent the id of the assistant's message. */
+  readonly clientKnowsMessageId: boolean;
   readonly regenerate: boolean;
-  /** On whose behalf. */
+  /** The user whose conversation it is, and what the caller may see. */
   readonly principal: Principal;
 }
 
 export interface AgentMemory {
-  /** Null for a run without a conversation: nothing is read and nothing stored. */
+  /** Starts a turn. Null for a run without a conversation: nothing is read and nothing is stored. */
   turn(request: TurnRequest, call: RunCall): Turn | null;
-  /** The tools of a run that may write: the agent's, and the one for the working memory where there is one. */
+  /** The tools of a run that may write: the agent's, and the one that updates the working memory if there is one. */
   tools(own: ToolSet): ToolSet;
-  /** Puts what the conversation holds into the prompt of a run that has a turn. Rejects like `Turn.recall`. */
-  remind(plan: RunPlan, turn: Turn): Promise<void>;
+  /** Puts earlier messages and the working memory into the prompt of a run. Rejects like `Turn.recall`. */
+  addToPrompt(plan: RunPlan, turn: Turn): Promise<void>;
 }
 
 export function agentMemory(agentId: string, memory: Memory): AgentMemory {
@@ -35,7 +36,7 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
   const everything = memory.for(EVERYTHING);
   const extended = new WeakMap<ToolSet, ToolSet>();
   return {
-    turn({ runId, input, settings, told, regenerate, principal }, call) {
+    turn({ runId, input, settings, clientKnowsMessageId, regenerate, principal }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
@@ -46,33 +47,33 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
         resourceId: agentId,
         settings,
         input,
-        messageId: messageIdOf(runId),
-        told,
+        messageId: messageIdForRun(runId),
+        clientKnowsMessageId,
         regenerate,
         call,
       });
     },
     tools: tool === null ? (own) => own : (own) => extend(own, tool, extended),
-    async remind(plan, turn) {
-      const { messages, note } = await turn.recall();
+    async addToPrompt(plan, turn) {
+      const { messages, workingMemory: content } = await turn.recall();
       const { prompt } = plan;
-      let at = plan.instructed ? 1 : 0;
-      if (note !== undefined) {
-        const section = workingMemorySection(workingMemory!, note, turn.writable && plan.remembers);
+      let position = plan.hasInstructions ? 1 : 0;
+      if (content !== undefined) {
+        const section = workingMemorySection(workingMemory!, content, turn.writable && plan.canUpdateWorkingMemory);
         const first = prompt[0]!;
-        if (plan.instructed && first.role === "system") {
+        if (plan.hasInstructions && first.role === "system") {
           prompt[0] = { role: "system", content: `${first.content}\n\n${section}` };
         } else {
           prompt.unshift({ role: "system", content: section });
-          at = 1;
+          position = 1;
         }
       }
-      prompt.splice(at, 0, ...messages);
+      prompt.splice(position, 0, ...messages);
     },
   };
 }
 
-/** Most agents have one set of tools for all requests. */
+/** Cached: most agents have one set of tools for all requests. */
 function extend(own: ToolSet, tool: AgentTool, extended: WeakMap<ToolSet, ToolSet>): ToolSet {
   let all = extended.get(own);
   if (all === undefined) {
@@ -82,5 +83,5 @@ function extend(own: ToolSet, tool: AgentTool, extended: WeakMap<ToolSet, ToolSe
   return all;
 }
 
-/** Id of the message that a run makes. */
-export const messageIdOf = (runId: string) => `msg_${runId}`;
+/** The id of the message that a run creates. */
+export const messageIdForRun = (runId: string) => `msg_${runId}`;

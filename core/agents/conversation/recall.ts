@@ -1,4 +1,4 @@
-/** What a run is told of its conversation: earlier messages, similar ones, and the working memory. */
+/** Reads what a conversation adds to a prompt: recent messages, similar older ones, and the working memory. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
@@ -13,12 +13,12 @@ import { repairPrompt } from "../prompt/repair.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { TurnInput } from "./turn-input.ts";
 
-export interface Recalled {
-  /** What stands between the instructions and the input. */
+export interface RecalledContext {
+  /** They go between the instructions and the input. */
   readonly messages: LanguageModelV3Message[];
-  /** The working memory's text, null when nothing is stored yet; undefined when the memory has none. */
-  readonly note: string | null | undefined;
-  /** Ids of messages that this request says anew. */
+  /** The text of the working memory; null when nothing is stored yet, undefined when the memory has none. */
+  readonly workingMemory: string | null | undefined;
+  /** Ids of stored messages that come after the last user message of this request: a regenerated answer replaces them. */
   readonly replaced: readonly string[];
 }
 
@@ -28,7 +28,7 @@ export interface Conversation {
 }
 
 /**
- * @throws ServiceError `not_found` when the conversation belongs to somebody else, `unavailable` when the store fails.
+ * @throws ServiceError `not_found` when the conversation belongs to another user, `unavailable` when the store fails
  */
 export async function recall(
   memory: Memory,
@@ -38,14 +38,14 @@ export async function recall(
   input: TurnInput,
   call: RunCall,
   span: Span | null = null,
-): Promise<Recalled> {
+): Promise<RecalledContext> {
   const { id, userId } = conversation;
   const { contextLimit } = settings;
-  const [recent, note] = await Promise.all([
+  const [recent, workingMemory] = await Promise.all([
     access.recent(id, contextLimit, userId),
-    noteOf(memory, access, conversation),
+    readWorkingMemory(memory, access, conversation),
   ]);
-  const told = new Set([...recent.map((message) => message.id), ...input.known]);
+  const told = new Set([...recent.map((message) => message.id), ...input.messageIds]);
   const whole = recent.length < contextLimit;
   const similar = await similarMessages(
     memory,
@@ -56,16 +56,20 @@ export async function recall(
     call,
     span,
   );
-  const from = input.last === undefined ? -1 : recent.findIndex((message) => message.id === input.last);
-  const later = from === -1 ? [] : recent.slice(from + 1).filter((message) => !input.known.has(message.id));
-  const earlier = (from === -1 ? recent : recent.slice(0, from)).filter((message) => !input.known.has(message.id));
-  const merged = MERGES[settings.semanticMemory.mergeStrategy](earlier, similar);
-  return { messages: promptOfMessages(merged, call), note, replaced: later.map((message) => message.id) };
+  const lastUserIndex =
+    input.lastUserMessageId === undefined ? -1 : recent.findIndex((message) => message.id === input.lastUserMessageId);
+  const later =
+    lastUserIndex === -1 ? [] : recent.slice(lastUserIndex + 1).filter((message) => !input.messageIds.has(message.id));
+  const earlier = (lastUserIndex === -1 ? recent : recent.slice(0, lastUserIndex)).filter(
+    (message) => !input.messageIds.has(message.id),
+  );
+  const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](earlier, similar);
+  return { messages: toPrompt(merged, call), workingMemory, replaced: later.map((message) => message.id) };
 }
 
 type Merge = (recent: Message[], similar: Message[]) => Message[];
 
-const MERGES: Readonly<Record<MemorySettings["semanticMemory"]["mergeStrategy"], Merge>> = {
+const MERGE_STRATEGIES: Readonly<Record<MemorySettings["semanticMemory"]["mergeStrategy"], Merge>> = {
   prepend: (recent, similar) => [...similar, ...recent],
   append: (recent, similar) => [...recent, ...similar],
   interleave(recent, similar) {
@@ -78,36 +82,36 @@ const MERGES: Readonly<Record<MemorySettings["semanticMemory"]["mergeStrategy"],
   },
 };
 
-/** In the order in which they were said. */
+/** Finds messages of similar meaning, oldest first. */
 async function similarMessages(
   memory: Memory,
   access: MemoryAccess,
   conversation: Conversation,
   { semanticMemory }: MemorySettings,
-  asked: Pick<SimilarQuery, "text" | "told" | "whole">,
+  query: Pick<SimilarQuery, "text" | "told" | "whole">,
   call: RunCall,
   span: Span | null,
 ): Promise<Message[]> {
   const { enabled, semanticLimit: limit, semanticThreshold: threshold } = semanticMemory;
   const { semantic } = memory.settings;
-  if (enabled === false || semantic === undefined || limit === 0 || asked.text.trim() === "") return [];
+  if (enabled === false || semantic === undefined || limit === 0 || query.text.trim() === "") return [];
   const { scope } = semantic;
-  // A conversation that the window holds whole has nothing else to find.
-  if (asked.whole && !looksBeyond(scope, conversation.userId)) return [];
+  // The prompt has the whole conversation already: there is nothing else to find in it.
+  if (query.whole && !looksBeyond(scope, conversation.userId)) return [];
   try {
-    const found = access.similar(conversation, { ...asked, limit, threshold, scope });
+    const found = access.similar(conversation, { ...query, limit, threshold, scope });
     return await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);
   } catch (error) {
     const { kind } = error instanceof ServiceError ? error : { kind: "internal" };
     if (kind === "not_found" || kind === "unavailable") throw error;
-    // What the model that embeds cannot do must not silence the one that answers.
+    // The run can do without similar messages: a failure of the embedding model must not fail it.
     const { id: conversationId } = conversation;
-    call.logger.warn({ err: error, conversationId }, `similar messages were not found: ${messageOf(error)}`);
+    call.logger.warn({ err: error, conversationId }, `the search for similar messages failed: ${messageOf(error)}`);
     return [];
   }
 }
 
-async function noteOf(
+async function readWorkingMemory(
   memory: Memory,
   access: MemoryAccess,
   conversation: Conversation,
@@ -116,18 +120,18 @@ async function noteOf(
   return (await access.note(conversation))?.content ?? null;
 }
 
-/** A stored message that is none for a model is passed over: one of them must not close the conversation for good. */
-function promptOfMessages(messages: readonly Message[], call: RunCall): LanguageModelV3Message[] {
+/** Skips stored messages that are not valid for a model: one of them must not make the conversation unusable. */
+function toPrompt(messages: readonly Message[], call: RunCall): LanguageModelV3Message[] {
   const prompt: LanguageModelV3Message[] = [];
   for (const message of messages) {
-    const said: LanguageModelV3Message[] = [];
+    const converted: LanguageModelV3Message[] = [];
     try {
-      pushMessage(said, message, `message ${message.id}`);
+      pushMessage(converted, message, `message ${message.id}`);
     } catch (error) {
       call.logger.warn({ messageId: message.id }, `a stored message is not shown to the model: ${messageOf(error)}`);
       continue;
     }
-    prompt.push(...said);
+    prompt.push(...converted);
   }
   return repairPrompt(prompt);
 }

@@ -1,6 +1,5 @@
-/** The parts of a run, folded into the one UI message of the assistant that the conversation keeps. */
-
-import { UNANSWERED } from "../prompt/ui-input.ts";
+/** Collects the parts of a run into the assistant's UI message that the conversation stores. */
+import { CALL_NOT_COMPLETED } from "../prompt/ui-input.ts";
 import type { AgentPart, PartSink } from "../run/parts.ts";
 
 type TextPart = { type: "text" | "reasoning"; text: string; state: "done" };
@@ -14,31 +13,31 @@ type ToolPart = {
   providerExecuted?: true;
 };
 type Part = TextPart | ToolPart | Record<string, unknown>;
-/** Parts after which a checkpoint is worth while. */
-type Hear = (type: "step" | "answer") => void;
-type Answer = Extract<AgentPart, { type: "tool-result" | "tool-error" }>;
+/** Called after parts that are worth a checkpoint. */
+type CheckpointListener = (reason: "step" | "tool-result") => void;
+type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" }>;
 
 /**
- * Passes a run's parts on to their reader and remembers them. Parts of sub-agents are their own affair: the answer of a
- * sub-agent is the result of the tool call that asked for it.
+ * Passes the parts of a run on to their reader and collects them. Parts of sub-agents are only passed on: the message has
+ * the answer of a sub-agent as the result of the tool call.
  */
 export class TurnMessage implements PartSink {
   readonly #sink: PartSink;
   readonly #parts: Part[];
-  /** Blocks of text that are being said, by kind and id. */
+  /** Blocks of text or reasoning that still grow, by type and id. */
   readonly #open = new Map<string, TextPart>();
   readonly #calls = new Map<string, ToolPart>();
-  readonly #heard: Hear;
-  #said: boolean;
+  readonly #onCheckpoint: CheckpointListener;
+  #hasContent: boolean;
   /** Whether the step has called a tool. */
-  #called = false;
+  #hasCalls = false;
 
-  /** @param parts what the message begins with when the run goes on with one that the client has */
-  constructor(sink: PartSink, parts: readonly unknown[], heard: Hear) {
+  /** @param parts what the message begins with: the parts of the message that the run continues */
+  constructor(sink: PartSink, parts: readonly unknown[], onCheckpoint: CheckpointListener) {
     this.#sink = sink;
     this.#parts = [...(parts as Part[])];
-    this.#said = parts.length > 0;
-    this.#heard = heard;
+    this.#hasContent = parts.length > 0;
+    this.#onCheckpoint = onCheckpoint;
   }
 
   get closed(): boolean {
@@ -50,51 +49,51 @@ export class TurnMessage implements PartSink {
   }
 
   part(part: AgentPart): Promise<void> | undefined {
-    if (part.subAgentId === undefined) this.#take(part);
+    if (part.subAgentId === undefined) this.#collect(part);
     return this.#sink.part(part);
   }
 
   /**
-   * The parts so far, or null when nothing has been said. They go on growing: serialise them at once.
+   * The parts so far, or null when there are none. They go on growing: serialise them at once.
    *
-   * @param ended whether nothing more will come: then calls without an answer are told as failed
+   * @param ended whether the run is over: calls without a result are marked as failed then
    */
   parts(ended: boolean): unknown[] | null {
-    if (!this.#said) return null;
+    if (!this.#hasContent) return null;
     if (ended) {
       for (const call of this.#calls.values()) {
         if (call.state !== "input-available") continue;
         call.state = "output-error";
-        call.errorText = UNANSWERED;
+        call.errorText = CALL_NOT_COMPLETED;
       }
     }
     return this.#parts.filter((part) => (part.type !== "text" && part.type !== "reasoning") || part.text !== "");
   }
 
-  #take(part: AgentPart): void {
+  #collect(part: AgentPart): void {
     switch (part.type) {
       case "text-delta":
       case "reasoning-delta": {
         const type = part.type === "text-delta" ? "text" : "reasoning";
-        (this.#open.get(type + part.id) ?? this.#begin(type, part.id)).text += part.delta;
-        this.#said = true;
+        (this.#open.get(type + part.id) ?? this.#beginBlock(type, part.id)).text += part.delta;
+        this.#hasContent = true;
         return;
       }
       case "text-start":
       case "reasoning-start":
-        this.#begin(part.type === "text-start" ? "text" : "reasoning", part.id);
+        this.#beginBlock(part.type === "text-start" ? "text" : "reasoning", part.id);
         return;
       case "start-step":
         this.#open.clear();
         this.#parts.push({ type: "step-start" });
         return;
       case "tool-call":
-        this.#call(part);
+        this.#addCall(part);
         return;
       case "tool-result":
       case "tool-error":
-        this.#answer(part);
-        this.#heard("answer");
+        this.#addResult(part);
+        this.#onCheckpoint("tool-result");
         return;
       case "file": {
         const { base64, mediaType } = part.file;
@@ -105,28 +104,28 @@ export class TurnMessage implements PartSink {
         this.#push(sourcePart(part));
         return;
       case "finish-step":
-        // After a step without calls comes the end of the run, which is stored anyway.
-        if (this.#called) this.#heard("step");
-        this.#called = false;
+        // A step without calls is the last one, and the end of the run is stored anyway.
+        if (this.#hasCalls) this.#onCheckpoint("step");
+        this.#hasCalls = false;
     }
   }
 
-  #begin(type: TextPart["type"], id: string): TextPart {
+  #beginBlock(type: TextPart["type"], id: string): TextPart {
     const block: TextPart = { type, text: "", state: "done" };
     this.#open.set(type + id, block);
     this.#parts.push(block);
     return block;
   }
 
-  #call({ toolCallId, toolName, input, providerExecuted }: Extract<AgentPart, { type: "tool-call" }>): void {
+  #addCall({ toolCallId, toolName, input, providerExecuted }: Extract<AgentPart, { type: "tool-call" }>): void {
     const call: ToolPart = { type: `tool-${toolName}`, toolCallId, state: "input-available", input };
     if (providerExecuted === true) call.providerExecuted = true;
     this.#calls.set(toolCallId, call);
-    this.#called = true;
+    this.#hasCalls = true;
     this.#push(call);
   }
 
-  #answer(part: Answer): void {
+  #addResult(part: ToolAnswer): void {
     const call = this.#calls.get(part.toolCallId);
     if (call === undefined) return;
     if (part.type === "tool-result") {
@@ -139,7 +138,7 @@ export class TurnMessage implements PartSink {
   }
 
   #push(part: Part): void {
-    this.#said = true;
+    this.#hasContent = true;
     this.#parts.push(part);
   }
 }

@@ -1,6 +1,7 @@
 /**
- * One turn of a conversation: what the run is told of it before it begins, and what is stored of it while it goes on
- * and when it is over. Nothing is acknowledged that is not stored: the run's last part waits for `finish`.
+ * One turn of a conversation: what the model is told of the conversation before the run, and what is stored of the run
+ * while it goes on and when it is over. The last part of the run waits for `finish`, so that a client that has seen it
+ * knows that the turn is stored.
  */
 import { messageOf } from "../../lib/errors.ts";
 import type { Memory, MemoryAccess, NewMessage } from "../../memory/memory.ts";
@@ -10,63 +11,62 @@ import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
-import { type Conversation, type Recalled, recall } from "./recall.ts";
-import { type TurnInput, turnInput } from "./turn-input.ts";
+import { type Conversation, type RecalledContext, recall } from "./recall.ts";
+import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
 
-/** What a turn is about. */
-export interface TurnFacts {
+interface TurnOptions {
   readonly memory: Memory;
   readonly access: MemoryAccess;
   readonly conversation: Conversation;
-  /** What a conversation that begins here belongs to: the agent. */
+  /** The agent, to which a conversation that begins here belongs. */
   readonly resourceId: string;
   readonly settings: MemorySettings;
   readonly input: unknown;
   /** Id of the assistant's message. */
   readonly messageId: string;
-  /** Whether the client is told that id: then the message must have it in the store too. */
-  readonly told: boolean;
-  /** Whether the answer takes the place of an earlier one. */
+  /** Whether the client is sent that id: then the message must be stored under it. */
+  readonly clientKnowsMessageId: boolean;
+  /** Whether the answer replaces an earlier one. */
   readonly regenerate: boolean;
   readonly call: RunCall;
 }
 
 export class Turn {
-  /** Of the run, once it has begun; null when it is not traced. */
+  /** The span of the run, once it has begun; null when it is not traced. */
   span: Span | null = null;
-  readonly #facts: TurnFacts;
+  readonly #options: TurnOptions;
   readonly #input: TurnInput;
-  readonly #began: number;
+  readonly #startedAt: number;
   #replaced: readonly string[] = [];
   #message: TurnMessage | null = null;
   /** The user's message until it is stored. */
   #user: NewMessage | null;
-  /** Since when the assistant speaks, by the memory's clock. */
-  #spokeAt: number | undefined;
-  /** Whether the messages are stored under ids of ours, so that they can be stored again. */
-  #named: boolean;
+  /** When the assistant's message was first stored, by the memory's clock. */
+  #answeredAt: number | undefined;
+  /** Whether this turn chooses the ids of its messages, so that it can store them again. */
+  #choosesIds: boolean;
   #timer: NodeJS.Timeout | null = null;
   #writing: Promise<void> | null = null;
-  #again = false;
-  #over = false;
+  #writeAgain = false;
+  #ended = false;
 
-  constructor(facts: TurnFacts) {
-    this.#facts = facts;
-    this.#began = facts.memory.now();
-    this.#input = turnInput(facts.input);
+  constructor(options: TurnOptions) {
+    this.#options = options;
+    this.#startedAt = options.memory.now();
+    this.#input = parseTurnInput(options.input);
     this.#user = this.#input.user;
-    this.#named = facts.told || this.#input.continued !== null;
+    this.#choosesIds = options.clientKnowsMessageId || this.#input.continued !== null;
   }
 
-  /** Whether the run may write. */
+  /** Whether the run may write to the conversation. */
   get writable(): boolean {
-    return !this.#facts.settings.readOnly;
+    return !this.#options.settings.readOnly;
   }
 
-  /** @throws ServiceError `not_found` when the conversation is somebody else's, `unavailable` when the store fails. */
-  async recall(): Promise<Recalled> {
-    const { memory, access, conversation, settings, call, regenerate } = this.#facts;
+  /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
+  async recall(): Promise<RecalledContext> {
+    const { memory, access, conversation, settings, call, regenerate } = this.#options;
     const span = this.#span(MEMORY_SPANS.recall);
     const found = recall(memory, access, conversation, settings, this.#input, call, span);
     const recalled = await spanned(span, found);
@@ -74,13 +74,13 @@ export class Turn {
     return recalled;
   }
 
-  /** The sink that the run speaks to: it remembers what is said to `sink`. */
-  listen(sink: PartSink): PartSink {
+  /** Wraps the sink of the run, so that its parts are stored as well. */
+  record(sink: PartSink): PartSink {
     if (!this.writable) return sink;
-    const { mode, debounceMs, flushOnToolResult } = this.#facts.settings.conversationPersistence;
-    this.#message = new TurnMessage(sink, this.#input.continued?.parts ?? [], (heard) => {
+    const { mode, debounceMs, flushOnToolResult } = this.#options.settings.conversationPersistence;
+    this.#message = new TurnMessage(sink, this.#input.continued?.parts ?? [], (reason) => {
       if (mode !== "step") return;
-      if (heard === "answer") {
+      if (reason === "tool-result") {
         if (flushOnToolResult) this.#checkpoint();
       } else if (debounceMs === 0) this.#checkpoint();
       else this.#timer ??= setTimeout(() => this.#checkpoint(), debounceMs);
@@ -88,43 +88,43 @@ export class Turn {
     return this.#message;
   }
 
-  /** Writes the working memory. The conversation is there before its note is. `above` is the span that it is part of. */
-  async note(
+  /** Updates the working memory. A new conversation is stored first. */
+  async updateWorkingMemory(
     content: string | Record<string, unknown>,
     mode: "replace" | "append",
-    above: Span | null = null,
+    parent: Span | null = null,
   ): Promise<void> {
-    const { memory, access, conversation } = this.#facts;
+    const { memory, access, conversation } = this.#options;
     await this.#writing;
     await this.#write(false);
     const { scope } = memory.settings.workingMemory!;
-    const noted = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
-    await spanned(this.#span(MEMORY_SPANS.note, above), noted);
+    const update = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
+    await spanned(this.#span(MEMORY_SPANS.note, parent), update);
   }
 
-  /** Stores the whole turn. @throws ServiceError `unavailable` when that fails: the turn must not be acknowledged then. */
+  /** Stores the whole turn. @throws ServiceError `unavailable` when that fails: the run must not report success then */
   async finish(): Promise<void> {
-    if (!this.writable || this.#over) return;
+    if (!this.writable || this.#ended) return;
     await this.#end();
     await this.#write(true);
     if (this.#replaced.length === 0) return;
-    const { access, conversation } = this.#facts;
+    const { access, conversation } = this.#options;
     await access.deleteMessages(conversation.id, this.#replaced, conversation.userId);
   }
 
-  /** Stores what was said before the run failed or was stopped. Never rejects: the failure itself is the answer. */
+  /** Stores what was said before the run failed or was stopped. Never rejects: the client is told of the failure of the run. */
   async abandon(status: "error" | "cancelled"): Promise<void> {
-    if (!this.writable || this.#over) return;
+    if (!this.writable || this.#ended) return;
     await this.#end();
     try {
       await this.#write(true, { status });
     } catch (error) {
-      this.#complain(error);
+      this.#logFailure(error);
     }
   }
 
   async #end(): Promise<void> {
-    this.#over = true;
+    this.#ended = true;
     this.#stopTimer();
     await this.#writing;
   }
@@ -134,42 +134,45 @@ export class Turn {
     this.#timer = null;
   }
 
-  /** One write at a time; what comes while it goes on is one more. A failure shows at the end at the latest. */
+  /**
+   * Stores what has been said so far. One write at a time; a checkpoint during a write is made up for after it. A failure is
+   * only logged: `finish` writes again.
+   */
   #checkpoint(): void {
     this.#stopTimer();
-    if (this.#over) return;
+    if (this.#ended) return;
     if (this.#writing !== null) {
-      this.#again = true;
+      this.#writeAgain = true;
       return;
     }
     this.#writing = this.#write(false).then(
-      () => this.#written(),
+      () => this.#afterWrite(),
       (error) => {
-        this.#complain(error);
-        this.#written();
+        this.#logFailure(error);
+        this.#afterWrite();
       },
     );
   }
 
-  #written(): void {
+  #afterWrite(): void {
     this.#writing = null;
-    if (!this.#again) return;
-    this.#again = false;
+    if (!this.#writeAgain) return;
+    this.#writeAgain = false;
     this.#checkpoint();
   }
 
   async #write(last: boolean, metadata?: Record<string, unknown>): Promise<void> {
-    const { memory, access, conversation, resourceId, messageId } = this.#facts;
-    if (!last) this.#named = true;
+    const { memory, access, conversation, resourceId, messageId } = this.#options;
+    if (!last) this.#choosesIds = true;
     const messages: NewMessage[] = [];
     const user = this.#user;
-    if (user !== null) messages.push(this.#dated(user, this.#began, `${messageId}_user`));
+    if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
     const parts = this.#message?.parts(last) ?? null;
     if (parts !== null) {
-      this.#spokeAt ??= memory.now();
+      this.#answeredAt ??= memory.now();
       const answer: NewMessage = { role: "assistant", parts };
       if (metadata !== undefined) answer.metadata = metadata;
-      messages.push(this.#dated(answer, this.#spokeAt, this.#input.continued?.id ?? messageId));
+      messages.push(this.#withIdAndTime(answer, this.#answeredAt, this.#input.continued?.id ?? messageId));
     }
     const { title } = this.#input;
     const begun = { id: conversation.id, userId: conversation.userId, resourceId };
@@ -178,23 +181,23 @@ export class Turn {
     if (this.#user === user) this.#user = null;
   }
 
-  /** A message that is stored once gets its id from the store, which is cheaper to keep. */
-  #dated(message: NewMessage, saidAt: number, id: string): NewMessage {
-    const dated: NewMessage = { ...message, saidAt };
-    if (this.#named) dated.id ??= id;
-    return dated;
+  /** A message that is stored only once gets its id from the store: such ids take less space. */
+  #withIdAndTime(message: NewMessage, saidAt: number, id: string): NewMessage {
+    const stored: NewMessage = { ...message, saidAt };
+    if (this.#choosesIds) stored.id ??= id;
+    return stored;
   }
 
-  #span(name: string, above = this.span): Span | null {
-    if (above === null) return null;
-    const { memory, conversation } = this.#facts;
-    const span = above.child(name, 0);
+  #span(name: string, parent = this.span): Span | null {
+    if (parent === null) return null;
+    const { memory, conversation } = this.#options;
+    const span = parent.child(name, 0);
     span.set(memoryAttributes(memory.name, conversation.id));
     return span;
   }
 
-  #complain(error: unknown): void {
-    const { call, conversation } = this.#facts;
+  #logFailure(error: unknown): void {
+    const { call, conversation } = this.#options;
     call.logger.warn(
       { err: error, conversationId: conversation.id },
       `a turn could not be stored: ${messageOf(error)}`,

@@ -1,7 +1,8 @@
-/** The working memory of a run: what the model reads of it, and the tool by which it writes. */
+/** The working memory of a run: its section in the system prompt, and the tool that updates it. */
 import type { WorkingMemoryManifest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
-import { type AgentTool, definitionOf, type ToolSet, toolSet } from "../run/tool-set.ts";
+import { isObject } from "../../lib/is-object.ts";
+import { type AgentTool, functionTool, type ToolSet, toolSet } from "../run/tool-set.ts";
 
 export const UPDATE_WORKING_MEMORY = "update_working_memory";
 
@@ -33,7 +34,7 @@ export function workingMemorySection(
   return lines.join("\n");
 }
 
-/** The agent's tools and the one that writes. */
+/** The agent's tools and the one that updates the working memory. */
 export function withWorkingMemory(tools: ToolSet, tool: AgentTool): ToolSet {
   return toolSet([...tools.byName.values(), tool]);
 }
@@ -57,42 +58,41 @@ export function workingMemoryTool(settings: WorkingMemoryManifest): AgentTool {
   const description = `Writes down what is worth remembering about this ${settings.scope}.`;
   return {
     name: UPDATE_WORKING_MEMORY,
-    definition: definitionOf(UPDATE_WORKING_MEMORY, description, parameters),
+    definition: functionTool(UPDATE_WORKING_MEMORY, description, parameters),
     async run(input, { turn, span }) {
-      const given = (typeof input === "object" && input !== null ? input : {}) as { content?: unknown; mode?: unknown };
-      const mode = given.mode ?? "replace";
+      const args = (typeof input === "object" && input !== null ? input : {}) as { content?: unknown; mode?: unknown };
+      const mode = args.mode ?? "replace";
       if (mode !== "replace" && mode !== "append") throw invalid('input.mode must be one of "replace", "append"');
       if (turn === null) throw invalid("this run has no conversation to remember");
-      await turn.note(contentOf(given.content, json), mode, span);
+      await turn.updateWorkingMemory(readContent(args.content, json), mode, span);
       return { updated: true };
     },
   };
 }
 
-/** A reference into the schema would point elsewhere once the schema stands inside another. */
+/** The schema becomes part of the tool's, where a `$ref` into it would not resolve: it is left out then. */
 function jsonContent({ schema }: WorkingMemoryManifest): object {
   if (schema === undefined || JSON.stringify(schema).includes('"$ref"')) return { type: "object" };
   return withoutRequired(schema as Record<string, unknown>);
 }
 
-/** What is added need not be whole; the store checks what comes of it. */
+/** An update need not have all that is required: the store validates the merged result. */
 function withoutRequired({ required: _, $schema: __, $id: ___, ...schema }: Record<string, unknown>): object {
   return schema;
 }
 
-function contentOf(content: unknown, json: boolean): string | Record<string, unknown> {
+function readContent(content: unknown, json: boolean): string | Record<string, unknown> {
   if (!json) {
     if (typeof content !== "string") throw invalid("input.content must be string");
     return content;
   }
   // Models often write JSON as text.
-  const value = typeof content === "string" ? parsed(content) : content;
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw invalid("input.content must be object");
-  return value as Record<string, unknown>;
+  const value = typeof content === "string" ? tryParse(content) : content;
+  if (!isObject(value)) throw invalid("input.content must be object");
+  return value;
 }
 
-function parsed(text: string): unknown {
+function tryParse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -1,5 +1,4 @@
-/** The record of an agent's runs: the caller's, with its content. Where it is kept is in the files beside this one. */
-
+/** The history of an agent's runs, with their input and output. The files beside this one store it in memory or in the store. */
 import type { HistoryEntry, HistoryPage } from "../../../generated/types.ts";
 import { storedTime } from "../../lib/clock.ts";
 import { ServiceError } from "../../lib/errors.ts";
@@ -8,11 +7,11 @@ import type { MemorySettings } from "../run/options.ts";
 import type { Usage } from "../run/parts.ts";
 import type { RunResult } from "../run/run.ts";
 
-// Fails at the first character: it is there for what the engine does before it looks.
-const WHOLE = /^\0/;
+// Fails at the first character. V8 flattens a string before it matches it, which is what this is for.
+const FLATTENING = /^\0/;
 
-export type Status = HistoryEntry["status"];
-export type Ended = Exclude<Status, "running">;
+type RunStatus = HistoryEntry["status"];
+export type FinalStatus = Exclude<RunStatus, "running">;
 
 /** One run. Times are milliseconds since 1970. */
 export interface HistoryRun {
@@ -23,39 +22,39 @@ export interface HistoryRun {
   readonly startTime: number;
   /** Undefined for a run that is not traced. */
   readonly traceId: string | undefined;
-  /** Characters of content, roughly. */
+  /** Approximate number of characters of input and output. */
   size: number;
-  /** For whoever keeps it: where, or whether it has been written. */
-  place: number;
+  /** For the implementation: its number in the ring buffer, or whether it has a row in the store. */
+  position: number;
   endTime: number;
-  status: Status;
+  status: RunStatus;
   output: unknown;
   usage: Usage | undefined;
   error: string | undefined;
 }
 
 export interface History {
-  /** Records a run that has begun; it is visible at once. */
+  /** Records the begin of a run; it is visible at once. */
   begin(id: string, input: unknown, memory: MemorySettings, traceId?: string): HistoryRun;
   /**
-   * Records how it ended, and what had come of it by then. `error` is what was thrown. A promise only when the record
-   * cannot keep up: await it.
+   * Records how a run ended, with its result so far. `error` is what was thrown. Returns a promise only when the store
+   * cannot keep up: the run must await it.
    */
-  end(run: HistoryRun, status: Ended, outcome: RunResult, error?: unknown): Promise<void> | undefined;
+  end(run: HistoryRun, status: FinalStatus, outcome: RunResult, error?: unknown): Promise<void> | undefined;
   /**
    * Newest first; `page` counts from 0.
    *
-   * @param owner whose runs alone are shown; an empty string: those of nobody. Undefined: everybody's
+   * @param owner only runs of this user; an empty string means anonymous runs, undefined all runs
    */
   page(page: number, limit: number, owner?: string): HistoryPage | Promise<Serialized>;
 }
 
-/** A history of all agents, as boot starts and ends it. */
-export interface HistoryOfAgents {
-  of(agentId: string): History;
-  /** Settles what an earlier process left open, and begins to forget what is too old. */
+/** The histories of all agents, and their life cycle. */
+export interface AgentHistories {
+  forAgent(agentId: string): History;
+  /** Closes runs that an earlier process left open, and begins to delete old runs. */
   start(): Promise<void>;
-  /** Nothing that was recorded is lost after it. */
+  /** Resolves when all that was recorded is stored. */
   close(): Promise<void>;
 }
 
@@ -72,8 +71,8 @@ export function beginHistoryRun(
     conversationId,
     startTime: storedTime(),
     traceId,
-    size: sizeOf(input, 0),
-    place: 0,
+    size: estimateSize(input, 0),
+    position: 0,
     endTime: 0,
     status: "running",
     output: undefined,
@@ -82,10 +81,10 @@ export function beginHistoryRun(
   };
 }
 
-export function endHistoryRun(run: HistoryRun, status: Ended, outcome: RunResult, error: unknown): void {
+export function endHistoryRun(run: HistoryRun, status: FinalStatus, outcome: RunResult, error: unknown): void {
   run.endTime = storedTime();
   run.status = status;
-  run.output = outcome.output ?? flat(outcome.text);
+  run.output = outcome.output ?? flatten(outcome.text);
   run.usage = outcome.usage;
   run.size += outcome.text.length;
   if (error !== undefined) run.error = error instanceof ServiceError ? error.message : "internal error";
@@ -111,17 +110,20 @@ export function historyEntry(agentId: string, run: HistoryRun): HistoryEntry {
   return entry as unknown as HistoryEntry;
 }
 
-/** A text that grew piece by piece keeps all of its pieces until something needs it whole, as a pattern does. */
-function flat(text: string): string {
-  WHOLE.test(text);
+/**
+ * A string that was built by concatenation keeps all its pieces in memory until it is flattened: matching it against any
+ * pattern does that.
+ */
+function flatten(text: string): string {
+  FLATTENING.test(text);
   return text;
 }
 
-/** Roughly how many characters a value holds. */
-function sizeOf(value: unknown, depth: number): number {
+/** The approximate number of characters in a value. */
+function estimateSize(value: unknown, depth: number): number {
   if (typeof value === "string") return value.length;
   if (typeof value !== "object" || value === null || depth > 32) return 8;
   let size = 16;
-  for (const key in value) size += sizeOf((value as Record<string, unknown>)[key], depth + 1);
+  for (const key in value) size += estimateSize((value as Record<string, unknown>)[key], depth + 1);
   return size;
 }

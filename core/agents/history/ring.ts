@@ -1,73 +1,73 @@
-/** The last runs of each agent, kept in the process: for the store that keeps nothing itself. */
+/** Keeps the last runs of each agent in memory: the history of services whose store is volatile. */
 import type { HistoryEntry, HistoryPage } from "../../../generated/types.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunResult } from "../run/run.ts";
 import {
+  type AgentHistories,
   beginHistoryRun,
-  type Ended,
   endHistoryRun,
+  type FinalStatus,
   type History,
-  type HistoryOfAgents,
   type HistoryRun,
   historyEntry,
 } from "./history.ts";
 
-const KEPT = 1000;
-/** Characters of content kept for all agents: thousands of runs over large files must not fill the memory. */
-const CONTENT = 64 * 1024 * 1024;
+const MAX_RUNS = 1000;
+/** Characters of input and output of all agents: thousands of runs with large files must not fill the memory. */
+const MAX_CONTENT = 64 * 1024 * 1024;
 
-/** @param agents how many share the space for content */
-export function ringHistories(agents: number): HistoryOfAgents {
-  const share = Math.floor(CONTENT / Math.max(1, agents));
-  return { of: (agentId) => new RingHistory(agentId, share), start: async () => {}, close: async () => {} };
+/** @param agents the number of agents, which share `MAX_CONTENT` */
+export function ringHistories(agents: number): AgentHistories {
+  const share = Math.floor(MAX_CONTENT / Math.max(1, agents));
+  return { forAgent: (agentId) => new RingHistory(agentId, share), start: async () => {}, close: async () => {} };
 }
 
 export class RingHistory implements History {
   readonly #agentId: string;
-  readonly #content: number;
-  /** A ring: run number n is at n modulo its length. */
-  readonly #ring: (HistoryRun | undefined)[] = new Array(KEPT).fill(undefined);
-  /** Numbers of the oldest run that is kept, and of the next one. */
+  readonly #maxContent: number;
+  /** A ring buffer: run number n is at n modulo its length. */
+  readonly #ring: (HistoryRun | undefined)[] = new Array(MAX_RUNS).fill(undefined);
+  /** Numbers of the oldest run in the buffer, and of the next run. */
   #oldest = 0;
   #next = 0;
   #size = 0;
 
-  /** @param content characters of content that this agent may keep */
-  constructor(agentId: string, content: number) {
+  /** @param maxContent characters of input and output that this agent may keep */
+  constructor(agentId: string, maxContent: number) {
     this.#agentId = agentId;
-    this.#content = content;
+    this.#maxContent = maxContent;
   }
 
   begin(id: string, input: unknown, memory: MemorySettings, traceId?: string): HistoryRun {
-    if (this.#next - this.#oldest === KEPT) this.#forget();
+    if (this.#next - this.#oldest === MAX_RUNS) this.#dropOldest();
     const run = beginHistoryRun(id, input, memory, traceId);
-    run.place = this.#next++;
-    this.#ring[run.place % KEPT] = run;
-    this.#grow(run.size);
+    run.position = this.#next++;
+    this.#ring[run.position % MAX_RUNS] = run;
+    this.#addSize(run.size);
     return run;
   }
 
-  end(run: HistoryRun, status: Ended, outcome: RunResult, error?: unknown): undefined {
+  end(run: HistoryRun, status: FinalStatus, outcome: RunResult, error?: unknown): undefined {
     const before = run.size;
     endHistoryRun(run, status, outcome, error);
-    if (run.place >= this.#oldest) this.#grow(run.size - before);
+    if (run.position >= this.#oldest) this.#addSize(run.size - before);
   }
 
   page(page: number, limit: number, owner?: string): HistoryPage {
-    if (owner !== undefined) return this.#own(page, limit, owner);
+    if (owner !== undefined) return this.#pageOfOwner(page, limit, owner);
     const entries: HistoryEntry[] = [];
     const newest = this.#next - 1 - page * limit;
     for (let number = newest; number > newest - limit && number >= this.#oldest; number--) {
-      entries.push(historyEntry(this.#agentId, this.#ring[number % KEPT]!));
+      entries.push(historyEntry(this.#agentId, this.#ring[number % MAX_RUNS]!));
     }
     return { entries, total: this.#next - this.#oldest, page, limit };
   }
 
-  #own(page: number, limit: number, owner: string): HistoryPage {
+  #pageOfOwner(page: number, limit: number, owner: string): HistoryPage {
     const entries: HistoryEntry[] = [];
     let total = 0;
     for (let number = this.#next - 1; number >= this.#oldest; number--) {
-      const run = this.#ring[number % KEPT]!;
+      const run = this.#ring[number % MAX_RUNS]!;
       if ((run.userId ?? "") !== owner) continue;
       if (total >= page * limit && entries.length < limit) entries.push(historyEntry(this.#agentId, run));
       total++;
@@ -75,13 +75,13 @@ export class RingHistory implements History {
     return { entries, total, page, limit };
   }
 
-  #grow(size: number): void {
+  #addSize(size: number): void {
     this.#size += size;
-    while (this.#size > this.#content && this.#oldest < this.#next - 1) this.#forget();
+    while (this.#size > this.#maxContent && this.#oldest < this.#next - 1) this.#dropOldest();
   }
 
-  #forget(): void {
-    const slot = this.#oldest++ % KEPT;
+  #dropOldest(): void {
+    const slot = this.#oldest++ % MAX_RUNS;
     this.#size -= this.#ring[slot]!.size;
     this.#ring[slot] = undefined;
   }

@@ -1,8 +1,8 @@
 /**
- * The history of all agents in the store. A record, not an acknowledgement: what ends is written a moment later together
- * with what else ended by then, so that a run waits for no commit; a run that takes long is written while it runs.
+ * The history of all agents in the store. Runs do not wait for it: those that end are written together a moment later, and a
+ * run that takes long gets a row while it runs. Such a row has a lease that heartbeats renew, so that another process can
+ * tell that the run has died with its process.
  */
-
 import type { Logger } from "pino";
 import { storedTime } from "../../lib/clock.ts";
 import { invalid, messageOf } from "../../lib/errors.ts";
@@ -21,29 +21,30 @@ import {
 import type { Store } from "../../storage/store.ts";
 import type { RunResult } from "../run/run.ts";
 import {
+  type AgentHistories,
   beginHistoryRun,
-  type Ended,
   endHistoryRun,
+  type FinalStatus,
   type History,
-  type HistoryOfAgents,
   type HistoryRun,
   historyEntry,
 } from "./history.ts";
-import { HistoryKeeper } from "./keeper.ts";
+import { HistoryMaintenance } from "./maintenance.ts";
 
-/** Milliseconds until what has ended is written; until a run is written that still goes on; between two signs of life. */
-const DELAY = 50;
-const LONG = 1_000;
-const SIGN = 10_000;
-/** Rows and characters of one commit, so that none of them holds the others up. */
-const ROWS = 500;
-const CONTENT = 4 * 1024 * 1024;
-/** Rows and characters that wait for the store: from the first on runs wait too, from the second on the oldest are lost. */
-const WAITING = { rows: 5_000, content: 32 * 1024 * 1024 };
-const MOST = { rows: 20_000, content: 96 * 1024 * 1024 };
+/** Ended runs are written together after this time. */
+const WRITE_DELAY_MS = 50;
+/** A run that takes longer than this is written while it runs. */
+const LONG_RUN_MS = 1_000;
+const HEARTBEAT_INTERVAL_MS = 10_000;
+/** Rows and characters of one commit, so that no commit delays the others for long. */
+const COMMIT_LIMIT = { rows: 500, content: 4 * 1024 * 1024 };
+/** Rows and characters not written yet: above this, runs wait until they are written (back-pressure). */
+const WAIT_LIMIT = { rows: 5_000, content: 32 * 1024 * 1024 };
+/** While the store fails, the oldest runs above this are dropped. */
+const QUEUE_LIMIT = { rows: 20_000, content: 96 * 1024 * 1024 };
 
-/** `HistoryRun.place`: the run has a row that says it is running. */
-const MARKED = 1;
+/** Value of `HistoryRun.position` for a run that has a row. */
+const HAS_ROW = 1;
 
 type Put = [key: string, value: string];
 
@@ -52,55 +53,55 @@ interface Recorded {
   readonly run: HistoryRun;
 }
 
-export interface StoredHistoriesOptions {
+interface StoredHistoriesOptions {
   agents: readonly string[];
   /** Milliseconds. */
   retention: number;
   logger: Logger;
-  /** Whether runs belong to users, so that those of one are to be found. */
+  /** Whether users see only their own runs, which needs an index by user. */
   isolated?: boolean;
 }
 
-export class StoredHistories implements HistoryOfAgents {
+export class StoredHistories implements AgentHistories {
   readonly #store: Store;
   readonly #logger: Logger;
   readonly #isolated: boolean;
-  readonly #keeper: HistoryKeeper;
-  /** Runs that go on, by the time of their beginning: without a row, and with one. */
-  readonly #young = new Map<HistoryRun, string>();
-  readonly #marked = new Map<HistoryRun, string>();
-  /** Runs that have ended, to be written. */
+  readonly #maintenance: HistoryMaintenance;
+  /** Agent ids of runs that go on, oldest first: of those without a row, and of those with one. */
+  readonly #withoutRow = new Map<HistoryRun, string>();
+  readonly #withRow = new Map<HistoryRun, string>();
+  /** Runs that have ended and are not written yet. */
   #ended: Recorded[] = [];
   #content = 0;
   #timer: NodeJS.Timeout | null = null;
   #flushing: Promise<void> | null = null;
   #failing = false;
-  #lost = 0;
-  #sign = 0;
+  #dropped = 0;
+  #lastHeartbeat = 0;
   #closed = false;
 
   constructor(store: Store, options: StoredHistoriesOptions) {
     this.#store = store;
     this.#logger = options.logger;
     this.#isolated = options.isolated ?? false;
-    this.#keeper = new HistoryKeeper(store, options);
+    this.#maintenance = new HistoryMaintenance(store, options);
   }
 
   start(): Promise<void> {
-    return this.#keeper.start();
+    return this.#maintenance.start();
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
-    await this.#keeper.close();
+    await this.#maintenance.close();
     await this.#flush(false);
     if (this.#ended.length > 0) {
-      this.#logger.error({ runs: this.#ended.length }, "the store does not take the history: its last runs are lost");
+      this.#logger.error({ runs: this.#ended.length }, "the history could not be written: its last runs are lost");
     }
   }
 
-  of(agentId: string): History {
+  forAgent(agentId: string): History {
     return {
       begin: (id, input, memory, traceId) => this.#begin(agentId, beginHistoryRun(id, input, memory, traceId)),
       end: (run, status, outcome, error) => this.#end(agentId, run, status, outcome, error),
@@ -109,28 +110,34 @@ export class StoredHistories implements HistoryOfAgents {
   }
 
   #begin(agentId: string, run: HistoryRun): HistoryRun {
-    this.#young.set(run, agentId);
-    if (this.#timer === null) this.#arm(LONG);
+    this.#withoutRow.set(run, agentId);
+    if (this.#timer === null) this.#schedule(LONG_RUN_MS);
     return run;
   }
 
-  #end(agentId: string, run: HistoryRun, status: Ended, outcome: RunResult, error: unknown): Promise<void> | undefined {
+  #end(
+    agentId: string,
+    run: HistoryRun,
+    status: FinalStatus,
+    outcome: RunResult,
+    error: unknown,
+  ): Promise<void> | undefined {
     endHistoryRun(run, status, outcome, error);
-    if (!this.#young.delete(run)) this.#marked.delete(run);
-    if (this.#ended.length === 0 && this.#flushing === null) this.#arm(DELAY);
+    if (!this.#withoutRow.delete(run)) this.#withRow.delete(run);
+    if (this.#ended.length === 0 && this.#flushing === null) this.#schedule(WRITE_DELAY_MS);
     this.#ended.push({ agentId, run });
     this.#content += run.size;
-    if (this.#ended.length < WAITING.rows && this.#content < WAITING.content) return undefined;
+    if (this.#ended.length < WAIT_LIMIT.rows && this.#content < WAIT_LIMIT.content) return undefined;
     if (!this.#failing) return this.#flush(false);
-    this.#drop();
+    this.#dropOldest();
     return undefined;
   }
 
-  /** Reads what the store says, after it has been told all that is known here. */
+  /** Reads from the store, after all that is known here has been written. */
   async #page(agentId: string, page: number, limit: number, owner?: string): Promise<Serialized> {
     await this.#flush(true);
     const skip = page * limit;
-    if (skip > SKIP_LIMIT) throw invalid(`page: more than ${SKIP_LIMIT} runs cannot be passed over`);
+    if (skip > SKIP_LIMIT) throw invalid(`page: more than ${SKIP_LIMIT} runs cannot be skipped`);
     const everybody = owner === undefined;
     const counter = everybody ? historyTotal(agentId) : ownHistoryTotal(agentId, owner);
     const prefix = everybody ? historyRows(agentId) : ownHistoryRows(agentId, owner);
@@ -141,7 +148,7 @@ export class StoredHistories implements HistoryOfAgents {
     return new Serialized(`{"entries":[${entries}],"total":${total},"page":${page},"limit":${limit}}`);
   }
 
-  #arm(delay: number): void {
+  #schedule(delay: number): void {
     if (this.#closed) return;
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
@@ -152,27 +159,27 @@ export class StoredHistories implements HistoryOfAgents {
   }
 
   /**
-   * Writes all that has ended, and the runs that take long. Never rejects.
+   * Writes all runs that have ended, and those that take long. Never rejects.
    *
-   * @param everything whether runs that have only just begun are written too
+   * @param everything whether runs that have just begun are written too
    */
   async #flush(everything: boolean): Promise<void> {
     while (this.#flushing !== null) await this.#flushing;
     this.#flushing = this.#write(everything);
     await this.#flushing;
     this.#flushing = null;
-    if (this.#ended.length > 0) this.#arm(this.#failing ? LONG : DELAY);
-    else if (this.#young.size > 0) this.#arm(LONG);
-    else if (this.#marked.size > 0) this.#arm(SIGN);
+    if (this.#ended.length > 0) this.#schedule(this.#failing ? LONG_RUN_MS : WRITE_DELAY_MS);
+    else if (this.#withoutRow.size > 0) this.#schedule(LONG_RUN_MS);
+    else if (this.#withRow.size > 0) this.#schedule(HEARTBEAT_INTERVAL_MS);
   }
 
   async #write(everything: boolean): Promise<void> {
     try {
       while (this.#ended.length > 0) await this.#writeEnded();
-      await this.#writeRunning(everything ? Number.POSITIVE_INFINITY : storedTime() - LONG);
-      if (this.#failing) this.#logger.info({ lost: this.#lost }, "the history is written again");
+      await this.#writeRunning(everything ? Number.POSITIVE_INFINITY : storedTime() - LONG_RUN_MS);
+      if (this.#failing) this.#logger.info({ lost: this.#dropped }, "the history can be written again");
       this.#failing = false;
-      this.#lost = 0;
+      this.#dropped = 0;
     } catch (error) {
       if (!this.#failing) this.#logger.error({ err: error }, `the history cannot be written: ${messageOf(error)}`);
       this.#failing = true;
@@ -182,55 +189,61 @@ export class StoredHistories implements HistoryOfAgents {
   async #writeEnded(): Promise<void> {
     let content = 0;
     let count = 0;
-    while (count < this.#ended.length && count < ROWS && content < CONTENT) content += this.#ended[count++]!.run.size;
-    const group = this.#ended.slice(0, count);
+    while (count < this.#ended.length && count < COMMIT_LIMIT.rows && content < COMMIT_LIMIT.content)
+      content += this.#ended[count++]!.run.size;
+    const batch = this.#ended.slice(0, count);
     const put: Put[] = [];
-    const over: string[] = [];
+    const closedLeases: string[] = [];
     const totals = new Map<string, number>();
-    for (const { agentId, run } of group) {
+    for (const { agentId, run } of batch) {
       put.push([historyKey(agentId, run.startTime, run.id), JSON.stringify(historyEntry(agentId, run))]);
-      if (run.place === MARKED) over.push(openRunKey(run.id));
-      else this.#count(agentId, run, put, totals);
+      if (run.position === HAS_ROW) closedLeases.push(openRunKey(run.id));
+      else this.#addFirstRow(agentId, run, put, totals);
     }
-    await this.#store.commit({ put, delete: over, add: [...totals] });
-    // Only the front: more may have ended meanwhile, and when the store failed long enough the oldest have been dropped.
-    const written = new Set(group);
+    await this.#store.commit({ put, delete: closedLeases, add: [...totals] });
+    // Meanwhile more may have ended, and while the store fails the oldest may have been dropped.
+    const written = new Set(batch);
     this.#ended = this.#ended.filter((recorded) => !written.has(recorded));
-    for (const { run } of group) this.#content -= run.size;
+    for (const { run } of batch) this.#content -= run.size;
   }
 
-  /** @param before time of beginning from which on a run is too young to be worth a row */
+  /** Writes rows of runs that began before `before`, and renews the leases of runs that have a row. */
   async #writeRunning(before: number): Promise<void> {
     const now = Date.now();
     const put: Put[] = [];
     const totals = new Map<string, number>();
-    const marked: [HistoryRun, string][] = [];
-    for (const [run, agentId] of this.#young) {
-      if (run.startTime > before || marked.length === ROWS) break;
+    const begun: [HistoryRun, string][] = [];
+    for (const [run, agentId] of this.#withoutRow) {
+      if (run.startTime > before || begun.length === COMMIT_LIMIT.rows) break;
       const key = historyKey(agentId, run.startTime, run.id);
-      put.push([key, JSON.stringify(historyEntry(agentId, run))], [openRunKey(run.id), openRow(key, now)]);
-      this.#count(agentId, run, put, totals);
-      marked.push([run, agentId]);
+      put.push([key, JSON.stringify(historyEntry(agentId, run))], [openRunKey(run.id), leaseRow(key, now)]);
+      this.#addFirstRow(agentId, run, put, totals);
+      begun.push([run, agentId]);
     }
-    if (performance.now() - this.#sign >= SIGN) {
-      this.#sign = performance.now();
-      for (const [run, agentId] of this.#marked) {
-        put.push([openRunKey(run.id), openRow(historyKey(agentId, run.startTime, run.id), now)]);
+    if (performance.now() - this.#lastHeartbeat >= HEARTBEAT_INTERVAL_MS) {
+      this.#lastHeartbeat = performance.now();
+      for (const [run, agentId] of this.#withRow) {
+        put.push([openRunKey(run.id), leaseRow(historyKey(agentId, run.startTime, run.id), now)]);
       }
     }
     if (put.length === 0) return;
-    for (const [run] of marked) run.place = MARKED;
+    for (const [run] of begun) run.position = HAS_ROW;
     try {
       await this.#store.commit({ put, add: [...totals] });
     } catch (error) {
-      for (const [run] of marked) run.place = 0;
+      for (const [run] of begun) run.position = 0;
       throw error;
     }
-    for (const [run, agentId] of marked) if (this.#young.delete(run)) this.#marked.set(run, agentId);
+    for (const [run, agentId] of begun) if (this.#withoutRow.delete(run)) this.#withRow.set(run, agentId);
   }
 
-  /** What is written beside the first row of a run. */
-  #count(agentId: string, { userId = "", startTime, id }: HistoryRun, put: Put[], totals: Map<string, number>): void {
+  /** Adds what belongs to the first row of a run: totals, and the index by user. */
+  #addFirstRow(
+    agentId: string,
+    { userId = "", startTime, id }: HistoryRun,
+    put: Put[],
+    totals: Map<string, number>,
+  ): void {
     const total = historyTotal(agentId);
     totals.set(total, (totals.get(total) ?? 0) + 1);
     if (!this.#isolated) return;
@@ -239,13 +252,14 @@ export class StoredHistories implements HistoryOfAgents {
     put.push([ownHistoryKey(agentId, userId, startTime, id), "1"]);
   }
 
-  /** The store has been failing for long: the newest runs are worth more than the oldest. */
-  #drop(): void {
-    while (this.#ended.length > MOST.rows || (this.#content > MOST.content && this.#ended.length > 1)) {
+  /** Called while the store fails: the newest runs are worth more than the oldest. */
+  #dropOldest(): void {
+    while (this.#ended.length > QUEUE_LIMIT.rows || (this.#content > QUEUE_LIMIT.content && this.#ended.length > 1)) {
       this.#content -= this.#ended.shift()!.run.size;
-      this.#lost++;
+      this.#dropped++;
     }
   }
 }
 
-const openRow = (key: string, seen: number) => JSON.stringify({ key, seen });
+/** The lease of a run: the key of its row, and the time of its last heartbeat. */
+const leaseRow = (key: string, seen: number) => JSON.stringify({ key, seen });

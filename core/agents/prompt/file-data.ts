@@ -1,4 +1,4 @@
-/** Images and files of messages: `data:` URLs, web addresses and base64 text, as the model interface takes them. */
+/** Images and files of messages: reads `data:` URLs, web addresses and base64 text into the form that models take. */
 import type { LanguageModelV3FilePart } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
 
@@ -6,11 +6,11 @@ const DATA_URL = /^data:([^;,]*)((?:;[^;,]*)*),/i;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 
 /**
- * A file part.
+ * Creates a file part.
  *
- * @param source a `data:` or http(s) URL; with `allowBase64` bare base64 text too.
- * @param mediaType IANA type; may be left out when the `data:` URL says it, else `fallbackType`, else it is an error.
- * @param path where the part stands in the request, for messages (`input[0].parts[1]`).
+ * @param source a `data:` or http(s) URL; with `allowBase64` bare base64 text too
+ * @param mediaType IANA type. Default: that of the `data:` URL, else `fallbackType`; without any of them it is an error
+ * @param path where the part is in the request, for messages (`input[0].parts[1]`)
  */
 export function filePart(
   source: unknown,
@@ -21,7 +21,7 @@ export function filePart(
 ): LanguageModelV3FilePart {
   if (typeof source !== "string" || source === "") throw invalid(`${path}.${field} must be a non-empty string`);
   if (mediaType !== undefined && typeof mediaType !== "string") throw invalid(`${path}.mediaType must be string`);
-  const { data, type } = read(source, `${path}.${field}`, options.allowBase64 === true);
+  const { data, type } = parseSource(source, `${path}.${field}`, options.allowBase64 === true);
   const media = mediaType || type || options.fallbackType;
   if (!media) throw invalid(`${path}.mediaType is required`);
   const part: LanguageModelV3FilePart = { type: "file", data, mediaType: media };
@@ -29,8 +29,8 @@ export function filePart(
   return part;
 }
 
-function read(source: string, path: string, allowBase64: boolean): { data: string | URL; type?: string } {
-  if (/^data:/i.test(source)) return readDataUrl(source, path);
+function parseSource(source: string, path: string, allowBase64: boolean): { data: string | URL; type?: string } {
+  if (/^data:/i.test(source)) return parseDataUrl(source, path);
   if (/^https?:\/\//i.test(source)) {
     if (!URL.canParse(source)) throw invalid(`${path} is not a valid URL`);
     return { data: new URL(source) };
@@ -39,7 +39,7 @@ function read(source: string, path: string, allowBase64: boolean): { data: strin
   throw invalid(`${path} must be a data: or http(s) URL${allowBase64 ? " or base64 text" : ""}`);
 }
 
-function readDataUrl(source: string, path: string): { data: string; type?: string } {
+function parseDataUrl(source: string, path: string): { data: string; type?: string } {
   const head = DATA_URL.exec(source.slice(0, 1024));
   if (head === null) throw invalid(`${path} is not a valid data: URL`);
   const body = source.slice(head[0].length);
@@ -48,10 +48,10 @@ function readDataUrl(source: string, path: string): { data: string; type?: strin
     if (!BASE64.test(body)) throw invalid(`${path} is not valid base64`);
     return type === undefined ? { data: body } : { data: body, type };
   }
-  return { data: Buffer.from(decode(body, path), "utf8").toString("base64"), type: type ?? "text/plain" };
+  return { data: Buffer.from(decodeText(body, path), "utf8").toString("base64"), type: type ?? "text/plain" };
 }
 
-function decode(body: string, path: string): string {
+function decodeText(body: string, path: string): string {
   try {
     return decodeURIComponent(body);
   } catch {

@@ -1,16 +1,16 @@
-/** `input` of a generation: a string, UI messages or model messages, each message told apart by itself. */
+/** Reads `input` of a generation: a string, or a list in which each message is a UI message or a model message. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
 import { pushModelMessage } from "./model-input.ts";
 import { pushUiMessage } from "./ui-input.ts";
 
 /**
- * The prompt for a model: the agent's instructions, then the input.
+ * Builds the prompt for a model: the agent's instructions, then the input.
  *
  * @param field the name of the input in the request (`input`, `messages`), for messages.
  * @throws ServiceError `invalid_input` that names the field.
  */
-export function promptOf(instructions: string, input: unknown, field = "input"): LanguageModelV3Message[] {
+export function buildPrompt(instructions: string, input: unknown, field = "input"): LanguageModelV3Message[] {
   const prompt: LanguageModelV3Message[] = [];
   if (instructions !== "") prompt.push({ role: "system", content: instructions });
   if (typeof input === "string") {

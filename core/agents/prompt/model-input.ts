@@ -1,15 +1,15 @@
-/** Model messages (`{role, content}`) turned into a prompt. */
+/** Reads model messages (`{role, content}`) into a prompt. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
+import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { toolOutput } from "./tool-output.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-type Of<R extends string> = Extract<LanguageModelV3Message, { role: R }>["content"];
-/** Gives the part for the prompt, or null for one that the model is not shown. */
-type Reader<P> = (part: Fields, path: string) => P | null;
+/** Returns the part for the prompt, or null for a part that is not shown to the model. */
+type PartReader<P> = (part: Fields, path: string) => P | null;
 
-/** Appends the message. `path` is where it stands in the request: `input[0]`. */
+/** Appends the message. `path` is where it is in the request: `input[0]`. */
 export function pushModelMessage(prompt: LanguageModelV3Message[], message: Fields, path: string): void {
   const { role, content } = message;
   switch (role) {
@@ -17,21 +17,26 @@ export function pushModelMessage(prompt: LanguageModelV3Message[], message: Fiel
       prompt.push({ role, content: typeof content === "string" ? content : systemText(content, path) });
       return;
     case "user":
-      prompt.push({ role, content: contentOf<Of<"user">[number]>(content, USER_PARTS, role, path) });
+      prompt.push({ role, content: readContent<UserContent[number]>(content, USER_PARTS, role, path) });
       return;
     case "assistant":
-      prompt.push({ role, content: contentOf<Of<"assistant">[number]>(content, ASSISTANT_PARTS, role, path) });
+      prompt.push({ role, content: readContent<AssistantContent[number]>(content, ASSISTANT_PARTS, role, path) });
       return;
     case "tool":
       if (typeof content === "string") throw invalid(`${path}.content must be an array of tool results`);
-      prompt.push({ role, content: contentOf<Of<"tool">[number]>(content, TOOL_PARTS, role, path) });
+      prompt.push({ role, content: readContent<ToolContent[number]>(content, TOOL_PARTS, role, path) });
       return;
     default:
       throw invalid(`${path}.role must be one of "system", "user", "assistant", "tool"`);
   }
 }
 
-function contentOf<P>(content: unknown, readers: ReadonlyMap<string, Reader<P>>, role: string, path: string): P[] {
+function readContent<P>(
+  content: unknown,
+  readers: ReadonlyMap<string, PartReader<P>>,
+  role: string,
+  path: string,
+): P[] {
   if (typeof content === "string") return [readers.get("text")!({ text: content }, path)!];
   if (!Array.isArray(content)) throw invalid(`${path}.content must be string or array`);
   if (content.length === 0) throw invalid(`${path}.content must not be empty`);
@@ -53,19 +58,22 @@ function contentOf<P>(content: unknown, readers: ReadonlyMap<string, Reader<P>>,
 }
 
 function systemText(content: unknown, path: string): string {
-  return contentOf<{ text: string }>(content, new Map([["text", text]]), "system", path)
+  return readContent<{ text: string }>(content, new Map([["text", text]]), "system", path)
     .map((part) => part.text)
     .join("\n");
 }
 
-function stringOf(part: Fields, field: string, path: string): string {
+function requireString(part: Fields, field: string, path: string): string {
   const value = part[field];
   if (typeof value !== "string") throw invalid(`${path}.${field} must be string`);
   return value;
 }
 
-const text = (part: Fields, path: string) => ({ type: "text" as const, text: stringOf(part, "text", path) });
-const reasoning = (part: Fields, path: string) => ({ type: "reasoning" as const, text: stringOf(part, "text", path) });
+const text = (part: Fields, path: string) => ({ type: "text" as const, text: requireString(part, "text", path) });
+const reasoning = (part: Fields, path: string) => ({
+  type: "reasoning" as const,
+  text: requireString(part, "text", path),
+});
 const image = (part: Fields, path: string) =>
   filePart(part.image, "image", part.mediaType, path, { fallbackType: "image/*", allowBase64: true });
 const file = (part: Fields, path: string) =>
@@ -73,25 +81,25 @@ const file = (part: Fields, path: string) =>
 
 const toolCall = (part: Fields, path: string) => ({
   type: "tool-call" as const,
-  toolCallId: stringOf(part, "toolCallId", path),
-  toolName: stringOf(part, "toolName", path),
+  toolCallId: requireString(part, "toolCallId", path),
+  toolName: requireString(part, "toolName", path),
   input: part.input ?? {},
   ...(part.providerExecuted === true && { providerExecuted: true }),
 });
 
 const toolResult = (part: Fields, path: string) => ({
   type: "tool-result" as const,
-  toolCallId: stringOf(part, "toolCallId", path),
-  toolName: stringOf(part, "toolName", path),
-  output: outputOf(part.output, `${path}.output`),
+  toolCallId: requireString(part, "toolCallId", path),
+  toolName: requireString(part, "toolName", path),
+  output: readOutput(part.output, `${path}.output`),
 });
 
-const TAGGED = new Set(["text", "json", "error-text", "error-json", "content", "execution-denied"]);
+const OUTPUT_TYPES = new Set(["text", "json", "error-text", "error-json", "content", "execution-denied"]);
 
-/** `{type: "json", value}` and its kin as they are; any other value is taken for the tool's bare output. */
-function outputOf(output: unknown, path: string): LanguageModelV3ToolResultOutput {
+/** `{type: "json", value}` and the like are kept as they are; any other value is taken for the bare output of the tool. */
+function readOutput(output: unknown, path: string): LanguageModelV3ToolResultOutput {
   const type = (output as Fields | null | undefined)?.type;
-  if (typeof type !== "string" || !TAGGED.has(type)) return toolOutput(output);
+  if (typeof type !== "string" || !OUTPUT_TYPES.has(type)) return toolOutput(output);
   const { value, reason } = output as Fields;
   if (type === "execution-denied") return { type, ...(typeof reason === "string" && { reason }) };
   if ((type === "text" || type === "error-text") && typeof value !== "string") {
@@ -101,12 +109,12 @@ function outputOf(output: unknown, path: string): LanguageModelV3ToolResultOutpu
   return { type, value: value ?? null } as LanguageModelV3ToolResultOutput;
 }
 
-const USER_PARTS = new Map<string, Reader<Of<"user">[number]>>([
+const USER_PARTS = new Map<string, PartReader<UserContent[number]>>([
   ["text", text],
   ["image", image],
   ["file", file],
 ]);
-const ASSISTANT_PARTS = new Map<string, Reader<Of<"assistant">[number]>>([
+const ASSISTANT_PARTS = new Map<string, PartReader<AssistantContent[number]>>([
   ["text", text],
   ["reasoning", reasoning],
   ["file", file],
@@ -114,7 +122,7 @@ const ASSISTANT_PARTS = new Map<string, Reader<Of<"assistant">[number]>>([
   ["tool-result", toolResult],
   ["tool-approval-request", () => null],
 ]);
-const TOOL_PARTS = new Map<string, Reader<Of<"tool">[number]>>([
+const TOOL_PARTS = new Map<string, PartReader<ToolContent[number]>>([
   ["tool-result", toolResult],
   ["tool-approval-response", () => null],
 ]);

@@ -1,13 +1,16 @@
-/** Models refuse a call without its answer and an answer without its call; a window over a conversation cuts both apart. */
+/**
+ * Repairs prompts that were cut out of a conversation. Models refuse a tool call without a result and a result without its
+ * call, and the newest messages of a conversation may begin or end between the two.
+ */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import type { AssistantContent, ToolContent } from "../run/run.ts";
+import type { AssistantContent, ToolContent } from "./content.ts";
 import { toolFailure } from "./tool-output.ts";
-import { UNANSWERED } from "./ui-input.ts";
+import { CALL_NOT_COMPLETED } from "./ui-input.ts";
 
-/** The messages with every call answered right after it, and no other answers. */
+/** The messages with every tool call answered right after it; results without a call are dropped. */
 export function repairPrompt(messages: readonly LanguageModelV3Message[]): LanguageModelV3Message[] {
   const result: LanguageModelV3Message[] = [];
-  let open = NONE;
+  let open = NO_CALLS;
   for (const message of messages) {
     if (message.role === "tool") {
       const content = message.content.filter((part) => part.type !== "tool-result" || open.delete(part.toolCallId));
@@ -17,29 +20,29 @@ export function repairPrompt(messages: readonly LanguageModelV3Message[]): Langu
       else result.push({ role: "tool", content });
       continue;
     }
-    answer(result, open);
+    answerOpenCalls(result, open);
     result.push(message);
-    open = message.role === "assistant" ? unanswered(message.content) : NONE;
+    open = message.role === "assistant" ? openCalls(message.content) : NO_CALLS;
   }
-  answer(result, open);
+  answerOpenCalls(result, open);
   return result;
 }
 
-const NONE = new Map<string, string>();
+const NO_CALLS = new Map<string, string>();
 
-/** Gives the calls that are still open an answer that says so. */
-function answer(result: LanguageModelV3Message[], open: ReadonlyMap<string, string>): void {
+/** Gives every call that has no result one that says so. */
+function answerOpenCalls(result: LanguageModelV3Message[], open: ReadonlyMap<string, string>): void {
   if (open.size === 0) return;
   const answers: ToolContent = [];
   for (const [toolCallId, toolName] of open)
-    answers.push({ type: "tool-result", toolCallId, toolName, output: toolFailure(UNANSWERED) });
+    answers.push({ type: "tool-result", toolCallId, toolName, output: toolFailure(CALL_NOT_COMPLETED) });
   const last = result.at(-1)!;
   if (last.role === "tool") last.content.push(...answers);
   else result.push({ role: "tool", content: answers });
 }
 
-/** Calls by id that wait for an answer, with the name of the tool. */
-function unanswered(content: AssistantContent): Map<string, string> {
+/** The calls of one message that have no result: name of the tool by id of the call. */
+function openCalls(content: AssistantContent): Map<string, string> {
   const open = new Map<string, string>();
   for (const part of content) {
     if (part.type === "tool-call") open.set(part.toolCallId, part.toolName);

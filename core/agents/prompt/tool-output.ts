@@ -1,9 +1,9 @@
-/** What a tool gave, as the model is told it. */
+/** Results and failures of tools in the form that models take. */
 import type { LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 
 type JsonOutput = Extract<LanguageModelV3ToolResultOutput, { type: "json" }>["value"];
 
-/** A text stays a text, anything else goes as JSON. The value must be JSON-able. */
+/** A string is sent as text, anything else as JSON. */
 export function toolOutput(value: unknown): LanguageModelV3ToolResultOutput {
   if (typeof value === "string") return { type: "text", value };
   return { type: "json", value: (value ?? null) as JsonOutput };

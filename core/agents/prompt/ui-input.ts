@@ -1,25 +1,23 @@
-/** UI messages (`{role, parts}`), as chat hooks hold and post them, turned into a prompt. */
+/** Reads UI messages (`{role, parts}`), which chat hooks keep and post, into a prompt. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
+import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
-type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
-type UserContent = Extract<LanguageModelV3Message, { role: "user" }>["content"];
 
-/** Parts that are for people alone: the model is not shown them. */
-const UNSEEN = new Set(["source-url", "source-document", "reasoning-file", "custom"]);
+/** Parts for the user interface only: they are not shown to the model. */
+const UI_ONLY_PARTS = new Set(["source-url", "source-document", "reasoning-file", "custom"]);
 
-/** Appends what the message says. `path` is where it stands in the request: `input[0]`. */
+/** Appends the message. `path` is where it is in the request: `input[0]`. */
 export function pushUiMessage(prompt: LanguageModelV3Message[], message: Fields, path: string): void {
   const parts = message.parts as unknown[];
   switch (message.role) {
     case "system":
       prompt.push({
         role: "system",
-        content: parts.map((part, index) => systemText(part, at(path, index))).join("\n"),
+        content: parts.map((part, index) => systemText(part, partPath(path, index))).join("\n"),
       });
       return;
     case "user":
@@ -33,41 +31,41 @@ export function pushUiMessage(prompt: LanguageModelV3Message[], message: Fields,
   }
 }
 
-const at = (path: string, index: number) => `${path}.parts[${index}]`;
+const partPath = (path: string, index: number) => `${path}.parts[${index}]`;
 
-/** The part as an object with a string `type`. */
-function fieldsOf(part: unknown, path: string): Fields & { type: string } {
+/** Checks that a part is an object with a string `type`. */
+function requirePart(part: unknown, path: string): Fields & { type: string } {
   if (typeof part !== "object" || part === null) throw invalid(`${path} must be object`);
   const fields = part as Fields;
   if (typeof fields.type !== "string") throw invalid(`${path}.type must be string`);
   return fields as Fields & { type: string };
 }
 
-function textOf(part: Fields, path: string): string {
+function requireText(part: Fields, path: string): string {
   if (typeof part.text !== "string") throw invalid(`${path}.text must be string`);
   return part.text;
 }
 
-const isUnseen = (type: string) => UNSEEN.has(type) || type.startsWith("data-");
-const unknownPart = (type: string, role: string, path: string) =>
+const isUiOnly = (type: string) => UI_ONLY_PARTS.has(type) || type.startsWith("data-");
+const unknownPartError = (type: string, role: string, path: string) =>
   invalid(`${path}.type "${type.slice(0, 64)}" is not a known part of a UI message of role ${role}`);
 
 function systemText(raw: unknown, path: string): string {
-  const part = fieldsOf(raw, path);
-  if (part.type !== "text") throw unknownPart(part.type, "system", path);
-  return textOf(part, path);
+  const part = requirePart(raw, path);
+  if (part.type !== "text") throw unknownPartError(part.type, "system", path);
+  return requireText(part, path);
 }
 
 function pushUser(prompt: LanguageModelV3Message[], parts: unknown[], path: string): void {
   if (parts.length === 0) throw invalid(`${path}.parts must not be empty`);
   const content: UserContent = [];
   parts.forEach((raw, index) => {
-    const here = at(path, index);
-    const part = fieldsOf(raw, here);
-    if (part.type === "text") content.push({ type: "text", text: textOf(part, here) });
+    const here = partPath(path, index);
+    const part = requirePart(raw, here);
+    if (part.type === "text") content.push({ type: "text", text: requireText(part, here) });
     else if (part.type === "file")
       content.push(filePart(part.url, "url", part.mediaType, here, { filename: part.filename }));
-    else if (!isUnseen(part.type)) throw unknownPart(part.type, "user", here);
+    else if (!isUiOnly(part.type)) throw unknownPartError(part.type, "user", here);
   });
   if (content.length > 0) prompt.push({ role: "user", content });
 }
@@ -77,20 +75,20 @@ function pushAssistant(prompt: LanguageModelV3Message[], parts: unknown[], path:
   let content: AssistantContent = [];
   let answers: ToolContent = [];
   parts.forEach((raw, index) => {
-    const here = at(path, index);
-    const part = fieldsOf(raw, here);
+    const here = partPath(path, index);
+    const part = requirePart(raw, here);
     if (part.type === "step-start") {
       pushStep(prompt, content, answers);
       content = [];
       answers = [];
     } else if (part.type === "text") {
-      const text = textOf(part, here);
+      const text = requireText(part, here);
       if (text !== "") content.push({ type: "text", text });
-    } else if (part.type === "reasoning") content.push({ type: "reasoning", text: textOf(part, here) });
+    } else if (part.type === "reasoning") content.push({ type: "reasoning", text: requireText(part, here) });
     else if (part.type === "file")
       content.push(filePart(part.url, "url", part.mediaType, here, { filename: part.filename }));
     else if (part.type === "dynamic-tool" || part.type.startsWith("tool-")) pushTool(content, answers, part, here);
-    else if (!isUnseen(part.type)) throw unknownPart(part.type, "assistant", here);
+    else if (!isUiOnly(part.type)) throw unknownPartError(part.type, "assistant", here);
   });
   pushStep(prompt, content, answers);
 }
@@ -111,33 +109,33 @@ function pushTool(
   if (typeof toolName !== "string" || toolName === "") throw invalid(`${path}.toolName must be a non-empty string`);
   if (typeof toolCallId !== "string") throw invalid(`${path}.toolCallId must be string`);
   if (part.state === "input-streaming") return;
-  const output = outputOf(part, path);
-  // Models take objects alone: what one wrote in place of JSON is not shown to it again.
+  const output = toolResultOutput(part, path);
+  // Models accept only objects: text that a model wrote in place of JSON is not shown to it again.
   const input = typeof part.input === "object" && part.input !== null ? part.input : {};
   const byProvider = part.providerExecuted === true;
   content.push({ type: "tool-call", toolCallId, toolName, input, ...(byProvider && { providerExecuted: true }) });
   (byProvider ? content : answers).push({ type: "tool-result", toolCallId, toolName, output });
 }
 
-/** What a model is told of a call that has no answer. */
-export const UNANSWERED = "The call was not completed.";
+/** What a model is told of a call without a result. */
+export const CALL_NOT_COMPLETED = "The call was not completed.";
 
-/** A model refuses a call without an answer, so a call that was broken off gets one that says so. */
-function outputOf(part: Fields, path: string): LanguageModelV3ToolResultOutput {
+/** Models refuse a call without a result, so that an unfinished call gets one that says so. */
+function toolResultOutput(part: Fields, path: string): LanguageModelV3ToolResultOutput {
   switch (part.state) {
     case "output-available":
       return toolOutput(part.output);
     case "output-error":
-      return toolFailure(typeof part.errorText === "string" ? part.errorText : UNANSWERED);
+      return toolFailure(typeof part.errorText === "string" ? part.errorText : CALL_NOT_COMPLETED);
     case "output-denied":
       return denied(part.approval);
     case "approval-responded":
       return (part.approval as Fields | undefined)?.approved === false
         ? denied(part.approval)
-        : toolFailure(UNANSWERED);
+        : toolFailure(CALL_NOT_COMPLETED);
     case "input-available":
     case "approval-requested":
-      return toolFailure(UNANSWERED);
+      return toolFailure(CALL_NOT_COMPLETED);
     default:
       throw invalid(`${path}.state is not a known state of a tool part`);
   }

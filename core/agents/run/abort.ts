@@ -1,8 +1,8 @@
-/** A run that ended because nobody waits for it any more. */
+/** How runs end whose client has left or whose request was aborted. */
 import type { RunCall } from "../agent.ts";
 import type { PartSink } from "./parts.ts";
 
-/** Thrown inside a run whose reader is gone. It is never an error of the service. */
+/** Thrown inside a run whose reader is gone. It is never reported as an error. */
 export class Aborted extends Error {
   override readonly name = "AbortError";
   constructor() {
@@ -10,7 +10,7 @@ export class Aborted extends Error {
   }
 }
 
-/** Whether a run that threw did so because it was stopped. */
-export function wasStopped(error: unknown, call: RunCall, sink: PartSink): boolean {
+/** Whether a run failed only because it was stopped. */
+export function wasAborted(error: unknown, call: RunCall, sink: PartSink): boolean {
   return error instanceof Aborted || sink.closed || call.signal.aborted;
 }

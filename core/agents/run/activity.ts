@@ -1,4 +1,4 @@
-/** Whether an agent is at work. */
+/** Counts the runs of an agent, for its status and for a shutdown that waits for them. */
 export class Activity {
   #running = 0;
   readonly #listeners: (() => void)[] = [];
@@ -7,17 +7,17 @@ export class Activity {
     return this.#running > 0 ? "working" : "idle";
   }
 
-  /** `listener` is called whenever the status has changed, so that what was built from it can be built anew. */
+  /** `listener` is called whenever the status has changed. */
   onChange(listener: () => void): void {
     this.#listeners.push(listener);
   }
 
-  /** Resolves when nothing runs, at the latest after `patience` milliseconds. */
-  async idle(patience: number): Promise<void> {
+  /** Resolves when no run is left, at the latest after `timeout` milliseconds. */
+  async whenIdle(timeout: number): Promise<void> {
     if (this.#running === 0) return;
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, patience);
+      timer = setTimeout(resolve, timeout);
       this.#listeners.push(() => {
         if (this.#running === 0) resolve();
       });
@@ -26,14 +26,14 @@ export class Activity {
   }
 
   enter(): void {
-    if (this.#running++ === 0) this.#tell();
+    if (this.#running++ === 0) this.#notify();
   }
 
   leave(): void {
-    if (--this.#running === 0) this.#tell();
+    if (--this.#running === 0) this.#notify();
   }
 
-  #tell(): void {
+  #notify(): void {
     for (const listener of this.#listeners) listener();
   }
 }

@@ -1,4 +1,4 @@
-/** On whose behalf an agent runs, as all that the run calls sees it: lines of the log say which run they belong to. */
+/** The call context of a run, as its tools and sub-agents see it: that of the request, with a logger that fields the run. */
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
@@ -6,8 +6,8 @@ import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 
-/** Names of the run that its lines carry. */
-interface RunNames {
+/** What log lines of the run say of it. */
+interface LogFields {
   readonly conversationId?: string | undefined;
   readonly userId?: string | undefined;
 }
@@ -18,19 +18,19 @@ export class RunCaller implements RunCall {
   readonly requestId: string;
   readonly #call: RunCall;
   readonly #agentId: string;
-  readonly #names: RunNames;
-  /** Of the run, once it has begun: its lines name it too. */
+  readonly #fields: LogFields;
+  /** The span of the run, once it has begun; log lines name it. */
   span: Span | null = null;
   #logger: Logger | null = null;
 
-  /** @param call of the request or the step; that of the agent above, of which the run is no part, for a sub-agent */
-  constructor(call: RunCall, agentId: string, names: RunNames) {
+  /** @param call of the request or the workflow step; for a sub-agent that of its parent agent, whose logger it does not take over */
+  constructor(call: RunCall, agentId: string, fields: LogFields) {
     this.#call = call instanceof RunCaller ? call.#call : call;
     this.user = call.user;
     this.caller = call.caller;
     this.requestId = call.requestId;
     this.#agentId = agentId;
-    this.#names = names;
+    this.#fields = fields;
   }
 
   get trace(): RunCall["trace"] {
@@ -43,10 +43,10 @@ export class RunCaller implements RunCall {
 
   get logger(): Logger {
     if (this.#logger === null) {
-      const { conversationId, userId } = this.#names;
+      const { conversationId, userId } = this.#fields;
       const { traceId, spanId } = this.span ?? {};
-      const names = { agentId: this.#agentId, conversationId, userId, traceId, spanId };
-      this.#logger = boundLogger(this.#call.logger, names);
+      const fields = { agentId: this.#agentId, conversationId, userId, traceId, spanId };
+      this.#logger = boundLogger(this.#call.logger, fields);
     }
     return this.#logger;
   }

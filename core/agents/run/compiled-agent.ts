@@ -1,5 +1,4 @@
-/** An agent as it stands after boot: what can be known ahead is, and the rest is a function of the request. */
-
+/** An agent after boot: whatever depends on the request is a function of it, and all else is computed. */
 import type { PrepareSchema } from "../../client-schema/schemas.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import type { RunOutcome } from "../../observability/metrics/outcomes.ts";
@@ -9,38 +8,38 @@ import type { RunCall } from "../agent.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";
 import type { History } from "../history/history.ts";
 import type { Activity } from "./activity.ts";
-import type { Settings } from "./options.ts";
+import type { RunSettings } from "./options.ts";
 import type { ToolSet } from "./tool-set.ts";
 
-/** Names in scope of an agent's expressions. */
-export interface AgentScope {
+/** The variables that expressions of an agent may use. */
+interface AgentScope {
   readonly context: Record<string, unknown>;
   readonly user: RunCall["user"];
 }
 
-/** A value that may depend on the request. Throws ServiceError `invalid_input` where the request makes no sense of it. */
+/** A value that may depend on the request. @throws ServiceError `invalid_input` when an expression fails for this request */
 export type Dynamic<T> = (scope: AgentScope) => T;
 
-export interface AgentCore {
+export interface CompiledAgent {
   readonly id: string;
   readonly name: string;
   readonly description: string;
-  /** The agent as spans name it. */
+  /** How spans identify the agent. */
   readonly entity: Entity;
-  /** What the span of a run is called. */
+  /** Name of the span of a run. */
   readonly spanName: string;
-  /** The options of a request that says nothing. */
-  readonly defaults: Settings;
+  /** The options of a request that sets none. */
+  readonly defaults: RunSettings;
   readonly instructions: Dynamic<string>;
   readonly chain: Dynamic<ModelChain>;
   readonly tools: Dynamic<ToolSet>;
-  /** Null for an agent that forgets. */
+  /** Null for an agent without memory. */
   readonly memory: AgentMemory | null;
   readonly history: History;
-  /** Ids of runs, unique over all agents. */
+  /** Creates ids of runs, unique among all agents. */
   readonly newRunId: () => string;
   readonly activity: Activity;
-  /** What its runs are counted by. */
+  /** Counts its runs. */
   readonly runs?: Tally<RunOutcome> | undefined;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;

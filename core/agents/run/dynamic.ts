@@ -1,4 +1,4 @@
-/** What an agent may make of the request: its instructions, its model, and which of its tools are offered. */
+/** What may depend on the request: the agent's instructions, its models, and the tools that it is offered. */
 import { invalid, messageOf, ServiceError } from "../../lib/errors.ts";
 import {
   type CompileResult,
@@ -16,7 +16,7 @@ import { type AgentTool, type KnownTools, type ToolSet, toolSet } from "./tool-s
 
 type Path = readonly (string | number)[];
 
-/** What was compiled, as a function of the request. What does not compile is reported with the references. */
+/** A compiled expression as a function of the request. One that does not compile has been reported with the manifest. */
 function evaluator(compiled: CompileResult, path: Path): Dynamic<unknown> {
   if ("problem" in compiled) return () => null;
   return (scope) => {
@@ -38,7 +38,7 @@ export function dynamicInstructions(manifest: AgentManifest, path: Path): Dynami
   };
 }
 
-/** The chain of a list is made once; an expression may give a name or a list of names. */
+/** A chain without expressions is created once; an expression may give a name or a list of names. */
 export function dynamicChain(manifest: AgentManifest, models: Models, path: Path): Dynamic<ModelChain> {
   const { model } = manifest;
   const names = typeof model === "string" ? [model] : model;
@@ -56,7 +56,7 @@ export function dynamicChain(manifest: AgentManifest, models: Models, path: Path
   };
 }
 
-/** A model that is not known was reported when the models were made: here it only must not get in the way. */
+/** An unknown model was reported when the models were created: here it only fails its runs. */
 function fixedChain(names: readonly string[], models: Models): Dynamic<ModelChain> {
   try {
     const chain = models.chain(names);
@@ -68,17 +68,17 @@ function fixedChain(names: readonly string[], models: Models): Dynamic<ModelChai
   }
 }
 
-interface Choice {
-  /** The tool, or its name as a function of the request. */
+interface ToolChoice {
+  /** The tool, or a function of the request that gives its name. */
   readonly use: AgentTool | Dynamic<unknown>;
   readonly offered: Dynamic<boolean> | null;
 }
 
 /**
- * The tools that a request is offered.
+ * The tools that a request is offered, as a function of it.
  *
- * @param known every tool of the service: an expression may name any of them.
- * @param extra tools that are always there (`delegate_task`).
+ * @param known every tool of the service: an expression may name any of them
+ * @param extra tools that are always offered (`delegate_task`)
  */
 export function dynamicTools(
   manifest: AgentManifest,
@@ -90,7 +90,7 @@ export function dynamicTools(
     const { use, if: condition } = typeof item === "string" ? { use: item, if: undefined } : item;
     const here = [...path, "tools", index];
     const tool = isTemplate(use) ? evaluator(compileTemplate(use, SCOPES.agent), [...here, "use"]) : known.get(use);
-    const offered = condition === undefined ? null : conditionOf(condition, [...here, "if"]);
+    const offered = condition === undefined ? null : compileIf(condition, [...here, "if"]);
     return tool === undefined ? [] : [{ use: tool, offered }];
   });
   if (choices.every(({ use, offered }) => typeof use !== "function" && offered === null)) {
@@ -101,15 +101,15 @@ export function dynamicTools(
     const tools: AgentTool[] = [];
     for (const choice of choices) {
       if (choice.offered !== null && !choice.offered(scope)) continue;
-      const tool = typeof choice.use === "function" ? named(choice.use(scope), known, path) : choice.use;
+      const tool = typeof choice.use === "function" ? findTool(choice.use(scope), known, path) : choice.use;
       if (tool !== null && !tools.includes(tool)) tools.push(tool);
     }
     return toolSet([...tools, ...extra]);
   };
 }
 
-/** `if:` is an expression as it stands; braces around it change nothing. */
-function conditionOf(condition: string, path: Path): Choice["offered"] {
+/** Compiles `if:`, which is an expression with or without braces. */
+function compileIf(condition: string, path: Path): ToolChoice["offered"] {
   const evaluate = evaluator(compileCondition(condition, SCOPES.agent), path);
   return (scope) => {
     const value = evaluate(scope);
@@ -118,8 +118,8 @@ function conditionOf(condition: string, path: Path): Choice["offered"] {
   };
 }
 
-/** Null offers nothing: an expression may choose so. */
-function named(name: unknown, known: KnownTools, path: Path): AgentTool | null {
+/** Null when the expression gives no name: then nothing is offered. */
+function findTool(name: unknown, known: KnownTools, path: Path): AgentTool | null {
   if (name === null || name === "") return null;
   const tool = typeof name === "string" ? known.get(name) : undefined;
   if (tool === undefined) throw invalid(`${formatPath(path)}.tools: there is no tool ${JSON.stringify(name)}`);

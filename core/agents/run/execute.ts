@@ -1,4 +1,4 @@
-/** From a request to a finished run: settles the plan, runs it, and leaves a true record on every way out. */
+/** From a request to a finished run: plans it, runs it, and records how it ended. */
 import type { GenerateOptions } from "../../../generated/types.ts";
 import { actingUser } from "../../identity/acting-user.ts";
 import type { Principal } from "../../identity/principal.ts";
@@ -7,14 +7,14 @@ import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
-import { promptOf } from "../prompt/input.ts";
-import { wasStopped } from "./abort.ts";
+import { buildPrompt } from "../prompt/input.ts";
+import { wasAborted } from "./abort.ts";
 import { RunCaller } from "./caller.ts";
-import type { AgentCore } from "./compiled-agent.ts";
+import type { CompiledAgent } from "./compiled-agent.ts";
 import { runLoop } from "./loop.ts";
-import { resolveOptions, type Settings } from "./options.ts";
-import { type OutputSpec, outputOption } from "./output.ts";
-import { type PartSink, SILENT } from "./parts.ts";
+import { type RunSettings, resolveOptions } from "./options.ts";
+import { type OutputSpec, resolveOutput } from "./output.ts";
+import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
@@ -22,138 +22,146 @@ import { NO_TOOLS } from "./tool-set.ts";
 export interface RunRequest {
   input: unknown;
   options?: GenerateOptions;
-  /** What the input is called in the request, for messages. Default `input`. */
+  /** Name of the field that the input comes from, for error messages. Default: `input`. */
   field?: string;
-  /** The result that the endpoint itself asks for: `options.output` does not count then, and there are no tools. */
+  /** The result that the endpoint asks for. It replaces `options.output`, and the run has no tools. */
   result?: OutputSpec;
-  /** The form of the result instead of `options.output`; tools stay. */
+  /** Replaces `options.output`; the run keeps its tools. */
   output?: OutputSpec;
-  /** The conversation when the options name none. */
+  /** The conversation, if the options name none. */
   conversationId?: string;
-  /** Whether the client is told the id of the assistant's message. */
-  told?: boolean;
-  /** Whether the answer takes the place of the one that the conversation has. */
+  /** Whether the client is sent the id of the assistant's message. */
+  clientKnowsMessageId?: boolean;
+  /** Whether the answer replaces the last one of the conversation. */
   regenerate?: boolean;
-  /** How many agents stand above this one. */
+  /** How many agents have delegated down to this one. */
   depth?: number;
-  /** The span that the run is part of, null when that is not traced. Left out: the run begins with the request. */
-  above?: Span | null;
+  /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
+  parentSpan?: Span | null;
 }
 
-/** A run that is ready to go. */
+/** A run that is ready to start. */
 export interface PreparedRun {
   readonly plan: RunPlan;
   readonly input: unknown;
-  readonly above: Span | null | undefined;
+  readonly parentSpan: Span | null | undefined;
 }
 
-/** @throws ServiceError `invalid_input` for a request that makes no sense. */
-export function prepareRun(core: AgentCore, request: RunRequest, call: RunCall): PreparedRun {
-  const principal = principalOf(call, core.isolated);
-  const settings = boundTo(principal, settingsOf(core, request), request.options);
+/** @throws ServiceError `invalid_input` for an invalid request */
+export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunCall): PreparedRun {
+  const principal = principalOf(call, agent.isolated);
+  const settings = withEffectiveUser(principal, requestSettings(agent, request), request.options);
   const scope = { context: settings.context, user: call.user };
-  const output = request.result ?? request.output ?? outputOption(settings.output, core, call);
-  const instructions = core.instructions(scope);
-  const id = core.newRunId();
-  const chain = core.chain(scope);
-  const caller = new RunCaller(call, core.id, settings.memory);
-  const prompt = promptOf(instructions, request.input, request.field);
+  const output = request.result ?? request.output ?? resolveOutput(settings.output, agent, call);
+  const instructions = agent.instructions(scope);
+  const id = agent.newRunId();
+  const chain = agent.chain(scope);
+  const caller = new RunCaller(call, agent.id, settings.memory);
+  const prompt = buildPrompt(instructions, request.input, request.field);
   const turn =
-    core.memory === null
+    agent.memory === null
       ? null
-      : turnOf(core.memory, request, { runId: id, settings: settings.memory, principal }, caller);
-  const remembers = turn?.writable === true && request.result === undefined;
-  const tools = request.result === undefined ? core.tools(scope) : NO_TOOLS;
+      : startTurn(agent.memory, request, { runId: id, settings: settings.memory, principal }, caller);
+  const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
+  const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
     id,
     chain,
     prompt,
-    tools: remembers ? core.memory!.tools(tools) : tools,
+    tools: canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools,
     settings,
     output,
     call: caller,
     depth: request.depth ?? 0,
     turn,
-    instructed: instructions !== "",
-    remembers,
+    hasInstructions: instructions !== "",
+    canUpdateWorkingMemory,
     span: null,
   };
-  return { plan, input: request.input, above: request.above };
+  return { plan, input: request.input, parentSpan: request.parentSpan };
 }
 
-type Whose = Pick<TurnRequest, "runId" | "settings" | "principal">;
+type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal">;
 
-function turnOf(memory: AgentMemory, request: RunRequest, whose: Whose, call: RunCall) {
-  const { input, told = false, regenerate = false } = request;
-  return memory.turn({ ...whose, input, told, regenerate }, call);
+function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, call: RunCall) {
+  const { input, clientKnowsMessageId = false, regenerate = false } = request;
+  return memory.turn({ ...owner, input, clientKnowsMessageId, regenerate }, call);
 }
 
-/** The user of a run is that of the token where there is one. Nobody has no name. */
-function boundTo(principal: Principal, settings: Settings, options: GenerateOptions | undefined): Settings {
-  // It must be the token's user, even where `memory.userId` goes before it.
+/** Sets the user of the run: that of the token if there is one. An anonymous run has none. */
+function withEffectiveUser(
+  principal: Principal,
+  settings: RunSettings,
+  options: GenerateOptions | undefined,
+): RunSettings {
+  // It must be the token's user even when `memory.userId` takes precedence.
   if (options?.userId !== undefined) actingUser(principal, options.userId);
-  const given = settings.memory.userId;
-  const userId = actingUser(principal, given) || undefined;
-  return userId === given ? settings : { ...settings, memory: { ...settings.memory, userId } };
+  const requestedUserId = settings.memory.userId;
+  const userId = actingUser(principal, requestedUserId) || undefined;
+  return userId === requestedUserId ? settings : { ...settings, memory: { ...settings.memory, userId } };
 }
 
-function settingsOf(core: AgentCore, request: RunRequest): Settings {
-  const settings = resolveOptions(request.options, core.defaults);
+function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings {
+  const settings = resolveOptions(request.options, agent.defaults);
   const { conversationId } = request;
   if (conversationId === undefined || settings.memory.conversationId !== undefined) return settings;
   return { ...settings, memory: { ...settings.memory, conversationId } };
 }
 
 /**
- * Runs to the end. A run that was stopped tells its reader, if there still is one, and throws what stopped it.
+ * Runs to the end. A run that is aborted throws whatever aborted it.
  *
- * @throws ServiceError when the model fails, when the conversation is somebody else's or cannot be read or stored;
- * anything when the run was stopped.
+ * @throws ServiceError when the model fails, or when the conversation is another user's or cannot be read or stored; any
+ * error when the run was aborted
  */
-export async function execute(core: AgentCore, prepared: PreparedRun, sink: PartSink = SILENT): Promise<RunResult> {
+export async function execute(
+  agent: CompiledAgent,
+  prepared: PreparedRun,
+  sink: PartSink = NULL_SINK,
+): Promise<RunResult> {
   const { plan } = prepared;
   const { turn } = plan;
   const outcome = emptyRunResult();
-  beginRunSpan(core, prepared);
-  if (turn !== null) await remind(core, plan, turn, outcome);
-  const record = core.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
-  core.activity.enter();
+  beginRunSpan(agent, prepared);
+  if (turn !== null) await addConversation(agent, plan, turn, outcome);
+  const record = agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
+  agent.activity.enter();
   try {
-    await runLoop(plan, turn === null ? sink : turn.listen(sink), outcome);
-    core.runs?.count("completed");
-    const wait = core.history.end(record, "completed", outcome);
+    await runLoop(plan, turn === null ? sink : turn.record(sink), outcome);
+    agent.runs?.count("completed");
+    const wait = agent.history.end(record, "completed", outcome);
     if (wait !== undefined) await wait;
     if (plan.span !== null) endRunSpan(plan.span, outcome);
     return outcome;
   } catch (error) {
-    const status = wasStopped(error, plan.call, sink) ? "cancelled" : "error";
-    core.runs?.count(status);
+    const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
+    agent.runs?.count(status);
     if (turn !== null) await turn.abandon(status);
-    core.history.end(record, status, outcome, status === "error" ? error : undefined);
+    agent.history.end(record, status, outcome, status === "error" ? error : undefined);
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: status === "cancelled" });
     throw error;
   } finally {
-    core.activity.leave();
+    agent.activity.leave();
   }
 }
 
-/** What the conversation holds comes into the prompt. A run that does not get that far is on no record but its trace. */
-async function remind(core: AgentCore, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
+/** Adds the conversation to the prompt. A run that fails here is not in the history, only in its trace. */
+async function addConversation(agent: CompiledAgent, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
   turn.span = plan.span;
   try {
-    await core.memory!.remind(plan, turn);
+    await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
   }
 }
 
-/** Runs for a reader of events. A stop is told as the part `abort`, and is the end of the stream like any other. */
-export async function executeStream(core: AgentCore, prepared: PreparedRun, sink: PartSink): Promise<void> {
+/** Runs for a stream. An aborted run is not an error: its stream ends with the part `abort`. */
+export async function executeStream(agent: CompiledAgent, prepared: PreparedRun, sink: PartSink): Promise<void> {
   try {
-    await execute(core, prepared, sink);
+    await execute(agent, prepared, sink);
   } catch (error) {
-    if (!wasStopped(error, prepared.plan.call, sink)) throw error;
+    if (!wasAborted(error, prepared.plan.call, sink)) throw error;
     if (!sink.closed) await sink.part({ type: "abort" });
   }
 }

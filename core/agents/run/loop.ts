@@ -1,33 +1,37 @@
-/** The run: a model call, its tool calls, the next model call, until the model has said what it had to say. */
+/** The loop of a run: a model call, its tool calls, the next model call, until a step has no tool calls. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { ServiceError } from "../../lib/errors.ts";
 import type { ModelStream } from "../../models/chain.ts";
+import type { ToolContent } from "../prompt/content.ts";
 import { Aborted } from "./abort.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
-import { CallOptions, type RunPlan, type RunResult, type ToolContent } from "./run.ts";
+import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runToolCalls } from "./tool-calls.ts";
 import { addUsage } from "./usage.ts";
 
 /**
- * Runs the plan. `outcome` grows on the way and is whole when the promise resolves.
+ * Runs the plan. `outcome` is filled on the way and complete when the promise resolves.
  *
- * @throws ServiceError `provider_failed` when the model fails or its answer does not fit, whatever the signal's reason
- * is once it aborts, Aborted when the sink has closed, and `unavailable` when the turn cannot be stored.
+ * @throws ServiceError `provider_failed` when the model fails or its answer does not match the schema, and `unavailable`
+ * when the turn cannot be stored; Aborted when the sink has closed; the signal's reason once it aborts
  */
 export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const options = new CallOptions(plan);
   for (let count = 1; ; count++) {
-    const { step, answers } = await takeStep(plan, options, sink, outcome, count === 1);
+    const { step, answers } = await runStep(plan, options, sink, outcome, count === 1);
     if (step.calls.length === 0 || count >= plan.settings.maxSteps) {
-      if (plan.output !== null) await settleOutput(plan, plan.output, extended(options, step, answers), sink, outcome);
+      if (plan.output !== null) {
+        extendPrompt(options, step, answers);
+        await resolveResult(plan, plan.output, options, sink, outcome);
+      }
       break;
     }
-    options.prompt = extended(options, step, answers).prompt;
+    extendPrompt(options, step, answers);
   }
-  // The last part says that all is done: it does not go out before what was said is stored.
+  // The last part tells the client that all is done: the turn is stored first.
   if (plan.turn !== null) await plan.turn.finish();
   const { finishReason, usage: totalUsage, output } = outcome;
   const finish = { type: "finish", finishReason, totalUsage } as const;
@@ -35,7 +39,7 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   if (wait !== undefined) await wait;
 }
 
-async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, outcome: RunResult, first: boolean) {
+async function runStep(plan: RunPlan, options: CallOptions, sink: PartSink, outcome: RunResult, first: boolean) {
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
   const step = new ModelStep(sink, outcome, span);
   let stream: ModelStream;
@@ -69,42 +73,41 @@ async function takeStep(plan: RunPlan, options: CallOptions, sink: PartSink, out
   return { step, answers };
 }
 
-/** The options of the next call: the prompt goes on with what was said and answered. */
-function extended(options: CallOptions, step: ModelStep, answers: ToolContent): CallOptions {
+/** Adds the answer of a step and the results of its tool calls to the prompt of the next call, as a new list. */
+function extendPrompt(options: CallOptions, step: ModelStep, answers: ToolContent): void {
   const prompt: LanguageModelV3Message[] = [...options.prompt];
   const content = step.content.filter((part) => part.type !== "text" || part.text !== "");
   if (content.length > 0) prompt.push({ role: "assistant", content });
   if (answers.length > 0) prompt.push({ role: "tool", content: answers });
   options.prompt = prompt;
-  return options;
 }
 
-/** Reads the result out of the last answer; one that does not fit gets one more try. */
-async function settleOutput(
+/** Parses the result from the last answer. If that is not valid, the model is asked once more. */
+async function resolveResult(
   plan: RunPlan,
   output: OutputSpec,
   options: CallOptions,
   sink: PartSink,
   outcome: RunResult,
 ): Promise<void> {
-  let read = output.read(outcome.text);
-  if ("problem" in read) {
+  let parsed = output.read(outcome.text);
+  if ("problem" in parsed) {
     options.prompt.push({
       role: "user",
-      content: [{ type: "text", text: complaint(read.problem, output.schemaText) }],
+      content: [{ type: "text", text: correctionRequest(parsed.problem, output.schemaText) }],
     });
     if (options.tools !== undefined) options.toolChoice = { type: "none" };
-    await takeStep(plan, options, sink, outcome, false);
-    read = output.read(outcome.text);
+    await runStep(plan, options, sink, outcome, false);
+    parsed = output.read(outcome.text);
   }
-  if ("problem" in read) {
-    throw new ServiceError("provider_failed", `the model's answer does not fit the schema: ${read.problem}`);
+  if ("problem" in parsed) {
+    throw new ServiceError("provider_failed", `the model's answer does not fit the schema: ${parsed.problem}`);
   }
-  outcome.output = read.value;
+  outcome.output = parsed.value;
 }
 
-/** Some models are never told the schema by their provider: here they get to read it. */
-function complaint(problem: string, schema: string): string {
-  const ask = `That answer does not fit: ${problem}. Answer again with the corrected JSON alone, without any other text.`;
-  return schema === "" ? ask : `${ask} It must conform to this JSON Schema: ${schema}`;
+/** Has the schema in it, since some providers do not pass it on to their models. */
+function correctionRequest(problem: string, schema: string): string {
+  const request = `That answer does not fit: ${problem}. Answer again with the corrected JSON alone, without any other text.`;
+  return schema === "" ? request : `${request} It must conform to this JSON Schema: ${schema}`;
 }

@@ -1,4 +1,4 @@
-/** One call of the model: its parts go to the sink as they come, and are gathered for what follows. */
+/** One call of the model: passes its parts on to the sink, and collects them for the next prompt and the result. */
 import type {
   LanguageModelV3File,
   LanguageModelV3Source,
@@ -10,42 +10,43 @@ import { nextTurn } from "../../lib/event-loop-turns.ts";
 import type { ModelStream, PartBatch } from "../../models/chain.ts";
 import { providerFailed } from "../../models/failure.ts";
 import type { Span } from "../../observability/span.ts";
+import type { AssistantContent } from "../prompt/content.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import { Aborted } from "./abort.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
-import type { AssistantContent, RunResult } from "./run.ts";
-import { type PendingCall, providerFailure, readCall } from "./tool-input.ts";
-import { usageOf, zeroUsage } from "./usage.ts";
+import type { RunResult } from "./run.ts";
+import { type PendingCall, parseToolCall, providerToolError } from "./tool-input.ts";
+import { toUsage, zeroUsage } from "./usage.ts";
 
 type Block = Extract<AssistantContent[number], { text: string }>;
 type Delta = Extract<LanguageModelV3StreamPart, { delta: string; type: "text-delta" | "reasoning-delta" }>;
 type Start = Extract<LanguageModelV3StreamPart, { type: "text-start" | "reasoning-start" }>;
 type Wait = Promise<void> | undefined;
 
-/** Characters of text and reasoning in one step: a model that does not stop must not fill the memory. */
-const LONGEST = 64 * 1024 * 1024;
+/** Of text and reasoning in one step: a model that does not stop must not fill the memory. */
+const MAX_STEP_CHARACTERS = 64 * 1024 * 1024;
 
-/** What a step may take before everything else has its turn, in characters, and what a part counts for beside its own. */
-const SLICE = 64 * 1024;
-const PART = 128;
+/** After so many characters the event loop gets a turn; each part counts for some characters more than its own. */
+const CHARACTERS_PER_TURN = 64 * 1024;
+const CHARACTERS_PER_PART = 128;
 
-/** What the model said in one step. */
+/** Reads one answer of a model. */
 export class ModelStep {
   /** For the prompt of the next step. */
   readonly content: AssistantContent = [];
-  /** Calls that wait for our tools. */
+  /** Tool calls that the service has to run. */
   readonly calls: PendingCall[] = [];
   usage: Usage = zeroUsage();
   finishReason: FinishReason = "other";
-  /** Seconds until the first part came, of a step that is traced; undefined while none has. */
+  /** Seconds until the first part came; set only when the step is traced. */
   firstPart: number | undefined;
   readonly #span: Span | null;
   readonly #sink: PartSink;
   readonly #outcome: RunResult;
   #open: { id: string; block: Block } | null = null;
   #length = 0;
-  /** Taken in this turn, at most: turns that the event loop had by itself are not known. */
-  #taken = 0;
+  /** Characters since the last turn of the event loop that was waited for. */
+  #charactersThisTurn = 0;
   #others: Map<string, Block> | null = null;
 
   constructor(sink: PartSink, outcome: RunResult, span: Span | null) {
@@ -61,7 +62,7 @@ export class ModelStep {
     return text;
   }
 
-  /** Reads the model's answer to its end. Leaves nothing open, however it ends. */
+  /** Reads the answer to its end. The stream is closed however that ends. */
   async read(stream: ModelStream): Promise<void> {
     const sink = this.#sink;
     try {
@@ -70,13 +71,13 @@ export class ModelStep {
         const batch: PartBatch | null = next instanceof Promise ? await next : next;
         if (batch === null) return;
         if (this.#span !== null) this.firstPart ??= Math.round(this.#span.elapsed()) / 1000;
-        // Not for-of: across an await it makes an object per part.
+        // Not for-of: across an await that allocates an object per part.
         for (let index = 0; index < batch.length; index++) {
-          const wait = this.#take(batch[index]!);
+          const wait = this.#handle(batch[index]!);
           if (wait !== undefined) await wait;
-          this.#taken += PART;
-          if (this.#taken < SLICE) continue;
-          this.#taken = 0;
+          this.#charactersThisTurn += CHARACTERS_PER_PART;
+          if (this.#charactersThisTurn < CHARACTERS_PER_TURN) continue;
+          this.#charactersThisTurn = 0;
           await nextTurn();
           if (sink.closed) throw new Aborted();
         }
@@ -87,14 +88,14 @@ export class ModelStep {
     }
   }
 
-  #take(part: LanguageModelV3StreamPart): Wait {
+  #handle(part: LanguageModelV3StreamPart): Wait {
     switch (part.type) {
       case "text-delta":
       case "reasoning-delta":
-        return this.#grow(part);
+        return this.#addDelta(part);
       case "text-start":
       case "reasoning-start":
-        return this.#begin(part);
+        return this.#startBlock(part);
       case "text-end":
       case "reasoning-end":
         return this.#sink.part({ type: part.type, id: part.id });
@@ -105,9 +106,9 @@ export class ModelStep {
       case "tool-input-end":
         return this.#sink.part({ type: part.type, id: part.id });
       case "tool-call":
-        return this.#call(part);
+        return this.#addCall(part);
       case "tool-result":
-        return part.preliminary === true ? undefined : this.#sink.part(this.#answer(part));
+        return part.preliminary === true ? undefined : this.#sink.part(this.#addResult(part));
       case "file":
         return this.#sink.part(filePart(part));
       case "source":
@@ -115,7 +116,7 @@ export class ModelStep {
       case "raw":
         return this.#sink.part({ type: "raw", rawValue: part.rawValue });
       case "finish":
-        this.usage = usageOf(part.usage);
+        this.usage = toUsage(part.usage);
         this.finishReason = part.finishReason.unified;
         return undefined;
       default:
@@ -123,31 +124,35 @@ export class ModelStep {
     }
   }
 
-  #begin(part: Start): Wait {
+  #startBlock(part: Start): Wait {
     const type = part.type === "text-start" ? "text" : "reasoning";
-    this.#block(part.id, type, part.providerMetadata);
+    this.#addBlock(part.id, type, part.providerMetadata);
     return this.#sink.part({ type: part.type, id: part.id });
   }
 
-  /** The part of the model is passed on as it is: writers name the fields that they send. */
-  #grow(part: Delta): Wait {
+  /** Passes the provider's own part on, without a copy: sinks pick the fields that they send. */
+  #addDelta(part: Delta): Wait {
     const type = part.type === "text-delta" ? "text" : "reasoning";
     const open = this.#open;
     let block =
-      open !== null && open.id === part.id && open.block.type === type ? open.block : this.#other(part.id, type);
+      open !== null && open.id === part.id && open.block.type === type ? open.block : this.#findOther(part.id, type);
     if (block === undefined) {
-      block = this.#block(part.id, type, undefined);
+      block = this.#addBlock(part.id, type, undefined);
       this.#sink.part({ type: `${type}-start`, id: part.id });
     }
     this.#length += part.delta.length;
-    this.#taken += part.delta.length;
-    if (this.#length > LONGEST) throw providerFailed("unavailable", new Error("the model's answer does not end"));
+    this.#charactersThisTurn += part.delta.length;
+    if (this.#length > MAX_STEP_CHARACTERS)
+      throw providerFailed(
+        "unavailable",
+        new Error(`the model's answer is longer than ${MAX_STEP_CHARACTERS} characters`),
+      );
     block.text += part.delta;
     if (part.providerMetadata !== undefined) block.providerOptions = part.providerMetadata;
     return this.#sink.part(part);
   }
 
-  #block(id: string, type: Block["type"], providerOptions: Block["providerOptions"]): Block {
+  #addBlock(id: string, type: Block["type"], providerOptions: Block["providerOptions"]): Block {
     const block: Block = { type, text: "", providerOptions };
     if (this.#open !== null) {
       this.#others ??= new Map();
@@ -158,29 +163,29 @@ export class ModelStep {
     return block;
   }
 
-  #other(id: string, type: Block["type"]): Block | undefined {
+  #findOther(id: string, type: Block["type"]): Block | undefined {
     return this.#others?.get(`${type} ${id}`);
   }
 
-  #call(call: LanguageModelV3ToolCall): Wait {
-    const pending = readCall(call);
+  #addCall(call: LanguageModelV3ToolCall): Wait {
+    const pending = parseToolCall(call);
     const { part } = pending;
     this.#outcome.toolCalls.push(part);
-    // A model is shown an object, also where it wrote something else.
+    // Models accept only objects in a prompt, even if they wrote something else themselves.
     const input = typeof part.input === "object" && part.input !== null ? part.input : {};
     this.content.push({ ...part, input, providerOptions: call.providerMetadata });
     if (part.providerExecuted !== true) this.calls.push(pending);
     return this.#sink.part(part);
   }
 
-  /** A tool that the provider ran. */
-  #answer(part: LanguageModelV3ToolResult): AgentPart {
+  /** The result of a tool that the provider ran. */
+  #addResult(part: LanguageModelV3ToolResult): AgentPart {
     const { toolCallId, toolName, result } = part;
-    const output = part.isError === true ? toolFailure(providerFailure(result)) : toolOutput(result);
+    const output = part.isError === true ? toolFailure(providerToolError(result)) : toolOutput(result);
     this.content.push({ type: "tool-result", toolCallId, toolName, output, providerOptions: part.providerMetadata });
     const input = this.#outcome.toolCalls.find((call) => call.toolCallId === toolCallId)?.input ?? {};
     const common = { toolCallId, toolName, input, providerExecuted: true } as const;
-    if (part.isError === true) return { type: "tool-error", ...common, error: providerFailure(result) };
+    if (part.isError === true) return { type: "tool-error", ...common, error: providerToolError(result) };
     const answer = { type: "tool-result", ...common, output: result } as const;
     this.#outcome.toolResults.push(answer);
     return answer;

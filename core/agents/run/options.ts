@@ -1,6 +1,6 @@
 /**
- * The options of one run: the request's, else the agent's own, else the table of the contract, for each field alone. Only
- * fields that are named here reach the engine. Ranges are checked by the schemas of the request and of the manifest.
+ * The options of one run. Each field comes from the request, else from the agent, else from the defaults in the schemas.
+ * Only fields that are current here have an effect. Ranges are checked by the schemas of requests and of the manifest.
  */
 import type { SharedV3ProviderOptions } from "@ai-sdk/provider";
 import { defaults } from "../../../generated/defaults.ts";
@@ -11,7 +11,7 @@ import type {
   SemanticMemoryOptions,
 } from "../../../generated/types.ts";
 
-/** The memory rows of the options table; `semanticMemory.enabled` stays open until a memory decides. */
+/** The options about memory. `semanticMemory.enabled` is undefined unless it is set: then the memory decides. */
 export interface MemorySettings {
   readonly userId: string | undefined;
   readonly conversationId: string | undefined;
@@ -21,7 +21,7 @@ export interface MemorySettings {
   readonly conversationPersistence: Required<ConversationPersistenceOptions>;
 }
 
-export interface Settings {
+export interface RunSettings {
   readonly maxSteps: number;
   readonly temperature: number;
   readonly maxOutputTokens: number;
@@ -36,11 +36,11 @@ export interface Settings {
   readonly memory: MemorySettings;
 }
 
-const { resumableStream: _, ...NUMBERS } = defaults.GenerateOptions;
+const { resumableStream: _, ...SAMPLING_DEFAULTS } = defaults.GenerateOptions;
 
-/** The defaults of the contract (Limits; `options` of the generation endpoints), as the schemas name them. */
-export const TABLE_DEFAULTS: Settings = Object.freeze({
-  ...NUMBERS,
+/** The defaults that the schemas name for `options` of the generation endpoints. */
+export const DEFAULT_SETTINGS: RunSettings = Object.freeze({
+  ...SAMPLING_DEFAULTS,
   seed: undefined,
   stopSequences: undefined,
   providerOptions: undefined,
@@ -55,8 +55,8 @@ export const TABLE_DEFAULTS: Settings = Object.freeze({
   }),
 });
 
-/** `options` over `defaults`. Without options it is `defaults` itself. */
-export function resolveOptions(options: GenerateOptions | undefined, defaults: Settings): Settings {
+/** Merges `options` over `defaults`. Without options the result is `defaults` itself. */
+export function resolveOptions(options: GenerateOptions | undefined, defaults: RunSettings): RunSettings {
   if (options === undefined) return defaults;
   return {
     maxSteps: options.maxSteps ?? defaults.maxSteps,
@@ -70,51 +70,51 @@ export function resolveOptions(options: GenerateOptions | undefined, defaults: S
     providerOptions: (options.providerOptions as SharedV3ProviderOptions | undefined) ?? defaults.providerOptions,
     context: (options.context as Record<string, unknown> | undefined) ?? defaults.context,
     output: options.output ?? defaults.output,
-    memory: settleMemory(options, defaults.memory),
+    memory: resolveMemory(options, defaults.memory),
   };
 }
 
-/** A field under `memory` beats its deprecated twin at the top, each alone. */
-function settleMemory(options: GenerateOptions, defaults: MemorySettings): MemorySettings {
-  const envelope = options.memory;
-  const inner = envelope?.options;
+/** For each field: the one under `memory` takes precedence over its deprecated counterpart at the top. */
+function resolveMemory(options: GenerateOptions, defaults: MemorySettings): MemorySettings {
+  const memory = options.memory;
+  const memoryOptions = memory?.options;
   return {
-    userId: envelope?.userId ?? options.userId ?? defaults.userId,
-    conversationId: envelope?.conversationId ?? options.conversationId ?? defaults.conversationId,
-    contextLimit: inner?.contextLimit ?? options.contextLimit ?? defaults.contextLimit,
-    readOnly: inner?.readOnly ?? defaults.readOnly,
-    semanticMemory: settleSemantic(inner?.semanticMemory, options.semanticMemory, defaults.semanticMemory),
-    conversationPersistence: settlePersistence(
-      inner?.conversationPersistence,
+    userId: memory?.userId ?? options.userId ?? defaults.userId,
+    conversationId: memory?.conversationId ?? options.conversationId ?? defaults.conversationId,
+    contextLimit: memoryOptions?.contextLimit ?? options.contextLimit ?? defaults.contextLimit,
+    readOnly: memoryOptions?.readOnly ?? defaults.readOnly,
+    semanticMemory: resolveSemantic(memoryOptions?.semanticMemory, options.semanticMemory, defaults.semanticMemory),
+    conversationPersistence: resolvePersistence(
+      memoryOptions?.conversationPersistence,
       options.conversationPersistence,
       defaults.conversationPersistence,
     ),
   };
 }
 
-function settleSemantic(
-  named: SemanticMemoryOptions | undefined,
-  old: SemanticMemoryOptions | undefined,
+function resolveSemantic(
+  current: SemanticMemoryOptions | undefined,
+  deprecated: SemanticMemoryOptions | undefined,
   defaults: MemorySettings["semanticMemory"],
 ): MemorySettings["semanticMemory"] {
-  if (named === undefined && old === undefined) return defaults;
+  if (current === undefined && deprecated === undefined) return defaults;
   return {
-    enabled: named?.enabled ?? old?.enabled ?? defaults.enabled,
-    semanticLimit: named?.semanticLimit ?? old?.semanticLimit ?? defaults.semanticLimit,
-    semanticThreshold: named?.semanticThreshold ?? old?.semanticThreshold ?? defaults.semanticThreshold,
-    mergeStrategy: named?.mergeStrategy ?? old?.mergeStrategy ?? defaults.mergeStrategy,
+    enabled: current?.enabled ?? deprecated?.enabled ?? defaults.enabled,
+    semanticLimit: current?.semanticLimit ?? deprecated?.semanticLimit ?? defaults.semanticLimit,
+    semanticThreshold: current?.semanticThreshold ?? deprecated?.semanticThreshold ?? defaults.semanticThreshold,
+    mergeStrategy: current?.mergeStrategy ?? deprecated?.mergeStrategy ?? defaults.mergeStrategy,
   };
 }
 
-function settlePersistence(
-  named: ConversationPersistenceOptions | undefined,
-  old: ConversationPersistenceOptions | undefined,
+function resolvePersistence(
+  current: ConversationPersistenceOptions | undefined,
+  deprecated: ConversationPersistenceOptions | undefined,
   defaults: MemorySettings["conversationPersistence"],
 ): MemorySettings["conversationPersistence"] {
-  if (named === undefined && old === undefined) return defaults;
+  if (current === undefined && deprecated === undefined) return defaults;
   return {
-    mode: named?.mode ?? old?.mode ?? defaults.mode,
-    debounceMs: named?.debounceMs ?? old?.debounceMs ?? defaults.debounceMs,
-    flushOnToolResult: named?.flushOnToolResult ?? old?.flushOnToolResult ?? defaults.flushOnToolResult,
+    mode: current?.mode ?? deprecated?.mode ?? defaults.mode,
+    debounceMs: current?.debounceMs ?? deprecated?.debounceMs ?? defaults.debounceMs,
+    flushOnToolResult: current?.flushOnToolResult ?? deprecated?.flushOnToolResult ?? defaults.flushOnToolResult,
   };
 }

@@ -1,20 +1,19 @@
-/** The form of a result: plain text, or a value that fits a schema, read from what the model wrote. */
-
+/** What form a result has, plain text or a value of a schema, and how it is read from what the model wrote. */
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { OutputOptions } from "../../../generated/types.ts";
 import type { ClientSchema } from "../../client-schema/schemas.ts";
 import { userIdOf } from "../../identity/user.ts";
 import { isObject } from "../../lib/is-object.ts";
 import type { RunCall } from "../agent.ts";
-import type { AgentCore } from "./compiled-agent.ts";
+import type { CompiledAgent } from "./compiled-agent.ts";
 import { parseAnswer } from "./partial-json.ts";
 
 export interface OutputSpec {
-  /** What the model is told. */
+  /** What the provider is asked for. */
   readonly format: LanguageModelV3CallOptions["responseFormat"];
-  /** The schema as text, for a model that does not heed `format`; empty when there is none. */
+  /** The schema as text, for models that ignore `format`; empty when there is none. */
   readonly schemaText: string;
-  /** The value of a finished answer, or what is wrong with it. */
+  /** Parses a finished answer: its value, or what is wrong with it. */
   read(text: string): { value: unknown } | { problem: string };
 }
 
@@ -24,7 +23,7 @@ const TEXT: OutputSpec = Object.freeze({
   read: (text: string) => ({ value: text }),
 });
 
-/** Of a value that fits the schema, or of any object without one. */
+/** A value that is valid against the schema, or any object without one. */
 export function objectOutput(schema: ClientSchema | undefined): OutputSpec {
   return {
     format: schema === undefined ? { type: "json" } : { type: "json", schema: schema.schema },
@@ -43,22 +42,22 @@ function objectProblem(value: unknown): string | null {
 }
 
 /** `options.output` of a request. */
-export function outputOption(
+export function resolveOutput(
   output: OutputOptions | undefined,
-  { prepareSchema, defaults }: Pick<AgentCore, "prepareSchema" | "defaults">,
+  { prepareSchema, defaults }: Pick<CompiledAgent, "prepareSchema" | "defaults">,
   call: RunCall,
 ): OutputSpec | null {
   if (output === undefined) return null;
   if (output.type === "text") return TEXT;
-  // That of the agent itself is no client's.
-  const payer = output === defaults.output ? undefined : payerOf(call);
+  // The agent's own schema does not count against any client.
+  const rateKey = output === defaults.output ? undefined : schemaRateKey(call);
   return objectOutput(
-    output.schema === undefined ? undefined : prepareSchema(output.schema, "options.output.schema", payer),
+    output.schema === undefined ? undefined : prepareSchema(output.schema, "options.output.schema", rateKey),
   );
 }
 
-/** Who pays for a new schema of a request; nobody for what the service asks of itself. */
-export function payerOf({ user, client }: RunCall): string | undefined {
+/** Whose rate limit a new schema counts against; undefined for calls that the service makes itself. */
+export function schemaRateKey({ user, client }: RunCall): string | undefined {
   const id = userIdOf(user);
   if (id !== null) return `user ${id}`;
   return client === undefined ? undefined : `address ${client.address}`;

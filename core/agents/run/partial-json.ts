@@ -1,30 +1,30 @@
 /**
- * Reads the JSON of a model while it is being written. Prose or a code fence before the first bracket is skipped, and
+ * Parses the JSON of a model while it is being written. Text before the first bracket (prose, a code fence) is skipped, and
  * so is whatever follows the last one.
  */
 
 type Mode = "seek" | "value" | "key-or-end" | "key" | "colon" | "string" | "literal" | "after" | "done";
 
-/** Follows an array or object through its text, at a cost that grows with the new text alone. */
+/** An incremental parser of one array or object. Each piece costs as much as it is long, however much came before. */
 export class PartialJson {
   #text = "";
   #mode: Mode = "seek";
-  /** The brackets that are open, as their closing ones. */
+  /** The closing brackets that are still to come. */
   #open: string[] = [];
   #start = 0;
-  /** The text up to here is whole once the open brackets are closed. */
+  /** The text up to here is valid JSON once the open brackets are closed. */
   #safe = 0;
   /** In a string: 0, or how many characters of an escape are still to come. */
   #escape = 0;
 
-  /** Takes the next piece. */
+  /** Adds the next piece. */
   feed(piece: string): void {
     let index = this.#text.length;
     this.#text += piece;
     for (; index < this.#text.length && this.#mode !== "done"; index++) this.#step(this.#text[index]!, index);
   }
 
-  /** What is known so far, or undefined before there is anything. Numbers and names appear when they are complete. */
+  /** The value so far, or undefined before there is one. Numbers and keys appear when they are complete. */
   snapshot(): unknown {
     if (this.#mode === "seek" || this.#safe === 0) return undefined;
     const quote = this.#mode === "string" ? '"' : "";
@@ -54,7 +54,7 @@ export class PartialJson {
 
   #inString(character: string, index: number): void {
     if (this.#escape > 0) {
-      // The first character after the backslash says how long the escape is.
+      // The first character after the backslash decides how long the escape is.
       if (this.#text[index - 1] === "\\" && character === "u" && this.#escape === 1) this.#escape = 5;
       this.#escape -= 1;
     } else if (character === "\\") this.#escape = 1;
@@ -111,7 +111,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** The value that a finished answer holds, or undefined when it holds none. */
+/** The JSON value in a finished answer, or undefined when there is none. */
 export function parseAnswer(text: string): unknown {
   const whole = parse(text);
   if (whole !== undefined) return whole;

@@ -1,6 +1,6 @@
 /**
- * The typed parts of a run, as `POST /agents/:id/stream` sends them (contract, "Agent raw stream").
- * Everything else (text, object, UI stream) is a fold or a map over these.
+ * The typed parts of a run, as `POST /agents/:id/stream` sends them. The other replies (text, object, UI stream) are derived
+ * from them.
  */
 import type { ToolCall as Call, FinishReason, ToolResult as Result, Usage } from "../../../generated/types.ts";
 
@@ -11,9 +11,9 @@ export type ToolCall = Call & { providerExecuted?: true };
 
 export type ToolResult = Result & { providerExecuted?: true };
 
-type Marked<T> = T & { subAgentId?: string; subAgentName?: string };
+type FromSubAgent<T> = T & { subAgentId?: string; subAgentName?: string };
 
-export type AgentPart = Marked<
+export type AgentPart = FromSubAgent<
   | { type: "start" }
   | { type: "start-step" }
   | { type: "text-start"; id: string }
@@ -39,16 +39,16 @@ export type AgentPart = Marked<
 >;
 
 /**
- * Takes the parts of a run as they come: called synchronously, in order. A promise says that the reader is behind: the
- * loop awaits it before it reads on from the model, so that a slow reader slows the upstream (design.md, section 7).
+ * Receives the parts of a run as they come, synchronously and in order. A promise means that the reader is behind: the loop
+ * awaits it before it reads on from the model, so that a slow reader slows the model down (back-pressure).
  */
 export interface PartSink {
-  /** The model has accepted the call: headers may go out. Called once, before the first part. */
+  /** Called once, before the first part, when the model has accepted the call: response headers may be sent. */
   accepted?(): void;
   part(part: AgentPart): Promise<void> | undefined;
-  /** True once nobody reads any more: the run ends as if the client had left. */
+  /** True once the reader has left: the run is aborted then. */
   readonly closed: boolean;
 }
 
-/** A sink for runs whose parts nobody asked for. */
-export const SILENT: PartSink = Object.freeze({ part: () => undefined, closed: false });
+/** Discards all parts: only the result of the run is wanted. */
+export const NULL_SINK: PartSink = Object.freeze({ part: () => undefined, closed: false });

@@ -1,4 +1,4 @@
-/** What a run is made of: the plan that is settled before the first model call, and what has come of it so far. */
+/** The plan of a run, made before its first model call, and its result so far. */
 import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Logger } from "pino";
@@ -7,7 +7,7 @@ import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { RunCaller } from "./caller.ts";
-import type { Settings } from "./options.ts";
+import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
 import type { ToolSet } from "./tool-set.ts";
@@ -18,30 +18,27 @@ export interface RunPlan {
   readonly chain: ModelChain;
   readonly prompt: LanguageModelV3Message[];
   readonly tools: ToolSet;
-  readonly settings: Settings;
-  /** The form of the result when one was asked for. */
+  readonly settings: RunSettings;
+  /** The form of the result, if the request asks for one. */
   readonly output: OutputSpec | null;
   readonly call: RunCaller;
-  /** How many agents stand above this one. */
+  /** How many agents have delegated down to this one. */
   readonly depth: number;
-  /** The turn of the conversation that the run is; null without memory. */
+  /** Its turn of the conversation; null without memory. */
   readonly turn: Turn | null;
   /** Whether the prompt begins with the agent's instructions. */
-  readonly instructed: boolean;
-  /** Whether the model may write the working memory. */
-  readonly remembers: boolean;
+  readonly hasInstructions: boolean;
+  /** Whether the model has the tool that updates the working memory. */
+  readonly canUpdateWorkingMemory: boolean;
   /** Set when the run begins; null when it is not traced. */
   span: Span | null;
 }
 
-export type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
-export type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
-
-/** Grows while the run goes on, so that it tells the truth whenever and however the run ends. */
+/** Filled while the run goes on, so that it is right whenever and however the run ends. */
 export interface RunResult {
   /** The text of the last step. */
   text: string;
-  /** Set when `RunPlan.output` asked for it. */
+  /** Set when `RunPlan.output` is. */
   output: unknown;
   usage: Usage;
   finishReason: FinishReason;
@@ -55,20 +52,20 @@ export function emptyRunResult(): RunResult {
 }
 
 /**
- * Ids of runs, each 32 hexadecimal digits: a random beginning, then counted, which costs a tenth of a UUID.
+ * Ids of runs, each 32 hexadecimal digits: a random prefix and a counter, at a tenth of the cost of a UUID.
  */
 export function createRunIds(): () => string {
-  const beginning = randomBytes(12).toString("hex");
+  const prefix = randomBytes(12).toString("hex");
   let count = 0;
   return () => {
     count = (count + 1) >>> 0;
-    return beginning + count.toString(16).padStart(8, "0");
+    return prefix + count.toString(16).padStart(8, "0");
   };
 }
 
 /**
- * The options of the model calls of a run. The signal is read from the request when the model asks for it: a model that
- * answers at once never does, and making one costs more than the rest of the loop.
+ * The options of the model calls of a run. The signal is taken from the request when the model reads it: a model that answers
+ * at once never does, and creating a signal costs more than the rest of the loop.
  */
 export class CallOptions implements ModelCallOptions {
   prompt: LanguageModelV3Message[];

@@ -1,22 +1,23 @@
-/** The tool calls of one step: all at once, each failure told to the model. */
+/** Runs the tool calls of one step in parallel. Failures are results too: the model is told of them. */
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
 import { toolResultText } from "../../tools/execute.ts";
+import type { ToolContent } from "../prompt/content.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import type { PartSink, ToolResult } from "./parts.ts";
-import type { RunPlan, RunResult, ToolContent } from "./run.ts";
+import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
-import type { ToolRun } from "./tool-set.ts";
+import type { ToolCallContext } from "./tool-set.ts";
 
 type Answer = ToolContent[number];
 
-/** Calls that run in one step: a model that has lost its way may ask for thousands. */
-const MOST_CALLS = 128;
+/** A confused model may ask for thousands of calls in one step. */
+const MAX_CALLS_PER_STEP = 128;
 
 /**
- * Runs the calls side by side; results go to the sink as they come, and to the next prompt in the order of the calls.
+ * Runs the calls in parallel. The sink gets their results as they come, the next prompt in the order of the calls.
  *
  * @throws only when the run is aborted.
  */
@@ -33,10 +34,11 @@ export async function runToolCalls(
       const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
       let output: unknown;
       try {
-        if (index >= MOST_CALLS) throw new Error(`too many calls in one step: at most ${MOST_CALLS} run`);
-        const given = callTool(plan, call, sink, span);
-        // A tool that answers at once costs no wait, and its result keeps its place.
-        output = checkJson(toolName, given instanceof Promise ? await given : given);
+        if (index >= MAX_CALLS_PER_STEP)
+          throw new Error(`too many calls in one step: at most ${MAX_CALLS_PER_STEP} run`);
+        const returned = callTool(plan, call, sink, span);
+        // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
+        output = checkJson(toolName, returned instanceof Promise ? await returned : returned);
         if (span !== null) endToolCallSpan(span, output);
       } catch (error) {
         if (plan.call.signal.aborted) {
@@ -63,12 +65,12 @@ export async function runToolCalls(
 function callTool(plan: RunPlan, call: PendingCall, sink: PartSink, span: Span | null): unknown {
   const { toolName, toolCallId, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
-  if (tool === undefined) throw new Error(unknownTool(plan, toolName));
+  if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, toolRun(plan, sink, toolCallId, span));
+  return tool.run(input, callContext(plan, sink, toolCallId, span));
 }
 
-function toolRun(plan: RunPlan, sink: PartSink, toolCallId: string, span: Span | null): ToolRun {
+function callContext(plan: RunPlan, sink: PartSink, toolCallId: string, span: Span | null): ToolCallContext {
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${toolCallId}`, span };
@@ -81,17 +83,17 @@ function toolRun(plan: RunPlan, sink: PartSink, toolCallId: string, span: Span |
   };
 }
 
-function unknownTool(plan: RunPlan, name: string): string {
+function unknownToolMessage(plan: RunPlan, name: string): string {
   const names = [...plan.tools.byName.keys()];
-  return `there is no tool ${JSON.stringify(name)}; ${names.length === 0 ? "there are none" : `there is ${names.join(", ")}`}`;
+  return `there is no tool ${JSON.stringify(name)}; ${names.length === 0 ? "this run has no tools" : `the tools are ${names.join(", ")}`}`;
 }
 
-/** Types that are JSON whatever the value. */
-const PLAIN = new Set(["string", "number", "boolean"]);
+/** Types of which every value is JSON. */
+const JSON_PRIMITIVES = new Set(["string", "number", "boolean"]);
 
-/** What a reply could not carry is the tool's failure, not the reply's. */
+/** A result that is not JSON is a failure of the tool, not of the reply that would contain it. */
 function checkJson(name: string, output: unknown): unknown {
   if (output === undefined) return null;
-  if (!PLAIN.has(typeof output)) toolResultText(name, output);
+  if (!JSON_PRIMITIVES.has(typeof output)) toolResultText(name, output);
   return output;
 }

@@ -1,23 +1,23 @@
-/** Tool calls as the model writes them: JSON text in, values out. */
+/** Parses tool calls, whose input models write as JSON text. */
 import type { LanguageModelV3ToolCall, LanguageModelV3ToolResult } from "@ai-sdk/provider";
 import type { ToolCall } from "./parts.ts";
 
-/** A call that waits for its tool. */
+/** A call that has not run yet. */
 export interface PendingCall {
   readonly part: ToolCall;
-  /** What is wrong with the input before any schema is asked, or null. */
+  /** Why the input cannot be parsed, or null. */
   readonly problem: string | null;
 }
 
-/** Input that is not JSON is kept as the text it is, so that the reader sees what the model wrote. */
-export function readCall(call: LanguageModelV3ToolCall): PendingCall {
-  const { input, problem } = readInput(call.input);
+/** Input that is not JSON is kept as text, so that clients see what the model wrote. */
+export function parseToolCall(call: LanguageModelV3ToolCall): PendingCall {
+  const { input, problem } = parseInput(call.input);
   const part: ToolCall = { type: "tool-call", toolCallId: call.toolCallId, toolName: call.toolName, input };
   if (call.providerExecuted === true) part.providerExecuted = true;
   return { part, problem };
 }
 
-function readInput(text: string): { input: unknown; problem: string | null } {
+function parseInput(text: string): { input: unknown; problem: string | null } {
   // A tool without parameters is often called with no text at all.
   if (text.trim() === "") return { input: {}, problem: null };
   try {
@@ -27,7 +27,7 @@ function readInput(text: string): { input: unknown; problem: string | null } {
   }
 }
 
-/** The message of a failure that the provider's own tool reports. */
-export function providerFailure(result: LanguageModelV3ToolResult["result"]): string {
+/** The error message of a tool that the provider ran. */
+export function providerToolError(result: LanguageModelV3ToolResult["result"]): string {
   return typeof result === "string" ? result : JSON.stringify(result);
 }

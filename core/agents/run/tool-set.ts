@@ -1,4 +1,4 @@
-/** The tools that a run may call, and what the model is told of them. */
+/** The tools that a run may call, and how they are described to the model. */
 import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
 import type { Span } from "../../observability/span.ts";
 import { executeTool } from "../../tools/execute.ts";
@@ -7,15 +7,15 @@ import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { PartSink } from "./parts.ts";
 
-/** One tool call's surroundings. `sink` takes the parts of a sub-agent. */
-export interface ToolRun {
+/** The context of one tool call. `sink` takes the parts of a sub-agent. */
+export interface ToolCallContext {
   readonly origin: ToolOrigin & { readonly call: RunCall };
   readonly sink: PartSink;
-  /** How many agents stand above the one that calls. */
+  /** How many agents have delegated down to the one that calls. */
   readonly depth: number;
-  /** The conversation that the run belongs to; null without memory. */
+  /** The run's turn of its conversation; null without memory. */
   readonly turn: Turn | null;
-  /** Of the call; null when it is not traced. */
+  /** The span of the call; null when it is not traced. */
   readonly span: Span | null;
 }
 
@@ -24,12 +24,12 @@ export interface AgentTool {
   /** Its definition changes while the service runs. */
   readonly changes?: boolean;
   readonly definition: LanguageModelV3FunctionTool;
-  /** Gives or throws at once, or gives a promise. */
-  run(input: unknown, run: ToolRun): unknown;
+  /** Returns the result or a promise of it. May throw. */
+  run(input: unknown, run: ToolCallContext): unknown;
 }
 
 export interface ToolSet {
-  /** Undefined when there are none: some providers refuse an empty list. Made anew each time when some of them change. */
+  /** Undefined when there are none, since some providers refuse an empty list. Read anew each time if some of them change. */
   readonly definitions: LanguageModelV3FunctionTool[] | undefined;
   readonly byName: ReadonlyMap<string, AgentTool>;
 }
@@ -49,40 +49,40 @@ export function toolSet(tools: readonly AgentTool[]): ToolSet {
 
 export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 
-/** A tool of the registry, as an agent calls it: `executeTool` checks approval, input, time limit and signal. */
-export function agentTool(tool: Tool): AgentTool {
+/** Adapts a tool of the registry for agents. `executeTool` checks approval, input, time limit and signal. */
+function agentTool(tool: Tool): AgentTool {
   const { name, changes = false } = tool;
   const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
-  if (!changes) return { name, run, definition: definitionOf(name, tool.description, tool.parameters) };
+  if (!changes) return { name, run, definition: functionTool(name, tool.description, tool.parameters) };
   return {
     name,
     changes,
     run,
     get definition() {
-      return definitionOf(name, tool.description, tool.parameters);
+      return functionTool(name, tool.description, tool.parameters);
     },
   };
 }
 
-/** Tools by their names in the manifest, as agents call them. */
+/** The tools of the manifest by name, adapted for agents. */
 export interface KnownTools {
   get(name: string): AgentTool | undefined;
 }
 
-/** Of each tool the same one every time. */
+/** Adapts each tool once. */
 export function knownTools(tools: ReadonlyMap<string, Tool>): KnownTools {
-  const made = new WeakMap<Tool, AgentTool>();
+  const adapted = new WeakMap<Tool, AgentTool>();
   return {
     get(name) {
       const tool = tools.get(name);
       if (tool === undefined) return undefined;
-      const known = made.get(tool) ?? agentTool(tool);
-      made.set(tool, known);
+      const known = adapted.get(tool) ?? agentTool(tool);
+      adapted.set(tool, known);
       return known;
     },
   };
 }
 
-export function definitionOf(name: string, description: string, parameters: object): LanguageModelV3FunctionTool {
+export function functionTool(name: string, description: string, parameters: object): LanguageModelV3FunctionTool {
   return { type: "function", name, description, inputSchema: parameters };
 }

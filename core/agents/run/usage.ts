@@ -1,4 +1,4 @@
-/** Token counts: from the provider's shape to ours, and their sum over the steps of a run. */
+/** Token counts: converted from the provider's form, and added up over the steps of a run. */
 import type { LanguageModelV3Usage } from "@ai-sdk/provider";
 import type { Usage } from "./parts.ts";
 
@@ -6,8 +6,8 @@ export function zeroUsage(): Usage {
   return { promptTokens: 0, completionTokens: 0, totalTokens: 0, cachedInputTokens: 0, reasoningTokens: 0 };
 }
 
-/** `promptTokens` counts all input, cached or not; what the provider does not say is 0. */
-export function usageOf(usage: LanguageModelV3Usage): Usage {
+/** `promptTokens` counts all input, cached or not. Counts that the provider does not give are 0. */
+export function toUsage(usage: LanguageModelV3Usage): Usage {
   const promptTokens = usage.inputTokens.total ?? 0;
   const completionTokens = usage.outputTokens.total ?? 0;
   return {

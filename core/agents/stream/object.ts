@@ -1,5 +1,4 @@
-/** `POST /agents/:id/stream-object`: the object while it grows, then the final one. */
-
+/** `POST /agents/:id/stream-object`: sends the object while it grows, then the final one. */
 import { PartialJson } from "../run/partial-json.ts";
 import type { AgentPart } from "../run/parts.ts";
 import { EventPartSink } from "./event-part-sink.ts";
@@ -13,7 +12,7 @@ export class ObjectSink extends EventPartSink {
       case "text-delta":
         return this.#grow(part.delta);
       case "finish-step":
-        // A second step is the repair of an answer that did not fit: its object does not continue the first one.
+        // A second step corrects an answer that was not valid: its object does not continue the first one.
         this.#reader = null;
         return undefined;
       case "finish": {
@@ -32,7 +31,7 @@ export class ObjectSink extends EventPartSink {
     const value = reader.snapshot();
     if (value === undefined) return undefined;
     const text = JSON.stringify(value);
-    // An empty object is not growth, and the same one again is none either.
+    // Only changes are sent, and nothing before the object has content.
     if (text.length <= 2 || text === this.#last) return undefined;
     this.#last = text;
     return this.events.send(`{"type":"partial","partialUpdate":${text}}`);

@@ -1,4 +1,4 @@
-/** The result of `POST /agents/:id/text`: a fold over a finished run. */
+/** `POST /agents/:id/text`: the result of a finished run. */
 import type { TextResult } from "../../../generated/types.ts";
 import type { RunResult } from "../run/run.ts";
 

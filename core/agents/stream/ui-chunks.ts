@@ -1,13 +1,12 @@
 /**
- * `POST /agents/:id/chat`: the UI message stream protocol. Its readers refuse chunks with keys that they do not know, so
- * each chunk is built from the fields that every version in use accepts.
+ * `POST /agents/:id/chat`: sends a run in the UI message stream protocol. Clients reject chunks with unknown keys, so that each
+ * chunk is built from the fields that all versions in use accept.
  */
-
 import type { UIMessageChunk } from "../../../generated/types.ts";
 import type { EventSink } from "../../lib/event-sink.ts";
 import type { AgentPart } from "../run/parts.ts";
 import { EventPartSink } from "./event-part-sink.ts";
-import { DeltaText } from "./raw.ts";
+import { DeltaSerializer } from "./raw.ts";
 
 type PartOf<T extends AgentPart["type"]> = Extract<AgentPart, { type: T }>;
 /** `input` and `output` of a chunk are any JSON. */
@@ -17,7 +16,7 @@ type Loosened<C> = { [K in keyof C]: K extends "input" | "output" ? unknown : C[
 const byProvider = (part: { providerExecuted?: true }) =>
   part.providerExecuted === true ? ({ providerExecuted: true } as const) : undefined;
 
-/** The chunk of every part; null where the protocol has none. `start` is the sink's, since it knows the message's id. */
+/** The chunk for each type of part; null where the protocol has none. `UiSink` adds the id of the message to `start`. */
 const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | null } = {
   start: () => ({ type: "start" }),
   "start-step": () => ({ type: "start-step" }),
@@ -76,28 +75,28 @@ function sourceChunk(part: PartOf<"source">): Chunk {
   return { type: "source-document", sourceId, mediaType, title, ...(filename !== undefined && { filename }) };
 }
 
-/** The chunk of a part, or null: a sub-agent's own parts are not for the chat. */
-export function uiChunk(part: AgentPart): Chunk | null {
-  if (part.subAgentId !== undefined) return null;
+/** The chunk for a part, or null when the protocol has none. */
+function uiChunk(part: AgentPart): Chunk | null {
   return (CHUNKS[part.type] as (part: AgentPart) => Chunk | null)(part);
 }
 
 export class UiSink extends EventPartSink {
   readonly #messageId: string;
-  readonly #deltas = new DeltaText();
+  readonly #deltas = new DeltaSerializer();
 
-  /** `messageId` is that of the assistant's message that the stream builds. */
+  /** @param messageId id of the assistant's message that the client builds from the stream */
   constructor(events: EventSink, messageId: string) {
     super(events);
     this.#messageId = messageId;
   }
 
   override part(part: AgentPart): Promise<void> | undefined {
+    // Parts of sub-agents are not for the chat.
     if (part.subAgentId !== undefined) return undefined;
     switch (part.type) {
       case "text-delta":
       case "reasoning-delta":
-        return this.events.send(this.#deltas.of(part));
+        return this.events.send(this.#deltas.serialize(part));
       case "start":
         return this.events.send(JSON.stringify({ type: "start", messageId: this.#messageId }));
       default: {

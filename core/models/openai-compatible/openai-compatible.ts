@@ -1,5 +1,5 @@
 /**
- * Any service that speaks OpenAI's chat completions: OpenAI, vLLM, Ollama, LM Studio, most gateways.
+ * The provider for services with OpenAI's chat completions API: OpenAI, vLLM, Ollama, LM Studio, most gateways.
  *
  * `providerOptions` of a request are read under the provider's key in the manifest (or `name`) and `openaiCompatible`.
  */
@@ -78,7 +78,7 @@ export default defineProvider({
   async create(config: Config, host) {
     const baseURL = parseBaseURL(config.baseURL);
     const timeouts = parseTimeouts(config.timeouts);
-    // The SDK and undici are two hundred files: only a manifest that uses this provider waits for them.
+    // The SDK and undici are two hundred files, which only a manifest that uses this provider has to load.
     const [{ createOpenAICompatible }, { createUpstream }] = await Promise.all([
       import("@ai-sdk/openai-compatible"),
       import("./upstream.ts"),
@@ -101,7 +101,7 @@ export default defineProvider({
       languageModel: (id) =>
         createOpenAICompatible({
           ...shared,
-          // The SDK copies providerOptions of a request into the body: which model answers is the manifest's to say.
+          // The SDK copies providerOptions of a request into the body: they must not change the model.
           transformRequestBody: (body) => relaxSchema({ ...body, model: id }),
         }).languageModel(id),
       embeddingModel: (id) => createOpenAICompatible(shared).embeddingModel(id),

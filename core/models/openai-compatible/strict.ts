@@ -1,10 +1,13 @@
-/** OpenAI's strict mode refuses schemas that do not forbid and require everything: ask for it only where it can work. */
+/**
+ * OpenAI's strict mode accepts only schemas in which every property is required and no others are allowed: it is asked for only
+ * when the schema is like that.
+ */
 import { isObject } from "../../lib/is-object.ts";
 
 type Node = Record<string, unknown>;
 
-/** Keywords that strict mode does not know. */
-const UNKNOWN = [
+/** Keywords that strict mode rejects. */
+const UNSUPPORTED_KEYWORDS = [
   "allOf",
   "not",
   "if",
@@ -15,22 +18,22 @@ const UNKNOWN = [
   "dependentSchemas",
   "patternProperties",
 ];
-const LISTS = ["anyOf", "prefixItems"];
-const MAPS = ["properties", "$defs", "definitions"];
+const SCHEMA_LISTS = ["anyOf", "prefixItems"];
+const SCHEMA_MAPS = ["properties", "$defs", "definitions"];
 
 const isNode = (value: unknown): value is Node => isObject(value);
 
 /** Whether every object of the schema lists all its properties as required and allows no others. */
-export function canBeStrict(schema: unknown): boolean {
+function canBeStrict(schema: unknown): boolean {
   if (!isNode(schema)) return false;
-  if (UNKNOWN.some((keyword) => keyword in schema)) return false;
+  if (UNSUPPORTED_KEYWORDS.some((keyword) => keyword in schema)) return false;
   if (isObjectSchema(schema) && !isClosed(schema)) return false;
-  const below = [
-    ...MAPS.flatMap((keyword) => (isNode(schema[keyword]) ? Object.values(schema[keyword]) : [])),
-    ...LISTS.flatMap((keyword) => (Array.isArray(schema[keyword]) ? schema[keyword] : [])),
+  const subschemas = [
+    ...SCHEMA_MAPS.flatMap((keyword) => (isNode(schema[keyword]) ? Object.values(schema[keyword]) : [])),
+    ...SCHEMA_LISTS.flatMap((keyword) => (Array.isArray(schema[keyword]) ? schema[keyword] : [])),
     ...("items" in schema ? [schema.items] : []),
   ];
-  return below.every(canBeStrict);
+  return subschemas.every(canBeStrict);
 }
 
 const isObjectSchema = (schema: Node) => [schema.type].flat().includes("object") || "properties" in schema;
@@ -41,7 +44,7 @@ function isClosed(schema: Node): boolean {
   return schema.additionalProperties === false && keys.every((key) => required.has(key));
 }
 
-/** The request body with `strict` taken back where the schema cannot bear it. */
+/** The request body, with `strict: false` when the schema does not allow strict mode. */
 export function relaxSchema(body: Record<string, unknown>): Record<string, unknown> {
   const format = body.response_format;
   if (!isNode(format) || !isNode(format.json_schema) || format.json_schema.strict !== true) return body;

@@ -1,32 +1,32 @@
-/** A `fetch` to one origin over a connection pool, with four time limits and an abort that closes the socket at once. */
+/** A `fetch` to one origin over a connection pool, with four timeouts and an abort that closes the socket at once. */
 import { type Dispatcher, Pool } from "undici";
 
 /** Milliseconds. */
 export interface Timeouts {
-  /** Until the request is on a connection: waiting for a free one counts. */
+  /** Until the request is on a connection, including the wait for a free one. */
   connect: number;
   /** From then on until the first byte of the body. */
   firstByte: number;
-  /** Between two pieces of the body. */
+  /** Between two chunks of the body. */
   idle: number;
   /** From the call to the end of the body. */
   total: number;
 }
 
-export interface UpstreamOptions {
+interface UpstreamOptions {
   timeouts: Timeouts;
-  /** Connections at once. */
+  /** Maximum number of connections. */
   connections: number;
 }
 
-export interface Upstream {
+interface Upstream {
   fetch(url: string | URL | Request, init?: RequestInit): Promise<Response>;
-  /** Cuts every connection. */
+  /** Closes every connection at once. */
   close(): Promise<void>;
 }
 
-/** The name is what callers tell it by, as with `AbortSignal.timeout`. */
-export class UpstreamTimeout extends Error {
+/** Has the name of the errors of `AbortSignal.timeout`, by which timeouts are recognised. */
+class UpstreamTimeout extends Error {
   override readonly name = "TimeoutError";
   readonly limit: keyof Timeouts;
 
@@ -36,18 +36,18 @@ export class UpstreamTimeout extends Error {
   }
 }
 
-/** What the body may be ahead of its reader before the socket is no longer read. */
-const MOST_AHEAD = 64 * 1024;
-/** Bytes of one answer, which its reader may have to gather: an event is no event before its last line. */
-const LARGEST = 128 * 1024 * 1024;
-const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
+/** How far to read ahead of a slow reader before the connection is paused (back-pressure). */
+const MAX_BUFFERED_BYTES = 64 * 1024;
+/** Of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
+const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+const STATUSES_WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
-/** @param baseURL http or https; calls go to its origin alone, and redirects are not followed */
+/** @param baseURL http or https; calls may go only to its origin, and redirects are not followed */
 export function createUpstream(baseURL: URL, { timeouts, connections }: UpstreamOptions): Upstream {
   const pool = new Pool(baseURL.origin, {
     connections,
     connect: { timeout: timeouts.connect },
-    // The limits below are exact; those of undici count in steps of a second.
+    // `UpstreamCall` has exact timeouts; those of undici have a resolution of a second.
     headersTimeout: 0,
     bodyTimeout: 0,
   });
@@ -57,7 +57,7 @@ export function createUpstream(baseURL: URL, { timeouts, connections }: Upstream
       if (url.origin !== baseURL.origin) return Promise.reject(new Error(`${url.origin} is not ${baseURL.origin}`));
       return new Promise((resolve, reject) => {
         const call = new UpstreamCall(timeouts, init.signal ?? undefined, resolve, reject);
-        if (call.over) return;
+        if (call.ended) return;
         pool.dispatch(
           {
             method: (init.method ?? "GET") as Dispatcher.HttpMethod,
@@ -78,16 +78,16 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
   readonly #signal: AbortSignal | undefined;
   readonly #resolve: (response: Response) => void;
   readonly #reject: (thrown: unknown) => void;
-  readonly #start = performance.now();
-  /** The limit that counts beside the total one, and since when. */
+  readonly #startedAt = performance.now();
+  /** The timeout that applies beside the total one, and when it began. */
   #limit: Exclude<keyof Timeouts, "total"> = "connect";
-  #since = this.#start;
+  #limitStart = this.#startedAt;
   #received = 0;
   #timer: NodeJS.Timeout | undefined;
   #connection: Dispatcher.DispatchController | undefined;
   #body: ReadableStreamDefaultController<Uint8Array> | undefined;
   #problem: Error | undefined;
-  over = false;
+  ended = false;
 
   constructor(
     timeouts: Timeouts,
@@ -108,9 +108,9 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
 
   onRequestStart(connection: Dispatcher.DispatchController): void {
     this.#connection = connection;
-    // Given up while it waited for a connection.
-    if (this.over) connection.abort(this.#problem ?? new Error("aborted"));
-    else this.#enter("firstByte");
+    // Aborted while it waited for a connection.
+    if (this.ended) connection.abort(this.#problem ?? new Error("aborted"));
+    else this.#startLimit("firstByte");
   }
 
   onResponseStart(
@@ -119,30 +119,30 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
     headers: Record<string, string | string[] | undefined>,
     statusText = "",
   ): void {
-    if (status < 200 || this.over) return;
+    if (status < 200 || this.ended) return;
     const list = Object.entries(headers).flatMap(([name, value]) =>
       [value ?? []].flat().map((item): [string, string] => [name, item]),
     );
     const text = /^[\t\x20-\x7e]*$/.test(statusText) ? statusText : "";
-    const body = BODILESS.has(status) ? null : this.#stream();
+    const body = STATUSES_WITHOUT_BODY.has(status) ? null : this.#stream();
     this.#resolve(new Response(body, { status, statusText: text, headers: list }));
   }
 
   onResponseData(connection: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.over) return;
+    if (this.ended) return;
     this.#received += chunk.length;
-    if (this.#received > LARGEST) {
-      this.#fail(new Error(`the provider's answer is larger than ${LARGEST / 1024 / 1024} MiB`));
+    if (this.#received > MAX_ANSWER_BYTES) {
+      this.#fail(new Error(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`));
       return;
     }
-    if (this.#limit === "idle") this.#since = performance.now();
-    else this.#enter("idle");
+    if (this.#limit === "idle") this.#limitStart = performance.now();
+    else this.#startLimit("idle");
     this.#body?.enqueue(chunk);
     if ((this.#body?.desiredSize ?? 1) <= 0) connection.pause();
   }
 
   onResponseEnd(): void {
-    if (this.over) return;
+    if (this.ended) return;
     this.#end();
     this.#body?.close();
   }
@@ -159,8 +159,8 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
         },
         pull: () => {
           if (!this.#connection?.paused) return;
-          // The pause was ours, not the provider's.
-          this.#since = performance.now();
+          // The provider is not to blame for the pause.
+          this.#limitStart = performance.now();
           this.#connection.resume();
         },
         cancel: () => {
@@ -168,24 +168,24 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
           this.#fail(new Error("the reader has left"));
         },
       },
-      new ByteLengthQueuingStrategy({ highWaterMark: MOST_AHEAD }),
+      new ByteLengthQueuingStrategy({ highWaterMark: MAX_BUFFERED_BYTES }),
     );
   }
 
-  #enter(limit: "firstByte" | "idle"): void {
+  #startLimit(limit: "firstByte" | "idle"): void {
     this.#limit = limit;
-    this.#since = performance.now();
+    this.#limitStart = performance.now();
     clearTimeout(this.#timer);
     this.#watch();
   }
 
-  /** One timer for all limits, set for the nearest; a piece of the body only moves `#since`, and costs no timer. */
+  /** One timer for all timeouts, set for the next one. A chunk of the body only moves `#limitStart`, which costs no timer. */
   readonly #watch = (): void => {
     const now = performance.now();
-    if (this.#limit === "idle" && this.#connection?.paused) this.#since = now;
+    if (this.#limit === "idle" && this.#connection?.paused) this.#limitStart = now;
     const limits = this.#timeouts;
-    const phase = this.#since + limits[this.#limit] - now;
-    const total = this.#start + limits.total - now;
+    const phase = this.#limitStart + limits[this.#limit] - now;
+    const total = this.#startedAt + limits.total - now;
     const left = Math.min(phase, total);
     if (left > 0) {
       this.#timer = setTimeout(this.#watch, Math.ceil(left));
@@ -201,7 +201,7 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
   };
 
   #fail(problem: Error): void {
-    if (this.over) return;
+    if (this.ended) return;
     this.#end();
     this.#problem = problem;
     this.#reject(problem);
@@ -210,7 +210,7 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   #end(): void {
-    this.over = true;
+    this.ended = true;
     clearTimeout(this.#timer);
     this.#signal?.removeEventListener("abort", this.#aborted);
   }

@@ -1,4 +1,4 @@
-/** From what a model says to the parts of its answer, and the counting of words that stands in for tokens. */
+/** Turns the reply of a scripted model into stream parts. Words are counted as tokens. */
 import type {
   BatchedStreamResult,
   LanguageModelV3CallOptions,
@@ -10,8 +10,8 @@ import type {
 } from "../../plugin/plugin.ts";
 import { type Pace, PacedParts } from "./pace.ts";
 
-/** What is said: a text, tool calls, or nothing but a failure; a failure beside a text comes after it. */
-export interface Saying {
+/** A text, tool calls, or a failure. A failure beside a text comes after it. */
+export interface ScriptedReply {
   text?: string;
   calls?: readonly { tool: string; input: unknown }[];
   failure?: Error;
@@ -25,8 +25,8 @@ const STOP: LanguageModelV3FinishReason = { unified: "stop", raw: "stop" };
 const LENGTH: LanguageModelV3FinishReason = { unified: "length", raw: "length" };
 const TOOL_CALLS: LanguageModelV3FinishReason = { unified: "tool-calls", raw: "tool-calls" };
 
-/** Words of a text: runs of anything but white space. */
-export function countWords(text: string): number {
+/** Words are separated by white space. */
+function countWords(text: string): number {
   let words = 0;
   let inside = false;
   for (let index = 0; index < text.length; index++) {
@@ -53,24 +53,24 @@ function countPrompt(prompt: LanguageModelV3CallOptions["prompt"]): number {
   return words;
 }
 
-function usageOf(input: number, output: number): LanguageModelV3Usage {
+function createUsage(input: number, output: number): LanguageModelV3Usage {
   return {
     inputTokens: { total: input, noCache: input, cacheRead: 0, cacheWrite: 0 },
     outputTokens: { total: output, text: output, reasoning: 0 },
   };
 }
 
-/** The first `most` words with the white space between them. */
-function firstWords(text: string, most: number): string {
+/** The first `count` words with the white space between them. */
+function firstWords(text: string, count: number): string {
   let index = 0;
-  for (let left = most; left > 0; left--) {
+  for (let remaining = count; remaining > 0; remaining--) {
     while (index < text.length && text.charCodeAt(index) <= 32) index++;
     while (index < text.length && text.charCodeAt(index) > 32) index++;
   }
   return text.slice(0, index);
 }
 
-/** Adds deltas that join to `text`: at most `chunks`, of about the same length, never cut through a character. */
+/** Cuts `text` into at most `chunks` deltas of about the same length, never inside a surrogate pair. */
 function addText(parts: LanguageModelV3StreamPart[], text: string, chunks: number): void {
   const length = text.length;
   const count = Math.min(chunks, length);
@@ -83,9 +83,13 @@ function addText(parts: LanguageModelV3StreamPart[], text: string, chunks: numbe
   }
 }
 
-function partsOf(saying: Saying, options: LanguageModelV3CallOptions, chunks: number): LanguageModelV3StreamPart[] {
+function createParts(
+  reply: ScriptedReply,
+  options: LanguageModelV3CallOptions,
+  chunks: number,
+): LanguageModelV3StreamPart[] {
   const parts: LanguageModelV3StreamPart[] = [START];
-  const { text, calls, failure } = saying;
+  const { text, calls, failure } = reply;
   let reason = STOP;
   let words = 0;
   if (text !== undefined) {
@@ -115,12 +119,12 @@ function partsOf(saying: Saying, options: LanguageModelV3CallOptions, chunks: nu
     }
   }
   if (failure === undefined) {
-    parts.push({ type: "finish", finishReason: reason, usage: usageOf(countPrompt(options.prompt), words) });
+    parts.push({ type: "finish", finishReason: reason, usage: createUsage(countPrompt(options.prompt), words) });
   }
   return parts;
 }
 
-/** All parts at once, in one batch. */
+/** An answer without delays: all parts in one batch. */
 class Burst implements PartSource {
   #parts: PartBatch | null;
   readonly #failure: Error | undefined;
@@ -142,8 +146,8 @@ class Burst implements PartSource {
   }
 }
 
-/** The parts in groups of which each ends with a text delta; what follows the last delta belongs to its group. */
-function groupsOf(parts: LanguageModelV3StreamPart[]): LanguageModelV3StreamPart[][] {
+/** The parts in groups that are sent one by one: each has one text delta, the last one all that follows as well. */
+function groupParts(parts: LanguageModelV3StreamPart[]): LanguageModelV3StreamPart[][] {
   const groups: LanguageModelV3StreamPart[][] = [[]];
   let spoken = false;
   for (const part of parts) {
@@ -163,7 +167,7 @@ class Answer implements BatchedStreamResult {
     this.batches = batches;
   }
 
-  /** For readers that do not know `batches`. */
+  /** For readers that do not use `batches`. */
   get stream(): ReadableStream<LanguageModelV3StreamPart> {
     const batches = this.batches;
     return new ReadableStream<LanguageModelV3StreamPart>({
@@ -177,14 +181,14 @@ class Answer implements BatchedStreamResult {
   }
 }
 
-/** The answer to a call. Without delays it is one batch that is there at once. */
-export function answer(
-  saying: Saying,
+/** Creates the answer to a call. Without delays it is one batch that is available at once. */
+export function createAnswer(
+  reply: ScriptedReply,
   options: LanguageModelV3CallOptions,
   chunks: number,
   pace: Pace,
 ): BatchedStreamResult {
-  const parts = partsOf(saying, options, chunks);
-  if (pace.delay === 0 && pace.firstDelay === 0) return new Answer(new Burst(parts, saying.failure));
-  return new Answer(new PacedParts(groupsOf(parts), saying.failure, pace, options.abortSignal));
+  const parts = createParts(reply, options, chunks);
+  if (pace.delay === 0 && pace.firstDelay === 0) return new Answer(new Burst(parts, reply.failure));
+  return new Answer(new PacedParts(groupParts(parts), reply.failure, pace, options.abortSignal));
 }

@@ -1,4 +1,4 @@
-/** A whole answer in one piece, for callers of `doGenerate`. */
+/** Collects the parts of an answer into the result of `doGenerate`. */
 import type { LanguageModelV3Content, LanguageModelV3GenerateResult, PartSource } from "../../plugin/plugin.ts";
 
 export async function collect(source: PartSource): Promise<LanguageModelV3GenerateResult> {

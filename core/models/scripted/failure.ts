@@ -1,7 +1,7 @@
-/** Failures that a script asks for, in the form in which a real provider fails. */
+/** The failures of scripted models, in the form of a real provider's failures. */
 import { APICallError } from "@ai-sdk/provider";
 
-/** The ways in which a model call fails, by what clients are told, and the status that a provider would have sent. */
+/** The HTTP status of a real provider for each reason that clients are told. */
 const STATUSES: Readonly<Record<string, number>> = {
   "rate limited": 429,
   "timed out": 504,
@@ -9,7 +9,7 @@ const STATUSES: Readonly<Record<string, number>> = {
   "refused the request": 400,
 };
 
-/** `error: rate limited` and so on; any other text is the upstream's own and counts as `unavailable`. */
+/** @param error one of the reasons above; any other text is the message of an `unavailable` */
 export function scriptedFailure(error: string): Error {
   const statusCode = Object.hasOwn(STATUSES, error) ? STATUSES[error]! : 503;
   return new APICallError({ message: error, url: "scripted:", requestBodyValues: {}, statusCode });

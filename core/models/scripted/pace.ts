@@ -1,4 +1,4 @@
-/** Answers whose parts come over time, so that streaming, aborts and slow models can be tried offline. */
+/** Answers with delays between their parts, to try streaming, aborts and slow models offline. */
 import type { LanguageModelV3StreamPart, PartBatch, PartSource } from "../../plugin/plugin.ts";
 
 export interface Pace {
@@ -9,9 +9,9 @@ export interface Pace {
 }
 
 /**
- * Gives one group after the other: the first is due `firstDelay` after the call, each next one `delay` later. The times
- * are counted from the call and not from group to group, so that late timers do not add up; what became due while the
- * reader was busy comes as one batch. `failure` is thrown behind the last group.
+ * Returns one group after the other: the first is due `firstDelay` after the call, each next one `delay` later. All times are
+ * measured from the call, so that late timers do not add up; groups that have become due while the reader was busy come as one
+ * batch. `failure` is thrown after the last group.
  */
 export class PacedParts implements PartSource {
   readonly #groups: readonly LanguageModelV3StreamPart[][];
@@ -22,7 +22,7 @@ export class PacedParts implements PartSource {
   #index = 0;
   #cancelled = false;
   #listening = false;
-  /** Ends the pause that `next` is in. */
+  /** Ends the pause of a pending `next`. */
   #wake: (() => void) | undefined;
 
   constructor(groups: LanguageModelV3StreamPart[][], failure: Error | undefined, pace: Pace, signal?: AbortSignal) {
@@ -41,7 +41,7 @@ export class PacedParts implements PartSource {
       return null;
     }
     const pause = this.#dueIn(this.#index);
-    return pause <= 0 ? this.#take() : this.#after(pause);
+    return pause <= 0 ? this.#takeDue() : this.#waitFor(pause);
   }
 
   cancel(): void {
@@ -54,7 +54,7 @@ export class PacedParts implements PartSource {
     return this.#start + this.#pace.firstDelay + index * this.#pace.delay - performance.now();
   }
 
-  #take(): PartBatch {
+  #takeDue(): PartBatch {
     const batch: LanguageModelV3StreamPart[] = [];
     do {
       batch.push(...(this.#groups[this.#index++] ?? []));
@@ -63,7 +63,7 @@ export class PacedParts implements PartSource {
     return batch;
   }
 
-  #after(pause: number): Promise<PartBatch | null> {
+  #waitFor(pause: number): Promise<PartBatch | null> {
     if (!this.#listening) {
       this.#listening = true;
       this.#signal?.addEventListener("abort", this.#aborted, { once: true });
@@ -75,7 +75,7 @@ export class PacedParts implements PartSource {
         this.#wake = undefined;
         if (this.#cancelled) resolve(null);
         else if (this.#signal?.aborted) reject(this.#signal.reason);
-        else resolve(this.#take());
+        else resolve(this.#takeDue());
       };
     });
   }

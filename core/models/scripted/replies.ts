@@ -1,20 +1,20 @@
-/** The rules of a scripted model: which one applies to a call, and what the model says then. */
+/** The rules of a scripted model: which one applies to a call, and what the model replies. */
 import {
   compilePluginTemplate,
   type LanguageModelV3CallOptions,
   type LanguageModelV3Prompt,
   type Template,
 } from "../../plugin/plugin.ts";
-import type { Saying } from "./answer.ts";
+import type { ScriptedReply } from "./answer.ts";
 import { scriptedFailure } from "./failure.ts";
 import { fitSchema } from "./fit.ts";
 
-export interface CallConfig {
+interface CallConfig {
   tool: string;
   input?: unknown;
 }
 
-/** A rule as it stands in the manifest. */
+/** A rule in the manifest. */
 export interface ReplyConfig {
   when?: string;
   text?: string;
@@ -28,19 +28,19 @@ interface Rule {
   when: RegExp;
   text: Template | undefined;
   calls: readonly { tool: string; input: Template }[] | undefined;
-  /** One call has its output as `result`, several have a list. */
+  /** Whether `call` is one call: `result` is its output then, and a list of outputs otherwise. */
   single: boolean;
   next: Template | undefined;
   error: string | undefined;
 }
 
-/** What a model says to a call. Throws when a template of the rule fails on this input. */
-export type Respond = (options: LanguageModelV3CallOptions) => Saying;
+/** Computes the reply to a call. Throws when a template of the rule fails for this input. */
+type Respond = (options: LanguageModelV3CallOptions) => ScriptedReply;
 
 const SCOPE = ["input", "match"];
-const KINDS = ["text", "call", "object", "error"] as const;
+const ACTIONS = ["text", "call", "object", "error"] as const;
 
-/** Throws an Error that names the rule (`replies[2]: ...`) and what is wrong with it. */
+/** @throws Error that names the rule (`replies[2]: ...`) and what is wrong with it */
 export function compileReplies(replies: readonly ReplyConfig[], at: string): Respond {
   const rules = replies.map((reply, index) => {
     try {
@@ -53,33 +53,33 @@ export function compileReplies(replies: readonly ReplyConfig[], at: string): Res
 }
 
 function compileRule(reply: ReplyConfig): Rule {
-  const given = KINDS.filter((kind) => reply[kind] !== undefined);
+  const given = ACTIONS.filter((kind) => reply[kind] !== undefined);
   const pair = given.length === 2 && given[0] === "text" && given[1] === "error";
   if (given.length !== 1 && !pair)
-    throw new Error(`: exactly one of ${KINDS.join(", ")} is needed (error may follow a text)`);
+    throw new Error(`: exactly one of ${ACTIONS.join(", ")} is needed (error may follow a text)`);
   if (reply.then !== undefined && reply.call === undefined) throw new Error(".then: only a rule with call has one");
   const calls = reply.call === undefined ? undefined : [reply.call].flat();
-  const spoken = reply.text ?? reply.object;
+  const content = reply.text ?? reply.object;
   return {
-    when: attempt(".when", () => new RegExp(reply.when ?? "", "i")),
+    when: withField(".when", () => new RegExp(reply.when ?? "", "i")),
     text:
-      spoken === undefined
+      content === undefined
         ? undefined
-        : attempt(reply.text === undefined ? ".object" : ".text", () => compilePluginTemplate(spoken, SCOPE)),
+        : withField(reply.text === undefined ? ".object" : ".text", () => compilePluginTemplate(content, SCOPE)),
     calls: calls?.map(({ tool, input }) => ({
       tool,
-      input: attempt(".call.input", () => compilePluginTemplate(input ?? {}, SCOPE)),
+      input: withField(".call.input", () => compilePluginTemplate(input ?? {}, SCOPE)),
     })),
     single: !Array.isArray(reply.call),
     next:
       reply.then === undefined
         ? undefined
-        : attempt(".then", () => compilePluginTemplate(reply.then, [...SCOPE, "result"])),
+        : withField(".then", () => compilePluginTemplate(reply.then, [...SCOPE, "result"])),
     error: reply.error,
   };
 }
 
-function attempt<T>(field: string, make: () => T): T {
+function withField<T>(field: string, make: () => T): T {
   try {
     return make();
   } catch (error) {
@@ -87,35 +87,35 @@ function attempt<T>(field: string, make: () => T): T {
   }
 }
 
-function respond(rules: readonly Rule[], options: LanguageModelV3CallOptions): Saying {
+function respond(rules: readonly Rule[], options: LanguageModelV3CallOptions): ScriptedReply {
   const input = lastUserText(options.prompt);
   for (const rule of rules) {
     const match = rule.when.exec(input);
     if (match === null) continue;
     const scope: Record<string, unknown> = { input, match: Array.from(match, (group) => group ?? "") };
     if (rule.calls === undefined) {
-      const saying: Saying = {};
-      if (rule.text !== undefined) saying.text = asText(rule.text(scope));
-      if (rule.error !== undefined) saying.failure = scriptedFailure(rule.error);
-      return saying;
+      const reply: ScriptedReply = {};
+      if (rule.text !== undefined) reply.text = toText(rule.text(scope));
+      if (rule.error !== undefined) reply.failure = scriptedFailure(rule.error);
+      return reply;
     }
     const results = toolResults(options.prompt);
-    if (results.length > 0) return { text: afterCall(rule, scope, results, options) };
-    // A model that was offered no tools calls none.
+    if (results.length > 0) return { text: replyAfterCall(rule, scope, results, options) };
+    // Without tools the rule cannot apply.
     if (options.toolChoice?.type === "none" || !options.tools?.length) continue;
     return { calls: rule.calls.map((call) => ({ tool: call.tool, input: call.input(scope) })) };
   }
   return { text: wantsJson(options) ? jsonFor(options, parseObject(input), input) : input };
 }
 
-function afterCall(
+function replyAfterCall(
   rule: Rule,
   scope: Record<string, unknown>,
   results: unknown[],
   options: LanguageModelV3CallOptions,
 ) {
   const result = rule.single ? results.at(-1) : results;
-  if (rule.next !== undefined) return asText(rule.next({ ...scope, result }));
+  if (rule.next !== undefined) return toText(rule.next({ ...scope, result }));
   return wantsJson(options) ? jsonFor(options, result, String(scope.input)) : JSON.stringify(result);
 }
 
@@ -126,7 +126,7 @@ function jsonFor(options: LanguageModelV3CallOptions, hint: unknown, text: strin
   return JSON.stringify(schema === undefined ? (hint ?? { text }) : fitSchema(schema, hint, text));
 }
 
-const asText = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
+const toText = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
 
 function parseObject(text: string): unknown {
   if (!/^\s*[{[]/.test(text)) return undefined;
@@ -137,8 +137,8 @@ function parseObject(text: string): unknown {
   }
 }
 
-/** The text of the last message of the user; an empty string when there is none. */
-export function lastUserText(prompt: LanguageModelV3Prompt): string {
+/** The text of the last user message; an empty string when there is none. */
+function lastUserText(prompt: LanguageModelV3Prompt): string {
   for (let index = prompt.length - 1; index >= 0; index--) {
     const message = prompt[index]!;
     if (message.role !== "user") continue;
@@ -149,7 +149,7 @@ export function lastUserText(prompt: LanguageModelV3Prompt): string {
   return "";
 }
 
-/** The outputs of the tools that ran since the model spoke last, in order. */
+/** The outputs of the tools that ran after the last message of the model, in order. */
 function toolResults(prompt: LanguageModelV3Prompt): unknown[] {
   const results: unknown[] = [];
   for (let index = prompt.length - 1; index >= 0; index--) {

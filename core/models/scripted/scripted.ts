@@ -1,12 +1,13 @@
 /**
- * A model provider that runs offline and always says the same: for the demo, tests and load tests.
+ * A deterministic model provider that runs offline: for the demo, tests and load tests.
  *
- * Its model `echo` repeats the user's last text. `replies` are rules tried before that, in order: `when` is a regular
- * expression without regard to case (absent: always), then one of `text`, `call` (a tool call or a list of them),
- * `object` (as JSON) or `error`; an `error` beside a `text` breaks the answer off behind it. After a rule's call the
- * next round says the rule's `then`, a template over `result`, or the tool's output as JSON. Texts, inputs and objects
- * may hold templates over `input` (the user's text) and `match` (the groups of `when`). Asked for JSON without a rule,
- * it makes an object that fits the schema. Words are counted as tokens, and `maxOutputTokens` is kept.
+ * Its model `echo` repeats the user's last text, unless one of the rules in `replies` applies. The first rule whose `when`, a
+ * case-insensitive regular expression, matches the text is used; a rule without `when` always matches. It has one of `text`,
+ * `call` (a tool call or a list of them), `object` (sent as JSON) or `error`; an `error` beside a `text` breaks the answer off
+ * after the text. When the tools of `call` have run, the model replies with `then`, a template over `result`, or with the output
+ * as JSON. Texts, inputs and objects may have templates over `input` (the user's text) and `match` (the groups of `when`). When
+ * JSON is asked for and no rule applies, the model generates an object from the schema. Words are counted as tokens, and
+ * `maxOutputTokens` is respected.
  */
 import {
   defineProvider,
@@ -15,7 +16,7 @@ import {
   type LanguageModelV3CallOptions,
   parseDuration,
 } from "../../plugin/plugin.ts";
-import { answer } from "./answer.ts";
+import { createAnswer } from "./answer.ts";
 import { collect } from "./collect.ts";
 import { compileReplies, type ReplyConfig } from "./replies.ts";
 
@@ -66,10 +67,10 @@ function createModel(id: string, config: ModelConfig, at: string, host: Host): L
   const { chunks } = config;
   const doStream = (options: LanguageModelV3CallOptions) => {
     try {
-      const saying = respond(options);
-      // Without anything before it a failure is the refusal of the call; a first delay passes after the acceptance.
-      const refused = saying.failure !== undefined && saying.text === undefined && pace.firstDelay === 0;
-      return refused ? Promise.reject(saying.failure) : Promise.resolve(answer(saying, options, chunks, pace));
+      const reply = respond(options);
+      // Without a text and a delay before it, a failure rejects the call itself instead of breaking the stream off.
+      const rejects = reply.failure !== undefined && reply.text === undefined && pace.firstDelay === 0;
+      return rejects ? Promise.reject(reply.failure) : Promise.resolve(createAnswer(reply, options, chunks, pace));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -109,7 +110,7 @@ export default defineProvider({
   },
   create(config: Config, host) {
     if (Object.hasOwn(config.models, "echo"))
-      throw new Error("models.echo: the keys beside use are those of model echo");
+      throw new Error("models.echo: configure model echo by the keys beside use");
     const models = new Map([["echo", createModel("echo", config, "", host)]]);
     for (const [id, model] of Object.entries(config.models)) {
       models.set(id, createModel(id, model, `models.${id}.`, host));
@@ -119,7 +120,7 @@ export default defineProvider({
       languageModel(id) {
         const model = models.get(id);
         if (model === undefined)
-          throw new Error(`no model ${JSON.stringify(id)}: there is ${[...models.keys()].join(", ")}`);
+          throw new Error(`no model ${JSON.stringify(id)}: the models are ${[...models.keys()].join(", ")}`);
         return model;
       },
     };

@@ -1,4 +1,4 @@
-/** Patterns of strangers mean what the engine of the language says, and cost what pattern and text are long. */
+/** Patterns of clients' schemas match what RegExp matches, in a time that grows with pattern and text only. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -40,10 +40,21 @@ const { pattern } = fc.letrec<{ pattern: string }>((tie) => {
 });
 const text = fc.array(fc.constantFrom("a", "b", "1", " ", "😀", "\n", "é", "_", "-"), { maxLength: 8 });
 
+/** Tried at each character, since V8's own search also finds `\B` between the two halves of a character. */
+function regExpMatches(source: string, characters: readonly string[]): boolean {
+  const sticky = new RegExp(source, "uy");
+  const whole = characters.join("");
+  for (let count = 0; count <= characters.length; count++) {
+    sticky.lastIndex = characters.slice(0, count).join("").length;
+    if (sticky.test(whole)) return true;
+  }
+  return false;
+}
+
 test("pattern of a client's schema: matches what RegExp matches", () => {
   const matches = (source: string, characters: string[]) => {
-    const whole = characters.join("");
-    assert.equal(compileExpression(source).test(whole, new WorkBudget(1e7)), new RegExp(source, "u").test(whole));
+    const found = compileExpression(source).test(characters.join(""), new WorkBudget(1e7));
+    assert.equal(found, regExpMatches(source, characters));
   };
   fc.assert(fc.property(pattern, text, matches), { numRuns: 3_000 });
 });

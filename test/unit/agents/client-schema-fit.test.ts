@@ -6,7 +6,7 @@ import { runInNewContext } from "node:vm";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 import fc from "fast-check";
-import { SchemaRate } from "../../../core/client-schema/rate.ts";
+import { SchemaRateLimit } from "../../../core/client-schema/rate.ts";
 import { createClientSchemas } from "../../../core/client-schema/schemas.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 import { describeProblems } from "../../../core/lib/json-schema.ts";
@@ -183,7 +183,7 @@ test("schema of a request: equal items are found in a time that grows with their
 
 test("rate of new schemas: a caller that has sent 4 MiB of them within a minute is told when to come again, others are not", () => {
   let now = 0;
-  const prepare = createClientSchemas("result", new SchemaRate(() => now));
+  const prepare = createClientSchemas("result", new SchemaRateLimit(() => now));
   const send = (caller: string, seed: number) => {
     try {
       prepare(large(seed), "schema", caller);

@@ -60,7 +60,7 @@ test("a tool with a condition is offered when the condition is true, and is unkn
     return [events.of("tool-result").length, events.of("tool-error").map((event) => event.error)];
   };
   assert.deepEqual(await calls(true), [1, []]);
-  assert.deepEqual(await calls(false), [0, ['there is no tool "add"; there is nothing']]);
+  assert.deepEqual(await calls(false), [0, ['there is no tool "add"; the tools are nothing']]);
   await assert.rejects(calls("yes"), refused(/must give true or false/));
 });
 

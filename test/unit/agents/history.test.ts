@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RingHistory } from "../../../core/agents/history/ring.ts";
-import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
+import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 
-const { memory } = TABLE_DEFAULTS;
+const { memory } = DEFAULT_SETTINGS;
 
 const TRACE = "019aa1b2c3d4a0b1c2d3e4f5a6000001";
 

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { promptOf } from "../../../core/agents/prompt/input.ts";
+import { buildPrompt } from "../../../core/agents/prompt/input.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 
 const refuses = (input: unknown, message: string | RegExp) =>
   assert.throws(
-    () => promptOf("", input),
+    () => buildPrompt("", input),
     (error: unknown) => {
       assert.ok(error instanceof ServiceError, String(error));
       assert.equal(error.kind, "invalid_input");
@@ -16,14 +16,14 @@ const refuses = (input: unknown, message: string | RegExp) =>
   );
 
 test("input as a string becomes one user message behind the instructions", () => {
-  assert.deepEqual(promptOf("Be kind.", "hello"), [
+  assert.deepEqual(buildPrompt("Be kind.", "hello"), [
     { role: "system", content: "Be kind." },
     { role: "user", content: [{ type: "text", text: "hello" }] },
   ]);
 });
 
 test("an agent without instructions sends no system message", () => {
-  assert.deepEqual(promptOf("", "hello"), [{ role: "user", content: [{ type: "text", text: "hello" }] }]);
+  assert.deepEqual(buildPrompt("", "hello"), [{ role: "user", content: [{ type: "text", text: "hello" }] }]);
 });
 
 test("input as UI messages carries texts, images by data: URL and files by web address", () => {
@@ -34,7 +34,7 @@ test("input as UI messages carries texts, images by data: URL and files by web a
     { type: "file", url: "data:text/plain,hello%20you" },
     { type: "data-location", data: { x: 1 } },
   ];
-  assert.deepEqual(promptOf("", [{ id: "m1", role: "user", parts }]), [
+  assert.deepEqual(buildPrompt("", [{ id: "m1", role: "user", parts }]), [
     {
       role: "user",
       content: [
@@ -55,7 +55,7 @@ test("input as UI messages turns each step of an assistant into a message and it
     input: { a: 1 },
     ...more,
   });
-  const prompt = promptOf("", [
+  const prompt = buildPrompt("", [
     { role: "system", parts: [{ type: "text", text: "Rules" }] },
     {
       role: "assistant",
@@ -103,7 +103,7 @@ test("a tool call that was broken off or denied is given an answer, since models
     input: {},
     ...part,
   }));
-  const [, tool] = promptOf("", [{ role: "assistant", parts }]) as [
+  const [, tool] = buildPrompt("", [{ role: "assistant", parts }]) as [
     unknown,
     { role: string; content: { output: unknown }[] },
   ];
@@ -128,7 +128,7 @@ test("a tool that the provider ran keeps its result in the assistant's message",
     output: "found",
     providerExecuted: true,
   };
-  assert.deepEqual(promptOf("", [{ role: "assistant", parts: [part] }]), [
+  assert.deepEqual(buildPrompt("", [{ role: "assistant", parts: [part] }]), [
     {
       role: "assistant",
       content: [
@@ -140,7 +140,7 @@ test("a tool that the provider ran keeps its result in the assistant's message",
 });
 
 test("input as model messages takes strings and parts in all four roles", () => {
-  const prompt = promptOf("Mine", [
+  const prompt = buildPrompt("Mine", [
     { role: "system", content: "Theirs" },
     { role: "user", content: "hello" },
     {
@@ -188,7 +188,7 @@ test("input as model messages takes strings and parts in all four roles", () => 
 });
 
 test("UI and model messages may stand side by side in one input", () => {
-  const prompt = promptOf("", [
+  const prompt = buildPrompt("", [
     { role: "user", content: "one" },
     { role: "assistant", parts: [{ type: "text", text: "two" }] },
     { role: "user", parts: [{ type: "text", text: "three" }] },

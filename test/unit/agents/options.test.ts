@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { resolveOptions, TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
+import { DEFAULT_SETTINGS, resolveOptions } from "../../../core/agents/run/options.ts";
 
 test("options left out take the defaults of the contract's table", () => {
-  const settings = resolveOptions({}, TABLE_DEFAULTS);
-  assert.deepEqual(settings, TABLE_DEFAULTS);
+  const settings = resolveOptions({}, DEFAULT_SETTINGS);
+  assert.deepEqual(settings, DEFAULT_SETTINGS);
   assert.equal(settings.temperature, 0.7);
   assert.equal(settings.maxOutputTokens, 4000);
   assert.equal(settings.topP, 1);
@@ -22,7 +22,7 @@ test("options left out take the defaults of the contract's table", () => {
 });
 
 test("a request's option beats the agent's, which beats the table, each field alone", () => {
-  const agent = resolveOptions({ temperature: 0.2, maxOutputTokens: 50, seed: 7 }, TABLE_DEFAULTS);
+  const agent = resolveOptions({ temperature: 0.2, maxOutputTokens: 50, seed: 7 }, DEFAULT_SETTINGS);
   const settings = resolveOptions({ temperature: 0, stopSequences: ["x"] }, agent);
   assert.equal(settings.temperature, 0);
   assert.equal(settings.maxOutputTokens, 50);
@@ -44,7 +44,7 @@ test("a field under memory beats its deprecated twin, each field alone", () => {
         options: { contextLimit: 0, semanticMemory: { semanticLimit: 2 }, conversationPersistence: { debounceMs: 7 } },
       },
     },
-    TABLE_DEFAULTS,
+    DEFAULT_SETTINGS,
   );
   assert.equal(memory.userId, "new");
   assert.equal(memory.conversationId, "old-conversation");
@@ -61,7 +61,7 @@ test("a field under memory beats its deprecated twin, each field alone", () => {
 test("options that nobody documented do not reach the engine", () => {
   const settings = resolveOptions(
     { temperature: 0.1, topK: 5, headers: { a: "b" }, abortSignal: 1 } as object,
-    TABLE_DEFAULTS,
+    DEFAULT_SETTINGS,
   );
-  assert.deepEqual(Object.keys(settings).sort(), Object.keys(TABLE_DEFAULTS).sort());
+  assert.deepEqual(Object.keys(settings).sort(), Object.keys(DEFAULT_SETTINGS).sort());
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import { turnInput } from "../../../core/agents/conversation/turn-input.ts";
+import { parseTurnInput } from "../../../core/agents/conversation/turn-input.ts";
 import { repairPrompt } from "../../../core/agents/prompt/repair.ts";
 
 const text = (words: string) => [{ type: "text" as const, text: words }];
@@ -16,14 +16,14 @@ const answer = (id: string) => ({
 });
 
 test("a string is the user's message and the title, cut to 80 characters but never within one", () => {
-  const { user: message, title } = turnInput(`  ${"x".repeat(79)}\u{1F600} more`);
+  const { user: message, title } = parseTurnInput(`  ${"x".repeat(79)}\u{1F600} more`);
   assert.equal(title, "x".repeat(79));
   assert.equal(message!.role, "user");
-  assert.equal(turnInput("Hello\n  world").title, "Hello world");
+  assert.equal(parseTurnInput("Hello\n  world").title, "Hello world");
 });
 
 test("what the user said since the assistant spoke is one message; title and text are of the first and last", () => {
-  const input = turnInput([
+  const input = parseTurnInput([
     { role: "user", content: "first" },
     { role: "assistant", content: "well" },
     { id: "u2", role: "user", parts: text("second"), metadata: { from: "web" } },
@@ -32,19 +32,19 @@ test("what the user said since the assistant spoke is one message; title and tex
   assert.deepEqual(input.user, { id: "u3", role: "user", parts: [...text("second"), ...text("third")] });
   assert.equal(input.title, "first");
   assert.equal(input.text, "third");
-  assert.deepEqual([...input.known], ["u2", "u3"]);
+  assert.deepEqual([...input.messageIds], ["u2", "u3"]);
 });
 
 test("an answer that goes on with the assistant's last message begins with its parts", () => {
   const parts = [{ type: "tool-ask", toolCallId: "1", state: "output-available", input: {}, output: 1 }];
-  const input = turnInput([
+  const input = parseTurnInput([
     { id: "u1", role: "user", parts: text("go") },
     { id: "a1", role: "assistant", parts },
   ]);
   assert.deepEqual(input.continued, { id: "a1", parts });
   assert.equal(input.user!.id, "u1");
   assert.equal(
-    turnInput([
+    parseTurnInput([
       { role: "user", content: "go" },
       { role: "assistant", content: "on" },
     ]).user,

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HistoryRun } from "../../../core/agents/history/history.ts";
-import { HistoryKeeper } from "../../../core/agents/history/keeper.ts";
+import { HistoryMaintenance } from "../../../core/agents/history/maintenance.ts";
 import { StoredHistories } from "../../../core/agents/history/stored.ts";
-import { TABLE_DEFAULTS } from "../../../core/agents/run/options.ts";
+import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { Serialized } from "../../../core/lib/serialized.ts";
@@ -12,14 +12,14 @@ import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { silent } from "../../support/agents.ts";
 
-const { memory } = TABLE_DEFAULTS;
+const { memory } = DEFAULT_SETTINGS;
 const DAY = 86_400_000;
 const outcome = (text: string) => ({ ...emptyRunResult(), text });
 
 function historiesOver(store: Store, agents = ["a", "b"], isolated = false) {
   const histories = new StoredHistories(store, { agents, retention: 30 * DAY, logger: silent, isolated });
   const page = async (agent: string, number = 0, limit = 10, owner?: string) => {
-    const answer = await histories.of(agent).page(number, limit, owner);
+    const answer = await histories.forAgent(agent).page(number, limit, owner);
     assert.ok(answer instanceof Serialized);
     return JSON.parse(answer.json);
   };
@@ -31,7 +31,7 @@ const shared = (store: Store): Store => ({ ...store, kind: "postgres" });
 
 test("GET /agents/:id/history shows a run while it runs, then how it ended, and counts it once", async () => {
   const { histories, page } = historiesOver(createMemoryStore());
-  const history = histories.of("a");
+  const history = histories.forAgent("a");
   const run = history.begin("run-1", "hello", { ...memory, userId: "ada", conversationId: "c" }, "trace-1");
   const running = await page("a");
   assert.equal(running.total, 1);
@@ -54,7 +54,9 @@ test("GET /agents/:id/history is the same after a restart, newest first, in page
   const first = historiesOver(store);
   for (let index = 0; index < 1200; index++) {
     const id = String(index).padStart(8, "0");
-    first.histories.of("a").end(first.histories.of("a").begin(id, index, memory), "completed", emptyRunResult());
+    first.histories
+      .forAgent("a")
+      .end(first.histories.forAgent("a").begin(id, index, memory), "completed", emptyRunResult());
   }
   await first.histories.close();
   const second = historiesOver(store);
@@ -67,7 +69,7 @@ test("GET /agents/:id/history is the same after a restart, newest first, in page
   );
   assert.deepEqual((await second.page("a", 12, 100)).entries, []);
   await assert.rejects(
-    async () => second.histories.of("a").page(1_000_000, 100),
+    async () => second.histories.forAgent("a").page(1_000_000, 100),
     (error: ServiceError) => error.kind === "invalid_input",
   );
   await second.histories.close();
@@ -76,7 +78,7 @@ test("GET /agents/:id/history is the same after a restart, newest first, in page
 test("GET /agents/:id/history says of a run that a dead process left open that it was interrupted", async () => {
   const store = createMemoryStore();
   const dead = historiesOver(store);
-  dead.histories.of("a").begin("lost", "x", memory);
+  dead.histories.forAgent("a").begin("lost", "x", memory);
   await dead.page("a");
   const next = historiesOver(store);
   await next.histories.start();
@@ -92,16 +94,16 @@ test("GET /agents/:id/history says of a run that a dead process left open that i
 test("GET /agents/:id/history leaves the runs of another living process alone", async () => {
   const store = shared(createMemoryStore());
   const other = historiesOver(store);
-  const run = other.histories.of("a").begin("alive", "x", memory);
+  const run = other.histories.forAgent("a").begin("alive", "x", memory);
   await other.page("a");
   const next = historiesOver(store);
   await next.histories.start();
   assert.equal((await next.page("a")).entries[0].status, "running");
-  const keeper = new HistoryKeeper(store, { agents: ["a"], retention: DAY, logger: silent });
-  await keeper.interrupt(Date.now() + 1);
+  const keeper = new HistoryMaintenance(store, { agents: ["a"], retention: DAY, logger: silent });
+  await keeper.closeOrphanedRuns(Date.now() + 1);
   assert.equal((await next.page("a")).entries[0].error, "interrupted");
   // The other one was slow, not dead: what it says at the end counts.
-  other.histories.of("a").end(run, "completed", outcome("late"));
+  other.histories.forAgent("a").end(run, "completed", outcome("late"));
   await other.histories.close();
   assert.equal((await next.page("a")).entries[0].output, "late");
   assert.equal((await next.page("a")).total, 1);
@@ -112,17 +114,17 @@ test("history.retention forgets what is older, of every agent, and counts what i
   const store = createMemoryStore();
   const { histories, page } = historiesOver(store);
   const begin = (agent: string, id: string, daysAgo: number) => {
-    const run = histories.of(agent).begin(id, "x", memory);
+    const run = histories.forAgent(agent).begin(id, "x", memory);
     Object.assign(run, { startTime: Date.now() - daysAgo * DAY });
-    histories.of(agent).end(run, "completed", emptyRunResult());
+    histories.forAgent(agent).end(run, "completed", emptyRunResult());
   };
   for (let index = 0; index < 250; index++) begin("a", `old-${index}`, 31);
   for (let index = 0; index < 3; index++) begin("a", `new-${index}`, 29);
   begin("b", "old", 40);
   assert.equal((await page("a")).total, 253);
   await page("b");
-  const keeper = new HistoryKeeper(store, { agents: ["a", "b"], retention: 30 * DAY, logger: silent });
-  await Promise.all([keeper.forget(Date.now() - 30 * DAY), keeper.forget(Date.now() - 30 * DAY)]);
+  const keeper = new HistoryMaintenance(store, { agents: ["a", "b"], retention: 30 * DAY, logger: silent });
+  await Promise.all([keeper.deleteRunsBefore(Date.now() - 30 * DAY), keeper.deleteRunsBefore(Date.now() - 30 * DAY)]);
   const left = await page("a");
   assert.equal(left.total, 3);
   assert.deepEqual(
@@ -139,11 +141,11 @@ test("GET /agents/:id/history of one user has its runs alone, in pages, and forg
   const idsOf = ({ entries }: { entries: { id: string }[] }) => entries.map(({ id }) => id);
   for (let index = 0; index < 30; index++) {
     const userId = ["ada", "bob", undefined][index % 3];
-    const run = histories.of("a").begin(`run-${index}`, "x", { ...memory, userId });
+    const run = histories.forAgent("a").begin(`run-${index}`, "x", { ...memory, userId });
     Object.assign(run, { startTime: Date.now() - (index < 15 ? 40 * DAY : 1000) + index });
     // Some are written before they end.
     if (index % 6 === 0) await page("a");
-    histories.of("a").end(run, "completed", emptyRunResult());
+    histories.forAgent("a").end(run, "completed", emptyRunResult());
   }
   const hers = await page("a", 0, 4, "ada");
   assert.deepEqual([hers.total, idsOf(hers)], [10, ["run-27", "run-24", "run-21", "run-18"]]);
@@ -151,8 +153,8 @@ test("GET /agents/:id/history of one user has its runs alone, in pages, and forg
   assert.deepEqual([(await page("a", 0, 10, "bob")).total, (await page("a", 0, 10, "")).total], [10, 10]);
   assert.deepEqual(await page("b", 0, 10, "ada"), { entries: [], total: 0, page: 0, limit: 10 });
   assert.equal((await page("a", 0, 10, "ad")).total, 0);
-  const keeper = new HistoryKeeper(store, { agents: ["a", "b"], retention: 30 * DAY, logger: silent });
-  await Promise.all([keeper.forget(Date.now() - 30 * DAY), keeper.forget(Date.now() - 30 * DAY)]);
+  const keeper = new HistoryMaintenance(store, { agents: ["a", "b"], retention: 30 * DAY, logger: silent });
+  await Promise.all([keeper.deleteRunsBefore(Date.now() - 30 * DAY), keeper.deleteRunsBefore(Date.now() - 30 * DAY)]);
   const left = await page("a", 0, 10, "ada");
   assert.deepEqual([left.total, idsOf(left)], [5, ["run-27", "run-24", "run-21", "run-18", "run-15"]]);
   assert.equal((await store.scan({ prefix: "hu/", limit: 100 })).length, 15);
@@ -168,7 +170,7 @@ test("GET /agents/:id/history loses nothing while the store fails for a while", 
     commit: (commit) => (broken ? Promise.reject(unavailable("the disk is full")) : store.commit(commit)),
   };
   const { histories, page } = historiesOver(failing);
-  const history = histories.of("a");
+  const history = histories.forAgent("a");
   const runs: HistoryRun[] = [];
   for (let index = 0; index < 20; index++) runs.push(history.begin(`run-${index}`, "x", memory));
   for (const run of runs.slice(0, 10)) history.end(run, "completed", emptyRunResult());

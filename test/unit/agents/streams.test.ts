@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { nextTurn } from "../../../core/lib/event-loop-turns.ts";
 import { agentsOf, assistant, caller, Events, eventsOf, historyOf, usage } from "../../support/agents.ts";
+import { jumpingClock } from "../../support/jumping-clock.ts";
 
 const SUM = { when: "add", call: { tool: "add", input: { a: 2, b: 3 } }, then: "It is {{ result.sum }}." };
 const TOTAL = (prompt: number, completion: number) => usage(prompt, completion);
@@ -130,12 +132,14 @@ test("POST /agents/:id/stream carries reasoning, sources, files and the provider
 test("POST /agents/:id/stream opens when the model has accepted the call, before anything is said", {
   timeout: 20_000,
 }, async (t) => {
-  const agent = await assistant(t, {}, { provider: { firstDelay: "100ms" } });
+  const agent = await assistant(t, {}, { provider: { firstDelay: "10m" } });
+  const clock = jumpingClock(t);
   const events = new Events();
   const run = agent.stream({ input: "hello" }, caller())(events);
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  while (events.types().length < 2) await nextTurn();
   assert.equal(events.opened, true);
   assert.deepEqual(events.types(), ["start", "start-step"]);
+  clock.advance(11 * 60_000);
   await run;
   assert.equal(events.types().at(-1), "finish");
 });

@@ -4,6 +4,7 @@ import { type TestContext, test } from "node:test";
 import { type ChainSettings, createModelChain } from "../../../core/models/chain.ts";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
 import scripted from "../../../core/models/scripted/scripted.ts";
+import { jumpingClock } from "../../support/jumping-clock.ts";
 import {
   calls,
   cutsAfter,
@@ -66,29 +67,49 @@ const TRANSIENT: [string, () => Reply][] = [
   ["503", () => failure(503)],
   ["a cut before the first token", () => cutsAfter("")],
   ["an error event before the first token", () => failsAfter("")],
+];
+const STALLS: [string, () => Reply][] = [
   ["a stall before the head", stallsBeforeHead],
   ["a stall before the first token", stallsBeforeText],
 ];
+const PATIENT = { connect: "10m", firstByte: "10m", idle: "10m", total: "10h" };
 
-for (const [title, reply] of TRANSIENT) {
-  test(`${title} is tried again on the same model until it answers`, async (context) => {
-    const { first, second, chain } = await setUp(context, { timeouts: { firstByte: "60ms" } });
-    first.replies(reply(), reply());
-    assert.equal(textOf(await partsOf(chain, ask("hello"))), "hello");
-    assert.equal(first.requests.length, 3);
-    assert.equal(second.requests.length, 0);
-  });
+for (const [stalls, replies] of [
+  [false, TRANSIENT],
+  [true, STALLS],
+] as const) {
+  for (const [title, reply] of replies) {
+    /** The answer. The limit of a stalled call passes once the call has arrived, and at no other time. */
+    const answer = async (context: TestContext, { first, chain }: Setup) => {
+      const clock = jumpingClock(context);
+      const parts = partsOf(chain, ask("hello"));
+      for (let count = 0; stalls && count < 2; count++) {
+        await first.request(count);
+        clock.advance(11 * 60_000);
+      }
+      return textOf(await parts);
+    };
 
-  test(`${title} on every try falls back to the next model of the chain`, async (context) => {
-    const { first, second, chain, log } = await setUp(context, { timeouts: { firstByte: "60ms" }, retries: 1 });
-    first.fallback(reply());
-    assert.equal(textOf(await partsOf(chain, ask("hello"))), "hello");
-    assert.equal(first.requests.length, 2);
-    assert.equal(second.requests.length, 1);
-    assert.equal(second.requests[0]?.body.model, "model-1");
-    assert.equal(log.length, 2);
-    assert.match(log[1] ?? "", /falling back$/);
-  });
+    test(`${title} is tried again on the same model until it answers`, async (context) => {
+      const setup = await setUp(context, { timeouts: PATIENT });
+      setup.first.replies(reply(), reply());
+      assert.equal(await answer(context, setup), "hello");
+      assert.equal(setup.first.requests.length, 3);
+      assert.equal(setup.second.requests.length, 0);
+    });
+
+    test(`${title} on every try falls back to the next model of the chain`, async (context) => {
+      const setup = await setUp(context, { timeouts: PATIENT, retries: 1 });
+      const { first, second, log } = setup;
+      first.fallback(reply());
+      assert.equal(await answer(context, setup), "hello");
+      assert.equal(first.requests.length, 2);
+      assert.equal(second.requests.length, 1);
+      assert.equal(second.requests[0]?.body.model, "model-1");
+      assert.equal(log.length, 2);
+      assert.match(log[1] ?? "", /falling back$/);
+    });
+  }
 }
 
 for (const status of [400, 401, 403, 404, 422]) {

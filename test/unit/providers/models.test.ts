@@ -171,11 +171,11 @@ test("a package of another AI SDK version is a problem that says which version i
 });
 
 const BAD_PACKAGES: [string, string, RegExp][] = [
-  ["holds no factory", "exports.x = 1;", /is no AI SDK provider: it exports no create function/],
+  ["holds no factory", "exports.x = 1;", /is not an AI SDK provider: it exports no create function/],
   [
     "creates something else",
     "exports.createX = () => ({});",
-    /is no AI SDK provider: what it creates has no languageModel/,
+    /is not an AI SDK provider: what it creates has no languageModel/,
   ],
   ["throws when it is loaded", 'throw new Error("needs a GPU");', /cannot be loaded: needs a GPU/],
   [
@@ -218,7 +218,7 @@ test("a provider that nobody names is still checked for its shape", async (conte
     "providers.demo.chunks: must be integer",
     "providers.openai.baseURL: is required",
     "providers.openai.timeouts.idel: is not a known key",
-    "providers.claude.apiKey: unknown key: what a package is given goes in options",
+    "providers.claude.apiKey: unknown key: the options of a package go in options",
   ]);
 });
 
@@ -232,7 +232,7 @@ test("an unknown model of scripted is a problem at the agent that names it", asy
     providers: { demo: { use: "scripted" } },
     models: ["demo/echo", ["demo/echo", "demo/gpt"]],
   });
-  assert.deepEqual(problems, ['agents.b.model[1]: model "demo/gpt": no model "gpt": there is echo']);
+  assert.deepEqual(problems, ['agents.b.model[1]: model "demo/gpt": no model "gpt": the models are echo']);
 });
 
 test("what a provider says when it is made is a problem at its entry", async (context) => {
@@ -269,7 +269,7 @@ test("where an agent computes its model, every provider that can be made is ther
   for (const [name, message] of [
     ["missing/m", /unknown provider "missing"; known: demo/],
     ["dmo/echo", /unknown provider "dmo", did you mean "demo"\?/],
-    ["demo/gpt", /model "demo\/gpt": no model "gpt": there is echo/],
+    ["demo/gpt", /model "demo\/gpt": no model "gpt": the models are echo/],
     ["", /unknown provider ""/],
   ] as const) {
     assert.throws(

@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { LanguageModelV3CallOptions, LanguageModelV3Prompt } from "@ai-sdk/provider";
+import { nextTurn } from "../../../core/lib/event-loop-turns.ts";
 import scripted from "../../../core/models/scripted/scripted.ts";
+import { jumpingClock } from "../../support/jumping-clock.ts";
 import { ask, batchesOf, chainOf, makeProvider, partOf, partsOf, soon, textOf } from "../../support/providers.ts";
 
 async function chain(test: TestContext, config: object = {}, model = "echo") {
@@ -177,14 +179,25 @@ test("an error beside a text breaks the answer off behind it", async (context) =
 });
 
 test("firstDelay passes inside the stream, and delay between the deltas", async (context) => {
-  const model = await chain(context, { chunks: 4, firstDelay: "60ms", delay: "20ms" });
-  const start = performance.now();
+  const model = await chain(context, { chunks: 4, firstDelay: "60s", delay: "20s" });
+  const clock = jumpingClock(context);
   const stream = await model.stream(ask("a b c d"));
-  assert.ok(performance.now() - start < 50, "the answer is accepted at once");
-  const batches = await batchesOf(stream);
-  assert.ok(performance.now() - start >= 118);
-  assert.equal(textOf(batches.flat()), "a b c d");
-  assert.ok(batches.length > 1);
+  const texts: string[] = [];
+  const read = batchesOf(stream, (batch) => texts.push(textOf(batch)));
+  for (const [milliseconds, count] of [
+    [50_000, 0],
+    [10_000, 1],
+    [10_000, 1],
+    [10_000, 2],
+    [20_000, 3],
+    [20_000, 4],
+  ] as const) {
+    clock.advance(milliseconds);
+    await nextTurn();
+    assert.equal(texts.length, count);
+  }
+  await read;
+  assert.equal(texts.join(""), "a b c d");
 });
 
 for (const [title, config] of [
@@ -215,7 +228,7 @@ test("models add more models with rules of their own", async (context) => {
 
 test("an unknown model is an error that lists the known ones", async (context) => {
   const provider = await makeProvider(context, scripted, { models: { poet: {} } });
-  assert.throws(() => provider.languageModel("gpt"), /no model "gpt": there is echo, poet/);
+  assert.throws(() => provider.languageModel("gpt"), /no model "gpt": the models are echo, poet/);
 });
 
 for (const [config, message] of [
@@ -226,7 +239,7 @@ for (const [config, message] of [
   [{ replies: [{ text: "a", then: "b" }] }, /replies\[0\]\.then: only a rule with call has one/],
   [{ models: { a: { replies: [{}] } } }, /models\.a\.replies\[0\]: exactly one of/],
   [{ models: { a: { delay: "soon" } } }, /models\.a\.delay: "soon" is no duration/],
-  [{ models: { echo: {} } }, /models\.echo: the keys beside use are those of model echo/],
+  [{ models: { echo: {} } }, /models\.echo: configure model echo by the keys beside use/],
   [{ chunks: 0 }, /chunks must be >= 1/],
   [{ replys: [] }, /replys is not a known key/],
 ] as const) {

@@ -1,5 +1,4 @@
-/** What happens to the history beside writing: runs that a dead process left open, and runs that are too old. */
-
+/** Background work on the stored history: closes runs of dead processes, and deletes runs that are too old. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { systemTime } from "../../lib/clock.ts";
@@ -8,36 +7,36 @@ import { historyBefore, historyRows, historyTotal, OPEN_RUNS, ownHistoryTotal, o
 import { isShared } from "../../storage/sharing.ts";
 import type { Row, Store } from "../../storage/store.ts";
 
-/** Milliseconds: between two rounds, before the first one, and between two batches of a round. */
-const ROUND = 60_000;
-const FIRST = 5_000;
-const PAUSE = 20;
-const BATCH = 100;
-/** Milliseconds after its last sign of life that a run of another process is taken for dead. */
-const SILENCE = 60_000;
+const INTERVAL_MS = 60_000;
+const FIRST_ROUND_DELAY_MS = 5_000;
+/** Between two batches, so that deleting does not keep the store busy. */
+const BATCH_PAUSE_MS = 20;
+const BATCH_ROWS = 100;
+/** A run of another process is closed when its last heartbeat is older than this. */
+const LEASE_TIMEOUT_MS = 60_000;
 
-export interface KeeperOptions {
+interface HistoryMaintenanceOptions {
   agents: readonly string[];
   /** Milliseconds. */
   retention: number;
   logger: Logger;
 }
 
-export class HistoryKeeper {
+export class HistoryMaintenance {
   readonly #store: Store;
-  readonly #options: KeeperOptions;
+  readonly #options: HistoryMaintenanceOptions;
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | null = null;
   #round: Promise<void> = Promise.resolve();
 
-  constructor(store: Store, options: KeeperOptions) {
+  constructor(store: Store, options: HistoryMaintenanceOptions) {
     this.#store = store;
     this.#options = options;
   }
 
   async start(): Promise<void> {
-    await this.interrupt(isShared(this.#store) ? Date.now() - SILENCE : Number.POSITIVE_INFINITY);
-    this.#arm(FIRST);
+    await this.closeOrphanedRuns(isShared(this.#store) ? Date.now() - LEASE_TIMEOUT_MS : Number.POSITIVE_INFINITY);
+    this.#schedule(FIRST_ROUND_DELAY_MS);
   }
 
   async close(): Promise<void> {
@@ -46,59 +45,59 @@ export class HistoryKeeper {
     await this.#round;
   }
 
-  /** Says of every open run that gave its last sign of life before `silentSince` that it was interrupted. */
-  async interrupt(silentSince: number): Promise<void> {
+  /** Marks every open run whose last heartbeat was before `time` (milliseconds since 1970) as interrupted. */
+  async closeOrphanedRuns(time: number): Promise<void> {
     let after: string | undefined;
     for (;;) {
-      const range = { prefix: OPEN_RUNS, limit: BATCH };
+      const range = { prefix: OPEN_RUNS, limit: BATCH_ROWS };
       const rows = await this.#store.scan(after === undefined ? range : { ...range, after });
       for (const row of rows) {
         const { key, seen } = JSON.parse(row.value) as { key: string; seen: number };
-        if (seen < silentSince) await this.#close(row, key, seen);
+        if (seen < time) await this.#closeRun(row, key, seen);
       }
-      if (rows.length < BATCH) return;
+      if (rows.length < BATCH_ROWS) return;
       after = rows.at(-1)!.key;
     }
   }
 
-  async #close(open: Row, key: string, seen: number): Promise<void> {
+  async #closeRun(open: Row, key: string, seen: number): Promise<void> {
     const row = await this.#store.get(key);
     const put: [string, string][] = [];
     if (row !== undefined) {
       const entry = JSON.parse(row.value) as Record<string, unknown>;
       if (entry.status === "running") {
-        const over = { ...entry, status: "error", endTime: new Date(seen).toISOString(), error: "interrupted" };
-        put.push([key, JSON.stringify(over)]);
+        const closed = { ...entry, status: "error", endTime: new Date(seen).toISOString(), error: "interrupted" };
+        put.push([key, JSON.stringify(closed)]);
       }
     }
-    await unlessLost(this.#store.commit({ put, delete: [open.key], expect: [[open.key, open.revision]] }));
+    await ignoreConflict(this.#store.commit({ put, delete: [open.key], expect: [[open.key, open.revision]] }));
   }
 
-  /** Deletes what began before `time` (milliseconds since 1970), a few runs at a time. */
-  async forget(time: number): Promise<void> {
+  /** Deletes runs that began before `time` (milliseconds since 1970), a batch at a time. */
+  async deleteRunsBefore(time: number): Promise<void> {
     for (const agent of this.#options.agents) {
       for (;;) {
         const rows = await this.#store.scan({
           prefix: historyRows(agent),
           before: historyBefore(agent, time),
-          limit: BATCH,
+          limit: BATCH_ROWS,
         });
         if (rows.length > 0) {
-          const own = await this.#own(agent, rows);
+          const own = await this.#ownerRows(agent, rows);
           const add: [string, number][] = [[historyTotal(agent), -rows.length], ...own.totals];
-          // Two processes that forget at once must not count a run twice.
+          // Two processes may delete the same runs at once: only one of them may correct the totals.
           const expect = rows.map((row): [string, number] => [row.key, row.revision]);
           const keys = [...rows.map((row) => row.key), ...own.keys];
-          await unlessLost(this.#store.commit({ delete: keys, add, expect }));
+          await ignoreConflict(this.#store.commit({ delete: keys, add, expect }));
         }
-        if (rows.length < BATCH || this.#stop.signal.aborted) break;
-        await sleep(PAUSE);
+        if (rows.length < BATCH_ROWS || this.#stop.signal.aborted) break;
+        await sleep(BATCH_PAUSE_MS);
       }
     }
   }
 
-  /** What stands beside these runs as those of users, and how many of each user there are. Most stores have none. */
-  async #own(agent: string, rows: readonly Row[]): Promise<{ keys: string[]; totals: Map<string, number> }> {
+  /** The index rows of these runs by user, and how many runs of each user there are. Most stores have none. */
+  async #ownerRows(agent: string, rows: readonly Row[]): Promise<{ keys: string[]; totals: Map<string, number> }> {
     const owners = new Map<string, string>();
     for (const { key, value } of rows) {
       const { userId = "" } = JSON.parse(value) as { userId?: string };
@@ -113,26 +112,26 @@ export class HistoryKeeper {
     return { keys: found.map(({ key }) => key), totals };
   }
 
-  #arm(delay: number): void {
+  #schedule(delay: number): void {
     if (this.#stop.signal.aborted) return;
     this.#timer = setTimeout(() => {
-      this.#round = this.#work().finally(() => this.#arm(ROUND));
+      this.#round = this.#runRound().finally(() => this.#schedule(INTERVAL_MS));
     }, delay);
     this.#timer.unref();
   }
 
-  async #work(): Promise<void> {
+  async #runRound(): Promise<void> {
     try {
-      if (isShared(this.#store)) await this.interrupt(Date.now() - SILENCE);
-      await this.forget(Math.max(0, systemTime() - this.#options.retention));
+      if (isShared(this.#store)) await this.closeOrphanedRuns(Date.now() - LEASE_TIMEOUT_MS);
+      await this.deleteRunsBefore(Math.max(0, systemTime() - this.#options.retention));
     } catch (error) {
-      this.#options.logger.warn({ err: error }, `the history could not be looked through: ${messageOf(error)}`);
+      this.#options.logger.warn({ err: error }, `the maintenance of the history failed: ${messageOf(error)}`);
     }
   }
 }
 
-/** Another process was first: it has done the same. */
-async function unlessLost(commit: Promise<unknown>): Promise<void> {
+/** Ignores a conflict: another process has done the same already. */
+async function ignoreConflict(commit: Promise<unknown>): Promise<void> {
   try {
     await commit;
   } catch (error) {
