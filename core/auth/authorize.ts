@@ -23,7 +23,7 @@ interface Entrant extends Pick<Context<unknown>, "logger"> {
   expires: number | null;
 }
 
-export interface Guards {
+interface Guards {
   /** Null for a route that is public whatever its parameters are: such a request costs nothing. */
   of(route: RouteAccess): Authorize<Entrant> | null;
   /** For requests that no route answers; null where everything is public. */

@@ -19,7 +19,7 @@ import { compilePlainPaths, readings } from "./plain-path.ts";
 export type AccessClass = "public" | "user" | "console" | "operator";
 
 /** A class of the requests alone whose parameters have these values. */
-export interface Exception {
+interface Exception {
   readonly pattern: string;
   readonly wanted: readonly Wanted[];
   readonly access: AccessClass;
@@ -132,7 +132,7 @@ const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
 });
 
 /** `$defaults` stands for the list that goes with a key of the manifest. */
-export const expand = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
+const expand = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
   written.flatMap((text) => (text === "$defaults" ? defaults : [text]));
 
 function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {

@@ -21,7 +21,7 @@ export interface TokenKey {
   readonly algorithms: readonly string[];
 }
 
-export interface KeyProblem {
+interface KeyProblem {
   /** Below `auth.provider`. */
   readonly path: Path;
   readonly message: string;

@@ -35,7 +35,7 @@ function mapped(fields: Readonly<Record<string, string>>, claims: Claims): User 
 }
 
 /** `sub`, `https://example.com/roles`, or `realm_access.roles` for a claim within a claim. */
-export function claimOf(claims: Claims, name: string): unknown {
+function claimOf(claims: Claims, name: string): unknown {
   if (Object.hasOwn(claims, name)) return claims[name];
   let value: unknown = claims;
   for (const part of name.split(".")) {

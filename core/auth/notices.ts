@@ -8,13 +8,13 @@ import { DEFAULT_LEGACY_PUBLIC_ROUTES } from "../plugin/access-lists.ts";
 import { CONSOLE_KEY, isDevelopment } from "./credentials.ts";
 import { fitPattern } from "./match-patterns.ts";
 
-export interface AccessProblem {
+interface AccessProblem {
   readonly path: Path;
   readonly message: string;
   readonly severity: Issue["severity"];
 }
 
-export interface AccessEnvironment {
+interface AccessEnvironment {
   readonly routes: readonly { readonly method: string; readonly path: string }[];
   /** Patterns that the provider makes public. */
   readonly provided: readonly string[];

@@ -11,7 +11,7 @@ interface Row {
   readonly path: string;
 }
 
-export interface Found<R extends Row> {
+interface Found<R extends Row> {
   readonly route: R;
   /** Raw values of the parameters, in the order of the path. */
   readonly values: readonly string[];

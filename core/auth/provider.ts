@@ -18,19 +18,19 @@ import { ProviderVerifier } from "./verifier.ts";
 const BUILT_IN = "jwt";
 const AT = ["auth", "provider"] as const;
 
-export interface ProviderProblem {
+interface ProviderProblem {
   readonly path: Path;
   readonly message: string;
   readonly severity?: "warning";
 }
 
-export interface OpenedVerifier {
+interface OpenedVerifier {
   /** Null without a provider, without authentication, and where there is an error among the problems. */
   readonly verifier: Verifier | null;
   readonly problems: readonly ProviderProblem[];
 }
 
-export interface ProviderParts {
+interface ProviderParts {
   readonly registry: Registry;
   readonly host: Host;
   /** The environment variable that a value of the manifest refers to. */

@@ -18,7 +18,7 @@ export function envelope(value: unknown): Text {
 
 const BEFORE = '{"success":true,"data":';
 
-export interface ErrorReply {
+interface ErrorReply {
   status: number;
   headers: HeaderList;
   body: string;

@@ -15,10 +15,10 @@ const STRIDE = 64;
 const BEHIND = 64 * 1024;
 
 /** What a follower wants of an item: the text of its message, or null for nothing. Give one text to all: it is made once. */
-export type Select<T> = (item: T) => Text | null;
+type Select<T> = (item: T) => Text | null;
 
 /** A place in the feed, of one peer. */
-export interface Follower {
+interface Follower {
   /** To be called when the peer has drained. */
   wake(): void;
   /** To be called when the socket is over. */

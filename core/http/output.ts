@@ -7,7 +7,7 @@ import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { PageReply, RawReply, RouteOutput } from "./route.ts";
 
-export type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
+type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
 
 /** The header lists of a route are made once where CORS does not depend on the origin. */
 export function compileOutput(output: RouteOutput, constant: HeaderList | null): Encode {

@@ -14,7 +14,7 @@ export interface ParsedPattern {
   readonly open: boolean;
 }
 
-export interface RoutePattern {
+interface RoutePattern {
   matches(method: string, path: string): boolean;
   /** Of two patterns that match, the one with the higher number says more about the route. */
   readonly weight: number;

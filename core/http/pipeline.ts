@@ -33,7 +33,7 @@ import type { Uploads } from "./uploads.ts";
  */
 export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string[]) => void | Promise<void>;
 
-export interface PipelineSettings<S> extends Shared<S> {
+interface PipelineSettings<S> extends Shared<S> {
   requestId(given: string): string;
   /** Validator of a schema id; queries are coerced from text by theirs. */
   check(schema: InputSchemaId): Validator;

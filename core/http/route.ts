@@ -11,7 +11,7 @@ import type { HeaderList } from "./exchange.ts";
 import type { Pages } from "./origin.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-export type SchemaId = keyof Schemas;
+type SchemaId = keyof Schemas;
 /** Schemas of what requests carry: the only ones whose validators every start loads, so they are told by their names. */
 export type InputSchemaId = Extract<SchemaId, `${string}Request` | `${string}Query`>;
 
@@ -99,7 +99,7 @@ export interface PageReply {
 
 type Shape<Id> = Id extends SchemaId ? Schemas[Id] : undefined;
 
-export interface Input<Q, B> {
+interface Input<Q, B> {
   /** Path parameters by name, percent-decoded. */
   params: Record<string, string>;
   query: Shape<Q>;

@@ -1,6 +1,6 @@
 /** Finds the route of a path. Built at boot from the table; specificity (a literal beats a parameter) decides, never order. */
 
-export interface Routed {
+interface Routed {
   method: string;
   path: string;
 }
@@ -11,7 +11,7 @@ export interface PathEndpoint<R extends Routed> {
   allow: string;
 }
 
-export interface RouteMatch<R extends Routed> {
+interface RouteMatch<R extends Routed> {
   endpoint: PathEndpoint<R>;
   /** Raw values of the parameters, in the order of the path. */
   values: string[];
@@ -23,7 +23,7 @@ interface Node<R extends Routed> {
   endpoint: PathEndpoint<R> | null;
 }
 
-export interface Router<R extends Routed> {
+interface Router<R extends Routed> {
   find(path: string): RouteMatch<R> | null;
 }
 

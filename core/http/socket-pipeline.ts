@@ -44,7 +44,7 @@ interface SocketSettings<S> extends Shared<S> {
   authorizeUnknown: Authorize<Call<S>> | null;
 }
 
-export interface Sockets {
+interface Sockets {
   dispatch(upgrade: Upgrade): void;
   /** Whether a socket answers there. */
   has(path: string): boolean;

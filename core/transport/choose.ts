@@ -4,7 +4,7 @@ import type { Transport } from "../http/exchange.ts";
 import { firstFault } from "./head-probe.ts";
 import { createUwsTransport } from "./uws.ts";
 
-export type TransportSetting = "auto" | "uws" | "node";
+type TransportSetting = "auto" | "uws" | "node";
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|::ffff:127(\.\d{1,3}){3})$/i;
 

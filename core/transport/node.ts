@@ -9,7 +9,7 @@ import { NodeUpgrade, UpgradableMessage } from "./node-upgrade.ts";
 import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostOf, splitTarget } from "./target.ts";
 
-export interface NodeOptions {
+interface NodeOptions {
   /** Milliseconds for a whole head to arrive. Default 10,000. */
   headTimeout?: number;
   /** Milliseconds for a whole request, body included, to arrive. Default 60,000. */

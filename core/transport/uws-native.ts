@@ -54,7 +54,7 @@ export interface NativeResponse {
 }
 
 /** Its properties are copied into an object of the addon's: of an instance nothing else would arrive. */
-export interface SocketData {
+interface SocketData {
   readonly socket: UwsSocket;
 }
 
