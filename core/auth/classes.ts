@@ -12,7 +12,7 @@ import {
   OPERATOR_ROUTES,
   PROTECTED_ROUTES,
 } from "../plugin/access-lists.ts";
-import { belongsToOtherRoute, decoded, fitPattern, type Wanted } from "./match-patterns.ts";
+import { belongsToOtherRoute, decodeSegment, fitPattern, type Wanted } from "./match-patterns.ts";
 import { compilePlainPaths, readings } from "./plain-path.ts";
 
 /** `operator`: the key of the console, or the token of a user. */
@@ -56,7 +56,7 @@ interface Rules {
 }
 
 /** Probes, which carry no credentials, and files of the explorer and the console, which a page asks for without any. */
-const OPEN_TO_ALL = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
+const ALWAYS_PUBLIC = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
 
 /** Under `legacy` these are neither protected nor in the list of public ones. */
 const LEGACY_UNPROTECTED = [
@@ -65,7 +65,7 @@ const LEGACY_UNPROTECTED = [
 ];
 
 const PUBLIC: RouteAccess = Object.freeze({ exceptions: Object.freeze([]), otherwise: "public" });
-const OPEN: Omit<AccessRules, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
+const EVERYTHING_PUBLIC: Omit<AccessRules, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
 
 /**
  * @param routes sockets among them, with the method `WS`
@@ -77,21 +77,21 @@ export function compileAccess(
   provided: readonly string[] = [],
 ): AccessRules {
   const { mode } = auth;
-  if (mode === "none") return { mode, ...OPEN };
+  if (mode === "none") return { mode, ...EVERYTHING_PUBLIC };
   const rules = mode === "authNext" ? authNextRules(auth, provided) : legacyRules(auth, provided);
   const of = (route: AccessRoute) => accessOf(rules, route, routes);
-  const plainly = compilePlainPaths(routes);
+  const findPlain = compilePlainPaths(routes);
   const unknown = inLowerCase(rules);
   return {
     mode,
     of,
     ofUnknown(method, path) {
-      const asked = method === "HEAD" ? "GET" : method;
-      const meant = plainly(asked, path);
+      const lookedUp = method === "HEAD" ? "GET" : method;
+      const match = findPlain(lookedUp, path);
       const [plain, ...others] = readings(path);
-      const first = meant === null ? classOfUnknown(unknown, asked, plain!) : classOf(of(meant.route), meant.values);
+      const first = match === null ? classOfUnknown(unknown, lookedUp, plain!) : classOf(of(match.route), match.values);
       // Public is what is so whichever way it is read.
-      const classes = [first, ...others.map((segments) => classOfUnknown(unknown, asked, segments))];
+      const classes = [first, ...others.map((segments) => classOfUnknown(unknown, lookedUp, segments))];
       return classes.find((each) => each !== "public") ?? "public";
     },
   };
@@ -101,8 +101,8 @@ export function compileAccess(
 function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
   return {
     rules: [
-      rule("public", OPEN_TO_ALL, expand(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES), provided),
-      rule("console", expand(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
+      rule("public", ALWAYS_PUBLIC, expandDefaults(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES), provided),
+      rule("console", expandDefaults(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
     ],
     otherwise: () => "user",
   };
@@ -110,12 +110,12 @@ function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
 
 /** Contract, "Legacy `auth`". A route of ours that no list names is not open. */
 function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
-  const written = expand(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES);
+  const written = expandDefaults(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES);
   return {
     rules: [
-      rule("public", OPEN_TO_ALL, DEFAULT_LEGACY_PUBLIC_ROUTES, written, provided),
+      rule("public", ALWAYS_PUBLIC, DEFAULT_LEGACY_PUBLIC_ROUTES, written, provided),
       rule("operator", OPERATOR_ROUTES),
-      rule("user", PROTECTED_ROUTES, expand(auth.protectedRoutes, PROTECTED_ROUTES)),
+      rule("user", PROTECTED_ROUTES, expandDefaults(auth.protectedRoutes, PROTECTED_ROUTES)),
       rule("public", LEGACY_UNPROTECTED),
     ],
     otherwise: (group) => (group === "custom" && !auth.defaultPrivate ? "public" : "user"),
@@ -132,26 +132,26 @@ const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
 });
 
 /** `$defaults` stands for the list that goes with a key of the manifest. */
-const expand = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
+const expandDefaults = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
   written.flatMap((text) => (text === "$defaults" ? defaults : [text]));
 
 function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {
   const exceptions: Exception[] = [];
   // A request and a handshake are never found for each other.
   const rivals = routes.filter(({ method }) => (method === "WS") === (route.method === "WS"));
-  const settled = (otherwise: AccessClass): RouteAccess => {
+  const withDefault = (otherwise: AccessClass): RouteAccess => {
     while (exceptions.at(-1)?.access === otherwise) exceptions.pop();
     return { exceptions, otherwise };
   };
   for (const { access, patterns } of rules.rules) {
     for (const pattern of patterns) {
       const fit = fitPattern(pattern, route);
-      if (fit === "always") return settled(access);
+      if (fit === "always") return withDefault(access);
       if (fit === "never" || belongsToOtherRoute(pattern, route, rivals)) continue;
       exceptions.push({ pattern: pattern.text, wanted: fit, access });
     }
   }
-  return settled(rules.otherwise(route.group));
+  return withDefault(rules.otherwise(route.group));
 }
 
 function classOfUnknown(rules: Rules, method: string, segments: readonly string[]): AccessClass {
@@ -175,6 +175,6 @@ const inLowerCase = ({ rules, otherwise }: Rules): Rules => ({
 /** @param values raw values of the parameters, in the order of the path */
 export function classOf({ exceptions, otherwise }: RouteAccess, values: readonly string[]): AccessClass {
   for (const { wanted, access } of exceptions)
-    if (wanted.every(({ parameter, value }) => decoded(values[parameter]!) === value)) return access;
+    if (wanted.every(({ parameter, value }) => decodeSegment(values[parameter]!) === value)) return access;
   return otherwise;
 }

@@ -5,11 +5,11 @@ import type { Exchange } from "../http/exchange.ts";
 import type { TokenRequest } from "./provider-port.ts";
 
 /** The environment variable with the console's key. */
-export const CONSOLE_KEY = "SERVICE_CONSOLE_ACCESS_KEY";
+export const CONSOLE_KEY_VARIABLE = "SERVICE_CONSOLE_ACCESS_KEY";
 
 /** Keys that the environment holds beside those that the manifest names. */
-export const keysIn = (env: Readonly<Record<string, string | undefined>>): string[] =>
-  [env[CONSOLE_KEY], env.SERVICE_SECRET_KEY].filter((key) => key !== undefined);
+export const accessKeysOf = (env: Readonly<Record<string, string | undefined>>): string[] =>
+  [env[CONSOLE_KEY_VARIABLE], env.SERVICE_SECRET_KEY].filter((key) => key !== undefined);
 
 /** What of a request is looked at. */
 export type CredentialHeaders = Pick<Exchange, "method" | "path" | "query" | "header" | "headers">;
@@ -29,8 +29,8 @@ export const isDevelopment = (env: Environment): boolean => env.NODE_ENV !== "pr
 
 export function compileCredentials(env: Environment): Credentials {
   const development = isDevelopment(env);
-  const key = env[CONSOLE_KEY] ?? "";
-  const isKey = key === "" ? null : comparison(key);
+  const key = env[CONSOLE_KEY_VARIABLE] ?? "";
+  const isKey = key === "" ? null : compileComparison(key);
   return {
     development,
     consoleKey: isKey !== null,
@@ -48,31 +48,31 @@ export function compileCredentials(env: Environment): Credentials {
 }
 
 /** Bytes that are compared at least. */
-const FRAME = 128;
+const MIN_COMPARED_BYTES = 128;
 /** The most bytes that one character takes. */
-const CHARACTER = 4;
+const MAX_CHARACTER_BYTES = 4;
 
 /**
  * Compares texts with a secret in a time that says neither how much of it was right nor how long it is: both stand in frames
  * of one size, which is filled up with zeros. That costs a third of comparing digests.
  */
-function comparison(secret: string): (text: string) => boolean {
+function compileComparison(secret: string): (text: string) => boolean {
   const length = Buffer.byteLength(secret);
   // There is room for a character after the secret: what begins with it and goes on is longer, even where it is cut.
-  const expected = Buffer.alloc(Math.max(FRAME, length + CHARACTER));
+  const expected = Buffer.alloc(Math.max(MIN_COMPARED_BYTES, length + MAX_CHARACTER_BYTES));
   expected.write(secret);
-  const frame = Buffer.alloc(expected.length);
+  const padded = Buffer.alloc(expected.length);
   return (text) => {
-    const written = frame.write(text);
-    frame.fill(0, written);
-    return timingSafeEqual(frame, expected) && written === length;
+    const written = padded.write(text);
+    padded.fill(0, written);
+    return timingSafeEqual(padded, expected) && written === length;
   };
 }
 
 const SCHEME = /^bearer +/i;
 
 /** The token of the `Authorization` header; null where there is none. */
-export function bearerOf(head: Pick<CredentialHeaders, "header">): string | null {
+export function bearerToken(head: Pick<CredentialHeaders, "header">): string | null {
   const sent = head.header("authorization");
   const scheme = SCHEME.exec(sent);
   if (scheme === null) return null;

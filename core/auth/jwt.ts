@@ -3,14 +3,14 @@ import type { JWTPayload, JWTVerifyOptions } from "jose";
 import type { Logger } from "pino";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { JwtConfig, TokenKey } from "./jwt-key.ts";
-import { FRESH, PublishedKeys } from "./jwt-keys.ts";
-import type { TokenSource, Verified } from "./token-source.ts";
+import { KEYS_MAX_AGE_MS, PublishedKeys } from "./jwt-keys.ts";
+import type { TokenSource, VerifiedToken } from "./token-source.ts";
 
 /** Seconds that clocks may differ. */
-const TOLERANCE = 30;
+const CLOCK_TOLERANCE_SECONDS = 30;
 
-const text = { type: "string", minLength: 1 };
-const texts = { anyOf: [text, { type: "array", items: text, minItems: 1 }] };
+const TEXT = { type: "string", minLength: 1 };
+const TEXT_OR_LIST = { anyOf: [TEXT, { type: "array", items: TEXT, minItems: 1 }] };
 
 /** JSON Schema of the keys beside `use` and `mapUser`. */
 export const JWT_CONFIG = {
@@ -19,8 +19,8 @@ export const JWT_CONFIG = {
     secret: { type: "string" },
     jwks: { type: "string" },
     algorithms: { type: "array", items: { type: "string" }, minItems: 1 },
-    audience: texts,
-    issuer: texts,
+    audience: TEXT_OR_LIST,
+    issuer: TEXT_OR_LIST,
     requireExp: { type: "boolean", default: true },
     publicRoutes: { type: "array", items: { type: "string", pattern: "^([A-Z]+ )?/\\S*$" }, default: [] },
   },
@@ -33,13 +33,13 @@ type Check = (token: string) => Promise<{ payload: JWTPayload }>;
 /** Loads what checks signatures. */
 export async function jwtSource(config: JwtConfig, key: TokenKey, logger: Logger): Promise<TokenSource> {
   const jose = await import("jose");
-  const check = checkOf(jose, key, optionsOf(config, key.algorithms), logger);
+  const check = compileCheck(jose, key, verifyOptions(config, key.algorithms), logger);
   return {
     publicRoutes: config.publicRoutes,
-    tolerance: TOLERANCE * 1000,
+    toleranceMs: CLOCK_TOLERANCE_SECONDS * 1000,
     // A key that is not published any more is good for nothing.
-    memory: FRESH,
-    async check(token): Promise<Verified | null> {
+    cacheMs: KEYS_MAX_AGE_MS,
+    async check(token): Promise<VerifiedToken | null> {
       try {
         const { payload } = await check(token);
         const { exp } = payload;
@@ -53,21 +53,21 @@ export async function jwtSource(config: JwtConfig, key: TokenKey, logger: Logger
   };
 }
 
-function optionsOf({ audience, issuer, requireExp }: JwtConfig, algorithms: readonly string[]): JWTVerifyOptions {
-  const options: JWTVerifyOptions = { algorithms: [...algorithms], clockTolerance: TOLERANCE };
+function verifyOptions({ audience, issuer, requireExp }: JwtConfig, algorithms: readonly string[]): JWTVerifyOptions {
+  const options: JWTVerifyOptions = { algorithms: [...algorithms], clockTolerance: CLOCK_TOLERANCE_SECONDS };
   if (audience !== undefined) options.audience = audience;
   if (issuer !== undefined) options.issuer = issuer;
   if (requireExp) options.requiredClaims = ["exp"];
   return options;
 }
 
-function checkOf(jose: Jose, { source }: TokenKey, options: JWTVerifyOptions, logger: Logger): Check {
+function compileCheck(jose: Jose, { source }: TokenKey, options: JWTVerifyOptions, logger: Logger): Check {
   const { jwtVerify } = jose;
   if (!(source instanceof URL)) return (token) => jwtVerify(token, source, options);
-  const { keyOf } = new PublishedKeys(source, logger, jose);
+  const { findKey } = new PublishedKeys(source, logger, jose);
   return async (token) => {
     try {
-      return await jwtVerify(token, keyOf, options);
+      return await jwtVerify(token, findKey, options);
     } catch (error) {
       // A token that does not name its key, where several may be meant.
       if (!(error instanceof jose.errors.JWKSMultipleMatchingKeys)) throw error;

@@ -13,29 +13,29 @@ export type MapUser = (claims: Claims) => unknown;
  * @throws Error for a plugin that is not there, or maps no users
  */
 export function compileMapUser(mapUser: AuthProviderManifest["mapUser"], registry: Registry): MapUser {
-  if (mapUser === undefined) return itself;
+  if (mapUser === undefined) return useClaims;
   const { use, ...fields } = mapUser;
-  if (use === undefined || Object.keys(fields).length > 0) return (claims) => mapped(mapUser, claims);
+  if (use === undefined || Object.keys(fields).length > 0) return (claims) => pickClaims(mapUser, claims);
   const plugin = registry.get("auth", use);
   if (plugin === undefined) throw new Error(`no auth plugin "${use}"${hint(use, registry.names("auth"))}`);
   if (plugin.mapUser === undefined) throw new Error(`auth plugin "${use}" has no mapUser`);
   return (claims) => plugin.mapUser?.(structuredClone(claims));
 }
 
-const itself: MapUser = (claims) => claims;
+const useClaims: MapUser = (claims) => claims;
 
 /** A field whose claim is not there is left out. */
-function mapped(fields: Readonly<Record<string, string>>, claims: Claims): User {
+function pickClaims(fields: Readonly<Record<string, string>>, claims: Claims): User {
   const user: User = {};
   for (const field in fields) {
-    const value = claimOf(claims, fields[field]!);
+    const value = readClaim(claims, fields[field]!);
     if (value !== undefined) user[field] = value;
   }
   return user;
 }
 
 /** `sub`, `https://example.com/roles`, or `realm_access.roles` for a claim within a claim. */
-function claimOf(claims: Claims, name: string): unknown {
+function readClaim(claims: Claims, name: string): unknown {
   if (Object.hasOwn(claims, name)) return claims[name];
   let value: unknown = claims;
   for (const part of name.split(".")) {

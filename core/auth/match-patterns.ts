@@ -1,5 +1,5 @@
 /** Patterns against routes, at boot: what a pattern says of a route, before there is a request. */
-import { fits, type ParsedPattern, segmentsOf } from "../http/pattern.ts";
+import { fitsLength, type ParsedPattern, segmentsOf } from "../http/pattern.ts";
 
 /** A parameter of a route, by its position among them, and the value that a pattern wants it to have. */
 export interface Wanted {
@@ -17,8 +17,8 @@ interface RouteShape {
 
 export function fitPattern(pattern: ParsedPattern, route: RouteShape): PatternFit {
   if (pattern.method !== undefined && pattern.method !== route.method) return "never";
-  const segments = segmentsOf(route.path).map(decoded);
-  if (!fits(pattern, segments.length)) return "never";
+  const segments = segmentsOf(route.path).map(decodeSegment);
+  if (!fitsLength(pattern, segments.length)) return "never";
   const wanted: Wanted[] = [];
   let parameter = -1;
   for (const [index, segment] of segments.entries()) {
@@ -38,24 +38,24 @@ export function fitPattern(pattern: ParsedPattern, route: RouteShape): PatternFi
  * is not about `/workflows/:id`.
  */
 export function belongsToOtherRoute(pattern: ParsedPattern, route: RouteShape, routes: readonly RouteShape[]): boolean {
-  const own = segmentsOf(route.path).map(decoded);
+  const own = segmentsOf(route.path).map(decodeSegment);
   return routes.some((other) => {
-    const segments = segmentsOf(other.path).map(decoded);
+    const segments = segmentsOf(other.path).map(decodeSegment);
     if (segments.length !== own.length) return false;
-    let taken = false;
+    let matchesWord = false;
     for (const [index, segment] of segments.entries()) {
-      const mine = own[index] as string;
+      const ownSegment = own[index] as string;
       // Behind the word that decides, the other one takes whatever stands there.
-      if (segment === mine || (segment.startsWith(":") && (taken || mine.startsWith(":")))) continue;
-      if (!mine.startsWith(":") || pattern.segments[index] !== segment) return false;
-      taken = true;
+      if (segment === ownSegment || (segment.startsWith(":") && (matchesWord || ownSegment.startsWith(":")))) continue;
+      if (!ownSegment.startsWith(":") || pattern.segments[index] !== segment) return false;
+      matchesWord = true;
     }
-    return taken;
+    return matchesWord;
   });
 }
 
 /** A segment as patterns name it. What cannot be decoded is none that they can name. */
-export function decoded(raw: string): string {
+export function decodeSegment(raw: string): string {
   if (!raw.includes("%")) return raw;
   try {
     return decodeURIComponent(raw);

@@ -5,7 +5,7 @@ export interface Identity {
   /** Milliseconds since 1970 at which the token ends by its own account; null when it does not. */
   readonly expires: number | null;
   /** Milliseconds since 1970 from which it is refused: somewhat later, since clocks differ. */
-  readonly refused: number | null;
+  readonly refusedFrom: number | null;
 }
 
 /** What a provider is told of a request beside the token. */

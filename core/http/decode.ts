@@ -6,7 +6,7 @@ import { describeProblems } from "../lib/json-schema.ts";
 import type { BodyProblem, Exchange } from "./exchange.ts";
 
 /** Deepest nesting of arrays and objects in a body. */
-export const DEEPEST = 128;
+export const MAX_JSON_DEPTH = 128;
 
 export interface Validator {
   (value: unknown): boolean;
@@ -15,18 +15,18 @@ export interface Validator {
 
 export function isJsonType(contentType: string): boolean {
   if (contentType === "application/json") return true;
-  const type = typeOf(contentType);
+  const type = mediaTypeOf(contentType);
   return type === "application/json" || /^application\/[a-z0-9.!#$&^_-]+\+json$/.test(type);
 }
 
-const typeOf = (contentType: string): string => contentType.split(";", 1)[0]!.trim().toLowerCase();
+const mediaTypeOf = (contentType: string): string => contentType.split(";", 1)[0]!.trim().toLowerCase();
 
 /** Throws `unsupported_media_type` when there is a body of a type that is not JSON. */
 export function requireJson(contentType: string, head: Pick<Exchange, "header">): void {
   if (contentType === "" || isJsonType(contentType)) return;
   const length = head.header("content-length");
   if ((length === "" || length === "0") && head.header("transfer-encoding") === "") return;
-  const type = typeOf(contentType).slice(0, 80);
+  const type = mediaTypeOf(contentType).slice(0, 80);
   throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type}`);
 }
 
@@ -47,7 +47,8 @@ export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
 /** Parses a JSON body; throws `invalid_input` when it is not JSON or too deep. */
 export function parseBody(bytes: Uint8Array): unknown {
   if (bytes.length === 0) throw invalid("body is required: a JSON object");
-  if (bytes.length > DEEPEST * 2 && tooDeep(bytes)) throw invalid(`body is nested deeper than ${DEEPEST} levels`);
+  if (bytes.length > MAX_JSON_DEPTH * 2 && isTooDeep(bytes))
+    throw invalid(`body is nested deeper than ${MAX_JSON_DEPTH} levels`);
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
   try {
     return JSON.parse(text);
@@ -57,7 +58,7 @@ export function parseBody(bytes: Uint8Array): unknown {
 }
 
 /** Whether JSON text has more levels than that; text that is not JSON may be either. */
-export function tooDeep(bytes: Uint8Array): boolean {
+export function isTooDeep(bytes: Uint8Array): boolean {
   let depth = 0;
   let quoted = false;
   for (let index = 0; index < bytes.length; index++) {
@@ -67,7 +68,7 @@ export function tooDeep(bytes: Uint8Array): boolean {
       else if (byte === 0x22) quoted = false;
     } else if (byte === 0x22) quoted = true;
     else if (byte === 0x7b || byte === 0x5b) {
-      if (++depth > DEEPEST) return true;
+      if (++depth > MAX_JSON_DEPTH) return true;
     } else if (byte === 0x7d || byte === 0x5d) depth--;
   }
   return false;

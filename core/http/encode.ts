@@ -6,17 +6,17 @@ export const JSON_TYPE = "application/json; charset=utf-8";
 
 /** `{"success":true,"data":...}`; an absent value is null. */
 export function envelope(value: unknown): Text {
-  if (!(value instanceof Serialized)) return `${BEFORE}${JSON.stringify(value) ?? "null"}}`;
+  if (!(value instanceof Serialized)) return `${ENVELOPE_START}${JSON.stringify(value) ?? "null"}}`;
   const { pieces } = value;
   const [first] = pieces;
-  if (pieces.length === 1 && typeof first === "string") return `${BEFORE}${first}}`;
-  if (pieces.every((piece) => typeof piece === "string")) return `${BEFORE}${pieces.join("")}}`;
+  if (pieces.length === 1 && typeof first === "string") return `${ENVELOPE_START}${first}}`;
+  if (pieces.every((piece) => typeof piece === "string")) return `${ENVELOPE_START}${pieces.join("")}}`;
   return Buffer.concat(
-    [BEFORE, ...pieces, "}"].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece)),
+    [ENVELOPE_START, ...pieces, "}"].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece)),
   );
 }
 
-const BEFORE = '{"success":true,"data":';
+const ENVELOPE_START = '{"success":true,"data":';
 
 interface ErrorReply {
   status: number;
@@ -24,7 +24,7 @@ interface ErrorReply {
   body: string;
 }
 
-const EXTRA: Partial<Record<ErrorKind, HeaderList>> = {
+const DEFAULT_HEADERS: Partial<Record<ErrorKind, HeaderList>> = {
   unauthorized: ["www-authenticate", 'Bearer realm="penstock"'],
   rate_limited: ["retry-after", "1"],
   unavailable: ["retry-after", "1"],
@@ -39,8 +39,8 @@ export function errorReply(error: unknown, requestId: string): ErrorReply {
       : new ServiceError("internal", `internal error (request id ${requestId})`);
   const headers = ["content-type", JSON_TYPE, "x-error-code", known.kind];
   for (const [name, value] of Object.entries(known.headers ?? {})) headers.push(name, value);
-  const extra = EXTRA[known.kind];
-  if (extra !== undefined && known.headers?.[extra[0]!] === undefined) headers.push(...extra);
+  const defaults = DEFAULT_HEADERS[known.kind];
+  if (defaults !== undefined && known.headers?.[defaults[0]!] === undefined) headers.push(...defaults);
   return { status: STATUS[known.kind], headers, body: JSON.stringify({ success: false, error: known.message }) };
 }
 

@@ -17,7 +17,7 @@ export const EVENT_HEADERS: HeaderList = [
 ];
 
 /** Bytes gathered at most before a burst is cut. */
-const BURST = 64 * 1024;
+const MAX_BURST_BYTES = 64 * 1024;
 
 /** What of a row's output says how its stream goes. */
 export interface StreamForm {
@@ -34,7 +34,7 @@ export class EventWriter extends StreamWriter implements EventSink {
   #pending = "";
   #sequence = 0;
   #opened = false;
-  #begun = false;
+  #headSent = false;
   #ended = false;
   #scheduled = false;
 
@@ -67,18 +67,18 @@ export class EventWriter extends StreamWriter implements EventSink {
   }
 
   send(json: string, id: number = this.#sequence + 1): Promise<void> | undefined {
-    if (this.#ended || this.exchange.closed || this.isOver()) return undefined;
+    if (this.#ended || this.exchange.closed || this.isExpired()) return undefined;
     this.#opened = true;
     this.#sequence = id;
     this.#pending += `id: ${id}\ndata: ${json}\n\n`;
-    if (this.#pending.length > BURST) this.#flush();
+    if (this.#pending.length > MAX_BURST_BYTES) this.#flush();
     else if (!this.#scheduled) this.#schedule();
     return this.behind;
   }
 
   /** A comment line, so that nothing on the way takes a silent stream for dead. */
   heartbeat(): void {
-    if (!this.#begun || this.#ended || this.behind !== undefined) return;
+    if (!this.#headSent || this.#ended || this.behind !== undefined) return;
     this.#pending += ": \n\n";
     this.#flush();
   }
@@ -95,7 +95,7 @@ export class EventWriter extends StreamWriter implements EventSink {
   #schedule(): void {
     this.#scheduled = true;
     // Runs when the promises of this burst have settled: a stream's parts that are at hand leave together.
-    process.nextTick(flushOf, this);
+    process.nextTick(flushWriter, this);
   }
 
   flush(): void {
@@ -109,8 +109,8 @@ export class EventWriter extends StreamWriter implements EventSink {
     const chunk = this.#pending;
     this.#pending = "";
     this.wrote = true;
-    if (!this.#begun) {
-      this.#begun = true;
+    if (!this.#headSent) {
+      this.#headSent = true;
       if (this.#ended) exchange.reply(200, this.#headers, chunk);
       else {
         exchange.cork(() => {
@@ -129,6 +129,6 @@ export class EventWriter extends StreamWriter implements EventSink {
   }
 }
 
-function flushOf(writer: EventWriter): void {
+function flushWriter(writer: EventWriter): void {
   writer.flush();
 }

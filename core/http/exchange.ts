@@ -16,8 +16,8 @@ export type HeaderList = readonly string[];
 /** `crowded`: it would fit, but for those of other requests. */
 export type BodyProblem = "too_large" | "crowded" | "aborted" | "malformed";
 
-export type BodyDone = (body: Uint8Array) => void;
-export type BodyFailed = (problem: BodyProblem) => void;
+export type OnBody = (body: Uint8Array) => void;
+export type OnBodyFailed = (problem: BodyProblem) => void;
 
 export interface Exchange {
   /** As sent, upper case. */
@@ -39,7 +39,7 @@ export interface Exchange {
    *
    * @param uploads what bodies of all requests share: those of `done` are the caller's to give back
    */
-  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void;
+  readBody(limit: number, done: OnBody, failed: OnBodyFailed, uploads?: Uploads): void;
 
   /** True once the peer is gone or the reply has ended. Everything below is then a no-op. */
   readonly closed: boolean;

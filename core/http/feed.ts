@@ -8,11 +8,11 @@ import type { Text } from "../lib/serialized.ts";
 import type { Peer } from "./socket.ts";
 
 /** Milliseconds of work in one turn of the event loop. */
-const SLICE = 4;
+const SLICE_MS = 4;
 /** Items looked at for one follower before the clock is. */
-const STRIDE = 64;
+const STRIDE_ITEMS = 64;
 /** Bytes that wait for a peer before it is passed over until it has taken them. */
-const BEHIND = 64 * 1024;
+const MAX_WAITING_BYTES = 64 * 1024;
 
 /** What a follower wants of an item: the text of its message, or null for nothing. Give one text to all: it is made once. */
 type Select<T> = (item: T) => Text | null;
@@ -27,9 +27,9 @@ interface Follower {
 
 type FeedPeer = Pick<Peer, "send" | "drop" | "cork" | "buffered" | "close" | "logger">;
 
-class Place<T> implements Follower {
-  previous: Place<T> | null = null;
-  next: Place<T> | null = null;
+class Subscription<T> implements Follower {
+  previous: Subscription<T> | null = null;
+  next: Subscription<T> | null = null;
   stopped = false;
   /** Number of the item that comes next. */
   cursor: number;
@@ -61,14 +61,14 @@ export class Feed<T> {
   #ring: (T | undefined)[] = [];
   /** Number of the item that will be published next. */
   #end = 0;
-  #first: Place<T> | null = null;
+  #first: Subscription<T> | null = null;
   #size = 0;
   /** The follower whose turn it is; null: a round begins. */
-  #at: Place<T> | null = null;
+  #current: Subscription<T> | null = null;
   /** Where the last item was when the round began. */
   #roundEnd = 0;
   /** Somebody who was passed over in this round can take something again. */
-  #again = false;
+  #wokenUp = false;
   #scheduled = false;
 
   /** @param capacity items that are kept for followers that are behind */
@@ -91,25 +91,25 @@ export class Feed<T> {
   /** Everything that is published from now on, for one peer. */
   follow(peer: FeedPeer, select: Select<T>): Follower {
     if (this.#size === 0) this.#ring = new Array(this.#capacity);
-    const place = new Place(this, peer, select, this.#end);
-    place.next = this.#first;
-    if (this.#first !== null) this.#first.previous = place;
-    this.#first = place;
+    const subscription = new Subscription(this, peer, select, this.#end);
+    subscription.next = this.#first;
+    if (this.#first !== null) this.#first.previous = subscription;
+    this.#first = subscription;
     this.#size++;
-    return place;
+    return subscription;
   }
 
-  remove(place: Place<T>): void {
-    if (this.#at === place) this.#at = place.next;
-    if (place.previous !== null) place.previous.next = place.next;
-    else this.#first = place.next;
-    if (place.next !== null) place.next.previous = place.previous;
+  remove(subscription: Subscription<T>): void {
+    if (this.#current === subscription) this.#current = subscription.next;
+    if (subscription.previous !== null) subscription.previous.next = subscription.next;
+    else this.#first = subscription.next;
+    if (subscription.next !== null) subscription.next.previous = subscription.previous;
     if (--this.#size === 0) this.#ring = [];
   }
 
   wake(cursor: number): void {
     if (cursor === this.#end) return;
-    this.#again = true;
+    this.#wokenUp = true;
     this.#schedule();
   }
 
@@ -122,31 +122,31 @@ export class Feed<T> {
   /** One slice: goes on where the one before stopped, until everybody has had a turn since the last item. */
   pump(): void {
     this.#scheduled = false;
-    const until = performance.now() + SLICE;
-    if (this.#at === null) this.#begin();
-    while (this.#at !== null) {
-      const place = this.#at;
-      const done = this.#turn(place);
+    const until = performance.now() + SLICE_MS;
+    if (this.#current === null) this.#begin();
+    while (this.#current !== null) {
+      const subscription = this.#current;
+      const done = this.#turn(subscription);
       // Serving it may have ended it, or another.
-      if (done && this.#at === place) this.#at = place.next;
+      if (done && this.#current === subscription) this.#current = subscription.next;
       if (performance.now() >= until) break;
     }
-    if (this.#at !== null || this.#again || this.#roundEnd < this.#end) this.#schedule();
+    if (this.#current !== null || this.#wokenUp || this.#roundEnd < this.#end) this.#schedule();
   }
 
   #begin(): void {
-    this.#at = this.#first;
+    this.#current = this.#first;
     this.#roundEnd = this.#end;
-    this.#again = false;
+    this.#wokenUp = false;
   }
 
   /** What goes wrong with one follower ends it alone. */
-  #turn(place: Place<T>): boolean {
+  #turn(subscription: Subscription<T>): boolean {
     try {
-      return this.#serve(place);
+      return this.#serve(subscription);
     } catch (error) {
-      const { peer } = place;
-      place.stop();
+      const { peer } = subscription;
+      subscription.stop();
       peer.logger.error({ err: error }, `a feed failed: ${messageOf(error)}`);
       peer.close(1011, "internal error");
       return true;
@@ -154,32 +154,32 @@ export class Feed<T> {
   }
 
   /** True when the follower has had its turn; false after one stride of more. */
-  #serve(place: Place<T>): boolean {
-    const { peer } = place;
-    if (place.cursor >= this.#roundEnd || peer.buffered > BEHIND) return true;
+  #serve(subscription: Subscription<T>): boolean {
+    const { peer } = subscription;
+    if (subscription.cursor >= this.#roundEnd || peer.buffered > MAX_WAITING_BYTES) return true;
     const oldest = this.#end - this.#capacity;
-    if (place.cursor < oldest) {
-      peer.drop(oldest - place.cursor);
-      place.cursor = oldest;
+    if (subscription.cursor < oldest) {
+      peer.drop(oldest - subscription.cursor);
+      subscription.cursor = oldest;
     }
-    const stride = Math.min(this.#roundEnd, place.cursor + STRIDE);
-    const first = this.#wanted(place, stride);
-    if (first !== null) peer.cork(() => this.#send(place, first, stride));
-    return place.stopped || place.cursor >= this.#roundEnd || peer.buffered > BEHIND;
+    const stride = Math.min(this.#roundEnd, subscription.cursor + STRIDE_ITEMS);
+    const first = this.#wanted(subscription, stride);
+    if (first !== null) peer.cork(() => this.#send(subscription, first, stride));
+    return subscription.stopped || subscription.cursor >= this.#roundEnd || peer.buffered > MAX_WAITING_BYTES;
   }
 
   /** The text of the next item that the follower wants; null: none up to `end`. */
-  #wanted(place: Place<T>, end: number): Text | null {
-    while (place.cursor < end) {
-      const text = place.select(this.#ring[place.cursor++ % this.#capacity] as T);
+  #wanted(subscription: Subscription<T>, end: number): Text | null {
+    while (subscription.cursor < end) {
+      const text = subscription.select(this.#ring[subscription.cursor++ % this.#capacity] as T);
       if (text !== null) return text;
     }
     return null;
   }
 
-  #send(place: Place<T>, first: Text, end: number): void {
-    for (let text: Text | null = first; text !== null && !place.stopped; text = this.#wanted(place, end))
-      place.peer.send(text);
+  #send(subscription: Subscription<T>, first: Text, end: number): void {
+    for (let text: Text | null = first; text !== null && !subscription.stopped; text = this.#wanted(subscription, end))
+      subscription.peer.send(text);
   }
 }
 

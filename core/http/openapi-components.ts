@@ -3,7 +3,7 @@ import { type ErrorKind, STATUS } from "../lib/errors.ts";
 
 export type OpenapiSchema = Record<string, unknown>;
 
-export const COMPONENT = "#/components/schemas/";
+export const SCHEMA_REFERENCE = "#/components/schemas/";
 
 /** Name, meaning and an example message of every error reply that operations refer to. */
 const FAILURES = {
@@ -56,7 +56,10 @@ export function failureComponents(used: ReadonlySet<Failure>): Record<string, ob
         ...retry,
       },
       content: {
-        "application/json": { schema: { $ref: `${COMPONENT}ErrorEnvelope` }, example: { success: false, error } },
+        "application/json": {
+          schema: { $ref: `${SCHEMA_REFERENCE}ErrorEnvelope` },
+          example: { success: false, error },
+        },
       },
     };
   }
@@ -112,8 +115,8 @@ export function reachable(root: unknown, all: Readonly<Record<string, OpenapiSch
   for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
     for (const [key, value] of Object.entries(next as object)) {
       if (typeof value === "object" && value !== null) queue.push(value);
-      if (key !== "$ref" || typeof value !== "string" || !value.startsWith(COMPONENT)) continue;
-      const name = value.slice(COMPONENT.length);
+      if (key !== "$ref" || typeof value !== "string" || !value.startsWith(SCHEMA_REFERENCE)) continue;
+      const name = value.slice(SCHEMA_REFERENCE.length);
       const schema = Object.hasOwn(all, name) ? all[name] : undefined;
       if (schema === undefined) throw new Error(`no schema is called ${name}`);
       if (!found.has(name)) queue.push(schema);

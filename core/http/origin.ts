@@ -9,13 +9,13 @@ import type { Cors } from "./cors.ts";
 import { isJsonType } from "./decode.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Site } from "./site.ts";
-import { shown } from "./unknown-path.ts";
+import { truncatePath } from "./unknown-path.ts";
 
 /** The head of a request, and who sent it. */
 type Head = Pick<Exchange, "method" | "header" | "remoteAddress">;
 
 /** Whose pages a route serves beside those of the service: all that CORS allows, or those alone that it allows by name. */
-export type Pages = "allowed" | "named";
+export type AllowedPages = "allowed" | "named";
 
 /** The refusal of a request for a host that may be a stranger's; null where there is none. */
 export function foreignHost(head: Head, site: Site): ServiceError | null {
@@ -27,7 +27,7 @@ export function foreignHost(head: Head, site: Site): ServiceError | null {
   if (named === undefined) return null;
   return new ServiceError(
     "forbidden",
-    `the host ${JSON.stringify(shown(named))} is not known here: without auth, requests are answered for localhost, the host of ` +
+    `the host ${JSON.stringify(truncatePath(named))} is not known here: without auth, requests are answered for localhost, the host of ` +
       `server.publicUrl and those in server.allowedHosts`,
   );
 }
@@ -48,7 +48,7 @@ function isInternal(host: string): boolean {
   return name !== null && (!name.includes(".") || isAddress(name));
 }
 
-const CHANGING: ReadonlySet<string> = new Set(["POST", "PUT", "PATCH", "DELETE"]);
+const UNSAFE_METHODS: ReadonlySet<string> = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 
 /**
  * The refusal of a page that is a stranger to a route; null where there is none. It goes before credentials are looked at: a browser
@@ -56,24 +56,24 @@ const CHANGING: ReadonlySet<string> = new Set(["POST", "PUT", "PATCH", "DELETE"]
  *
  * @param cors of the route
  */
-export function foreignSender(
+export function foreignOrigin(
   head: Head,
-  { method, pages }: { method: string; pages?: Pages },
+  { method, pages }: { method: string; pages?: AllowedPages },
   cors: Cors,
   site: Site,
 ): ServiceError | null {
-  const unasked = CHANGING.has(method) ? unannounced(head, cors, site) : null;
-  return unasked ?? (pages === undefined ? null : foreignPage(head, pages, cors, site));
+  const simpleRequest = UNSAFE_METHODS.has(method) ? foreignSimpleRequest(head, cors, site) : null;
+  return simpleRequest ?? (pages === undefined ? null : foreignPage(head, pages, cors, site));
 }
 
 /** The refusal of what browsers send for a page of another site without asking first. */
-function unannounced(head: Head, cors: Cors, site: Site): ServiceError | null {
+function foreignSimpleRequest(head: Head, cors: Cors, site: Site): ServiceError | null {
   const origin = head.header("origin");
   if (origin === "" || isJsonType(head.header("content-type"))) return null;
-  if (isSamePlace(origin, head, site) || isNamed(origin, cors, site)) return null;
+  if (isSameOrigin(origin, head, site) || isNamedOrigin(origin, cors, site)) return null;
   return new ServiceError(
     "forbidden",
-    `a ${head.method} from a page of ${shown(origin)} must have the content-type application/json, unless server.cors.origin names ` +
+    `a ${head.method} from a page of ${truncatePath(origin)} must have the content-type application/json, unless server.cors.origin names ` +
       "that origin",
   );
 }
@@ -82,25 +82,31 @@ function unannounced(head: Head, cors: Cors, site: Site): ServiceError | null {
  * The refusal of a page that is not served; null for the others, and for programs, which send no origin.
  *
  * @param cors of what it asks for
- * @param deed what it may not do, for people
+ * @param action what it may not do, for people
  */
-export function foreignPage(head: Head, pages: Pages, cors: Cors, site: Site, deed = "use this"): ServiceError | null {
+export function foreignPage(
+  head: Head,
+  pages: AllowedPages,
+  cors: Cors,
+  site: Site,
+  action = "use this",
+): ServiceError | null {
   const origin = head.header("origin");
-  if (origin === "" || isNamed(origin, cors, site)) return null;
+  if (origin === "" || isNamedOrigin(origin, cors, site)) return null;
   if (pages === "allowed" && cors.allows(origin)) return null;
-  if (isSamePlace(origin, head, site) && isCertain(origin, site)) return null;
+  if (isSameOrigin(origin, head, site) && isRebindingProof(origin, site)) return null;
   const rule =
     pages === "allowed"
       ? "server.cors does not allow them"
       : 'name them in server.cors.origin ("*" names nobody), or the host of the service in server.allowedHosts';
-  return new ServiceError("forbidden", `pages of ${shown(origin)} may not ${deed}: ${rule}`);
+  return new ServiceError("forbidden", `pages of ${truncatePath(origin)} may not ${action}: ${rule}`);
 }
 
-const isNamed = (origin: string, cors: Cors, { publicOrigin }: Site): boolean =>
+const isNamedOrigin = (origin: string, cors: Cors, { publicOrigin }: Site): boolean =>
   origin === publicOrigin || cors.names(origin);
 
 /** Whether a page of `origin` was loaded from where its request goes, as far as names tell. */
-function isSamePlace(origin: string, head: Head, { clientOf }: Site): boolean {
+function isSameOrigin(origin: string, head: Head, { clientOf }: Site): boolean {
   if (!URL.canParse(origin)) return false;
   const page = new URL(origin);
   const asked = clientOf(head.remoteAddress(), (name) => head.header(name));
@@ -110,7 +116,7 @@ function isSamePlace(origin: string, head: Head, { clientOf }: Site): boolean {
 }
 
 /** The name of a stranger's page may be made to lead here; an address, and a name of the service, may not. */
-function isCertain(origin: string, site: Site): boolean {
+function isRebindingProof(origin: string, site: Site): boolean {
   const { host, hostname } = new URL(origin);
   return site.isKnown(host) || isAddress(hostname);
 }

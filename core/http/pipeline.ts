@@ -5,7 +5,7 @@
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
-import { Call, type Shared } from "./call.ts";
+import { Call, type CallSettings } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import {
   bodyFailure,
@@ -18,12 +18,12 @@ import {
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { foreignHost, foreignSender } from "./origin.ts";
+import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
-import { unanswered } from "./unknown-path.ts";
+import { unknownPathError } from "./unknown-path.ts";
 import type { Uploads } from "./uploads.ts";
 
 /**
@@ -33,7 +33,7 @@ import type { Uploads } from "./uploads.ts";
  */
 export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string[]) => void | Promise<void>;
 
-interface PipelineSettings<S> extends Shared<S> {
+interface PipelineSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
   /** Validator of a schema id; queries are coerced from text by theirs. */
   check(schema: InputSchemaId): Validator;
@@ -70,19 +70,19 @@ export function compilePipeline<S>(routes: readonly Route<S>[], settings: Pipeli
   const probes = new Set(routes.filter(({ group }) => group === "probe").map(({ path }) => path));
   return (exchange) => {
     exchange.requestId = settings.requestId(exchange.header("x-request-id"));
-    const foreign = site.closed ? foreignHost(exchange, site) : null;
+    const foreign = site.onlyKnownHosts ? foreignHost(exchange, site) : null;
     if (foreign !== null && !probes.has(exchange.path)) return refuse(exchange, settings, foreign);
     const match = router.find(exchange.path);
-    if (match === null) return refuseUnknown(exchange, settings, unanswered(exchange, settings.isSocket));
+    if (match === null) return refuseIfAuthorized(exchange, settings, unknownPathError(exchange, settings.isSocket));
     const { endpoint, values } = match;
     const route = endpoint.methods.get(exchange.method);
     if (route !== undefined) return route.run(exchange, values);
-    otherMethod(exchange, endpoint, values, settings);
+    answerOtherMethod(exchange, endpoint, values, settings);
   };
 }
 
 /** HEAD mirrors GET; OPTIONS is answered before authorization; the rest is 405. */
-function otherMethod<S>(
+function answerOtherMethod<S>(
   exchange: Exchange,
   endpoint: PathEndpoint<Compiled>,
   values: string[],
@@ -97,11 +97,11 @@ function otherMethod<S>(
     return route.preflight(exchange, allow);
   }
   const message = `${exchange.method.slice(0, 20)} is not allowed here; allowed: ${allow}`;
-  refuseUnknown(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
+  refuseIfAuthorized(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
 }
 
 /** Who is not let in does not learn what else is wrong. */
-function failOnceAllowed<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
+function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
   if (allowed instanceof Promise) {
     call.track();
     allowed.then(
@@ -112,9 +112,9 @@ function failOnceAllowed<S>(call: Call<S>, allowed: void | Promise<void>, error:
 }
 
 /** Who is not let in does not learn what is there. */
-function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
+function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
   const { authorizeUnknown: authorize, defaultCors, site } = settings;
-  const error = foreignSender(exchange, exchange, defaultCors, site) ?? problem;
+  const error = foreignOrigin(exchange, exchange, defaultCors, site) ?? problem;
   if (authorize === null) {
     refuse(exchange, settings, error);
     return;
@@ -122,7 +122,7 @@ function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, pro
   const cors = defaultCors.constant ?? defaultCors.headers(exchange.header("origin"));
   const call = new Call(settings, exchange, settings.meters.ofUnmatched(exchange.method), cors);
   try {
-    failOnceAllowed(call, authorize(call, exchange, []), error);
+    failIfAuthorized(call, authorize(call, exchange, []), error);
   } catch (refused) {
     call.fail(refused);
   }
@@ -179,7 +179,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
 
   function receive(call: Call<S>, values: string[], query: string, bytes: Uint8Array, corsHeaders: HeaderList): void {
     let body: unknown;
-    uploads.give(bytes.length);
+    uploads.release(bytes.length);
     try {
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes);
       requireValid(checkBody!, body);
@@ -198,7 +198,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     try {
       requireJson(type, exchange);
     } catch (error) {
-      failOnceAllowed(call, allowed, error);
+      failIfAuthorized(call, allowed, error);
       return;
     }
     exchange.readBody(
@@ -209,7 +209,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         allowed.then(
           () => receive(call, values, query, bytes, corsHeaders),
           (error) => {
-            uploads.give(bytes.length);
+            uploads.release(bytes.length);
             call.fail(error);
           },
         );
@@ -233,7 +233,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders);
       try {
-        const foreign = foreignSender(exchange, route, cors, settings.site);
+        const foreign = foreignOrigin(exchange, route, cors, settings.site);
         if (foreign !== null) throw foreign;
         if (readsHeaders) call.headers = exchange.headers();
         if (readsTrace) call.traceparent = exchange.header("traceparent");

@@ -8,7 +8,7 @@ import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
-import type { Pages } from "./origin.ts";
+import type { AllowedPages } from "./origin.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 type SchemaId = keyof Schemas;
@@ -133,7 +133,7 @@ export interface Route<
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
   /** Whose pages get through beside those of the service, the rest being 403; left out: CORS alone says what pages may read. */
-  pages?: Pages;
+  pages?: AllowedPages;
   /** Copy all headers for the handler (custom routes); the others do without that cost. */
   readsHeaders?: boolean;
   /** Know the client of the request, which is read from its head. */

@@ -5,7 +5,7 @@ import { type ClientOf, compileClients, compileTrust } from "./client.ts";
 
 export interface Site {
   /** Whether requests for any other host are refused: where nobody proves who he is, and only this machine can connect. */
-  readonly closed: boolean;
+  readonly onlyKnownHosts: boolean;
   /** Whether a host, with its port or without, is one that the service is known by. */
   isKnown(host: string): boolean;
   /** Origin of `server.publicUrl`; null without one. */
@@ -18,21 +18,21 @@ export interface Site {
 type Settings = Pick<ServerManifest, "publicUrl" | "allowedHosts" | "trustedProxies">;
 
 /** Spellings of known hosts that are remembered: clients of one service write few. */
-const REMEMBERED = 32;
+const MAX_REMEMBERED_HOSTS = 32;
 
-export function compileSite({ publicUrl, allowedHosts, trustedProxies }: Settings, closed: boolean): Site {
+export function compileSite({ publicUrl, allowedHosts, trustedProxies }: Settings, onlyKnownHosts: boolean): Site {
   const origin = publicUrl === undefined ? null : new URL(publicUrl);
   const names = new Set(allowedHosts.map((host) => hostName(bracketed(host))));
   if (origin !== null) names.add(hostName(origin.host));
   names.delete(null);
   const remembered = new Set<string>();
   return {
-    closed,
+    onlyKnownHosts,
     isKnown(host) {
       if (remembered.has(host)) return true;
       const name = hostName(host);
       if (name === null || !(isLoopback(name) || names.has(name))) return false;
-      if (remembered.size === REMEMBERED) remembered.clear();
+      if (remembered.size === MAX_REMEMBERED_HOSTS) remembered.clear();
       remembered.add(host);
       return true;
     },

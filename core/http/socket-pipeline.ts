@@ -5,7 +5,7 @@
 import { invalid, notFound, unavailable } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
-import { Call, type Shared } from "./call.ts";
+import { Call, type CallSettings } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import { decodeParameters, parseQuery } from "./decode.ts";
 import type { Upgrade } from "./exchange.ts";
@@ -17,11 +17,11 @@ import type { AccessGroup } from "./route.ts";
 import type { Site } from "./site.ts";
 import type { SocketRoute } from "./socket.ts";
 import { SocketPeer } from "./socket-peer.ts";
-import { createSocketRouter, hasOpenEnd, type SocketMatch, unfold } from "./socket-router.ts";
+import { createSocketRouter, fillOpenEnd, hasOpenEnd, type SocketMatch } from "./socket-router.ts";
 import { isProtocolList } from "./subprotocols.ts";
 
 /** Parameters of the query that let somebody in (contract, "WebSocket authentication"): handlers do not see them. */
-export const CREDENTIALS: readonly string[] = Object.freeze(["key", "token", "dev"]);
+export const CREDENTIAL_PARAMETERS: readonly string[] = Object.freeze(["key", "token", "dev"]);
 
 /** A socket as access and CORS see it. Its path has no open end. */
 interface SocketPath {
@@ -30,7 +30,7 @@ interface SocketPath {
   readonly group: AccessGroup;
 }
 
-interface SocketSettings<S> extends Shared<S> {
+interface SocketSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
   open: OpenSockets;
   /** CORS of one path, and that of what no socket answers. */
@@ -50,7 +50,7 @@ interface Sockets {
   has(path: string): boolean;
 }
 
-interface Door<S> {
+interface PathRules<S> {
   readonly cors: Cors;
   readonly authorize: Authorize<Call<S>> | null;
 }
@@ -61,7 +61,7 @@ interface Compiled<S> {
   readonly names: readonly string[];
   readonly meter: RequestMeter;
   /** Null where it depends on what stands in the place of `**`. */
-  readonly door: Door<S> | null;
+  readonly rules: PathRules<S> | null;
 }
 
 export function compileSockets<S>(routes: readonly SocketRoute<S>[], settings: SocketSettings<S>): Sockets {
@@ -79,16 +79,21 @@ export function compileSockets<S>(routes: readonly SocketRoute<S>[], settings: S
 
 function compile<S>(route: SocketRoute<S>, settings: SocketSettings<S>): Compiled<S> {
   const names = [...route.path.matchAll(/\/:([^/]+)/g)].map((match) => match[1]!);
-  const door = hasOpenEnd(route.path) ? null : doorOf(route, route.path, settings);
+  const rules = hasOpenEnd(route.path) ? null : compileRules(route, route.path, settings);
   const { operation, path } = route;
-  return { path, route, names, meter: settings.meters.ofRoute({ operation, path, method: "WS" }), door };
+  return { path, route, names, meter: settings.meters.ofRoute({ operation, path, method: "WS" }), rules };
 }
 
 /**
  * @param path as access sees it, without an open end
  * @param asked as CORS sees it: what a request asks for, where the path stands for many
  */
-function doorOf<S>({ group }: SocketRoute<S>, path: string, settings: SocketSettings<S>, asked = path): Door<S> {
+function compileRules<S>(
+  { group }: SocketRoute<S>,
+  path: string,
+  settings: SocketSettings<S>,
+  asked = path,
+): PathRules<S> {
   return {
     cors: settings.cors({ method: "WS", path: asked, group }),
     authorize: settings.authorize({ method: "WS", path, group }),
@@ -112,7 +117,7 @@ class Handshake<S> {
   /** All that reads the head happens before this returns. */
   run(): void {
     const upgrade = this.#upgrade;
-    const { cors, authorize } = this.#door();
+    const { cors, authorize } = this.#rules();
     const origin = upgrade.header("origin");
     const headers = cors.constant ?? cors.headers(origin);
     const meter = this.#match?.route.meter ?? this.#settings.meters.ofUnmatched(upgrade.method);
@@ -121,7 +126,7 @@ class Handshake<S> {
     try {
       const { site } = this.#settings;
       const foreign =
-        (site.closed ? foreignHost(upgrade, site) : null) ??
+        (site.onlyKnownHosts ? foreignHost(upgrade, site) : null) ??
         foreignPage(upgrade, "allowed", cors, site, "open sockets here");
       if (foreign !== null) throw foreign;
       const values = [...(this.#match?.values ?? []), ...(this.#match?.rest ?? [])];
@@ -140,12 +145,12 @@ class Handshake<S> {
     }
   }
 
-  #door(): Door<S> {
+  #rules(): PathRules<S> {
     const match = this.#match;
     if (match === null) return { cors: this.#settings.defaultCors, authorize: this.#settings.authorizeUnknown };
-    const { route, door } = match.route;
+    const { route, rules } = match.route;
     const asked = `/${segmentsOf(this.#upgrade.path).filter(Boolean).join("/")}`;
-    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings, asked);
+    return rules ?? compileRules(route, fillOpenEnd(route.path, match.rest!.length), this.#settings, asked);
   }
 
   #open(call: Call<S>): void {
@@ -188,6 +193,6 @@ class Handshake<S> {
 
 function withoutCredentials(text: string): Record<string, string> {
   const query = parseQuery(text) as Record<string, string>;
-  for (const name of CREDENTIALS) delete query[name];
+  for (const name of CREDENTIAL_PARAMETERS) delete query[name];
   return query;
 }

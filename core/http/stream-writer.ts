@@ -8,8 +8,8 @@ export abstract class StreamWriter {
   /** Settles when a reader that is behind has caught up. */
   protected behind: Promise<void> | undefined;
   #listener: (() => void) | null = null;
-  #end = Number.POSITIVE_INFINITY;
-  #ended: (() => void) | null = null;
+  #expires = Number.POSITIVE_INFINITY;
+  #onExpired: (() => void) | null = null;
   /** Set at each write, read and reset by the heartbeat. */
   wrote = false;
 
@@ -30,17 +30,17 @@ export abstract class StreamWriter {
   abstract finish(): void;
 
   /** Has `ended` called, in the place of the first event that comes after `time`, in milliseconds since 1970. */
-  endAt(time: number, ended: () => void): void {
-    this.#end = time;
-    this.#ended = ended;
+  expireAt(time: number, onExpired: () => void): void {
+    this.#expires = time;
+    this.#onExpired = onExpired;
   }
 
   /** Whether the time of the reader has passed: nothing goes out to him any more but that it has. */
-  protected isOver(): boolean {
-    if (this.#ended === null || Date.now() < this.#end) return false;
-    const ended = this.#ended;
-    this.#ended = null;
-    ended();
+  protected isExpired(): boolean {
+    if (this.#onExpired === null || Date.now() < this.#expires) return false;
+    const onExpired = this.#onExpired;
+    this.#onExpired = null;
+    onExpired();
     return true;
   }
 

@@ -35,7 +35,7 @@ export class TextWriter extends StreamWriter implements TextSink {
   }
 
   send(text: string): Promise<void> | undefined {
-    if (this.exchange.closed || this.isOver()) return undefined;
+    if (this.exchange.closed || this.isExpired()) return undefined;
     this.open();
     this.wrote = true;
     this.write(text);

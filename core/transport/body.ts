@@ -22,7 +22,7 @@ export class BodyBuffer {
   }
 
   /** Whether one of this announced length would fit now. */
-  refuses(announced: number): BodyProblem | null {
+  refusalFor(announced: number): BodyProblem | null {
     if (announced > this.#limit) return "too_large";
     return this.#uploads?.fits(announced) === false ? "crowded" : null;
   }
@@ -34,7 +34,8 @@ export class BodyBuffer {
    */
   add(chunk: Uint8Array, last = false): BodyProblem | null {
     const length = this.#length + chunk.length;
-    const problem = length > this.#limit ? "too_large" : this.#uploads?.take(chunk.length) === false ? "crowded" : null;
+    const problem =
+      length > this.#limit ? "too_large" : this.#uploads?.reserve(chunk.length) === false ? "crowded" : null;
     if (problem !== null) {
       this.drop();
       return problem;
@@ -53,13 +54,13 @@ export class BodyBuffer {
 
   drop(): void {
     this.dropped = true;
-    this.#uploads?.give(this.#length);
+    this.#uploads?.release(this.#length);
     this.#length = 0;
     this.#bytes = null;
   }
 
   /** What was added, as a view that belongs to the caller, who gives its room back. */
-  take(): Uint8Array {
+  takeAll(): Uint8Array {
     return this.#bytes === null ? new Uint8Array(0) : this.#bytes.subarray(0, this.#length);
   }
 

@@ -3,9 +3,9 @@ import { connect } from "node:net";
 import type { Exchange, Transport } from "../http/exchange.ts";
 
 /** Milliseconds between the pieces: enough for two reads, too little to be felt at boot. */
-const GAP = 20;
-const PATIENCE = 1_000;
-const HEAD_LIMIT = 4096;
+const PIECE_GAP_MS = 20;
+const REPLY_TIMEOUT_MS = 1_000;
+const HEAD_LIMIT_BYTES = 4096;
 
 interface Probe {
   /** What a transport that does not pass is said to do. */
@@ -39,11 +39,11 @@ export async function firstFault(transport: Transport): Promise<string | null> {
       host: "127.0.0.1",
       port: 0,
       connections: 8,
-      headLimit: HEAD_LIMIT,
-      stall: PATIENCE,
+      headLimit: HEAD_LIMIT_BYTES,
+      stall: REPLY_TIMEOUT_MS,
     });
     const faults = PROBES.map(async ({ fault, pieces }) => ((await passes(listening.port, pieces)) ? null : fault));
-    const first = await Promise.any(faults.map(insist)).catch(() => null);
+    const first = await Promise.any(faults.map(rejectUnlessFault)).catch(() => null);
     await listening.close();
     return first;
   } catch {
@@ -51,7 +51,7 @@ export async function firstFault(transport: Transport): Promise<string | null> {
   }
 }
 
-async function insist(fault: Promise<string | null>): Promise<string> {
+async function rejectUnlessFault(fault: Promise<string | null>): Promise<string> {
   const found = await fault;
   if (found === null) throw new Error("no fault");
   return found;
@@ -64,9 +64,9 @@ function passes(port: number, pieces: readonly string[]): Promise<boolean> {
     let reply = "";
     socket.setNoDelay(true);
     socket.setEncoding("latin1");
-    socket.setTimeout(PATIENCE, () => socket.destroy());
+    socket.setTimeout(REPLY_TIMEOUT_MS, () => socket.destroy());
     socket.once("connect", () => {
-      for (const [index, piece] of pieces.entries()) setTimeout(() => socket.write(piece), GAP * index);
+      for (const [index, piece] of pieces.entries()) setTimeout(() => socket.write(piece), PIECE_GAP_MS * index);
     });
     socket.on("data", (text: string) => {
       reply += text;

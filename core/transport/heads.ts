@@ -2,7 +2,7 @@
 import { STATUS_CODES } from "node:http";
 import type { HeaderList } from "../http/exchange.ts";
 
-interface Joined {
+interface JoinedHead {
   status: number;
   text: string;
 }
@@ -17,7 +17,7 @@ const INVALID_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
  * running: lists made per request never are, and would only fill the map.
  */
 export class Heads {
-  readonly #known = new WeakMap<HeaderList, Joined>();
+  readonly #known = new WeakMap<HeaderList, JoinedHead>();
   #lastUnknown: HeaderList | null = null;
 
   /** `200 OK\r\ncontent-type: text/plain` for 200 and `["content-type", "text/plain"]`. */

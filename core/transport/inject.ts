@@ -1,5 +1,5 @@
 /** The in-process transport: a dispatch is called as a network transport would call it, without a socket. */
-import type { BodyDone, BodyFailed, Dispatch, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Dispatch, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
 import { hostOf, splitTarget } from "./target.ts";
 
@@ -96,11 +96,11 @@ export class InjectedExchange implements Exchange {
     return this.#options.remoteAddress ?? "127.0.0.1";
   }
 
-  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
+  readBody(limit: number, done: OnBody, failed: OnBodyFailed, uploads?: Uploads): void {
     if (!this.#headReadable || !this.#readable) throw new Error("a body can be read once, and from dispatch only");
     this.#readable = false;
     if (this.#body.length > limit) failed("too_large");
-    else if (uploads?.take(this.#body.length) === false) failed("crowded");
+    else if (uploads?.reserve(this.#body.length) === false) failed("crowded");
     else done(this.#body);
   }
 

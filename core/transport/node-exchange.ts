@@ -1,7 +1,7 @@
 /** One request and its reply over node:http. */
 import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { BodyDone, BodyFailed, BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
+import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
 import { BodyBuffer } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
@@ -11,7 +11,7 @@ const EMPTY = new Uint8Array(0);
 const PASSABLE_BODY = 64 * 1024;
 
 /** Milliseconds: what timers of Node can count. */
-const LONGEST_TIMER = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** What an exchange needs to know of the server and the connection it belongs to. */
 export interface NodeConnection {
@@ -34,10 +34,10 @@ export class NodeExchange implements Exchange {
   readonly #response: ServerResponse;
   readonly #connection: NodeConnection;
   #listener: (() => void) | null = null;
-  #bodyFailed: BodyFailed | null = null;
+  #bodyFailed: OnBodyFailed | null = null;
   #body: BodyBuffer | null = null;
   #drained: Promise<void> | null = null;
-  #settleDrained: (() => void) | null = null;
+  #resolveDrained: (() => void) | null = null;
   #expectsContinue: boolean;
   #mustClose: boolean;
 
@@ -54,7 +54,7 @@ export class NodeExchange implements Exchange {
     this.#expectsContinue = expectsContinue;
     this.path = target.path;
     this.query = target.query;
-    this.#mustClose = isChunked(request) || lengthOf(request) > PASSABLE_BODY;
+    this.#mustClose = isChunked(request) || contentLength(request) > PASSABLE_BODY;
     connection.open.add(this);
   }
 
@@ -77,10 +77,10 @@ export class NodeExchange implements Exchange {
     return normalizeAddress(this.#request.socket.remoteAddress ?? "");
   }
 
-  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
+  readBody(limit: number, done: OnBody, failed: OnBodyFailed, uploads?: Uploads): void {
     const request = this.#request;
     const chunked = isChunked(request);
-    const length = lengthOf(request);
+    const length = contentLength(request);
     if (length === 0 && !chunked) {
       done(EMPTY);
       return;
@@ -88,7 +88,7 @@ export class NodeExchange implements Exchange {
     // A chunked body has no end in sight: until it is read, only closing gets rid of it.
     this.#mustClose = chunked || length > limit;
     const body = new BodyBuffer(limit, uploads);
-    const refused = body.refuses(length);
+    const refused = body.refusalFor(length);
     if (refused !== null) {
       this.#refuseBody(failed, refused);
       return;
@@ -109,11 +109,11 @@ export class NodeExchange implements Exchange {
       this.#bodyFailed = null;
       this.#body = null;
       this.#mustClose = false;
-      done(body.take());
+      done(body.takeAll());
     });
   }
 
-  #refuseBody(failed: BodyFailed, problem: BodyProblem): void {
+  #refuseBody(failed: OnBodyFailed, problem: BodyProblem): void {
     this.#mustClose = true;
     this.#request.pause();
     failed(problem);
@@ -180,10 +180,10 @@ export class NodeExchange implements Exchange {
     if (this.closed || !this.#response.writableNeedDrain) return Promise.resolve();
     this.#watchStall();
     this.#drained ??= new Promise((resolve) => {
-      this.#settleDrained = resolve;
+      this.#resolveDrained = resolve;
       this.#response.once("drain", () => {
         this.#request.socket.setTimeout(0);
-        this.#settle();
+        this.#releaseDrained();
       });
     });
     return this.#drained;
@@ -200,11 +200,11 @@ export class NodeExchange implements Exchange {
     }
   }
 
-  #settle(): void {
-    const settle = this.#settleDrained;
+  #releaseDrained(): void {
+    const resolve = this.#resolveDrained;
     this.#drained = null;
-    this.#settleDrained = null;
-    settle?.();
+    this.#resolveDrained = null;
+    resolve?.();
   }
 
   get buffered(): number {
@@ -224,7 +224,7 @@ export class NodeExchange implements Exchange {
 
   /** A socket that takes nothing for so long is destroyed by Node; its timer starts again whenever it takes something. */
   #watchStall(): void {
-    this.#request.socket.setTimeout(Math.min(this.#connection.stall, LONGEST_TIMER));
+    this.#request.socket.setTimeout(Math.min(this.#connection.stall, MAX_TIMER_MS));
   }
 
   /** Whatever is answered, the connection ends with it. */
@@ -239,7 +239,7 @@ export class NodeExchange implements Exchange {
     this.#body?.drop();
     this.#body = null;
     this.#connection.open.delete(this);
-    this.#settle();
+    this.#releaseDrained();
   }
 
   destroy(): void {
@@ -257,6 +257,6 @@ function isChunked(request: IncomingMessage): boolean {
   return request.headers["transfer-encoding"] !== undefined;
 }
 
-function lengthOf(request: IncomingMessage): number {
+function contentLength(request: IncomingMessage): number {
   return Number(request.headers["content-length"] ?? 0);
 }

@@ -18,6 +18,6 @@ export function collectBody(
     const problem = buffer.add(new Uint8Array(native), last);
     if (problem === null && !last) return;
     ended = true;
-    end(problem ?? buffer.take());
+    end(problem ?? buffer.takeAll());
   });
 }

@@ -1,12 +1,12 @@
 /** One request and its reply over uWebSockets.js. The lifetimes of native objects are listed in uws-native.ts. */
-import type { BodyDone, BodyFailed, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
 import { BodyBuffer } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 import { collectBody } from "./uws-body.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { NativeResponse } from "./uws-native.ts";
-import { LARGE, LargeReply, sendHead, sendWhole } from "./uws-send.ts";
+import { LARGE_BODY_BYTES, LargeReply, sendHead, sendWhole } from "./uws-send.ts";
 import { UwsStream } from "./uws-stream.ts";
 
 const EMPTY = new Uint8Array(0);
@@ -34,7 +34,7 @@ export class UwsExchange implements Exchange {
   /** Inside `cork`, whose end sends a head that is still waiting. */
   private corking = false;
   private aborted: (() => void) | null = null;
-  private receiving: { buffer: BodyBuffer; failed: BodyFailed } | null = null;
+  private receiving: { buffer: BodyBuffer; failed: OnBodyFailed } | null = null;
 
   constructor(listener: UwsListener, response: NativeResponse, method: string, path: string, query: string) {
     this.listener = listener;
@@ -65,7 +65,7 @@ export class UwsExchange implements Exchange {
     return normalizeAddress(Buffer.from(this.response.getRemoteAddressAsText()).toString("latin1"));
   }
 
-  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
+  readBody(limit: number, done: OnBody, failed: OnBodyFailed, uploads?: Uploads): void {
     this.assertReading();
     const { head } = this.listener;
     if (head.contentLength === 0 && !head.chunked) {
@@ -75,7 +75,7 @@ export class UwsExchange implements Exchange {
     if (this.response === null) return;
     // A chunked body has no end in sight: until it is read, only closing gets rid of it.
     const buffer = new BodyBuffer(limit, uploads);
-    const refused = buffer.refuses(head.contentLength);
+    const refused = buffer.refusalFor(head.contentLength);
     this.mustClose = head.chunked || refused !== null;
     if (refused !== null) {
       failed(refused);
@@ -143,7 +143,7 @@ export class UwsExchange implements Exchange {
 
   private send(status: number, head: string, body: string | Uint8Array | null, close: boolean): void {
     const response = this.response!;
-    if (body !== null && body.length > LARGE && !close && this.method !== "HEAD") {
+    if (body !== null && body.length > LARGE_BODY_BYTES && !close && this.method !== "HEAD") {
       this.large = new LargeReply(this.listener.flows, response, body, () => this.leave());
       this.large.send(head);
       return;
@@ -247,7 +247,7 @@ export class UwsExchange implements Exchange {
     this.closed = true;
     this.receiving?.buffer.drop();
     this.receiving = null;
-    this.stream?.settle();
+    this.stream?.resolveDrained();
   }
 
   /** From here on the native object must not be touched. */

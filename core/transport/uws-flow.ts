@@ -6,7 +6,7 @@
 import type { NativeResponse } from "./uws-native.ts";
 
 /** Seconds between two windings: the addon counts in steps of four, so that its ten may be eight. */
-const WIND = 3;
+const CLOCK_RESET_SECONDS = 3;
 
 /** The replies under way of one listener, and their clock. */
 export class UwsFlows {
@@ -49,7 +49,7 @@ export abstract class UwsFlow {
   readonly #flows: UwsFlows;
   readonly #began: number;
   /** When the reader took something last. */
-  #since = 0;
+  #lastProgress = 0;
   #watches = false;
 
   constructor(flows: UwsFlows, response: NativeResponse) {
@@ -66,7 +66,7 @@ export abstract class UwsFlow {
   protected block(): void {
     this.#watch();
     this.blocked = true;
-    this.#since = this.#flows.now;
+    this.#lastProgress = this.#flows.now;
   }
 
   /** The reply is over, or its peer is gone: the response must not be touched any more. */
@@ -75,12 +75,12 @@ export abstract class UwsFlow {
   }
 
   tick(now: number, stall: number): void {
-    if (this.blocked && now - this.#since > stall) {
+    if (this.blocked && now - this.#lastProgress > stall) {
       this.response.close();
       return;
     }
     // The addon does not tell what it could not send at the end of a cork: the clock may run for any reply.
-    if (now === this.#began || (now - this.#began) % WIND !== 0) return;
+    if (now === this.#began || (now - this.#began) % CLOCK_RESET_SECONDS !== 0) return;
     this.#watch();
     this.response.pause();
     this.response.resume();
@@ -94,7 +94,7 @@ export abstract class UwsFlow {
 
   /** With a listener the addon does not send what waits, but at the next write: even an empty cork makes it. */
   #writable(): boolean {
-    this.#since = this.#flows.now;
+    this.#lastProgress = this.#flows.now;
     this.response.cork(() => {
       this.blocked = !this.push();
     });

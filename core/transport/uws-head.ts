@@ -1,10 +1,10 @@
 /** Reads the head of a native request while it lives, and refuses what would be framed in two ways. */
 import type { NativeRequest } from "./uws-native.ts";
 
-const CONTENT_LENGTH = 14;
-const TRANSFER_ENCODING = 17;
-const HOST = 4;
-const EXPECT = 6;
+const CONTENT_LENGTH_LENGTH = 14;
+const TRANSFER_ENCODING_LENGTH = 17;
+const HOST_LENGTH = 4;
+const EXPECT_LENGTH = 6;
 const DIGITS = /^[0-9]{1,15}$/;
 
 /** 0, or the status of a refusal. */
@@ -57,13 +57,13 @@ export class UwsHead {
     this.#count = at + 2;
     const length = name.length;
     this.#size += length + value.length + 4;
-    if (length === HOST) {
+    if (length === HOST_LENGTH) {
       if (name === "host") this.#hosts++;
-    } else if (length === EXPECT) {
+    } else if (length === EXPECT_LENGTH) {
       if (name === "expect" && value.toLowerCase() !== "100-continue") this.#expectable = false;
-    } else if (length === CONTENT_LENGTH) {
+    } else if (length === CONTENT_LENGTH_LENGTH) {
       if (name === "content-length") this.#takeLength(value);
-    } else if (length === TRANSFER_ENCODING && name === "transfer-encoding") {
+    } else if (length === TRANSFER_ENCODING_LENGTH && name === "transfer-encoding") {
       this.#encodings++;
       this.chunked = true;
       if (value !== "chunked") this.#valid = false;

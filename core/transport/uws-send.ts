@@ -26,7 +26,7 @@ export function sendHead(
 }
 
 /** Bytes of a body from which on it may not fit into what the kernel takes: what the addon corks. */
-export const LARGE = 16 * 1024;
+export const LARGE_BODY_BYTES = 16 * 1024;
 
 /** A large body, which the addon is given as its reader takes it: the native response lives until `done` is called. */
 export class LargeReply extends UwsFlow {

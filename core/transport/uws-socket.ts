@@ -6,21 +6,21 @@ import type { NativeRequest, NativeResponse, NativeSocket, NativeSocketBehavior 
  * Seconds of silence after which a peer is cut. The addon sends a ping 16 s earlier, after 30, and anything that arrives
  * counts as an answer.
  */
-const IDLE = 46;
+const IDLE_TIMEOUT_SECONDS = 46;
 /**
  * The addon cuts what is larger than its limit without a close frame, so that its limit is above ours: up to it a message
  * that is too large is closed with 1009.
  */
-const HEADROOM = 2;
+const NATIVE_LIMIT_FACTOR = 2;
 /** Pings of a peer that takes nothing: their answers pile up, and who sends more is cut. */
-const MOST_PINGS = 60;
+const MAX_UNREAD_PINGS = 60;
 
 /** What a listener does for its sockets. */
 export interface UwsSocketHost {
   /** Called for every GET with a key of the right length. */
   upgrade(response: NativeResponse, request: NativeRequest, context: object): void;
   /** The addon does not count a connection out that has become a socket. */
-  gone(): void;
+  onClosed(): void;
   /** Told what a callback of ours threw: nothing may be thrown across a native one. */
   report(error: unknown): void;
 }
@@ -48,7 +48,7 @@ export class UwsSocket implements OpenSocket {
 
   pinged(): void {
     if (this.buffered === 0) this.#pings = 0;
-    else if (++this.#pings > MOST_PINGS) this.destroy();
+    else if (++this.#pings > MAX_UNREAD_PINGS) this.destroy();
   }
 
   drained(): void {
@@ -103,8 +103,8 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
     }
   };
   return {
-    maxPayloadLength: Math.min(limit * HEADROOM, 2 ** 31 - 1),
-    idleTimeout: IDLE,
+    maxPayloadLength: Math.min(limit * NATIVE_LIMIT_FACTOR, 2 ** 31 - 1),
+    idleTimeout: IDLE_TIMEOUT_SECONDS,
     sendPingsAutomatically: true,
     maxBackpressure: 0, // `buffered` is bounded by who sends
     compression: 0,
@@ -118,7 +118,7 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
     drain: (native) => guard(() => native.getUserData().socket.drained()),
     ping: (native) => guard(() => native.getUserData().socket.pinged()),
     close(native, code) {
-      host.gone();
+      host.onClosed();
       guard(() => native.getUserData().socket.ended(code));
     },
   };

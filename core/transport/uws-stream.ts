@@ -12,7 +12,7 @@ export class UwsStream extends UwsFlow {
   #held = 0;
   #ending: (() => void) | null = null;
   #drain: Promise<void> | null = null;
-  #settleDrain: (() => void) | null = null;
+  #resolveDrain: (() => void) | null = null;
 
   /** Corked. False when the reader is behind; the chunk was taken. */
   write(chunk: Chunk): boolean {
@@ -31,7 +31,7 @@ export class UwsStream extends UwsFlow {
   drained(): Promise<void> {
     if (!this.blocked) return Promise.resolve();
     this.#drain ??= new Promise((resolve) => {
-      this.#settleDrain = resolve;
+      this.#resolveDrain = resolve;
     });
     return this.#drain;
   }
@@ -40,14 +40,14 @@ export class UwsStream extends UwsFlow {
   end(finish: () => void): boolean {
     if (!this.blocked) return true;
     this.#ending = finish;
-    this.settle();
+    this.resolveDrained();
     return false;
   }
 
-  settle(): void {
+  resolveDrained(): void {
     this.#drain = null;
-    this.#settleDrain?.();
-    this.#settleDrain = null;
+    this.#resolveDrain?.();
+    this.#resolveDrain = null;
   }
 
   protected push(): boolean {
@@ -66,7 +66,7 @@ export class UwsStream extends UwsFlow {
     }
     this.#waiting = [];
     if (this.#ending !== null) this.#ending();
-    else this.settle();
+    else this.resolveDrained();
     return true;
   }
 

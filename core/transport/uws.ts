@@ -19,7 +19,7 @@ import { UwsUpgrade } from "./uws-upgrade.ts";
 
 const REFUSAL_HEADERS = ["content-type", "application/json"];
 /** Bytes of a head that may arrive in more than one piece: the addon's own default is 4 KiB. */
-const SPLIT_HEAD = 16 * 1024;
+const SPLIT_HEAD_BYTES = 16 * 1024;
 const SPLIT_HEAD_VARIABLE = "UWS_HTTP_MAX_HEADERS_SIZE";
 
 /**
@@ -34,7 +34,7 @@ export async function createUwsTransport(): Promise<Transport> {
 async function loadNative(): Promise<Native> {
   const before = process.env[SPLIT_HEAD_VARIABLE];
   // Read once by the addon, while it loads; the environment that others see stays as it was.
-  if (before === undefined) process.env[SPLIT_HEAD_VARIABLE] = String(SPLIT_HEAD);
+  if (before === undefined) process.env[SPLIT_HEAD_VARIABLE] = String(SPLIT_HEAD_BYTES);
   try {
     return ((await import("uWebSockets.js")) as unknown as { default: Native }).default;
   } catch (cause) {
@@ -97,7 +97,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     if (change > 0 && this.#connections > this.#options.connections) response.close();
   }
 
-  gone(): void {
+  onClosed(): void {
     this.#connections--;
   }
 

@@ -57,7 +57,7 @@ describe("with a shared secret", () => {
     assert.deepEqual(identity, {
       user: { sub: "ada", role: "editor", exp },
       expires: exp * 1000,
-      refused: (exp + 30) * 1000,
+      refusedFrom: (exp + 30) * 1000,
     });
   });
 
@@ -259,7 +259,7 @@ describe("at boot", () => {
     assert.deepEqual(await problemsOf({}), [missing]);
     assert.deepEqual(await problemsOf({ secret: "" }), [missing]);
     assert.deepEqual(await problemsOf({ secret: SECRET, jwks: "https://login.example" }), [
-      "auth.provider.jwks: stands beside secret: only one of them can be",
+      "auth.provider.jwks: cannot be combined with secret: set only one of them",
     ]);
     assert.deepEqual(await problemsOf({ jwks: "login.example/keys" }), [
       "auth.provider.jwks: must be an address such as https://login.example/.well-known/jwks.json",
@@ -268,11 +268,14 @@ describe("at boot", () => {
 
   test("an algorithm that is none for the key is refused", async () => {
     const [none, rs] = await problemsOf({ secret: SECRET, algorithms: ["none", "RS256"] });
-    assert.match(none!, /^auth\.provider\.algorithms\.0: "none" is no algorithm for this kind of key; possible: HS256/);
+    assert.match(
+      none!,
+      /^auth\.provider\.algorithms\.0: "none" is not an algorithm for this kind of key; possible: HS256/,
+    );
     assert.match(rs!, /^auth\.provider\.algorithms\.1: "RS256"/);
     for (const provider of [{ jwks: "https://login.example/keys" }, { secret: rsa.pem }, { secret: ec.pem }]) {
       const problems = await problemsOf({ ...provider, algorithms: ["HS256"] });
-      assert.match(problems.join(), /algorithms\.0: "HS256" is no algorithm/);
+      assert.match(problems.join(), /algorithms\.0: "HS256" is not an algorithm/);
     }
     assert.match((await problemsOf({ secret: ec.pem, algorithms: ["ES384"] })).join(), /possible: ES256$/);
   });
@@ -282,7 +285,7 @@ describe("at boot", () => {
     assert.match((await problemsOf({ secret: pem })).join(), /secret: is a private key/);
     assert.match((await problemsOf({ secret: rsaPair(1024).pem })).join(), /at least 2048 bits, not 1024/);
     const broken = "-----BEGIN PUBLIC KEY-----\nno\n-----END PUBLIC KEY-----";
-    assert.match((await problemsOf({ secret: broken })).join(), /secret: is no public key in PEM/);
+    assert.match((await problemsOf({ secret: broken })).join(), /secret: is not a readable public key in PEM/);
   });
 
   test("keys that it does not know and values of another type are told at their place", async () => {

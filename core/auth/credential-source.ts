@@ -1,7 +1,7 @@
 /** The two ways in: where a request and a handshake carry their credentials (contract, "Credentials"). */
 import { parseQuery } from "../http/decode.ts";
-import { CREDENTIALS } from "../http/socket-pipeline.ts";
-import { bearerOf, type CredentialHeaders, type Credentials, tokenRequest } from "./credentials.ts";
+import { CREDENTIAL_PARAMETERS } from "../http/socket-pipeline.ts";
+import { bearerToken, type CredentialHeaders, type Credentials, tokenRequest } from "./credentials.ts";
 import type { TokenRequest } from "./provider-port.ts";
 
 export interface CredentialSource {
@@ -17,10 +17,10 @@ export interface CredentialSource {
   readonly hints: { readonly token: string; readonly key: string; readonly development: string };
 }
 
-export const REQUEST: CredentialSource = Object.freeze({
+export const REQUEST_CREDENTIALS: CredentialSource = Object.freeze({
   method: (head: CredentialHeaders) => head.method,
   isDevelopment: (head: CredentialHeaders, credentials: Credentials) => credentials.isDevelopment(head),
-  token: bearerOf,
+  token: bearerToken,
   request: tokenRequest,
   hints: {
     token: "in the header Authorization: Bearer TOKEN",
@@ -30,14 +30,14 @@ export const REQUEST: CredentialSource = Object.freeze({
 });
 
 /** A browser can send no header with a handshake: what headers say may stand in the query. */
-export const HANDSHAKE: CredentialSource = Object.freeze({
+export const HANDSHAKE_CREDENTIALS: CredentialSource = Object.freeze({
   method: () => "WS",
   isDevelopment: (head: CredentialHeaders, credentials: Credentials) =>
     credentials.isDevelopment(head) || (credentials.development && parameter(head, "dev") === "true"),
-  token: (head: CredentialHeaders) => bearerOf(head) ?? parameter(head, "token"),
+  token: (head: CredentialHeaders) => bearerToken(head) ?? parameter(head, "token"),
   request(head: CredentialHeaders) {
     const request = tokenRequest(head);
-    for (const name of CREDENTIALS) delete request.query[name];
+    for (const name of CREDENTIAL_PARAMETERS) delete request.query[name];
     return request;
   },
   hints: {
