@@ -1,5 +1,4 @@
-/** Lets a request in or refuses it, by the class of its route; says on the call as what it was let in. */
-
+/** Authorizes requests: checks the credentials that the access class of a route asks for, and notes on the call who the caller is. */
 import type { Authorize } from "../http/pipeline.ts";
 import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";
@@ -21,22 +20,22 @@ const USER: Caller = Object.freeze({ kind: "user" });
 const CONSOLE: Caller = Object.freeze({ kind: "console" });
 const DEVELOPMENT: Caller = Object.freeze({ kind: "dev" });
 
-/** The call as access sees it. */
+/** The part of a call that authorization fills in. */
 interface AuthorizedCall extends Pick<Context<unknown>, "logger"> {
   user: User | null;
   caller: Caller;
-  /** Milliseconds since 1970 at which what was let in ends; null: it does not. */
+  /** Milliseconds since 1970 at which the credentials expire; null when they do not. */
   expires: number | null;
 }
 
 interface Guards {
-  /** Null for a route that is public whatever its parameters are: such a request costs nothing. */
+  /** Null for a route that is public for every value of its parameters: such a request costs nothing. */
   of(route: RouteAccess): Authorize<AuthorizedCall> | null;
   /** For requests that no route answers; null where everything is public. */
   readonly unknown: Authorize<AuthorizedCall> | null;
 }
 
-/** @param source where credentials are looked for: in those of a request, or of a handshake */
+/** @param source where credentials are read from: those of an HTTP request, or of a WebSocket handshake */
 export function compileGuards(
   access: AccessRules,
   credentials: Credentials,
@@ -98,7 +97,7 @@ function authorize(
   return answer.then(
     (identity) => acceptIdentity(identity, call, requirement),
     (error) => {
-      // Where the token cannot be judged now, it may be good.
+      // The provider cannot be asked now: the token may be valid, so this is not a refusal.
       if (error instanceof ServiceError) throw error;
       call.logger.warn({ err: error }, `a token could not be checked: ${messageOf(error)}`);
       throw invalidToken(requirement);
@@ -116,7 +115,10 @@ function acceptIdentity(identity: Identity | null, call: AuthorizedCall, require
   call.expires = accessEnd(identity);
 }
 
-/** The tolerance for clocks lets a token in; it does not prolong what one opened that had not ended yet. */
+/**
+ * Until when a stream or socket that this token opened may last. A token that is accepted after its expiry, within the clock
+ * tolerance, lasts until the tolerance is over; one that had not expired yet lasts until its expiry and gets no extra time.
+ */
 function accessEnd({ expires, refusedFrom }: Identity): number | null {
   return expires === null || expires > Date.now() ? expires : refusedFrom;
 }

@@ -1,8 +1,7 @@
 /**
- * Which credentials a request needs (contract, "Authentication"). Classes are settled at boot, for every route; one that
- * hangs on the value of a parameter is looked up with each request, on the values that the router has found.
+ * Decides which credentials a request needs. The access class of every route is computed at boot; only a class that depends on
+ * the value of a path parameter is looked up per request, with the values that the router found.
  */
-
 import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
 import type { AccessGroup } from "../http/route.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
@@ -15,10 +14,10 @@ import {
 import { belongsToOtherRoute, decodeSegment, fitPattern, type Wanted } from "./match-patterns.ts";
 import { compilePlainPaths, readings } from "./plain-path.ts";
 
-/** `operator`: the key of the console, or the token of a user. */
+/** `operator`: the console's key or the token of a user, either will do. */
 export type AccessClass = "public" | "user" | "console" | "operator";
 
-/** A class of the requests alone whose parameters have these values. */
+/** An access class for those requests of a route whose path parameters have these values. */
 interface Exception {
   readonly pattern: string;
   readonly wanted: readonly Wanted[];
@@ -26,7 +25,7 @@ interface Exception {
 }
 
 export interface RouteAccess {
-  /** The first that holds counts. */
+  /** The first that applies decides. */
   readonly exceptions: readonly Exception[];
   readonly otherwise: AccessClass;
 }
@@ -40,7 +39,7 @@ interface AccessRoute {
 export interface AccessRules {
   readonly mode: AuthManifest["mode"];
   of(route: AccessRoute): RouteAccess;
-  /** The class of a request that no route answers: that of the route whose path it spells otherwise, else of a custom route. */
+  /** The class of a request that matches no route: if its path is another spelling of a route's path, that route's class; otherwise the class of a custom route. */
   ofUnknown(method: string, path: string): AccessClass;
 }
 
@@ -49,16 +48,16 @@ interface Rule {
   readonly patterns: readonly ParsedPattern[];
 }
 
-/** In the order in which they are asked; the first pattern that matches decides. */
+/** In order of precedence: the first pattern that matches decides. */
 interface Rules {
   readonly rules: readonly Rule[];
   otherwise(group: AccessGroup): AccessClass;
 }
 
-/** Probes, which carry no credentials, and files of the explorer and the console, which a page asks for without any. */
+/** Probes carry no credentials, and browsers request the assets of the explorer and the console without any. */
 const ALWAYS_PUBLIC = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
 
-/** Under `legacy` these are neither protected nor in the list of public ones. */
+/** Under `legacy` these routes are neither in the protected list nor in the public one. */
 const LEGACY_UNPROTECTED = [
   "POST /workflows/:id/executions/:executionId/suspend",
   "POST /workflows/:id/executions/:executionId/resume",
@@ -90,14 +89,14 @@ export function compileAccess(
       const match = findPlain(lookedUp, path);
       const [plain, ...others] = readings(path);
       const first = match === null ? classOfUnknown(unknown, lookedUp, plain!) : classOf(of(match.route), match.values);
-      // Public is what is so whichever way it is read.
+      // Only a path that is public in every reading is public.
       const classes = [first, ...others.map((segments) => classOfUnknown(unknown, lookedUp, segments))];
       return classes.find((each) => each !== "public") ?? "public";
     },
   };
 }
 
-/** Contract, "`authNext` evaluation order". */
+/** `authNext`: public routes, then console routes; everything else needs the token of a user. */
 function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
   return {
     rules: [
@@ -108,7 +107,7 @@ function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
   };
 }
 
-/** Contract, "Legacy `auth`". A route of ours that no list names is not open. */
+/** `legacy`: a built-in route that no list names is protected; a custom route only under `defaultPrivate`. */
 function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
   const written = expandDefaults(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES);
   return {
@@ -122,7 +121,7 @@ function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
   };
 }
 
-/** Those that are none were reported: nothing is served with them. */
+/** Invalid patterns are left out: they were reported as errors, so that nothing is served with them. */
 const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
   access,
   patterns: lists
@@ -131,13 +130,13 @@ const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
     .map(parsePattern),
 });
 
-/** `$defaults` stands for the list that goes with a key of the manifest. */
+/** Replaces `$defaults` in a list of the manifest by the default list of that key. */
 const expandDefaults = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
   written.flatMap((text) => (text === "$defaults" ? defaults : [text]));
 
 function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {
   const exceptions: Exception[] = [];
-  // A request and a handshake are never found for each other.
+  // An HTTP route never answers a WebSocket handshake, and the other way round.
   const rivals = routes.filter(({ method }) => (method === "WS") === (route.method === "WS"));
   const withDefault = (otherwise: AccessClass): RouteAccess => {
     while (exceptions.at(-1)?.access === otherwise) exceptions.pop();
@@ -160,7 +159,7 @@ function classOfUnknown(rules: Rules, method: string, segments: readonly string[
   return rules.otherwise("custom");
 }
 
-/** For paths whose capitals say nothing. */
+/** For comparison with paths in lower case. */
 const inLowerCase = ({ rules, otherwise }: Rules): Rules => ({
   rules: rules.map(({ access, patterns }) => ({
     access,

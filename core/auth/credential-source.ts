@@ -1,19 +1,19 @@
-/** The two ways in: where a request and a handshake carry their credentials (contract, "Credentials"). */
+/** Where an HTTP request and a WebSocket handshake carry their credentials, and how to tell a client to send them. */
 import { parseQuery } from "../http/decode.ts";
 import { CREDENTIAL_PARAMETERS } from "../http/socket-pipeline.ts";
 import { bearerToken, type CredentialHeaders, type Credentials, tokenRequest } from "./credentials.ts";
 import type { TokenRequest } from "./provider-port.ts";
 
 export interface CredentialSource {
-  /** As patterns of the lists name the request. */
+  /** The method by which access patterns name the request. */
   method(head: CredentialHeaders): string;
-  /** Whether the bypass of development is asked for, and counts. */
+  /** Whether the request asks for the development bypass, and the bypass is enabled. */
   isDevelopment(head: CredentialHeaders, credentials: Credentials): boolean;
   /** The token of a user; null where there is none. */
   token(head: CredentialHeaders): string | null;
-  /** What the provider is told beside the token. */
+  /** What the provider is told about the request, beside the token. */
   request(head: CredentialHeaders): TokenRequest;
-  /** How to send what is missing, for people. */
+  /** How to send missing credentials: text for error messages. */
   readonly hints: { readonly token: string; readonly key: string; readonly development: string };
 }
 
@@ -29,7 +29,7 @@ export const REQUEST_CREDENTIALS: CredentialSource = Object.freeze({
   },
 });
 
-/** A browser can send no header with a handshake: what headers say may stand in the query. */
+/** Browsers cannot send headers with a handshake, so that the query may carry the credentials instead. */
 export const HANDSHAKE_CREDENTIALS: CredentialSource = Object.freeze({
   method: () => "WS",
   isDevelopment: (head: CredentialHeaders, credentials: Credentials) =>

@@ -1,4 +1,4 @@
-/** Access as others read it: in the OpenAPI document, and in the list of routes. */
+/** Describes the access class of a route for readers: in the OpenAPI document and in the list of routes. */
 import type { DocumentSecurity } from "../http/openapi.ts";
 import type { AccessClass, AccessRules, RouteAccess } from "./classes.ts";
 
@@ -14,7 +14,7 @@ const SCHEMES = {
     type: "apiKey",
     in: "query",
     name: "key",
-    description: "The same where no header can be sent.",
+    description: "The key of the console, for clients that cannot send headers.",
   },
 };
 
@@ -22,7 +22,7 @@ type Requirement = Record<string, readonly string[]>;
 
 const WITH_TOKEN: readonly Requirement[] = [{ userToken: [] }];
 const WITH_KEY: readonly Requirement[] = [{ consoleKey: [] }, { consoleKeyInQuery: [] }];
-/** Beside others it says that a route can do without. */
+/** In OpenAPI an empty requirement beside others means that credentials are optional. */
 const WITHOUT_CREDENTIALS: readonly Requirement[] = [{}];
 
 const REQUIRED: Record<AccessClass, readonly Requirement[]> = {

@@ -1,4 +1,4 @@
-/** With what the built-in provider `jwt` checks tokens: which key, and which algorithms go with a key of its kind. */
+/** The key that the provider `jwt` verifies tokens with, and the algorithms that its kind of key allows. */
 import { createPublicKey, createSecretKey, type KeyObject } from "node:crypto";
 import { messageOf } from "../lib/errors.ts";
 import type { Path } from "../manifest/issues.ts";
@@ -15,7 +15,7 @@ export interface JwtConfig {
   publicRoutes: string[];
 }
 
-/** Algorithms are those of the configuration and of the key: what a token says about itself chooses among them alone. */
+/** The algorithms come from the configuration and the key; a token can only choose among them. */
 export interface TokenKey {
   readonly source: KeyObject | URL;
   readonly algorithms: readonly string[];
@@ -27,7 +27,7 @@ interface KeyProblem {
   readonly message: string;
 }
 
-/** Bytes of a shared secret, and bits of an RSA key, at least. */
+/** Shorter keys can be guessed. */
 const MIN_SECRET_BYTES = 32;
 const MIN_RSA_BITS = 2048;
 
@@ -41,7 +41,7 @@ const ALGORITHMS_BY_CURVE: Readonly<Record<string, readonly string[]>> = {
 };
 const PUBLIC_KEY_ALGORITHMS = [...RSA_ALGORITHMS, "ES256", "ES384", "ES512", ...EDWARDS_ALGORITHMS];
 
-/** What a key can check, and what of it counts when the manifest does not say. */
+/** The algorithms that a key can be used with, and those that apply when the manifest names none. */
 interface KeyWithAlgorithms {
   readonly source: KeyObject | URL;
   readonly possible: readonly string[];
@@ -66,7 +66,7 @@ function readKey({ secret = "", jwks = "" }: JwtConfig): KeyWithAlgorithms | Key
   if (secret !== "" && jwks !== "")
     return { path: ["jwks"], message: "cannot be combined with secret: set only one of them" };
   if (jwks !== "") return readKeySetAddress(jwks);
-  // A key in an environment variable often has its line ends written out.
+  // In an environment variable the line breaks of a key are often written as \n.
   if (secret.includes("-----BEGIN ")) return readPemKey(secret.replaceAll("\\n", "\n"));
   const bytes = Buffer.byteLength(secret);
   if (bytes >= MIN_SECRET_BYTES)

@@ -1,18 +1,20 @@
 /**
- * The keys that an identity provider publishes: read when the first token comes, again when they are old or a token names
- * one that is not among them, and not more often than that. While they cannot be read those that are known go on.
+ * The keys that an identity provider publishes (JWKS). They are fetched with the first token and refetched when they are old or a token
+ * names an unknown key, at most once per cooldown. While they cannot be fetched the known keys stay in use, for an hour at most.
  */
 import type { CryptoKey, FetchImplementation, FlattenedJWSInput, JWSHeaderParameters } from "jose";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
 
-/** Milliseconds: keys are fresh; a look for an unknown key waits; one that failed is tried again; keys may be old. */
+/** After this time the keys are fetched again. */
 export const KEYS_MAX_AGE_MS = 10 * 60_000;
+/** Between two fetches because of an unknown key. */
 const UNKNOWN_KEY_COOLDOWN_MS = 30_000;
+/** After a failed fetch. */
 const RETRY_DELAY_MS = 5_000;
+/** Known keys stay in use for so long while they cannot be fetched. */
 const STALE_KEYS_MAX_AGE_MS = 60 * 60_000;
 const FETCH_TIMEOUT_MS = 5_000;
-/** Characters of a key set. */
 const MAX_KEY_SET_CHARACTERS = 1_000_000;
 
 type Jose = typeof import("jose");
@@ -43,7 +45,7 @@ export class PublishedKeys {
     });
   }
 
-  /** The key of a token. @throws ServiceError `unavailable` when the keys cannot be read and none are known */
+  /** Finds the key of a token. @throws ServiceError `unavailable` when the keys cannot be read and none are known */
   readonly findKey: FindKey = async (header, token) => {
     if (Date.now() - this.#failedAt >= RETRY_DELAY_MS) {
       try {

@@ -1,4 +1,4 @@
-/** The built-in provider `jwt` (contract, "Providers"). */
+/** The built-in auth provider `jwt`: verifies signed JSON Web Tokens. */
 import type { JWTPayload, JWTVerifyOptions } from "jose";
 import type { Logger } from "pino";
 import { messageOf, ServiceError } from "../lib/errors.ts";
@@ -6,13 +6,13 @@ import type { JwtConfig, TokenKey } from "./jwt-key.ts";
 import { KEYS_MAX_AGE_MS, PublishedKeys } from "./jwt-keys.ts";
 import type { TokenSource, VerifiedToken } from "./token-source.ts";
 
-/** Seconds that clocks may differ. */
+/** How far the clocks of the issuer and this machine may differ. */
 const CLOCK_TOLERANCE_SECONDS = 30;
 
 const TEXT = { type: "string", minLength: 1 };
 const TEXT_OR_LIST = { anyOf: [TEXT, { type: "array", items: TEXT, minItems: 1 }] };
 
-/** JSON Schema of the keys beside `use` and `mapUser`. */
+/** JSON Schema of the provider's keys beside `use` and `mapUser`. */
 export const JWT_CONFIG = {
   type: "object",
   properties: {
@@ -30,14 +30,14 @@ export const JWT_CONFIG = {
 type Jose = typeof import("jose");
 type Check = (token: string) => Promise<{ payload: JWTPayload }>;
 
-/** Loads what checks signatures. */
+/** Loads the library that verifies signatures. */
 export async function jwtSource(config: JwtConfig, key: TokenKey, logger: Logger): Promise<TokenSource> {
   const jose = await import("jose");
   const check = compileCheck(jose, key, verifyOptions(config, key.algorithms), logger);
   return {
     publicRoutes: config.publicRoutes,
     toleranceMs: CLOCK_TOLERANCE_SECONDS * 1000,
-    // A key that is not published any more is good for nothing.
+    // No longer than the keys themselves: a token whose key is no longer published must be refused.
     cacheMs: KEYS_MAX_AGE_MS,
     async check(token): Promise<VerifiedToken | null> {
       try {
@@ -69,7 +69,7 @@ function compileCheck(jose: Jose, { source }: TokenKey, options: JWTVerifyOption
     try {
       return await jwtVerify(token, findKey, options);
     } catch (error) {
-      // A token that does not name its key, where several may be meant.
+      // The token does not name its key, and several keys may have signed it: try each.
       if (!(error instanceof jose.errors.JWKSMultipleMatchingKeys)) throw error;
       for await (const key of error) {
         try {

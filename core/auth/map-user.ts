@@ -1,16 +1,17 @@
+/** Turns the claims of a verified token into a user, by the `mapUser` of the provider in the manifest. */
 import type { User } from "../identity/user.ts";
 import { hint } from "../manifest/issues.ts";
 import type { AuthProviderManifest } from "../manifest/manifest.ts";
 import type { Registry } from "../registry/registry.ts";
 
 export type Claims = Readonly<Record<string, unknown>>;
-/** What a plugin gives may be anything, also a promise. */
+/** A plugin may return anything, a promise too: the caller checks the result. */
 export type MapUser = (claims: Claims) => unknown;
 
 /**
  * The `mapUser` of a provider; without one the claims are the user.
  *
- * @throws Error for a plugin that is not there, or maps no users
+ * @throws Error when the named plugin does not exist or has no `mapUser`
  */
 export function compileMapUser(mapUser: AuthProviderManifest["mapUser"], registry: Registry): MapUser {
   if (mapUser === undefined) return useClaims;
@@ -24,7 +25,7 @@ export function compileMapUser(mapUser: AuthProviderManifest["mapUser"], registr
 
 const useClaims: MapUser = (claims) => claims;
 
-/** A field whose claim is not there is left out. */
+/** A field whose claim is missing is left out. */
 function pickClaims(fields: Readonly<Record<string, string>>, claims: Claims): User {
   const user: User = {};
   for (const field in fields) {
@@ -45,7 +46,7 @@ function readClaim(claims: Claims, name: string): unknown {
   return value;
 }
 
-/** Whether a map of claims gives users an id. */
+/** Whether mapped users have an id. A plugin's function is assumed to set one. */
 export function givesId(mapUser: AuthProviderManifest["mapUser"]): boolean {
   if (mapUser === undefined) return true;
   const fields = Object.keys(mapUser);

@@ -1,5 +1,4 @@
-/** What is wrong with access as the manifest has it, and what its author should know: said at boot. */
-
+/** Checks the access settings of the manifest at boot: errors in patterns, and warnings about settings that have no effect or are unsafe. */
 import { type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "../http/pattern.ts";
 import { fillOpenEnd, hasOpenEnd } from "../http/socket-router.ts";
 import type { Issue, Path } from "../manifest/issues.ts";
@@ -16,16 +15,16 @@ interface AccessProblem {
 
 interface AccessContext {
   readonly routes: readonly { readonly method: string; readonly path: string }[];
-  /** Patterns that the provider makes public. */
+  /** Patterns of routes that the provider makes public. */
   readonly provided: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Whether the manifest says something there, and not a default. */
+  /** Whether the manifest itself sets this key, rather than a default. */
   isWritten(path: Path): boolean;
 }
 
 const LISTS = ["publicRoutes", "consoleRoutes", "protectedRoutes"] as const;
 
-/** Keys that one mode looks at, and the other does not. */
+/** Keys that only one of the modes uses. */
 const KEYS_OF_ONE_MODE: readonly (readonly [key: string, mode: AuthManifest["mode"]])[] = [
   ["consoleRoutes", "authNext"],
   ["protectedRoutes", "legacy"],
@@ -104,7 +103,7 @@ const matchesAny = (row: Row, patterns: readonly string[]): boolean =>
     return fitPattern(pattern, fillFor(row, pattern)) !== "never";
   });
 
-/** A socket with an open end stands for paths of any length: the one that a pattern may mean. */
+/** A socket path with an open end (`**`) stands for paths of any length: the one whose length fits the pattern. */
 function fillFor({ method, path }: Row, { segments, minRest }: ParsedPattern): Row {
   if (method !== "WS" || !hasOpenEnd(path)) return { method, path };
   const base = segmentsOf(fillOpenEnd(path, 0)).length;

@@ -1,6 +1,6 @@
 /**
- * What a path that no route answers is about. It may be that of a route, written otherwise: with a slash too many, dots, escapes or
- * other capitals. It then has the class of that route, so that no spelling tells more than the plain one.
+ * Finds the route that an unmatched path is another spelling of: with extra slashes, dots, escapes or capitals. Such a path gets the
+ * access class of that route, so that no spelling reveals more than the plain one.
  */
 import { createRouter } from "../http/router.ts";
 import { hasOpenEnd } from "../http/socket-router.ts";
@@ -18,8 +18,8 @@ interface MatchedRoute<R extends Row> {
 }
 
 /**
- * `/A//b%2Fc/./` -> `a`, `b`, `c`: segments as patterns are compared with, in lower case. Where `..` is among them, there are two
- * ways to read a path: by the time that it arrives here clients have resolved their own.
+ * `/A//b%2Fc/./` -> `a`, `b`, `c`: the segments in lower case that patterns are compared with. A path with `..` has two readings,
+ * resolved and literal: what stands before this service may have read it either way.
  */
 export function readings(path: string): string[][] {
   const segments = splitDecoded(path).map((segment) => segment.toLowerCase());
@@ -39,11 +39,11 @@ function normalizeSegments(segments: readonly string[]): string[] {
   return plain;
 }
 
-/** A segment as one piece of a path. */
+/** Escapes a segment so that it stays one segment of a path. */
 const encodeSegment = (segment: string): string => segment.replace(/[%/]/g, encodeURIComponent);
 const lookupSegment = (segment: string): string => encodeSegment(segment.toLowerCase());
 
-/** Finds the route of which a path is another spelling; null where it is none. */
+/** Finds the route that a path is another spelling of; null when there is none. */
 export function compilePlainPaths<R extends Row>(
   routes: readonly R[],
 ): (method: string, path: string) => MatchedRoute<R> | null {
@@ -51,7 +51,7 @@ export function compilePlainPaths<R extends Row>(
   for (const route of routes.filter(({ path }) => !hasOpenEnd(path))) {
     const path = route.path.split("/").map((word) => (word.startsWith(":") ? ":" : lookupSegment(decodeSegment(word))));
     const row = { method: route.method, path: path.join("/"), route };
-    // Of two that differ in capitals alone the first stands for both.
+    // Of two routes that differ in capitals only, the first one stands for both.
     const key = `${row.method} ${row.path}`;
     if (!rows.has(key)) rows.set(key, row);
   }
@@ -62,7 +62,7 @@ export function compilePlainPaths<R extends Row>(
     const words = row.path.slice(1).split("/");
     return { route: row.route, values: segments.filter((_segment, index) => words[index] === ":").map(encodeSegment) };
   };
-  // A slash in an escape may belong to a value: `/a/b%2Fc/` is `/a/b%2Fc`, and `/a/b/c` only where that is no route.
+  // An escaped slash may belong to a value: `/a/b%2Fc/` is read as `/a/b%2Fc` first, and as `/a/b/c` only if that finds no route.
   return (method, path) =>
     find(method, normalizeSegments(path.split("/").map(decodeSegment))) ??
     find(method, normalizeSegments(splitDecoded(path)));

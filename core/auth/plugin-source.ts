@@ -1,4 +1,4 @@
-/** A provider of a plugin as a source of users: what it gives but a user, and what it throws, refuse the token. */
+/** Verifies tokens with the auth provider of a plugin. Whatever it throws, and any result but a user object, refuses the token. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { maskText } from "../manifest/environment.ts";
@@ -9,7 +9,7 @@ import type { TokenSource, VerifiedToken } from "./token-source.ts";
 export function pluginSource(provider: AuthProvider, logger: Logger): TokenSource {
   return {
     publicRoutes: provider.publicRoutes ?? [],
-    // It alone knows how long what it says holds.
+    // Not cached: only the plugin knows how long its answer stays true.
     cacheMs: 0,
     toleranceMs: 0,
     async check(token: string, request: () => TokenRequest): Promise<VerifiedToken | null> {
@@ -29,7 +29,7 @@ export function pluginSource(provider: AuthProvider, logger: Logger): TokenSourc
           logger.error("exp must be a number of seconds since 1970 in what verifyToken returns: the token is refused");
         return null;
       } catch (error) {
-        // Many throw for tokens that are not good, and some say which.
+        // Many plugins throw for an invalid token, and some repeat the token in the message.
         logger.debug(`token refused: ${maskText(messageOf(error), [token])}`);
         return null;
       }

@@ -1,4 +1,4 @@
-/** The provider that `auth.provider` names, made at boot. */
+/** Opens the auth provider that `auth.provider` names, at boot. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { hint, type Path, parsePath } from "../manifest/issues.ts";
@@ -25,7 +25,7 @@ interface ProviderProblem {
 }
 
 interface OpenedVerifier {
-  /** Null without a provider, without authentication, and where there is an error among the problems. */
+  /** Null without a provider, without authentication, and when one of the problems is an error. */
   readonly verifier: Verifier | null;
   readonly problems: readonly ProviderProblem[];
 }
@@ -33,11 +33,11 @@ interface OpenedVerifier {
 interface ProviderParts {
   readonly registry: Registry;
   readonly host: Host;
-  /** The environment variable that a value of the manifest refers to. */
+  /** Name of the environment variable that a value of the manifest refers to. */
   variableOf?(path: Path): string | undefined;
 }
 
-/** Makes the provider. Never throws: what went wrong comes back as problems. */
+/** Never throws: what went wrong is returned as problems. */
 export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: ProviderParts): Promise<OpenedVerifier> {
   const { mode, provider, isolation } = manifest.auth;
   if (mode === "none" || provider === undefined) return { verifier: null, problems: [] };
@@ -112,7 +112,7 @@ async function pluginProvider(
   }
 }
 
-/** `audience must be string; ...`, each at its own place in the manifest. */
+/** Splits `audience must be string; ...` into problems, each with its own path in the manifest. */
 function splitProblems(text: string): ProviderProblem[] {
   return text.split("; ").map((problem) => {
     const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];

@@ -1,4 +1,4 @@
-/** The 401s: what is missing, and how to send it. They name no key and no token. */
+/** The 401 errors: what is missing or wrong, and how to send it. They never repeat a key or a token. */
 import { ServiceError } from "../lib/errors.ts";
 import type { AccessClass } from "./classes.ts";
 import type { CredentialSource } from "./credential-source.ts";
@@ -6,11 +6,11 @@ import { CONSOLE_KEY_VARIABLE } from "./credentials.ts";
 
 export type ProtectedClass = Exclude<AccessClass, "public">;
 
-/** What somebody is let in by, or refused at. */
+/** What a protected route demands. */
 export interface AccessRequirement {
   readonly access: ProtectedClass;
   readonly source: CredentialSource;
-  /** Whether the bypass of development may be mentioned. */
+  /** Whether the message may mention the development bypass. */
   readonly development: boolean;
 }
 

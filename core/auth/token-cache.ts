@@ -1,4 +1,4 @@
-/** What tokens were good for, until they end. A token itself is not kept: whoever sees this cannot use it. */
+/** Remembers the users of verified tokens until they expire. It keeps digests and not tokens, so that its content cannot be used to log in. */
 import { hash } from "node:crypto";
 import type { Identity } from "./provider-port.ts";
 
@@ -14,7 +14,7 @@ export class TokenCache {
   readonly #entries = new Map<string, CacheEntry>();
   readonly #maxTokens: number;
 
-  /** @param maxTokens identities kept at once; when there are more, the oldest goes */
+  /** @param maxTokens entries kept at once; beyond that the oldest one is removed */
   constructor(maxTokens = MAX_TOKENS) {
     this.#maxTokens = maxTokens;
   }
@@ -23,7 +23,7 @@ export class TokenCache {
     return this.#entries.size;
   }
 
-  /** Undefined when nothing is known of the token, or not any more. */
+  /** Undefined when the token is unknown, or its entry has expired. */
   get(digest: string, now: number): Identity | undefined {
     const entry = this.#entries.get(digest);
     if (entry === undefined) return undefined;
@@ -32,7 +32,7 @@ export class TokenCache {
     return undefined;
   }
 
-  /** @param until milliseconds since 1970: it is looked at anew from then on */
+  /** @param until milliseconds since 1970 from which the token is verified again */
   set(digest: string, identity: Identity, until: number): void {
     this.#entries.delete(digest);
     if (this.#entries.size >= this.#maxTokens) this.#entries.delete(this.#entries.keys().next().value!);

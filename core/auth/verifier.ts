@@ -1,5 +1,4 @@
-/** A provider with its users mapped, and the tokens that it knows remembered. */
-
+/** Verifies tokens with the configured source, maps their claims to users, and caches the result. */
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -46,7 +45,7 @@ export class ProviderVerifier implements Verifier {
     return { user, expires, refusedFrom: expires === null ? null : expires + this.#source.toleranceMs };
   }
 
-  /** Null when there is none: then the token is good for nothing. */
+  /** Null when the claims give no user: the token is then refused. */
   async #mapUser({ claims }: VerifiedToken): Promise<User | null> {
     try {
       const user: unknown = await this.#toUser(claims);
@@ -59,7 +58,7 @@ export class ProviderVerifier implements Verifier {
   }
 }
 
-/** What many requests share must be changed by none of them. */
+/** A cached user is shared by many requests, so that none of them may change it. */
 function deepFreeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
   for (const key in value) deepFreeze(value[key]);

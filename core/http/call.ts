@@ -1,4 +1,4 @@
-/** One request on its way through the pipeline: what the handler sees as its context, and how it is answered. */
+/** One request on its way through the pipeline: the context that its handler sees, and how it is answered. */
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import { type Caller, NOBODY } from "../identity/caller.ts";
@@ -19,21 +19,24 @@ import type { Context, TextStream } from "./route.ts";
 import type { StreamWriter } from "./stream-writer.ts";
 import { TextWriter } from "./text-writer.ts";
 
-/** What the calls of a service share. */
+/** Settings and services that all calls share. */
 export interface CallSettings<S> {
   readonly service: S;
   readonly logger: Logger;
   readonly inFlight: InFlight;
   /** Absent or null where nothing is traced. */
   readonly tracer?: Tracer | null;
-  /** Milliseconds until the headers of the reply must be out, and between two bytes of a silent stream. */
+  /**
+   * `request`: milliseconds until the headers of the reply must be sent. `heartbeat`: milliseconds of silence in a stream.
+   * `streamBuffer`: bytes that may wait for a slow reader.
+   */
   readonly limits: { request: number; heartbeat: number; streamBuffer: number };
   readonly clientOf: ClientOf;
-  /** Whether one line a request is logged. */
+  /** Whether each request is logged with one line. */
   readonly logs: boolean;
 }
 
-/** Milliseconds after which the headers of a stream go out although the model has not accepted yet. */
+/** The headers of a stream are sent after this time even if the model has not accepted the call yet. */
 const STREAM_OPEN_TIMEOUT_MS = 5_000;
 
 export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
@@ -45,15 +48,15 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   readonly #cors: HeaderList;
   readonly #path: string;
   readonly #meter: RequestMeter;
-  /** 0 while nobody needs to know. */
+  /** 0 until the duration is needed: reading the clock costs time. */
   #started: number;
   user: User | null = null;
   caller: Caller = NOBODY;
-  /** Milliseconds since 1970 at which the credentials end; null when they do not. */
+  /** Milliseconds since 1970 at which the credentials expire; null when they do not. */
   expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
   cutHeaders: Record<string, string> | undefined = undefined;
-  /** As the caller sent it; an empty string where there is none, and where nobody asks. */
+  /** The header of that name; empty when it was not sent, or when nothing is traced. */
   traceparent = "";
   previous: InFlightRequest | null = null;
   next: InFlightRequest | null = null;
@@ -61,7 +64,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   #logger: Logger | null = null;
   #client: Client | null = null;
   #writer: StreamWriter | null = null;
-  /** Of a stream, for the log. */
+  /** Status of a stream, for the log. */
   #status = 200;
   #idleSince = 0;
   #tracked = false;
@@ -75,7 +78,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.service = shared.service;
     this.requestId = exchange.requestId;
     this.#cors = cors;
-    // Read now: the head is gone when the line is written.
+    // Read now: the head can no longer be read when the log line is written.
     this.#path = shared.logs ? exchange.path : "";
     this.#started = meter.durations.begin() || shared.logs ? performance.now() : 0;
     if (shared.logs) this.readClient();
@@ -84,7 +87,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
-      // Tools that run side by side listen each: that is no leak, and Node would warn of one.
+      // Every tool that runs adds a listener; without this Node would warn of a leak.
       setMaxListeners(0, this.#controller.signal);
       if (this.exchange.closed) this.#controller.abort(new Error("the client has left"));
     }
@@ -96,7 +99,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     return this.#client;
   }
 
-  /** While the head can be read. */
+  /** Call this while the head can still be read. */
   readClient(): void {
     const { exchange } = this;
     this.#client = this.#settings.clientOf(exchange.remoteAddress(), (name) => exchange.header(name));
@@ -124,7 +127,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     return this.#finished;
   }
 
-  /** The answer takes longer than the native callback: watch the peer and the clock. */
+  /** Call this when the answer takes longer than the transport's callback: from then on the client and the time limits are watched. */
   track(): void {
     if (this.#tracked || this.#finished) return;
     this.#tracked = true;
@@ -160,7 +163,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     try {
       this.#replyWithError(error);
     } catch (thrown) {
-      // A header of the error is none that HTTP allows.
+      // The error carries a header that HTTP does not allow.
       this.logger.error({ err: thrown, operation: this.operation }, messageOf(thrown));
       this.#replyWithError(thrown);
     }
@@ -171,7 +174,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.reply(status, this.#cors.length === 0 ? headers : [...headers, ...this.#cors], body);
   }
 
-  /** The exchange becomes a WebSocket: the request is over. */
+  /** The exchange becomes a WebSocket, which ends the request. */
   upgraded(): void {
     this.#finish(101);
   }
@@ -183,7 +186,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.#endWith(writer, produce(writer));
   }
 
-  /** The same for the text of a protocol with formats of its own, whose head goes out now. */
+  /** Like `stream`, for a protocol with its own format. Its headers are sent at once. */
   streamText(headers: HeaderList, reply: TextStream): void {
     const writer = new TextWriter(this.exchange, headers, reply, this.#settings.limits.streamBuffer);
     this.#startStream(writer);

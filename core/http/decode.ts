@@ -1,5 +1,4 @@
-/** From bytes and text to checked input: JSON bodies, query strings, path parameters. */
-
+/** Decodes and checks input: JSON bodies, query strings, path parameters. */
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
@@ -30,7 +29,7 @@ export function requireJson(contentType: string, head: Pick<Exchange, "header">)
   throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type}`);
 }
 
-/** Why a body is not there. `limit` is that of one body, in bytes. */
+/** The error for a body that could not be read. `limit` is that of one body, in bytes. */
 export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
   switch (problem) {
     case "too_large":
@@ -57,7 +56,7 @@ export function parseBody(bytes: Uint8Array): unknown {
   }
 }
 
-/** Whether JSON text has more levels than that; text that is not JSON may be either. */
+/** Whether JSON text is nested deeper than `MAX_JSON_DEPTH`. For text that is not JSON the result means nothing. */
 export function isTooDeep(bytes: Uint8Array): boolean {
   let depth = 0;
   let quoted = false;
@@ -79,7 +78,7 @@ export function requireValid(check: Validator, value: unknown): void {
   if (!check(value)) throw invalid(describeProblems(check.errors));
 }
 
-/** A query string as an object of texts; of a repeated name the last value counts. */
+/** A query string as an object of strings; of a repeated name the last value counts. */
 export function parseQuery(query: string): Record<string, unknown> {
   const parsed: Record<string, unknown> = Object.create(null);
   if (query !== "") for (const [name, value] of new URLSearchParams(query)) parsed[name] = value;
@@ -88,7 +87,7 @@ export function parseQuery(query: string): Record<string, unknown> {
 
 /** Path parameters by name, percent-decoded; throws `invalid_input` on a broken escape. */
 export function decodeParameters(names: readonly string[], values: readonly string[]): Record<string, string> {
-  // The names are the route's own, so a plain object will do: one without a prototype is many times as slow.
+  // A plain object is safe, because the names come from the routes table; one without a prototype is many times slower.
   const parameters: Record<string, string> = {};
   for (let index = 0; index < names.length; index++) {
     const raw = values[index]!;

@@ -1,7 +1,8 @@
-/** From a value or an error to the bytes of a reply: the envelope (contract, "Response conventions"). */
+/** Turns a value or an error into the body and headers of a reply: the JSON envelope. */
 import { type ErrorKind, ServiceError, STATUS } from "../lib/errors.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
 import type { HeaderList } from "./exchange.ts";
+
 export const JSON_TYPE = "application/json; charset=utf-8";
 
 /** `{"success":true,"data":...}`; an absent value is null. */
@@ -30,9 +31,9 @@ const DEFAULT_HEADERS: Partial<Record<ErrorKind, HeaderList>> = {
   unavailable: ["retry-after", "1"],
 };
 
-/** The reply to a failure. What is not a `ServiceError` says no more than the id to find it by in the log. */
+/** The reply to a failure. Any error but a `ServiceError` is internal: the reply only names the request id, to find it in the log. */
 export function errorReply(error: unknown, requestId: string): ErrorReply {
-  // Plugins may throw one too, of a kind that no type checker has seen.
+  // A plugin may throw a `ServiceError` with a kind that does not exist.
   const known =
     error instanceof ServiceError && Object.hasOwn(STATUS, error.kind)
       ? error
@@ -44,7 +45,7 @@ export function errorReply(error: unknown, requestId: string): ErrorReply {
   return { status: STATUS[known.kind], headers, body: JSON.stringify({ success: false, error: known.message }) };
 }
 
-/** What an in-band error event says. */
+/** The message of an error event within a stream. */
 export function failureText(error: unknown, requestId: string): string {
   return error instanceof ServiceError ? error.message : `internal error (request id ${requestId})`;
 }

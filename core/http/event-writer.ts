@@ -1,8 +1,7 @@
 /**
- * Server-sent events (contract, "SSE framing"): numbered events, gathered for as long as one burst lasts and
- * sent in one write. A stream that is complete before its first flush leaves as a plain reply of known length.
+ * Writes server-sent events: numbers them, gathers those of one burst, and sends them in one write. A stream that is complete before its
+ * first flush is sent as a plain reply with a length.
  */
-
 import type { EventSink } from "../lib/event-sink.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import { StreamWriter } from "./stream-writer.ts";
@@ -16,14 +15,14 @@ export const EVENT_HEADERS: HeaderList = [
   "no",
 ];
 
-/** Bytes gathered at most before a burst is cut. */
+/** A burst that is longer is sent in parts. */
 const MAX_BURST_BYTES = 64 * 1024;
 
-/** What of a row's output says how its stream goes. */
+/** The parts of a route's output that describe its stream. */
 export interface StreamForm {
-  /** How an in-band failure looks. */
+  /** Makes the event for an error within the stream. */
   readonly failure: (message: string) => unknown;
-  /** The line that ends the stream, after a failure too. */
+  /** Data line at the end of the stream, after a failure too. */
   readonly last?: string;
   readonly resumable?: boolean;
 }
@@ -58,7 +57,7 @@ export class EventWriter extends StreamWriter implements EventSink {
     this.#schedule();
   }
 
-  /** In a resumable stream a failure is no place: a reader that comes back asks for what follows the event before it. */
+  /** In a resumable stream a failure gets no id: a client that reconnects continues after the event before it. */
   fail(message: string): void {
     const event = JSON.stringify(this.#form.failure(message));
     if (this.#form.resumable === true) this.#pending += `data: ${event}\n\n`;
@@ -76,7 +75,7 @@ export class EventWriter extends StreamWriter implements EventSink {
     return this.behind;
   }
 
-  /** A comment line, so that nothing on the way takes a silent stream for dead. */
+  /** Sends a comment line, so that no proxy takes a silent stream for dead. */
   heartbeat(): void {
     if (!this.#headSent || this.#ended || this.behind !== undefined) return;
     this.#pending += ": \n\n";
@@ -94,7 +93,7 @@ export class EventWriter extends StreamWriter implements EventSink {
 
   #schedule(): void {
     this.#scheduled = true;
-    // Runs when the promises of this burst have settled: a stream's parts that are at hand leave together.
+    // Runs after the promises of this burst have settled, so that parts that are already there are sent together.
     process.nextTick(flushWriter, this);
   }
 

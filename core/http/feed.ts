@@ -1,23 +1,23 @@
 /**
- * One stream of items for many sockets: a ring of what was published last, a cursor for each follower, and a pump that serves
- * them in slices of the event loop's time. A follower that falls out of the ring loses what it has missed and is told how
- * much; nothing waits for it, and nothing is kept for it.
+ * One stream of items for many sockets: a ring of the newest items, a cursor for each follower, and a pump that serves the followers in
+ * short slices so that the event loop stays free. A follower that falls out of the ring loses what it missed and is told how much;
+ * nothing waits for it, and nothing is kept for it.
  */
 import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
 import type { Peer } from "./socket.ts";
 
-/** Milliseconds of work in one turn of the event loop. */
+/** Work in one turn of the event loop. */
 const SLICE_MS = 4;
-/** Items looked at for one follower before the clock is. */
+/** Items handled for one follower before the clock is read. */
 const STRIDE_ITEMS = 64;
-/** Bytes that wait for a peer before it is passed over until it has taken them. */
+/** A peer with more bytes waiting is skipped until it has read them. */
 const MAX_WAITING_BYTES = 64 * 1024;
 
-/** What a follower wants of an item: the text of its message, or null for nothing. Give one text to all: it is made once. */
+/** Makes the message of an item for one follower; null: it does not want the item. Followers should share one text per item. */
 type Select<T> = (item: T) => Text | null;
 
-/** A place in the feed, of one peer. */
+/** What a peer holds of its subscription. */
 interface Follower {
   /** To be called when the peer has drained. */
   wake(): void;
@@ -31,7 +31,7 @@ class Subscription<T> implements Follower {
   previous: Subscription<T> | null = null;
   next: Subscription<T> | null = null;
   stopped = false;
-  /** Number of the item that comes next. */
+  /** Number of the next item. */
   cursor: number;
   readonly peer: FeedPeer;
   readonly select: Select<T>;
@@ -57,26 +57,26 @@ class Subscription<T> implements Follower {
 
 export class Feed<T> {
   readonly #capacity: number;
-  /** The item with number n is at n modulo the capacity. Empty while nobody follows. */
+  /** Item n is at index n modulo the capacity. Empty while there are no followers. */
   #ring: (T | undefined)[] = [];
-  /** Number of the item that will be published next. */
+  /** Number that the next published item gets. */
   #end = 0;
   #first: Subscription<T> | null = null;
   #size = 0;
-  /** The follower whose turn it is; null: a round begins. */
+  /** The subscription to serve next; null: a new round begins. */
   #current: Subscription<T> | null = null;
-  /** Where the last item was when the round began. */
+  /** Value of `#end` when the round began. */
   #roundEnd = 0;
-  /** Somebody who was passed over in this round can take something again. */
+  /** A follower that was skipped in this round can take messages again. */
   #wokenUp = false;
   #scheduled = false;
 
-  /** @param capacity items that are kept for followers that are behind */
+  /** @param capacity items that are kept for slow followers */
   constructor(capacity: number) {
     this.#capacity = capacity;
   }
 
-  /** Followers. While it is 0 nothing needs to be made or published. */
+  /** Number of followers. While it is 0 nothing needs to be made or published. */
   get size(): number {
     return this.#size;
   }
@@ -88,7 +88,7 @@ export class Feed<T> {
     this.#schedule();
   }
 
-  /** Everything that is published from now on, for one peer. */
+  /** Subscribes a peer to everything that is published from now on. */
   follow(peer: FeedPeer, select: Select<T>): Follower {
     if (this.#size === 0) this.#ring = new Array(this.#capacity);
     const subscription = new Subscription(this, peer, select, this.#end);
@@ -119,7 +119,7 @@ export class Feed<T> {
     setImmediate(pump, this);
   }
 
-  /** One slice: goes on where the one before stopped, until everybody has had a turn since the last item. */
+  /** One slice: continues where the last one stopped, until every follower has had a turn since the last item. */
   pump(): void {
     this.#scheduled = false;
     const until = performance.now() + SLICE_MS;
@@ -127,7 +127,7 @@ export class Feed<T> {
     while (this.#current !== null) {
       const subscription = this.#current;
       const done = this.#turn(subscription);
-      // Serving it may have ended it, or another.
+      // Serving a follower may have removed it, or another one.
       if (done && this.#current === subscription) this.#current = subscription.next;
       if (performance.now() >= until) break;
     }
@@ -140,7 +140,7 @@ export class Feed<T> {
     this.#wokenUp = false;
   }
 
-  /** What goes wrong with one follower ends it alone. */
+  /** An error closes only the follower that caused it. */
   #turn(subscription: Subscription<T>): boolean {
     try {
       return this.#serve(subscription);
@@ -153,7 +153,7 @@ export class Feed<T> {
     }
   }
 
-  /** True when the follower has had its turn; false after one stride of more. */
+  /** True when the follower has had its turn; false when there is more for it than one stride. */
   #serve(subscription: Subscription<T>): boolean {
     const { peer } = subscription;
     if (subscription.cursor >= this.#roundEnd || peer.buffered > MAX_WAITING_BYTES) return true;
@@ -168,7 +168,7 @@ export class Feed<T> {
     return subscription.stopped || subscription.cursor >= this.#roundEnd || peer.buffered > MAX_WAITING_BYTES;
   }
 
-  /** The text of the next item that the follower wants; null: none up to `end`. */
+  /** The message of the next item that the follower wants; null: none up to `end`. */
   #wanted(subscription: Subscription<T>, end: number): Text | null {
     while (subscription.cursor < end) {
       const text = subscription.select(this.#ring[subscription.cursor++ % this.#capacity] as T);

@@ -1,17 +1,15 @@
 /**
- * The requests that are being answered, and the one clock for all their deadlines: no timer per request. Entries form a
- * linked list, so that coming and going cost nothing.
+ * The requests that are being answered, and one clock for all their time limits instead of a timer per request. The entries form a linked
+ * list, so that adding and removing cost next to nothing.
  */
-
-/** Milliseconds between two looks at the clock. */
 const TICK_INTERVAL_MS = 250;
 
 export interface InFlightRequest {
   previous: InFlightRequest | null;
   next: InFlightRequest | null;
-  /** Called about four times a second with the time in milliseconds since some start. */
+  /** Called about four times a second, with milliseconds since the start of the clock. */
   tick(now: number): void;
-  /** The server is stopping and will wait no longer. */
+  /** Ends the request: the server is stopping and waits no longer. */
   abandon(): void;
 }
 
@@ -20,12 +18,12 @@ export class InFlight {
   #size = 0;
   #timer: NodeJS.Timeout;
   #drainWaiters: (() => void)[] = [];
-  /** How many of them are being answered with a stream. */
+  /** Number of requests that are being answered with a stream. */
   streams = 0;
-  /** The time of the last tick: good to a quarter of a second, and free. */
+  /** Time of the last tick: precise to a quarter of a second, and costs nothing to read. */
   now = 0;
 
-  /** @param onTick called with each look at the clock */
+  /** @param onTick called with each tick */
   constructor(onTick: () => void = () => {}) {
     this.#timer = setInterval(() => {
       this.#tick();

@@ -1,17 +1,17 @@
-/** The sockets that are open, for the end of the service, and for the end of the tokens that opened them. */
+/** The open WebSockets: closes them when the service stops, and when the tokens that opened them expire. */
 import type { SocketPeer } from "./socket-peer.ts";
 
-/** 4000 and up is ours to give a meaning; this one is after the status of a token that is not good. */
+/** Codes from 4000 are for applications; this one follows the HTTP status 401. */
 const TOKEN_EXPIRED_CODE = 4401;
 
 export class OpenSockets {
   readonly #open = new Set<SocketPeer>();
   #onEmpty: (() => void) | null = null;
   #closing = false;
-  /** Milliseconds since 1970 before which no token of an open socket ends. */
+  /** Milliseconds since 1970 before which no token of an open socket expires. */
   #nextExpiry = Number.POSITIVE_INFINITY;
 
-  /** True from `close` on: none is opened any more. */
+  /** True after `close` was called: no new sockets are opened. */
   get closing(): boolean {
     return this.#closing;
   }
@@ -30,7 +30,7 @@ export class OpenSockets {
     if (this.#open.size === 0) this.#onEmpty?.();
   }
 
-  /** Closes those (4401) whose tokens have ended; called by the clock of all deadlines. */
+  /** Closes sockets (4401) whose tokens have expired; called with each tick of the clock of `InFlight`. */
   tick(): void {
     const now = Date.now();
     if (now < this.#nextExpiry) return;
@@ -44,8 +44,8 @@ export class OpenSockets {
   }
 
   /**
-   * Closes them (1001) and waits until their peers have answered, at most `patience` milliseconds. What is left then is for the
-   * transport to cut.
+   * Closes all sockets (1001) and waits until their peers have answered, at most `timeout` milliseconds. The transport then closes
+   * those that are left.
    */
   async close(timeout: number): Promise<void> {
     this.#closing = true;
