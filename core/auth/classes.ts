@@ -39,7 +39,10 @@ interface AccessRoute {
 export interface AccessRules {
   readonly mode: AuthManifest["mode"];
   of(route: AccessRoute): RouteAccess;
-  /** The class of a request that matches no route: if its path is another spelling of a route's path, that route's class; otherwise the class of a custom route. */
+  /**
+   * The class of a request that matches no route: that of the route whose path is another spelling of its path, otherwise that of a
+   * custom route.
+   */
   ofUnknown(method: string, path: string): AccessClass;
 }
 

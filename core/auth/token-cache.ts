@@ -1,4 +1,4 @@
-/** Remembers the users of verified tokens until they expire. It keeps digests and not tokens, so that its content cannot be used to log in. */
+/** Caches the users of verified tokens until they expire. It keeps digests of tokens, so that its content cannot be used to log in. */
 import { hash } from "node:crypto";
 import type { Identity } from "./provider-port.ts";
 

@@ -1,4 +1,4 @@
-/** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are in fact used. */
+/** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are used. */
 import { type ErrorKind, STATUS } from "../lib/errors.ts";
 
 export type OpenapiSchema = Record<string, unknown>;
@@ -91,7 +91,7 @@ const TAGS: Record<string, [string, string]> = {
   docs: ["Documentation", "This document, the explorer and the landing page."],
 };
 
-/** Tag of an operation and what it says: `agents.generateText` -> Agents. */
+/** Tag of an operation: `agents.generateText` -> Agents. */
 export function tagOf(operation: string): { name: string; description: string } {
   const word = operation.split(".", 1)[0] ?? operation;
   const [name, description] = (Object.hasOwn(TAGS, word) ? TAGS[word] : undefined) ?? [
@@ -101,7 +101,7 @@ export function tagOf(operation: string): { name: string; description: string } 
   return { name, description };
 }
 
-/** The tags in the order in which a reader wants them: what the service does first, what describes it last. */
+/** Sorts tags: what the service does first, what describes it last. */
 export function orderTags<T extends { name: string }>(tags: Iterable<T>): T[] {
   const order = Object.values(TAGS).map(([name]) => name);
   const rank = ({ name }: T) => (order.includes(name) ? order.indexOf(name) : order.length);

@@ -36,7 +36,7 @@ export function failuresOf(route: Route<never>): Failure[] {
   if (parameters) kinds.push("not_found");
   for (const kind of route.failures ?? []) if (!kinds.includes(kind)) kinds.push(kind);
   if (body) kinds.push("too_large", "unsupported_media_type");
-  // Pages and probes are at hand: they neither run anything nor wait for anything.
+  // Pages and probes cannot fail in these ways: they neither run nor wait for anything.
   if (!("page" in route.output || "bare" in route.output)) kinds.push("internal", "unavailable");
   return kinds;
 }
@@ -154,7 +154,7 @@ function exampleOf(name: string, schemas: Schemas): unknown {
   return sample === undefined ? undefined : [sample];
 }
 
-/** OpenAPI 3.1 has no word for the items of a stream: the text is described, and its `contentSchema` is one event. */
+/** OpenAPI 3.1 cannot describe the items of a stream: it is a string whose `contentSchema` is that of one event. */
 function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: Schemas): object {
   const events = (schemas[output.events]?.examples ?? []) as unknown[];
   const lines = events.map((event, index) => `id: ${index + 1}\ndata: ${JSON.stringify(event)}\n\n`);
@@ -175,7 +175,7 @@ function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: 
   };
 }
 
-/** A plugin's schema inside the document. One with references of its own would point into the wrong document. */
+/** A plugin's schema inside the document. One with references is left out: they would point into the wrong document. */
 function embed(schema: object | undefined): OpenapiSchema | undefined {
   if (schema === undefined) return undefined;
   if (!/"\$(?:ref|dynamicRef|id|anchor)":/.test(JSON.stringify(schema))) return schema as OpenapiSchema;

@@ -1,4 +1,4 @@
-/** The OpenAPI 3.1 document, from the routes table and `schemas/`. Made once at boot. */
+/** The OpenAPI 3.1 document, made from the routes table and `schemas/` at boot. */
 import { schemas as generated } from "../../generated/schemas.ts";
 import {
   type Failure,
@@ -42,7 +42,7 @@ const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstoc
 * A path that exists answers another method with 405 and \`Allow\`. HEAD mirrors GET.
 * WebSockets are listed under \`x-websockets\`; credentials go into their query, as \`key\` or \`token\`.`;
 
-/** Where validation is left to the handler, whose messages are shorter, the document still shows what is meant. */
+/** Properties that handlers validate themselves, for shorter messages: their schemas leave them open, the document describes them. */
 const AGENT_INPUT = { $ref: `${SCHEMA_REFERENCE}AgentInput` };
 const CHAT_MESSAGES = {
   type: "array",
@@ -55,7 +55,7 @@ const DOCUMENTED_PROPERTIES: Record<string, OpenapiSchema> = {
   ChatRequest: { input: AGENT_INPUT, messages: CHAT_MESSAGES },
 };
 
-/** What a validator decides with `if` is shown as forms: readers and generators of clients know those. */
+/** Schemas with `if` are documented as plain forms, which readers and client generators understand. */
 const DOCUMENTED_SCHEMAS: Record<string, (schemas: Readonly<Record<string, OpenapiSchema>>) => OpenapiSchema> = {
   MessageInput: ({ MessageInput: { if: _if, else: _else, ...rest } = {} }) => rest,
   SaveMessageEntry: ({ SaveMessageEntry: entry = {}, MessageInput: message = {} }) => {
@@ -115,7 +115,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
 const pick = (all: Record<string, object>, names: ReadonlySet<string>): Record<string, object> =>
   Object.fromEntries(Object.entries(all).filter(([name]) => names.has(name)));
 
-/** A relative server is resolved against the address of the document, so it is right behind any proxy. */
+/** A relative server is resolved against the address of the document, so that it is right behind any proxy. */
 function serversOf(publicUrl: string | undefined): object[] {
   const relative = { url: ".", description: "Where this document comes from." };
   if (publicUrl === undefined) return [relative];

@@ -1,28 +1,27 @@
 /**
- * Patterns of routes, as the manifest writes them: `/agents/:id`, `GET /agents/*` (anything below `/agents`, at any
- * depth), `/agents/**` (`/agents` itself too). Those of CORS are matched with the paths of the table, once, at boot.
+ * Patterns of routes in the manifest: `/agents/:id`, `GET /agents/*` (everything below `/agents`, at any depth), `/agents/**` (`/agents`
+ * itself too).
  */
-
 export interface ParsedPattern {
   readonly text: string;
-  /** Undefined: any. */
+  /** Undefined: any method. */
   readonly method: string | undefined;
-  /** Those before the open end. A parameter is null. */
+  /** The segments before the open end (`*` or `**`). A parameter is null. */
   readonly segments: readonly (string | null)[];
-  /** Segments that must follow them at least, and whether more may. */
+  /** How many segments the open end must match at least: 1 for `*`, 0 for `**`. */
   readonly minRest: 0 | 1;
   readonly hasOpenEnd: boolean;
 }
 
 interface RoutePattern {
   matches(method: string, path: string): boolean;
-  /** Of two patterns that match, the one with the higher number says more about the route. */
+  /** Of two patterns that match, the one with the higher weight is more specific. */
   readonly weight: number;
 }
 
 const METHOD_AND_PATH = /^(?:([A-Z]+) )?(\/.*)$/;
 
-/** @throws Error for text that is no pattern */
+/** @throws Error when the text is not a pattern */
 export function parsePattern(text: string): ParsedPattern {
   const [, method, path] = METHOD_AND_PATH.exec(text) ?? [];
   if (path === undefined) throw new Error(`${JSON.stringify(text)} is not a pattern such as GET /agents/*`);
@@ -34,7 +33,7 @@ export function parsePattern(text: string): ParsedPattern {
   return { text, method, segments, minRest: last === "*" ? 1 : 0, hasOpenEnd };
 }
 
-/** @throws Error for text that is no pattern */
+/** @throws Error when the text is not a pattern */
 export function compilePattern(text: string): RoutePattern {
   const pattern = parsePattern(text);
   const { method, segments, hasOpenEnd } = pattern;
@@ -45,7 +44,7 @@ export function compilePattern(text: string): RoutePattern {
   };
 }
 
-/** Whether a path has a length that the pattern allows. */
+/** Whether the pattern can match paths of `length` segments. */
 export function fitsLength({ segments, minRest, hasOpenEnd }: ParsedPattern, length: number): boolean {
   return hasOpenEnd ? length >= segments.length + minRest : length === segments.length;
 }
@@ -59,12 +58,12 @@ export function matchesSegments(pattern: ParsedPattern, method: string, segments
   );
 }
 
-/** `/` has none. Slashes that say nothing are kept as empty ones. */
+/** `/` has no segments. A superfluous slash gives an empty segment. */
 export const segmentsOf = (path: string): string[] => (path === "/" ? [] : path.slice(1).split("/"));
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "WS"];
 
-/** What is wrong with a pattern that would match nothing, or not what it seems to; else null. */
+/** The problem of a pattern that could match nothing, or would not match what it seems to; null when there is none. */
 export function patternProblem(text: unknown): string | null {
   const [, method, path] = typeof text === "string" ? (METHOD_AND_PATH.exec(text) ?? []) : [];
   if (path === undefined) return "must be a path with an optional method before it, such as GET /hello or /reports/*";

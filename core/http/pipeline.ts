@@ -1,6 +1,6 @@
 /**
- * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
- * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
+ * The five stages of a request, compiled per route at boot: read the head, authorize, read and validate the body, handle, encode. All
+ * reading of the head happens before `Dispatch` returns (see exchange.ts).
  */
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
@@ -27,7 +27,7 @@ import { unknownPathError } from "./unknown-path.ts";
 import type { Uploads } from "./uploads.ts";
 
 /**
- * Throws `unauthorized`, or sets `user` and `caller` of the call. Reads the head before the first await only.
+ * Sets `user` and `caller` of the call, or throws `unauthorized`. May read the head before the first await only.
  *
  * @param values raw values of the path's parameters
  */
@@ -35,25 +35,24 @@ export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string
 
 interface PipelineSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
-  /** Validator of a schema id; queries are coerced from text by theirs. */
+  /** Validator of a schema id. That of a query also converts its strings to the types of the schema. */
   check(schema: InputSchemaId): Validator;
-  /** CORS of one route: the service's, or its own. */
+  /** CORS settings of a route: its own, or those of the service. */
   cors(route: Route<S>): Cors;
-  /** CORS of replies that belong to no route. */
+  /** CORS settings for requests that match no route. */
   defaultCors: Cors;
-  /** Null where the class of the route is public. */
+  /** Null for a public route. */
   authorize(route: Route<S>): Authorize<Call<S>> | null;
-  /** The same for what no route answers. */
+  /** The same for requests that match no route. */
   authorizeUnknown: Authorize<Call<S>> | null;
-  /** Bytes. */
+  /** Largest body, in bytes. */
   bodyLimit: number;
   uploads: Uploads;
-  /** Whether some proxy is trusted, so that the head says who the client is. */
+  /** Whether there are trusted proxies, so that the client's address is read from the head. */
   isProxied: boolean;
-  /** What requests are counted by. */
   meters: Meters;
   site: Site;
-  /** Whether a WebSocket answers at a path that no route has. */
+  /** Whether a WebSocket is served at this path. */
   isSocket(path: string): boolean;
 }
 
@@ -100,7 +99,7 @@ function answerOtherMethod<S>(
   refuseIfAuthorized(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
 }
 
-/** Who is not let in does not learn what else is wrong. */
+/** Fails with `error`, or with 401 if the caller is not authorized: a refused caller must not learn what else is wrong. */
 function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
   if (allowed instanceof Promise) {
     call.track();
@@ -111,7 +110,7 @@ function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error
   } else call.fail(error);
 }
 
-/** Who is not let in does not learn what is there. */
+/** Refuses a request that matches no route, with 401 if the caller is not authorized: a refused caller must not learn which routes exist. */
 function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
   const { authorizeUnknown: authorize, defaultCors, site } = settings;
   const error = foreignOrigin(exchange, exchange, defaultCors, site) ?? problem;
@@ -191,7 +190,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     handle(call, values, query, body, corsHeaders);
   }
 
-  /** No function here gets a name of its own: naming one costs more than making it where the source runs unbundled. */
+  /** The closures in here stay anonymous: when the unbundled source runs, naming a function costs more than creating it. */
   function read(call: Call<S>, exchange: Exchange, values: string[], corsHeaders: HeaderList, type: string): void {
     const { query } = exchange;
     const allowed = authorize === null ? undefined : authorize(call, exchange, values);
@@ -205,7 +204,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       bodyLimit,
       (bytes) => {
         if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, corsHeaders);
-        // The body arrives while the credentials are checked; nothing looks at it before they are.
+        // The body arrives while the credentials are checked; it is not parsed before they are accepted.
         allowed.then(
           () => receive(call, values, query, bytes, corsHeaders),
           (error) => {

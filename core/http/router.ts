@@ -1,11 +1,10 @@
-/** Finds the route of a path. Built at boot from the table; specificity (a literal beats a parameter) decides, never order. */
-
+/** Finds the route of a path. Built at boot; the most specific route wins (a literal beats a parameter), whatever their order. */
 interface Routed {
   method: string;
   path: string;
 }
 
-/** All routes of one path by method, with the `Allow` header that follows from them. */
+/** All routes of one path by method, with the value of their `Allow` header. */
 export interface PathEndpoint<R extends Routed> {
   methods: Map<string, R>;
   allow: string;
@@ -29,7 +28,7 @@ interface Router<R extends Routed> {
 
 const NO_VALUES: string[] = [];
 
-/** Throws when two routes have the same method and the same shape of path. */
+/** @throws Error when two routes have the same method and the same path, apart from the names of parameters */
 export function createRouter<R extends Routed>(routes: readonly R[]): Router<R> {
   const root: Node<R> = { literals: new Map(), parameter: null, endpoint: null };
   const literal = new Map<string, RouteMatch<R>>();

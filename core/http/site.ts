@@ -1,23 +1,23 @@
-/** Where a service is reached, as its manifest says: what tells its own pages, and names that lead here, from those of strangers. */
+/** The addresses that the service is known by, as its manifest says: they tell its own pages and hosts from foreign ones. */
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { type ClientOf, compileClients, compileTrust } from "./client.ts";
 
 export interface Site {
-  /** Whether requests for any other host are refused: where nobody proves who he is, and only this machine can connect. */
+  /** Whether requests for unknown hosts are refused: without authentication, when only this machine can connect. */
   readonly onlyKnownHosts: boolean;
-  /** Whether a host, with its port or without, is one that the service is known by. */
+  /** Whether the service is known by this host, given with or without a port. */
   isKnown(host: string): boolean;
   /** Origin of `server.publicUrl`; null without one. */
   readonly publicOrigin: string | null;
-  /** Whether what a peer says of its clients is believed; null where nobody is. */
+  /** Whether a peer is a trusted proxy; null when there are none. */
   readonly trusts: ((peer: string) => boolean) | null;
   readonly clientOf: ClientOf;
 }
 
 type Settings = Pick<ServerManifest, "publicUrl" | "allowedHosts" | "trustedProxies">;
 
-/** Spellings of known hosts that are remembered: clients of one service write few. */
+/** Cached spellings of known hosts. The clients of a service use few. */
 const MAX_REMEMBERED_HOSTS = 32;
 
 export function compileSite({ publicUrl, allowedHosts, trustedProxies }: Settings, onlyKnownHosts: boolean): Site {

@@ -1,4 +1,4 @@
-/** One open socket between its transport and its handlers: bounds on both ways, and one end. */
+/** One open WebSocket between its transport and its handlers: bounds what may wait in both directions, and closes it exactly once. */
 import type { Logger } from "pino";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
@@ -9,11 +9,11 @@ import type { Client } from "./client.ts";
 import type { OpenSocket, SocketEvents } from "./exchange.ts";
 import type { Peer, SocketHandlers } from "./socket.ts";
 
-/** Bytes that may wait for a peer. A message goes out while nothing waits, however long it is. */
+/** Bytes that may wait for a slow peer. While nothing waits, a message of any length is sent. */
 const MAX_BUFFERED_BYTES = 256 * 1024;
-/** Handlers of messages that a peer may keep busy at once. */
+/** Message handlers of one peer that may run at the same time. */
 const MAX_BUSY_HANDLERS = 256;
-/** Most bytes of a reason in a close frame. */
+/** Longest reason that a close frame can hold. */
 const MAX_REASON_BYTES = 123;
 
 /** What is known of a peer before its socket is open. */
@@ -21,7 +21,7 @@ interface PeerInfo {
   readonly operation: string;
   readonly user: User | null;
   readonly caller: Caller;
-  /** Milliseconds since 1970 at which its credentials end; null when they do not. */
+  /** Milliseconds since 1970 at which its credentials expire; null when they do not. */
   readonly expires: number | null;
   readonly requestId: string;
   readonly client: Client;
@@ -41,7 +41,7 @@ export class SocketPeer implements Peer, SocketEvents {
   #busy = 0;
   closed = false;
 
-  /** @param onGone told once the connection is over, which is after `closed` when we have ended it */
+  /** @param onGone called once the connection is over. When this side closes it, that is later than `closed`. */
   constructor(socket: OpenSocket, info: PeerInfo, onGone: (peer: SocketPeer, code: number) => void) {
     this.#socket = socket;
     this.#info = info;
@@ -96,13 +96,13 @@ export class SocketPeer implements Peer, SocketEvents {
     return this.closed ? 0 : this.#socket.buffered;
   }
 
-  /** Runs the handlers of the row: once, right after the socket is open. */
+  /** Calls `open` of the route for its handlers: once, right after the socket is open. */
   start(open: () => SocketHandlers): void {
     this.#guard(() => {
       this.#handlers = open();
       this.#handlers.ready?.catch((error) => this.#fail(error));
     });
-    // It was closed while it was being opened: there was nobody to tell.
+    // It was closed while `open` ran, before there was a handler to call.
     if (this.closed) this.#tellClose();
   }
 
@@ -146,7 +146,7 @@ export class SocketPeer implements Peer, SocketEvents {
     this.#socket.close(code, truncateReason(reason));
   }
 
-  /** Cuts the connection. */
+  /** Closes the connection without a close frame. */
   destroy(): void {
     this.#socket.destroy();
   }
@@ -176,7 +176,7 @@ export class SocketPeer implements Peer, SocketEvents {
     if (this.#handlers.drained !== undefined) this.#guard(() => this.#handlers.drained!());
   }
 
-  /** The transport says so. */
+  /** Called by the transport. */
   ended(code: number): void {
     if (!this.closed) this.#markClosed();
     this.#onGone(this, code);

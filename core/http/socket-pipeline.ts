@@ -1,6 +1,6 @@
 /**
- * From a handshake to an open socket: host, origin, authorize, query, open. Until it is open a handshake is a request like any
- * other, with the same clock, log line and refusals (see pipeline.ts).
+ * From a WebSocket handshake to an open socket: check host and origin, authorize, check the query, open. Until then a handshake is handled
+ * like any request, with the same time limits, log line and errors (see pipeline.ts).
  */
 import { invalid, notFound, unavailable } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
@@ -20,10 +20,10 @@ import { SocketPeer } from "./socket-peer.ts";
 import { createSocketRouter, fillOpenEnd, hasOpenEnd, type SocketMatch } from "./socket-router.ts";
 import { isProtocolList } from "./subprotocols.ts";
 
-/** Parameters of the query that let somebody in (contract, "WebSocket authentication"): handlers do not see them. */
+/** Parameters of the query that carry credentials: handlers do not see them. */
 export const CREDENTIAL_PARAMETERS: readonly string[] = Object.freeze(["key", "token", "dev"]);
 
-/** A socket as access and CORS see it. Its path has no open end. */
+/** A socket as the rules of access and CORS see it. Its path has no open end. */
 interface SocketPath {
   readonly method: "WS";
   readonly path: string;
@@ -33,20 +33,19 @@ interface SocketPath {
 interface SocketSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
   open: OpenSockets;
-  /** CORS of one path, and that of what no socket answers. */
+  /** CORS settings of a path; `defaultCors` are those of paths without a socket. */
   cors(path: SocketPath): Cors;
   defaultCors: Cors;
   site: Site;
-  /** What handshakes are counted by. */
   meters: Meters;
-  /** Null where the class of the path is public. */
+  /** Null for a public path. */
   authorize(path: SocketPath): Authorize<Call<S>> | null;
   authorizeUnknown: Authorize<Call<S>> | null;
 }
 
 interface Sockets {
   dispatch(upgrade: Upgrade): void;
-  /** Whether a socket answers there. */
+  /** Whether a WebSocket is served at this path. */
   has(path: string): boolean;
 }
 
@@ -60,7 +59,7 @@ interface Compiled<S> {
   readonly route: SocketRoute<S>;
   readonly names: readonly string[];
   readonly meter: RequestMeter;
-  /** Null where it depends on what stands in the place of `**`. */
+  /** Null for a path that ends in `**`: its rules depend on the requested path. */
   readonly rules: PathRules<S> | null;
 }
 
@@ -86,7 +85,7 @@ function compile<S>(route: SocketRoute<S>, settings: SocketSettings<S>): Compile
 
 /**
  * @param path as access sees it, without an open end
- * @param asked as CORS sees it: what a request asks for, where the path stands for many
+ * @param asked as CORS sees it: the requested path, where `path` stands for many
  */
 function compileRules<S>(
   { group }: SocketRoute<S>,
@@ -104,7 +103,7 @@ class Handshake<S> {
   readonly #settings: SocketSettings<S>;
   readonly #upgrade: Upgrade;
   readonly #match: SocketMatch<Compiled<S>> | null;
-  /** Read now: the head is gone when the credentials have been checked. */
+  /** Read at once: the head can no longer be read when the credentials have been checked. */
   readonly #protocols: string;
 
   constructor(settings: SocketSettings<S>, upgrade: Upgrade, match: SocketMatch<Compiled<S>> | null) {
@@ -114,7 +113,7 @@ class Handshake<S> {
     this.#protocols = upgrade.header("sec-websocket-protocol");
   }
 
-  /** All that reads the head happens before this returns. */
+  /** All reading of the head happens before this returns. */
   run(): void {
     const upgrade = this.#upgrade;
     const { cors, authorize } = this.#rules();
@@ -156,7 +155,7 @@ class Handshake<S> {
   #open(call: Call<S>): void {
     const upgrade = this.#upgrade;
     try {
-      // Who is not let in does not learn what is there.
+      // Only now: a caller who is not authorized must not learn which sockets exist.
       if (this.#match === null) throw notFound(`no socket for ${upgrade.path.slice(0, 100)}`);
       if (!isProtocolList(this.#protocols))
         throw invalid("Sec-WebSocket-Protocol: expected different names, separated by commas");
@@ -180,10 +179,10 @@ class Handshake<S> {
   ): void {
     const { open: all, service, logger } = this.#settings;
     const { user, caller, expires, requestId, client } = call;
-    const facts = { operation, user, caller, expires, requestId, client, params, query, logger };
+    const info = { operation, user, caller, expires, requestId, client, params, query, logger };
     call.upgraded();
     this.#upgrade.accept((socket) => {
-      const peer = new SocketPeer(socket, facts, (gone) => all.remove(gone));
+      const peer = new SocketPeer(socket, info, (gone) => all.remove(gone));
       all.add(peer);
       peer.start(() => open(peer, service));
       return peer;

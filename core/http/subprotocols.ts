@@ -1,8 +1,8 @@
-/** Which lists of subprotocols a handshake may offer. */
+/** The subprotocols that a WebSocket handshake offers. */
+/** Name of a subprotocol. */
+export const SUBPROTOCOL = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 
-const SUBPROTOCOL = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-
-/** Whether a value of `Sec-WebSocket-Protocol` is what RFC 6455 (4.1) allows: tokens, none of them twice. Empty: none is offered. */
+/** Whether a value of `Sec-WebSocket-Protocol` is valid (RFC 6455, 4.1): tokens, none of them twice. Empty: none is offered. */
 export function isProtocolList(value: string): boolean {
   if (value === "") return true;
   const names = value.split(",").map((name) => name.trim());

@@ -1,8 +1,8 @@
-/** What is said of a path that no route has. */
+/** The error for a path that no route has. */
 import { notFound, ServiceError } from "../lib/errors.ts";
 import type { Exchange } from "./exchange.ts";
 
-/** @param isSocket whether a WebSocket answers at a path: that wants a handshake */
+/** @param isSocket whether a WebSocket is served at the path, which needs a handshake */
 export function unknownPathError({ method, path }: Exchange, isSocket: (path: string) => boolean): ServiceError {
   if (!isSocket(path)) return notFound(`no route for ${truncatePath(path)}`);
   if (method !== "GET" && method !== "HEAD")

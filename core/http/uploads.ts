@@ -1,4 +1,4 @@
-/** The bytes of request bodies that are in memory, of all requests together, and how many there may be. */
+/** The budget of bytes that the bodies of all requests together may take up in memory. */
 export class Uploads {
   readonly maxBytes: number;
   #bytes = 0;
@@ -11,12 +11,12 @@ export class Uploads {
     return this.#bytes;
   }
 
-  /** Whether there is room for some more. A length that a head announces is a claim, and takes up no room yet. */
+  /** Whether so many bytes would fit now. An announced length is only checked, not reserved: it is merely a claim. */
   fits(bytes: number): boolean {
     return this.#bytes + bytes <= this.maxBytes;
   }
 
-  /** False, and nothing is taken, where there is no room. */
+  /** False, and nothing is reserved, when they do not fit. */
   reserve(bytes: number): boolean {
     if (!this.fits(bytes)) return false;
     this.#bytes += bytes;

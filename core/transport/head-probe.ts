@@ -1,16 +1,19 @@
-/** Asks a transport, over a throwaway listener, for what clients and proxies on a network may send and it may not stand. */
+/**
+ * Probes a transport at boot, over a temporary listener, with valid requests that clients and proxies on a network may send and that some
+ * binaries of uWebSockets.js do not handle.
+ */
 import { connect } from "node:net";
 import type { Exchange, Transport } from "../http/exchange.ts";
 
-/** Milliseconds between the pieces: enough for two reads, too little to be felt at boot. */
+/** Long enough that the pieces arrive in separate reads, short enough not to delay the boot. */
 const PIECE_GAP_MS = 20;
 const REPLY_TIMEOUT_MS = 1_000;
 const HEAD_LIMIT_BYTES = 4096;
 
 interface Probe {
-  /** What a transport that does not pass is said to do. */
+  /** What a transport that fails the probe does: part of a warning. */
   fault: string;
-  /** A request, in the pieces that it is sent in. */
+  /** A request, in the pieces in which it is sent. */
   pieces: readonly string[];
 }
 
@@ -29,8 +32,8 @@ const PROBES: readonly Probe[] = [
 ];
 
 /**
- * The fault that shows first, null for none: each of them is reason enough, and some of them are silence, which takes long to
- * be sure of. A listener that fails counts as a fault.
+ * The fault that is found first, null for none. One is reason enough, and some show only by a missing answer, which takes long to
+ * detect. A listener that fails counts as a fault.
  */
 export async function firstFault(transport: Transport): Promise<string | null> {
   const answer = (exchange: Exchange) => exchange.reply(200, [], null, true);

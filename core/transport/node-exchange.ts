@@ -3,25 +3,22 @@ import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:h
 import type { Socket } from "node:net";
 import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
-import { BodyBuffer } from "./body.ts";
+import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 
 const EMPTY = new Uint8Array(0);
-/** A body that nobody reads is let pass up to this many bytes, so that the connection lives on; beyond, it is closed. */
-const PASSABLE_BODY = 64 * 1024;
-
-/** Milliseconds: what timers of Node can count. */
+/** The longest time that Node's timers support. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** What an exchange needs to know of the server and the connection it belongs to. */
 export interface NodeConnection {
-  /** Replies still owed on this socket, in order. */
+  /** Exchanges of this connection whose reply has not ended, in order. */
   readonly open: Set<NodeExchange>;
-  /** True once a reply has said that the connection ends. */
+  /** True once a reply has announced the end of the connection. */
   closing: boolean;
   /** True once the server is stopping: every reply then ends its connection. */
   isStopping(): boolean;
-  /** Milliseconds a reader may take nothing while a reply waits for it. */
+  /** Milliseconds without progress after which a reader that has a reply waiting is disconnected. */
   readonly stall: number;
 }
 
@@ -54,7 +51,7 @@ export class NodeExchange implements Exchange {
     this.#expectsContinue = expectsContinue;
     this.path = target.path;
     this.query = target.query;
-    this.#mustClose = isChunked(request) || contentLength(request) > PASSABLE_BODY;
+    this.#mustClose = isChunked(request) || contentLength(request) > MAX_DISCARDED_BODY_BYTES;
     connection.open.add(this);
   }
 
@@ -85,7 +82,7 @@ export class NodeExchange implements Exchange {
       done(EMPTY);
       return;
     }
-    // A chunked body has no end in sight: until it is read, only closing gets rid of it.
+    // A chunked body may never end: unless it is read to its end, the connection must be closed.
     this.#mustClose = chunked || length > limit;
     const body = new BodyBuffer(limit, uploads);
     const refused = body.refusalFor(length);
@@ -123,7 +120,7 @@ export class NodeExchange implements Exchange {
     this.#listener = listener;
   }
 
-  /** The socket is gone. Called by the server, once per socket, so that no request adds a listener of its own. */
+  /** The socket has closed. Called by the server, so that a request needs no listener of its own. */
   abort(problem: BodyProblem = "aborted"): void {
     if (this.closed) return;
     const failed = this.#bodyFailed;
@@ -132,7 +129,7 @@ export class NodeExchange implements Exchange {
     this.#listener?.();
   }
 
-  /** True while the request's body is still arriving and nothing of the reply is out: a raw error may be written. */
+  /** True while the request's body is still arriving and nothing of the reply was sent: a raw error may be written. */
   get refusable(): boolean {
     return !this.#request.complete && !this.#response.headersSent;
   }
@@ -152,7 +149,7 @@ export class NodeExchange implements Exchange {
       return;
     }
     const { socket } = this.#request;
-    socket.cork(); // what is written in this tick leaves with the head
+    socket.cork(); // what is written in this tick is sent with the head
     this.#response.flushHeaders();
     process.nextTick(uncork, socket);
   }
@@ -166,7 +163,7 @@ export class NodeExchange implements Exchange {
       list.push("connection", "close");
       this.#connection.closing = true;
     } else if (request.httpVersionMinor === 1) {
-      this.#response.removeHeader("connection"); // persistent is what HTTP/1.1 means: no headers to say so
+      this.#response.removeHeader("connection"); // HTTP/1.1 connections are persistent without it
     }
     this.#response.writeHead(status, list as OutgoingHttpHeader[]);
   }
@@ -222,17 +219,17 @@ export class NodeExchange implements Exchange {
     if (this.#response.writableLength > 0) this.#watchStall();
   }
 
-  /** A socket that takes nothing for so long is destroyed by Node; its timer starts again whenever it takes something. */
+  /** Node destroys a socket without progress for this time; its timer restarts whenever the socket takes data. */
   #watchStall(): void {
     this.#request.socket.setTimeout(Math.min(this.#connection.stall, MAX_TIMER_MS));
   }
 
-  /** Whatever is answered, the connection ends with it. */
+  /** Closes the connection with the reply, whatever it is. */
   protected endsConnection(): void {
     this.#mustClose = true;
   }
 
-  /** The exchange is over: nothing of it touches the connection any more. */
+  /** Ends the exchange: from now on it does not touch the connection. */
   protected release(): void {
     this.closed = true;
     this.#bodyFailed = null;
