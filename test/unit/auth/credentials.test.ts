@@ -1,3 +1,4 @@
+/** Reading credentials: the console's key and bearer tokens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bearerToken, compileCredentials } from "../../../core/auth/credentials.ts";

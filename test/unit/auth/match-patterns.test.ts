@@ -1,4 +1,4 @@
-/** What patterns say of routes: matched at boot where that is possible. */
+/** Access patterns compared with routes at boot. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { belongsToOtherRoute, fitPattern, type PatternFit } from "../../../core/auth/match-patterns.ts";

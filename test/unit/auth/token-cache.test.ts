@@ -1,3 +1,4 @@
+/** The cache of verified tokens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { digestToken, TokenCache } from "../../../core/auth/token-cache.ts";

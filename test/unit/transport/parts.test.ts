@@ -1,3 +1,4 @@
+/** The parts that transports share: heads, body buffers, targets, addresses. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Uploads } from "../../../core/http/uploads.ts";
@@ -49,7 +50,7 @@ test("target: path and query are cut apart, nothing is decoded, the absolute for
   assert.equal(splitTarget("host:443"), null);
 });
 
-test("addresses: IPv4 in IPv6 clothes is IPv4", () => {
+test("addresses: an IPv4 address in IPv6 form is normalized to IPv4", () => {
   assert.equal(normalizeAddress("::ffff:10.0.0.1"), "10.0.0.1");
   assert.equal(normalizeAddress("0000:0000:0000:0000:0000:ffff:0a00:0001"), "10.0.0.1");
   assert.equal(normalizeAddress("0000:0000:0000:0000:0000:0000:0000:0001"), "0000:0000:0000:0000:0000:0000:0000:0001");
