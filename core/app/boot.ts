@@ -11,7 +11,7 @@ import { customSockets } from "../api/custom/sockets.ts";
 import { ROUTES } from "../api/routes/index.ts";
 import { SOCKETS } from "../api/sockets/index.ts";
 import { compileAccess } from "../auth/classes.ts";
-import { keysIn } from "../auth/credentials.ts";
+import { accessKeysOf } from "../auth/credentials.ts";
 import { accessProblems } from "../auth/notices.ts";
 import { openVerifier } from "../auth/provider.ts";
 import type { Verifier } from "../auth/provider-port.ts";
@@ -172,7 +172,7 @@ async function compile(manifest: Manifest, making: Making, options: BootOptions)
   const otlp = options.store && !hasErrors(issues) ? await openOtlp(manifest, options, meters) : null;
   const sinks = otlp === null ? [traces.sink] : [traces.sink, otlp.sink];
   const tracer = createTracer(
-    { ...manifest.observability, secrets: [...loaded.secrets, ...keysIn(options.env)] },
+    { ...manifest.observability, secrets: [...loaded.secrets, ...accessKeysOf(options.env)] },
     sinks,
   );
   const { memories, start } = await memoriesOf(manifest, store, models, making, options);

@@ -2,8 +2,8 @@
 import type { DestinationStream, Logger } from "pino";
 import { validators } from "../../generated/validators.js";
 import { compileGuards } from "../auth/authorize.ts";
-import { compileCredentials, keysIn } from "../auth/credentials.ts";
-import { HANDSHAKE } from "../auth/entry.ts";
+import { HANDSHAKE_CREDENTIALS } from "../auth/credential-source.ts";
+import { accessKeysOf, compileCredentials } from "../auth/credentials.ts";
 import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
@@ -70,7 +70,7 @@ export class BootError extends Error {
 export async function start(options: StartOptions): Promise<Running & { booted: Booted }> {
   const env = options.env ?? process.env;
   const text = new LogText();
-  text.hide(keysIn(env));
+  text.hide(accessKeysOf(env));
   const ring = new LogRing(BOOT_LINES);
   const output = new LogOutput(STANDARD_OUTPUT);
   const logger = createLogger("info", { destination: options.log ?? output, text, ring });
@@ -193,7 +193,7 @@ function compileDispatch(
   const site = compileSite(server, service.access.mode === "none" && !isPublic(host));
   const credentials = compileCredentials(env);
   const doors = compileGuards(service.access, credentials, booted.verifier);
-  const socketDoors = compileGuards(service.access, credentials, booted.verifier, HANDSHAKE);
+  const socketDoors = compileGuards(service.access, credentials, booted.verifier, HANDSHAKE_CREDENTIALS);
   const shared = {
     service,
     logger,

@@ -1,81 +1,86 @@
-/** Lets a request in or refuses it, by the class of its route; says on the call as what it was let in. */
-
+/** Authorizes requests: checks the credentials that the access class of a route asks for, and notes on the call who the caller is. */
 import type { Authorize } from "../http/pipeline.ts";
 import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import { type AccessRules, classOf, type RouteAccess } from "./classes.ts";
+import { type CredentialSource, REQUEST_CREDENTIALS } from "./credential-source.ts";
 import type { CredentialHeaders, Credentials } from "./credentials.ts";
-import { type CredentialSource, REQUEST } from "./entry.ts";
 import type { Identity, Verifier } from "./provider-port.ts";
-import { badKey, badToken, type Closed, type Guard, missing } from "./refusals.ts";
+import {
+  type AccessRequirement,
+  invalidKey,
+  invalidToken,
+  missingCredentials,
+  type ProtectedClass,
+} from "./refusals.ts";
 
 const USER: Caller = Object.freeze({ kind: "user" });
 const CONSOLE: Caller = Object.freeze({ kind: "console" });
 const DEVELOPMENT: Caller = Object.freeze({ kind: "dev" });
 
-/** The call as access sees it. */
-interface Entrant extends Pick<Context<unknown>, "logger"> {
+/** The part of a call that authorization fills in. */
+interface AuthorizedCall extends Pick<Context<unknown>, "logger"> {
   user: User | null;
   caller: Caller;
-  /** Milliseconds since 1970 at which what was let in ends; null: it does not. */
+  /** Milliseconds since 1970 at which the credentials expire; null when they do not. */
   expires: number | null;
 }
 
-export interface Guards {
-  /** Null for a route that is public whatever its parameters are: such a request costs nothing. */
-  of(route: RouteAccess): Authorize<Entrant> | null;
+interface Guards {
+  /** Null for a route that is public for every value of its parameters: such a request costs nothing. */
+  of(route: RouteAccess): Authorize<AuthorizedCall> | null;
   /** For requests that no route answers; null where everything is public. */
-  readonly unknown: Authorize<Entrant> | null;
+  readonly unknown: Authorize<AuthorizedCall> | null;
 }
 
-/** @param entry where credentials are looked for: in those of a request, or of a handshake */
+/** @param source where credentials are read from: those of an HTTP request, or of a WebSocket handshake */
 export function compileGuards(
   access: AccessRules,
   credentials: Credentials,
   verifier: Verifier | null,
-  entry: CredentialSource = REQUEST,
+  source: CredentialSource = REQUEST_CREDENTIALS,
 ): Guards {
   const { development } = credentials;
-  const doors: Record<Closed, Guard> = {
-    user: { access: "user", entry, development },
-    console: { access: "console", entry, development },
-    operator: { access: "operator", entry, development },
+  const requirements: Record<ProtectedClass, AccessRequirement> = {
+    user: { access: "user", source, development },
+    console: { access: "console", source, development },
+    operator: { access: "operator", source, development },
   };
-  const enter = (closed: Closed, call: Entrant, head: CredentialHeaders) =>
-    letIn(doors[closed], call, head, credentials, verifier);
+  const check = (access: ProtectedClass, call: AuthorizedCall, head: CredentialHeaders) =>
+    authorize(requirements[access], call, head, credentials, verifier);
   return {
     of(route) {
       const { exceptions, otherwise } = route;
       if (exceptions.length > 0) {
         return (call, head, values) => {
           const found = classOf(route, values);
-          return found === "public" ? undefined : enter(found, call, head);
+          return found === "public" ? undefined : check(found, call, head);
         };
       }
-      return otherwise === "public" ? null : (call, head) => enter(otherwise, call, head);
+      return otherwise === "public" ? null : (call, head) => check(otherwise, call, head);
     },
     unknown:
       access.mode === "none"
         ? null
         : (call, head) => {
-            const found = access.ofUnknown(entry.method(head), head.path);
-            return found === "public" ? undefined : enter(found, call, head);
+            const found = access.ofUnknown(source.method(head), head.path);
+            return found === "public" ? undefined : check(found, call, head);
           },
   };
 }
 
 /** @throws ServiceError `unauthorized` */
-function letIn(
-  door: Guard,
-  call: Entrant,
+function authorize(
+  requirement: AccessRequirement,
+  call: AuthorizedCall,
   head: CredentialHeaders,
   credentials: Credentials,
   verifier: Verifier | null,
 ): void | Promise<void> {
-  const { access, entry } = door;
-  if (entry.isDevelopment(head, credentials)) {
+  const { access, source } = requirement;
+  if (source.isDevelopment(head, credentials)) {
     call.caller = DEVELOPMENT;
     return;
   }
@@ -83,34 +88,37 @@ function letIn(
     call.caller = CONSOLE;
     return;
   }
-  if (access === "console") throw sentKey(head) ? badKey(door) : missing(door);
-  const token = entry.token(head);
-  if (token === null) throw missing(door);
-  if (verifier === null) throw badToken(door);
-  const answer = verifier.verify(token, () => entry.request(head));
-  if (!(answer instanceof Promise)) return enterAs(answer, call, door);
+  if (access === "console") throw hasSentKey(head) ? invalidKey(requirement) : missingCredentials(requirement);
+  const token = source.token(head);
+  if (token === null) throw missingCredentials(requirement);
+  if (verifier === null) throw invalidToken(requirement);
+  const answer = verifier.verify(token, () => source.request(head));
+  if (!(answer instanceof Promise)) return acceptIdentity(answer, call, requirement);
   return answer.then(
-    (identity) => enterAs(identity, call, door),
+    (identity) => acceptIdentity(identity, call, requirement),
     (error) => {
-      // Where the token cannot be judged now, it may be good.
+      // The provider cannot be asked now: the token may be valid, so this is not a refusal.
       if (error instanceof ServiceError) throw error;
       call.logger.warn({ err: error }, `a token could not be checked: ${messageOf(error)}`);
-      throw badToken(door);
+      throw invalidToken(requirement);
     },
   );
 }
 
-const sentKey = (head: CredentialHeaders) =>
+const hasSentKey = (head: CredentialHeaders) =>
   head.header("x-console-access-key") !== "" || /(?:^|&)key=/.test(head.query);
 
-function enterAs(identity: Identity | null, call: Entrant, door: Guard): void {
-  if (identity === null) throw badToken(door);
+function acceptIdentity(identity: Identity | null, call: AuthorizedCall, requirement: AccessRequirement): void {
+  if (identity === null) throw invalidToken(requirement);
   call.user = identity.user;
   call.caller = USER;
-  call.expires = endOf(identity);
+  call.expires = accessEnd(identity);
 }
 
-/** The tolerance for clocks lets a token in; it does not prolong what one opened that had not ended yet. */
-function endOf({ expires, refused }: Identity): number | null {
-  return expires === null || expires > Date.now() ? expires : refused;
+/**
+ * Until when a stream or socket that this token opened may last. A token that is accepted after its expiry, within the clock
+ * tolerance, lasts until the tolerance is over; one that had not expired yet lasts until its expiry and gets no extra time.
+ */
+function accessEnd({ expires, refusedFrom }: Identity): number | null {
+  return expires === null || expires > Date.now() ? expires : refusedFrom;
 }

@@ -1,8 +1,7 @@
 /**
- * Which credentials a request needs (contract, "Authentication"). Classes are settled at boot, for every route; one that
- * hangs on the value of a parameter is looked up with each request, on the values that the router has found.
+ * Decides which credentials a request needs. The access class of every route is computed at boot; only a class that depends on
+ * the value of a path parameter is looked up per request, with the values that the router found.
  */
-
 import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
 import type { AccessGroup } from "../http/route.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
@@ -12,21 +11,21 @@ import {
   OPERATOR_ROUTES,
   PROTECTED_ROUTES,
 } from "../plugin/access-lists.ts";
-import { belongsToOtherRoute, decoded, fitPattern, type Wanted } from "./match-patterns.ts";
+import { belongsToOtherRoute, decodeSegment, fitPattern, type Wanted } from "./match-patterns.ts";
 import { compilePlainPaths, readings } from "./plain-path.ts";
 
-/** `operator`: the key of the console, or the token of a user. */
+/** `operator`: the console's key or the token of a user, either will do. */
 export type AccessClass = "public" | "user" | "console" | "operator";
 
-/** A class of the requests alone whose parameters have these values. */
-export interface Exception {
+/** An access class for those requests of a route whose path parameters have these values. */
+interface Exception {
   readonly pattern: string;
   readonly wanted: readonly Wanted[];
   readonly access: AccessClass;
 }
 
 export interface RouteAccess {
-  /** The first that holds counts. */
+  /** The first that applies decides. */
   readonly exceptions: readonly Exception[];
   readonly otherwise: AccessClass;
 }
@@ -40,7 +39,10 @@ interface AccessRoute {
 export interface AccessRules {
   readonly mode: AuthManifest["mode"];
   of(route: AccessRoute): RouteAccess;
-  /** The class of a request that no route answers: that of the route whose path it spells otherwise, else of a custom route. */
+  /**
+   * The class of a request that matches no route: that of the route whose path is another spelling of its path, otherwise that of a
+   * custom route.
+   */
   ofUnknown(method: string, path: string): AccessClass;
 }
 
@@ -49,23 +51,23 @@ interface Rule {
   readonly patterns: readonly ParsedPattern[];
 }
 
-/** In the order in which they are asked; the first pattern that matches decides. */
+/** In order of precedence: the first pattern that matches decides. */
 interface Rules {
   readonly rules: readonly Rule[];
   otherwise(group: AccessGroup): AccessClass;
 }
 
-/** Probes, which carry no credentials, and files of the explorer and the console, which a page asks for without any. */
-const OPEN_TO_ALL = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
+/** Probes carry no credentials, and browsers request the assets of the explorer and the console without any. */
+const ALWAYS_PUBLIC = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
 
-/** Under `legacy` these are neither protected nor in the list of public ones. */
+/** Under `legacy` these routes are neither in the protected list nor in the public one. */
 const LEGACY_UNPROTECTED = [
   "POST /workflows/:id/executions/:executionId/suspend",
   "POST /workflows/:id/executions/:executionId/resume",
 ];
 
 const PUBLIC: RouteAccess = Object.freeze({ exceptions: Object.freeze([]), otherwise: "public" });
-const OPEN: Omit<AccessRules, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
+const EVERYTHING_PUBLIC: Omit<AccessRules, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
 
 /**
  * @param routes sockets among them, with the method `WS`
@@ -77,52 +79,52 @@ export function compileAccess(
   provided: readonly string[] = [],
 ): AccessRules {
   const { mode } = auth;
-  if (mode === "none") return { mode, ...OPEN };
+  if (mode === "none") return { mode, ...EVERYTHING_PUBLIC };
   const rules = mode === "authNext" ? authNextRules(auth, provided) : legacyRules(auth, provided);
   const of = (route: AccessRoute) => accessOf(rules, route, routes);
-  const plainly = compilePlainPaths(routes);
+  const findPlain = compilePlainPaths(routes);
   const unknown = inLowerCase(rules);
   return {
     mode,
     of,
     ofUnknown(method, path) {
-      const asked = method === "HEAD" ? "GET" : method;
-      const meant = plainly(asked, path);
+      const lookedUp = method === "HEAD" ? "GET" : method;
+      const match = findPlain(lookedUp, path);
       const [plain, ...others] = readings(path);
-      const first = meant === null ? classOfUnknown(unknown, asked, plain!) : classOf(of(meant.route), meant.values);
-      // Public is what is so whichever way it is read.
-      const classes = [first, ...others.map((segments) => classOfUnknown(unknown, asked, segments))];
+      const first = match === null ? classOfUnknown(unknown, lookedUp, plain!) : classOf(of(match.route), match.values);
+      // Only a path that is public in every reading is public.
+      const classes = [first, ...others.map((segments) => classOfUnknown(unknown, lookedUp, segments))];
       return classes.find((each) => each !== "public") ?? "public";
     },
   };
 }
 
-/** Contract, "`authNext` evaluation order". */
+/** `authNext`: public routes, then console routes; everything else needs the token of a user. */
 function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
   return {
     rules: [
-      rule("public", OPEN_TO_ALL, expand(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES), provided),
-      rule("console", expand(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
+      rule("public", ALWAYS_PUBLIC, expandDefaults(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES), provided),
+      rule("console", expandDefaults(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
     ],
     otherwise: () => "user",
   };
 }
 
-/** Contract, "Legacy `auth`". A route of ours that no list names is not open. */
+/** `legacy`: a built-in route that no list names is protected; a custom route only under `defaultPrivate`. */
 function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
-  const written = expand(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES);
+  const written = expandDefaults(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES);
   return {
     rules: [
-      rule("public", OPEN_TO_ALL, DEFAULT_LEGACY_PUBLIC_ROUTES, written, provided),
+      rule("public", ALWAYS_PUBLIC, DEFAULT_LEGACY_PUBLIC_ROUTES, written, provided),
       rule("operator", OPERATOR_ROUTES),
-      rule("user", PROTECTED_ROUTES, expand(auth.protectedRoutes, PROTECTED_ROUTES)),
+      rule("user", PROTECTED_ROUTES, expandDefaults(auth.protectedRoutes, PROTECTED_ROUTES)),
       rule("public", LEGACY_UNPROTECTED),
     ],
     otherwise: (group) => (group === "custom" && !auth.defaultPrivate ? "public" : "user"),
   };
 }
 
-/** Those that are none were reported: nothing is served with them. */
+/** Invalid patterns are left out: they were reported as errors, so that nothing is served with them. */
 const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
   access,
   patterns: lists
@@ -131,27 +133,27 @@ const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
     .map(parsePattern),
 });
 
-/** `$defaults` stands for the list that goes with a key of the manifest. */
-export const expand = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
+/** Replaces `$defaults` in a list of the manifest by the default list of that key. */
+const expandDefaults = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
   written.flatMap((text) => (text === "$defaults" ? defaults : [text]));
 
 function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {
   const exceptions: Exception[] = [];
-  // A request and a handshake are never found for each other.
+  // An HTTP route never answers a WebSocket handshake, and the other way round.
   const rivals = routes.filter(({ method }) => (method === "WS") === (route.method === "WS"));
-  const settled = (otherwise: AccessClass): RouteAccess => {
+  const withDefault = (otherwise: AccessClass): RouteAccess => {
     while (exceptions.at(-1)?.access === otherwise) exceptions.pop();
     return { exceptions, otherwise };
   };
   for (const { access, patterns } of rules.rules) {
     for (const pattern of patterns) {
       const fit = fitPattern(pattern, route);
-      if (fit === "always") return settled(access);
+      if (fit === "always") return withDefault(access);
       if (fit === "never" || belongsToOtherRoute(pattern, route, rivals)) continue;
       exceptions.push({ pattern: pattern.text, wanted: fit, access });
     }
   }
-  return settled(rules.otherwise(route.group));
+  return withDefault(rules.otherwise(route.group));
 }
 
 function classOfUnknown(rules: Rules, method: string, segments: readonly string[]): AccessClass {
@@ -160,7 +162,7 @@ function classOfUnknown(rules: Rules, method: string, segments: readonly string[
   return rules.otherwise("custom");
 }
 
-/** For paths whose capitals say nothing. */
+/** For comparison with paths in lower case. */
 const inLowerCase = ({ rules, otherwise }: Rules): Rules => ({
   rules: rules.map(({ access, patterns }) => ({
     access,
@@ -175,6 +177,6 @@ const inLowerCase = ({ rules, otherwise }: Rules): Rules => ({
 /** @param values raw values of the parameters, in the order of the path */
 export function classOf({ exceptions, otherwise }: RouteAccess, values: readonly string[]): AccessClass {
   for (const { wanted, access } of exceptions)
-    if (wanted.every(({ parameter, value }) => decoded(values[parameter]!) === value)) return access;
+    if (wanted.every(({ parameter, value }) => decodeSegment(values[parameter]!) === value)) return access;
   return otherwise;
 }

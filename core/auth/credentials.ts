@@ -1,21 +1,21 @@
-/** What a request carries to be let in by (contract, "Credentials"), read from its head. */
+/** Reads credentials from the head of a request: the console's key, the bearer token, the development bypass. */
 import { timingSafeEqual } from "node:crypto";
 import { parseQuery } from "../http/decode.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { TokenRequest } from "./provider-port.ts";
 
-/** The environment variable with the console's key. */
-export const CONSOLE_KEY = "SERVICE_CONSOLE_ACCESS_KEY";
+/** Name of the environment variable that holds the console's key. */
+export const CONSOLE_KEY_VARIABLE = "SERVICE_CONSOLE_ACCESS_KEY";
 
-/** Keys that the environment holds beside those that the manifest names. */
-export const keysIn = (env: Readonly<Record<string, string | undefined>>): string[] =>
-  [env[CONSOLE_KEY], env.SERVICE_SECRET_KEY].filter((key) => key !== undefined);
+/** Secrets of the environment that no manifest refers to; they must not appear in logs. */
+export const accessKeysOf = (env: Readonly<Record<string, string | undefined>>): string[] =>
+  [env[CONSOLE_KEY_VARIABLE], env.SERVICE_SECRET_KEY].filter((key) => key !== undefined);
 
-/** What of a request is looked at. */
+/** The parts of a request that credentials are read from. */
 export type CredentialHeaders = Pick<Exchange, "method" | "path" | "query" | "header" | "headers">;
 
 export interface Credentials {
-  /** Whether the bypass of development counts: anywhere but in production. */
+  /** Whether the development bypass is enabled: everywhere but in production. */
   readonly development: boolean;
   readonly consoleKey: boolean;
   isDevelopment(head: Pick<CredentialHeaders, "header">): boolean;
@@ -29,8 +29,8 @@ export const isDevelopment = (env: Environment): boolean => env.NODE_ENV !== "pr
 
 export function compileCredentials(env: Environment): Credentials {
   const development = isDevelopment(env);
-  const key = env[CONSOLE_KEY] ?? "";
-  const isKey = key === "" ? null : comparison(key);
+  const key = env[CONSOLE_KEY_VARIABLE] ?? "";
+  const isKey = key === "" ? null : compileComparison(key);
   return {
     development,
     consoleKey: isKey !== null,
@@ -47,41 +47,41 @@ export function compileCredentials(env: Environment): Credentials {
   };
 }
 
-/** Bytes that are compared at least. */
-const FRAME = 128;
-/** The most bytes that one character takes. */
-const CHARACTER = 4;
+/** Shorter texts are padded with zeros to this length. */
+const MIN_COMPARED_BYTES = 128;
+/** Of one character in UTF-8. */
+const MAX_CHARACTER_BYTES = 4;
 
 /**
- * Compares texts with a secret in a time that says neither how much of it was right nor how long it is: both stand in frames
- * of one size, which is filled up with zeros. That costs a third of comparing digests.
+ * Compares texts with a secret in constant time, so that the duration tells neither how much of a text was right nor how long
+ * the secret is: both are padded with zeros to one length. That costs a third of comparing digests.
  */
-function comparison(secret: string): (text: string) => boolean {
+function compileComparison(secret: string): (text: string) => boolean {
   const length = Buffer.byteLength(secret);
-  // There is room for a character after the secret: what begins with it and goes on is longer, even where it is cut.
-  const expected = Buffer.alloc(Math.max(FRAME, length + CHARACTER));
+  // Room for one more character: a text that starts with the secret and goes on counts as longer even when it is cut off.
+  const expected = Buffer.alloc(Math.max(MIN_COMPARED_BYTES, length + MAX_CHARACTER_BYTES));
   expected.write(secret);
-  const frame = Buffer.alloc(expected.length);
+  const padded = Buffer.alloc(expected.length);
   return (text) => {
-    const written = frame.write(text);
-    frame.fill(0, written);
-    return timingSafeEqual(frame, expected) && written === length;
+    const written = padded.write(text);
+    padded.fill(0, written);
+    return timingSafeEqual(padded, expected) && written === length;
   };
 }
 
 const SCHEME = /^bearer +/i;
 
 /** The token of the `Authorization` header; null where there is none. */
-export function bearerOf(head: Pick<CredentialHeaders, "header">): string | null {
+export function bearerToken(head: Pick<CredentialHeaders, "header">): string | null {
   const sent = head.header("authorization");
   const scheme = SCHEME.exec(sent);
   if (scheme === null) return null;
   const token = sent.slice(scheme[0].length);
-  // One pattern for all of it would cost more, and so would the copy that it makes.
+  // Faster than one regular expression for the whole header, which would also copy the token.
   return token === "" || token.includes(",") || token.includes(" ") || token.includes("\t") ? null : token;
 }
 
-/** A copy for the provider. */
+/** A copy of the request's head for the provider. */
 export const tokenRequest = (head: CredentialHeaders): TokenRequest => ({
   method: head.method,
   path: head.path,

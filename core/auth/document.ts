@@ -1,4 +1,4 @@
-/** Access as others read it: in the OpenAPI document, and in the list of routes. */
+/** Describes the access class of a route for readers: in the OpenAPI document and in the list of routes. */
 import type { DocumentSecurity } from "../http/openapi.ts";
 import type { AccessClass, AccessRules, RouteAccess } from "./classes.ts";
 
@@ -14,22 +14,22 @@ const SCHEMES = {
     type: "apiKey",
     in: "query",
     name: "key",
-    description: "The same where no header can be sent.",
+    description: "The key of the console, for clients that cannot send headers.",
   },
 };
 
 type Requirement = Record<string, readonly string[]>;
 
-const TOKEN: readonly Requirement[] = [{ userToken: [] }];
-const KEY: readonly Requirement[] = [{ consoleKey: [] }, { consoleKeyInQuery: [] }];
-/** Beside others it says that a route can do without. */
-const NOTHING: readonly Requirement[] = [{}];
+const WITH_TOKEN: readonly Requirement[] = [{ userToken: [] }];
+const WITH_KEY: readonly Requirement[] = [{ consoleKey: [] }, { consoleKeyInQuery: [] }];
+/** In OpenAPI an empty requirement beside others means that credentials are optional. */
+const WITHOUT_CREDENTIALS: readonly Requirement[] = [{}];
 
 const REQUIRED: Record<AccessClass, readonly Requirement[]> = {
-  public: NOTHING,
-  user: TOKEN,
-  console: KEY,
-  operator: [...TOKEN, ...KEY],
+  public: WITHOUT_CREDENTIALS,
+  user: WITH_TOKEN,
+  console: WITH_KEY,
+  operator: [...WITH_TOKEN, ...WITH_KEY],
 };
 
 /** Undefined where everything is public. */
@@ -46,7 +46,7 @@ export function documentSecurity(access: AccessRules): DocumentSecurity | undefi
   };
 }
 
-const NAMES: Record<AccessClass, string> = {
+const CLASS_NAMES: Record<AccessClass, string> = {
   public: "public",
   user: "user",
   console: "console",
@@ -55,5 +55,8 @@ const NAMES: Record<AccessClass, string> = {
 
 /** `user`, or `user; public: POST /agents/support/text` where a pattern names single paths of the route. */
 export function describeAccess({ exceptions, otherwise }: RouteAccess): string {
-  return [NAMES[otherwise], ...exceptions.map(({ pattern, access }) => `${NAMES[access]}: ${pattern}`)].join("; ");
+  return [
+    CLASS_NAMES[otherwise],
+    ...exceptions.map(({ pattern, access }) => `${CLASS_NAMES[access]}: ${pattern}`),
+  ].join("; ");
 }

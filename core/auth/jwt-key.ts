@@ -1,4 +1,4 @@
-/** With what the built-in provider `jwt` checks tokens: which key, and which algorithms go with a key of its kind. */
+/** The key that the provider `jwt` verifies tokens with, and the algorithms that its kind of key allows. */
 import { createPublicKey, createSecretKey, type KeyObject } from "node:crypto";
 import { messageOf } from "../lib/errors.ts";
 import type { Path } from "../manifest/issues.ts";
@@ -15,88 +15,93 @@ export interface JwtConfig {
   publicRoutes: string[];
 }
 
-/** Algorithms are those of the configuration and of the key: what a token says about itself chooses among them alone. */
+/** The algorithms come from the configuration and the key; a token can only choose among them. */
 export interface TokenKey {
   readonly source: KeyObject | URL;
   readonly algorithms: readonly string[];
 }
 
-export interface KeyProblem {
+interface KeyProblem {
   /** Below `auth.provider`. */
   readonly path: Path;
   readonly message: string;
 }
 
-/** Bytes of a shared secret, and bits of an RSA key, at least. */
-const SECRET = 32;
-const MODULUS = 2048;
+/** Shorter keys can be guessed. */
+const MIN_SECRET_BYTES = 32;
+const MIN_RSA_BITS = 2048;
 
-const HMAC = ["HS256", "HS384", "HS512"];
-const RSA = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"];
-const EDWARDS = ["EdDSA", "Ed25519"];
-const CURVES: Readonly<Record<string, readonly string[]>> = {
+const HMAC_ALGORITHMS = ["HS256", "HS384", "HS512"];
+const RSA_ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"];
+const EDWARDS_ALGORITHMS = ["EdDSA", "Ed25519"];
+const ALGORITHMS_BY_CURVE: Readonly<Record<string, readonly string[]>> = {
   prime256v1: ["ES256"],
   secp384r1: ["ES384"],
   secp521r1: ["ES512"],
 };
-const PUBLIC = [...RSA, "ES256", "ES384", "ES512", ...EDWARDS];
+const PUBLIC_KEY_ALGORITHMS = [...RSA_ALGORITHMS, "ES256", "ES384", "ES512", ...EDWARDS_ALGORITHMS];
 
-/** What a key can check, and what of it counts when the manifest does not say. */
-interface Kind {
+/** The algorithms that a key can be used with, and those that apply when the manifest names none. */
+interface KeyWithAlgorithms {
   readonly source: KeyObject | URL;
   readonly possible: readonly string[];
-  readonly usual: readonly string[];
+  readonly defaults: readonly string[];
 }
 
-export function tokenKeyOf(config: JwtConfig): TokenKey | { problems: KeyProblem[] } {
-  const kind = kindOf(config);
+export function compileTokenKey(config: JwtConfig): TokenKey | { problems: KeyProblem[] } {
+  const kind = readKey(config);
   if ("message" in kind) return { problems: [kind] };
-  const { source, possible, usual } = kind;
+  const { source, possible, defaults } = kind;
   const { algorithms } = config;
-  if (algorithms === undefined) return { source, algorithms: usual };
+  if (algorithms === undefined) return { source, algorithms: defaults };
   const problems = algorithms.flatMap((name, index): KeyProblem[] => {
     if (possible.includes(name)) return [];
-    const message = `"${name}" is no algorithm for this kind of key; possible: ${possible.join(", ")}`;
+    const message = `"${name}" is not an algorithm for this kind of key; possible: ${possible.join(", ")}`;
     return [{ path: ["algorithms", index], message }];
   });
   return problems.length > 0 ? { problems } : { source, algorithms };
 }
 
-function kindOf({ secret = "", jwks = "" }: JwtConfig): Kind | KeyProblem {
-  if (secret !== "" && jwks !== "") return { path: ["jwks"], message: "stands beside secret: only one of them can be" };
-  if (jwks !== "") return published(jwks);
-  // A key in an environment variable often has its line ends written out.
-  if (secret.includes("-----BEGIN ")) return ofPem(secret.replaceAll("\\n", "\n"));
+function readKey({ secret = "", jwks = "" }: JwtConfig): KeyWithAlgorithms | KeyProblem {
+  if (secret !== "" && jwks !== "")
+    return { path: ["jwks"], message: "cannot be combined with secret: set only one of them" };
+  if (jwks !== "") return readKeySetAddress(jwks);
+  // In an environment variable the line breaks of a key are often written as \n.
+  if (secret.includes("-----BEGIN ")) return readPemKey(secret.replaceAll("\\n", "\n"));
   const bytes = Buffer.byteLength(secret);
-  if (bytes >= SECRET) return { source: createSecretKey(secret, "utf8"), possible: HMAC, usual: ["HS256"] };
+  if (bytes >= MIN_SECRET_BYTES)
+    return { source: createSecretKey(secret, "utf8"), possible: HMAC_ALGORITHMS, defaults: ["HS256"] };
   if (bytes === 0) return { path: ["secret"], message: "is needed, or jwks: without a key no token can be checked" };
-  return { path: ["secret"], message: `must have at least ${SECRET} bytes, not ${bytes}: shorter ones can be guessed` };
+  return {
+    path: ["secret"],
+    message: `must have at least ${MIN_SECRET_BYTES} bytes, not ${bytes}: shorter ones can be guessed`,
+  };
 }
 
-function published(jwks: string): Kind | KeyProblem {
+function readKeySetAddress(jwks: string): KeyWithAlgorithms | KeyProblem {
   const url = URL.canParse(jwks) ? new URL(jwks) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) {
     return { path: ["jwks"], message: "must be an address such as https://login.example/.well-known/jwks.json" };
   }
-  return { source: url, possible: PUBLIC, usual: PUBLIC };
+  return { source: url, possible: PUBLIC_KEY_ALGORITHMS, defaults: PUBLIC_KEY_ALGORITHMS };
 }
 
-function ofPem(pem: string): Kind | KeyProblem {
+function readPemKey(pem: string): KeyWithAlgorithms | KeyProblem {
   const problem = (message: string): KeyProblem => ({ path: ["secret"], message });
   if (pem.includes("PRIVATE KEY-----")) return problem("is a private key: tokens are checked with the public one");
   let source: KeyObject;
   try {
     source = createPublicKey(pem);
   } catch (error) {
-    return problem(`is no public key in PEM that can be read: ${messageOf(error)}`);
+    return problem(`is not a readable public key in PEM: ${messageOf(error)}`);
   }
   const { asymmetricKeyType: type = "", asymmetricKeyDetails: details = {} } = source;
   if (type === "rsa") {
     const { modulusLength = 0 } = details;
-    if (modulusLength < MODULUS) return problem(`must have at least ${MODULUS} bits, not ${modulusLength}`);
-    return { source, possible: RSA, usual: ["RS256"] };
+    if (modulusLength < MIN_RSA_BITS) return problem(`must have at least ${MIN_RSA_BITS} bits, not ${modulusLength}`);
+    return { source, possible: RSA_ALGORITHMS, defaults: ["RS256"] };
   }
-  const possible = type === "ed25519" ? EDWARDS : CURVES[details.namedCurve ?? ""];
-  if (possible === undefined) return problem(`is a key of a kind that signs no tokens: ${type}`);
-  return { source, possible, usual: possible };
+  const possible = type === "ed25519" ? EDWARDS_ALGORITHMS : ALGORITHMS_BY_CURVE[details.namedCurve ?? ""];
+  if (possible === undefined) return problem(`is a kind of key that cannot sign tokens: ${type}`);
+  return { source, possible, defaults: possible };
 }

@@ -1,26 +1,26 @@
-/** The built-in provider `jwt` (contract, "Providers"). */
+/** The built-in auth provider `jwt`: verifies signed JSON Web Tokens. */
 import type { JWTPayload, JWTVerifyOptions } from "jose";
 import type { Logger } from "pino";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { JwtConfig, TokenKey } from "./jwt-key.ts";
-import { FRESH, PublishedKeys } from "./jwt-keys.ts";
-import type { TokenSource, Verified } from "./token-source.ts";
+import { KEYS_MAX_AGE_MS, PublishedKeys } from "./jwt-keys.ts";
+import type { TokenSource, VerifiedToken } from "./token-source.ts";
 
-/** Seconds that clocks may differ. */
-const TOLERANCE = 30;
+/** How far the clocks of the issuer and this machine may differ. */
+const CLOCK_TOLERANCE_SECONDS = 30;
 
-const text = { type: "string", minLength: 1 };
-const texts = { anyOf: [text, { type: "array", items: text, minItems: 1 }] };
+const TEXT = { type: "string", minLength: 1 };
+const TEXT_OR_LIST = { anyOf: [TEXT, { type: "array", items: TEXT, minItems: 1 }] };
 
-/** JSON Schema of the keys beside `use` and `mapUser`. */
+/** JSON Schema of the provider's keys beside `use` and `mapUser`. */
 export const JWT_CONFIG = {
   type: "object",
   properties: {
     secret: { type: "string" },
     jwks: { type: "string" },
     algorithms: { type: "array", items: { type: "string" }, minItems: 1 },
-    audience: texts,
-    issuer: texts,
+    audience: TEXT_OR_LIST,
+    issuer: TEXT_OR_LIST,
     requireExp: { type: "boolean", default: true },
     publicRoutes: { type: "array", items: { type: "string", pattern: "^([A-Z]+ )?/\\S*$" }, default: [] },
   },
@@ -30,16 +30,16 @@ export const JWT_CONFIG = {
 type Jose = typeof import("jose");
 type Check = (token: string) => Promise<{ payload: JWTPayload }>;
 
-/** Loads what checks signatures. */
+/** Loads the library that verifies signatures. */
 export async function jwtSource(config: JwtConfig, key: TokenKey, logger: Logger): Promise<TokenSource> {
   const jose = await import("jose");
-  const check = checkOf(jose, key, optionsOf(config, key.algorithms), logger);
+  const check = compileCheck(jose, key, verifyOptions(config, key.algorithms), logger);
   return {
     publicRoutes: config.publicRoutes,
-    tolerance: TOLERANCE * 1000,
-    // A key that is not published any more is good for nothing.
-    memory: FRESH,
-    async check(token): Promise<Verified | null> {
+    toleranceMs: CLOCK_TOLERANCE_SECONDS * 1000,
+    // No longer than the keys themselves: a token whose key is no longer published must be refused.
+    cacheMs: KEYS_MAX_AGE_MS,
+    async check(token): Promise<VerifiedToken | null> {
       try {
         const { payload } = await check(token);
         const { exp } = payload;
@@ -53,23 +53,23 @@ export async function jwtSource(config: JwtConfig, key: TokenKey, logger: Logger
   };
 }
 
-function optionsOf({ audience, issuer, requireExp }: JwtConfig, algorithms: readonly string[]): JWTVerifyOptions {
-  const options: JWTVerifyOptions = { algorithms: [...algorithms], clockTolerance: TOLERANCE };
+function verifyOptions({ audience, issuer, requireExp }: JwtConfig, algorithms: readonly string[]): JWTVerifyOptions {
+  const options: JWTVerifyOptions = { algorithms: [...algorithms], clockTolerance: CLOCK_TOLERANCE_SECONDS };
   if (audience !== undefined) options.audience = audience;
   if (issuer !== undefined) options.issuer = issuer;
   if (requireExp) options.requiredClaims = ["exp"];
   return options;
 }
 
-function checkOf(jose: Jose, { source }: TokenKey, options: JWTVerifyOptions, logger: Logger): Check {
+function compileCheck(jose: Jose, { source }: TokenKey, options: JWTVerifyOptions, logger: Logger): Check {
   const { jwtVerify } = jose;
   if (!(source instanceof URL)) return (token) => jwtVerify(token, source, options);
-  const { keyOf } = new PublishedKeys(source, logger, jose);
+  const { findKey } = new PublishedKeys(source, logger, jose);
   return async (token) => {
     try {
-      return await jwtVerify(token, keyOf, options);
+      return await jwtVerify(token, findKey, options);
     } catch (error) {
-      // A token that does not name its key, where several may be meant.
+      // The token does not name its key, and several keys may have signed it: try each.
       if (!(error instanceof jose.errors.JWKSMultipleMatchingKeys)) throw error;
       for await (const key of error) {
         try {

@@ -1,41 +1,42 @@
+/** Turns the claims of a verified token into a user, by the `mapUser` of the provider in the manifest. */
 import type { User } from "../identity/user.ts";
 import { hint } from "../manifest/issues.ts";
 import type { AuthProviderManifest } from "../manifest/manifest.ts";
 import type { Registry } from "../registry/registry.ts";
 
 export type Claims = Readonly<Record<string, unknown>>;
-/** What a plugin gives may be anything, also a promise. */
+/** A plugin may return anything, a promise too: the caller checks the result. */
 export type MapUser = (claims: Claims) => unknown;
 
 /**
  * The `mapUser` of a provider; without one the claims are the user.
  *
- * @throws Error for a plugin that is not there, or maps no users
+ * @throws Error when the named plugin does not exist or has no `mapUser`
  */
 export function compileMapUser(mapUser: AuthProviderManifest["mapUser"], registry: Registry): MapUser {
-  if (mapUser === undefined) return itself;
+  if (mapUser === undefined) return useClaims;
   const { use, ...fields } = mapUser;
-  if (use === undefined || Object.keys(fields).length > 0) return (claims) => mapped(mapUser, claims);
+  if (use === undefined || Object.keys(fields).length > 0) return (claims) => pickClaims(mapUser, claims);
   const plugin = registry.get("auth", use);
   if (plugin === undefined) throw new Error(`no auth plugin "${use}"${hint(use, registry.names("auth"))}`);
   if (plugin.mapUser === undefined) throw new Error(`auth plugin "${use}" has no mapUser`);
   return (claims) => plugin.mapUser?.(structuredClone(claims));
 }
 
-const itself: MapUser = (claims) => claims;
+const useClaims: MapUser = (claims) => claims;
 
-/** A field whose claim is not there is left out. */
-function mapped(fields: Readonly<Record<string, string>>, claims: Claims): User {
+/** A field whose claim is missing is left out. */
+function pickClaims(fields: Readonly<Record<string, string>>, claims: Claims): User {
   const user: User = {};
   for (const field in fields) {
-    const value = claimOf(claims, fields[field]!);
+    const value = readClaim(claims, fields[field]!);
     if (value !== undefined) user[field] = value;
   }
   return user;
 }
 
 /** `sub`, `https://example.com/roles`, or `realm_access.roles` for a claim within a claim. */
-export function claimOf(claims: Claims, name: string): unknown {
+function readClaim(claims: Claims, name: string): unknown {
   if (Object.hasOwn(claims, name)) return claims[name];
   let value: unknown = claims;
   for (const part of name.split(".")) {
@@ -45,7 +46,7 @@ export function claimOf(claims: Claims, name: string): unknown {
   return value;
 }
 
-/** Whether a map of claims gives users an id. */
+/** Whether mapped users have an id. A plugin's function is assumed to set one. */
 export function givesId(mapUser: AuthProviderManifest["mapUser"]): boolean {
   if (mapUser === undefined) return true;
   const fields = Object.keys(mapUser);

@@ -1,13 +1,13 @@
-/** Patterns against routes, at boot: what a pattern says of a route, before there is a request. */
-import { fits, type ParsedPattern, segmentsOf } from "../http/pattern.ts";
+/** Compares access patterns with routes at boot: whether a pattern matches all paths of a route, none, or some of them. */
+import { fitsLength, type ParsedPattern, segmentsOf } from "../http/pattern.ts";
 
-/** A parameter of a route, by its position among them, and the value that a pattern wants it to have. */
+/** The value that a pattern demands of one path parameter. `parameter` is its position among the parameters of the route. */
 export interface Wanted {
   readonly parameter: number;
   readonly value: string;
 }
 
-/** Whether a pattern matches every path of a route, none, or those whose parameters have the wanted values. */
+/** Whether a pattern matches every path of a route, none, or only those whose parameters have the listed values. */
 export type PatternFit = "always" | "never" | readonly Wanted[];
 
 interface RouteShape {
@@ -17,8 +17,8 @@ interface RouteShape {
 
 export function fitPattern(pattern: ParsedPattern, route: RouteShape): PatternFit {
   if (pattern.method !== undefined && pattern.method !== route.method) return "never";
-  const segments = segmentsOf(route.path).map(decoded);
-  if (!fits(pattern, segments.length)) return "never";
+  const segments = segmentsOf(route.path).map(decodeSegment);
+  if (!fitsLength(pattern, segments.length)) return "never";
   const wanted: Wanted[] = [];
   let parameter = -1;
   for (const [index, segment] of segments.entries()) {
@@ -33,29 +33,29 @@ export function fitPattern(pattern: ParsedPattern, route: RouteShape): PatternFi
 }
 
 /**
- * Whether what a pattern wants of a route's parameters is the path of another route, which is found first: written with
- * an escape it would reach this route, and must not have the class of the other. The pattern `GET /workflows/executions`
- * is not about `/workflows/:id`.
+ * Whether the parameter values that a pattern demands spell the path of another route, which the router prefers. The pattern
+ * `GET /workflows/executions` names that route and not `/workflows/:id`; a request that reaches `/workflows/:id` by writing
+ * `executions` with an escape must not get the class of the other route.
  */
 export function belongsToOtherRoute(pattern: ParsedPattern, route: RouteShape, routes: readonly RouteShape[]): boolean {
-  const own = segmentsOf(route.path).map(decoded);
+  const own = segmentsOf(route.path).map(decodeSegment);
   return routes.some((other) => {
-    const segments = segmentsOf(other.path).map(decoded);
+    const segments = segmentsOf(other.path).map(decodeSegment);
     if (segments.length !== own.length) return false;
-    let taken = false;
+    let matchesWord = false;
     for (const [index, segment] of segments.entries()) {
-      const mine = own[index] as string;
-      // Behind the word that decides, the other one takes whatever stands there.
-      if (segment === mine || (segment.startsWith(":") && (taken || mine.startsWith(":")))) continue;
-      if (!mine.startsWith(":") || pattern.segments[index] !== segment) return false;
-      taken = true;
+      const ownSegment = own[index] as string;
+      // After the literal word that distinguishes the two routes, a parameter of the other one takes any segment.
+      if (segment === ownSegment || (segment.startsWith(":") && (matchesWord || ownSegment.startsWith(":")))) continue;
+      if (!ownSegment.startsWith(":") || pattern.segments[index] !== segment) return false;
+      matchesWord = true;
     }
-    return taken;
+    return matchesWord;
   });
 }
 
-/** A segment as patterns name it. What cannot be decoded is none that they can name. */
-export function decoded(raw: string): string {
+/** A path segment, percent-decoded, as patterns name it. A broken escape is kept as it is: no pattern can name it. */
+export function decodeSegment(raw: string): string {
   if (!raw.includes("%")) return raw;
   try {
     return decodeURIComponent(raw);

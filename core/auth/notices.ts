@@ -1,49 +1,48 @@
-/** What is wrong with access as the manifest has it, and what its author should know: said at boot. */
-
+/** Checks the access settings of the manifest at boot: errors in patterns, and warnings about settings that have no effect or are unsafe. */
 import { type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "../http/pattern.ts";
-import { hasOpenEnd, unfold } from "../http/socket-router.ts";
+import { fillOpenEnd, hasOpenEnd } from "../http/socket-router.ts";
 import type { Issue, Path } from "../manifest/issues.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
 import { DEFAULT_LEGACY_PUBLIC_ROUTES } from "../plugin/access-lists.ts";
-import { CONSOLE_KEY, isDevelopment } from "./credentials.ts";
+import { CONSOLE_KEY_VARIABLE, isDevelopment } from "./credentials.ts";
 import { fitPattern } from "./match-patterns.ts";
 
-export interface AccessProblem {
+interface AccessProblem {
   readonly path: Path;
   readonly message: string;
   readonly severity: Issue["severity"];
 }
 
-export interface AccessEnvironment {
+interface AccessContext {
   readonly routes: readonly { readonly method: string; readonly path: string }[];
-  /** Patterns that the provider makes public. */
+  /** Patterns of routes that the provider makes public. */
   readonly provided: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Whether the manifest says something there, and not a default. */
+  /** Whether the manifest itself sets this key, rather than a default. */
   isWritten(path: Path): boolean;
 }
 
 const LISTS = ["publicRoutes", "consoleRoutes", "protectedRoutes"] as const;
 
-/** Keys that one mode looks at, and the other does not. */
-const ONLY: readonly (readonly [key: string, mode: AuthManifest["mode"]])[] = [
+/** Keys that only one of the modes uses. */
+const KEYS_OF_ONE_MODE: readonly (readonly [key: string, mode: AuthManifest["mode"]])[] = [
   ["consoleRoutes", "authNext"],
   ["protectedRoutes", "legacy"],
   ["defaultPrivate", "legacy"],
 ];
 
-export function accessProblems(auth: AuthManifest, around: AccessEnvironment): AccessProblem[] {
+export function accessProblems(auth: AuthManifest, context: AccessContext): AccessProblem[] {
   if (auth.mode === "none") return [];
-  return [...modeNotices(auth, around), ...keyNotices(auth, around), ...patternProblems(auth, around)];
+  return [...modeNotices(auth, context), ...keyNotices(auth, context), ...patternProblems(auth, context)];
 }
 
-function modeNotices({ mode, provider }: AuthManifest, { env }: AccessEnvironment): AccessProblem[] {
+function modeNotices({ mode, provider }: AuthManifest, { env }: AccessContext): AccessProblem[] {
   const notices: string[] = [];
   if (mode === "legacy") notices.push("legacy is deprecated: use authNext");
   if (provider === undefined)
-    notices.push("without auth.provider no token is good: nobody reaches the routes of users with one");
-  if (mode === "authNext" && (env[CONSOLE_KEY] ?? "") === "")
-    notices.push(`${CONSOLE_KEY} is not set: nobody reaches the routes of the console with a key`);
+    notices.push("without auth.provider no token is accepted: nobody can reach the routes of users");
+  if (mode === "authNext" && (env[CONSOLE_KEY_VARIABLE] ?? "") === "")
+    notices.push(`${CONSOLE_KEY_VARIABLE} is not set: nobody can reach the routes of the console with a key`);
   if (isDevelopment(env))
     notices.push(
       "NODE_ENV is not production: the header x-service-dev: true opens every route, and ?dev=true every WebSocket, without isolation",
@@ -51,15 +50,15 @@ function modeNotices({ mode, provider }: AuthManifest, { env }: AccessEnvironmen
   return notices.map((message) => ({ path: ["auth", "mode"], message, severity: "warning" }));
 }
 
-function keyNotices({ mode }: AuthManifest, { isWritten }: AccessEnvironment): AccessProblem[] {
-  return ONLY.filter(([key, only]) => only !== mode && isWritten(["auth", key])).map(([key, only]) => ({
+function keyNotices({ mode }: AuthManifest, { isWritten }: AccessContext): AccessProblem[] {
+  return KEYS_OF_ONE_MODE.filter(([key, only]) => only !== mode && isWritten(["auth", key])).map(([key, only]) => ({
     path: ["auth", key],
-    message: `counts under ${only} only`,
+    message: `has no effect: it is used in mode ${only} only`,
     severity: "warning",
   }));
 }
 
-function patternProblems(auth: AuthManifest, around: AccessEnvironment): AccessProblem[] {
+function patternProblems(auth: AuthManifest, context: AccessContext): AccessProblem[] {
   const problems: AccessProblem[] = [];
   for (const key of LISTS) {
     for (const [index, text] of auth[key].entries()) {
@@ -67,9 +66,9 @@ function patternProblems(auth: AuthManifest, around: AccessEnvironment): AccessP
       const path = ["auth", key, index];
       const error = patternProblem(text);
       if (error !== null) problems.push({ path, message: error, severity: "error" });
-      else if (isIdle(text, around)) {
+      else if (matchesNoRoute(text, context)) {
         problems.push({ path, message: "no route of this version matches", severity: "warning" });
-      } else if (key === "protectedRoutes" && isPublicAnyway(text, around)) {
+      } else if (key === "protectedRoutes" && isAlwaysPublic(text, context)) {
         problems.push({
           path,
           message: "has no effect: these routes are always public under legacy",
@@ -78,7 +77,7 @@ function patternProblems(auth: AuthManifest, around: AccessEnvironment): AccessP
       }
     }
   }
-  for (const text of around.provided) {
+  for (const text of context.provided) {
     const error = patternProblem(text);
     if (error === null) continue;
     const message = `publicRoutes of the provider: ${JSON.stringify(text)}: ${error}`;
@@ -87,26 +86,26 @@ function patternProblems(auth: AuthManifest, around: AccessEnvironment): AccessP
   return problems;
 }
 
-const isIdle = (text: string, { routes }: AccessEnvironment): boolean => matched(text, routes).length === 0;
+const matchesNoRoute = (text: string, { routes }: AccessContext): boolean => matchingRoutes(text, routes).length === 0;
 
-function isPublicAnyway(text: string, { routes }: AccessEnvironment): boolean {
-  const rows = matched(text, routes);
-  return rows.length > 0 && rows.every((row) => matchedBy(row, DEFAULT_LEGACY_PUBLIC_ROUTES));
+function isAlwaysPublic(text: string, { routes }: AccessContext): boolean {
+  const rows = matchingRoutes(text, routes);
+  return rows.length > 0 && rows.every((row) => matchesAny(row, DEFAULT_LEGACY_PUBLIC_ROUTES));
 }
 
-type Row = AccessEnvironment["routes"][number];
+type Row = AccessContext["routes"][number];
 
-const matched = (text: string, routes: readonly Row[]): Row[] => routes.filter((row) => matchedBy(row, [text]));
+const matchingRoutes = (text: string, routes: readonly Row[]): Row[] => routes.filter((row) => matchesAny(row, [text]));
 
-const matchedBy = (row: Row, patterns: readonly string[]): boolean =>
+const matchesAny = (row: Row, patterns: readonly string[]): boolean =>
   patterns.some((text) => {
     const pattern = parsePattern(text);
-    return fitPattern(pattern, asLongAs(row, pattern)) !== "never";
+    return fitPattern(pattern, fillFor(row, pattern)) !== "never";
   });
 
-/** A socket with an open end stands for paths of any length: the one that a pattern may mean. */
-function asLongAs({ method, path }: Row, { segments, least }: ParsedPattern): Row {
+/** A socket path with an open end (`**`) stands for paths of any length: the one whose length fits the pattern. */
+function fillFor({ method, path }: Row, { segments, minRest }: ParsedPattern): Row {
   if (method !== "WS" || !hasOpenEnd(path)) return { method, path };
-  const base = segmentsOf(unfold(path, 0)).length;
-  return { method, path: unfold(path, Math.max(0, segments.length + least - base)) };
+  const base = segmentsOf(fillOpenEnd(path, 0)).length;
+  return { method, path: fillOpenEnd(path, Math.max(0, segments.length + minRest - base)) };
 }

@@ -1,35 +1,36 @@
 /**
- * What a path that no route answers is about. It may be that of a route, written otherwise: with a slash too many, dots, escapes or
- * other capitals. It then has the class of that route, so that no spelling tells more than the plain one.
+ * Finds the route that an unmatched path is another spelling of: with extra slashes, dots, escapes or capitals. Such a path gets the
+ * access class of that route, so that no spelling reveals more than the plain one.
  */
 import { createRouter } from "../http/router.ts";
 import { hasOpenEnd } from "../http/socket-router.ts";
-import { decoded } from "./match-patterns.ts";
+import { decodeSegment } from "./match-patterns.ts";
 
 interface Row {
   readonly method: string;
   readonly path: string;
 }
 
-export interface Found<R extends Row> {
+interface MatchedRoute<R extends Row> {
   readonly route: R;
   /** Raw values of the parameters, in the order of the path. */
   readonly values: readonly string[];
 }
 
 /**
- * `/A//b%2Fc/./` -> `a`, `b`, `c`: segments as patterns are compared with, in lower case. Where `..` is among them, there are two
- * ways to read a path: by the time that it arrives here clients have resolved their own.
+ * `/A//b%2Fc/./` -> `a`, `b`, `c`: the segments in lower case that patterns are compared with. A path with `..` has two readings,
+ * resolved and literal: what stands before this service may have read it either way.
  */
 export function readings(path: string): string[][] {
-  const segments = pieces(path).map((segment) => segment.toLowerCase());
-  const plain = tidy(segments);
+  const segments = splitDecoded(path).map((segment) => segment.toLowerCase());
+  const plain = normalizeSegments(segments);
   return segments.includes("..") ? [plain, segments.filter((segment) => segment !== "")] : [plain];
 }
 
-const pieces = (path: string): string[] => path.split("/").flatMap((raw) => decoded(raw).split("/"));
+const splitDecoded = (path: string): string[] =>
+  path.split("/").flatMap((encodeSegment) => decodeSegment(encodeSegment).split("/"));
 
-function tidy(segments: readonly string[]): string[] {
+function normalizeSegments(segments: readonly string[]): string[] {
   const plain: string[] = [];
   for (const segment of segments) {
     if (segment === "..") plain.pop();
@@ -38,29 +39,31 @@ function tidy(segments: readonly string[]): string[] {
   return plain;
 }
 
-/** A segment as one piece of a path. */
-const raw = (segment: string): string => segment.replace(/[%/]/g, encodeURIComponent);
-const folded = (segment: string): string => raw(segment.toLowerCase());
+/** Escapes a segment so that it stays one segment of a path. */
+const encodeSegment = (segment: string): string => segment.replace(/[%/]/g, encodeURIComponent);
+const lookupSegment = (segment: string): string => encodeSegment(segment.toLowerCase());
 
-/** Finds the route of which a path is another spelling; null where it is none. */
+/** Finds the route that a path is another spelling of; null when there is none. */
 export function compilePlainPaths<R extends Row>(
   routes: readonly R[],
-): (method: string, path: string) => Found<R> | null {
+): (method: string, path: string) => MatchedRoute<R> | null {
   const rows = new Map<string, { method: string; path: string; route: R }>();
   for (const route of routes.filter(({ path }) => !hasOpenEnd(path))) {
-    const path = route.path.split("/").map((word) => (word.startsWith(":") ? ":" : folded(decoded(word))));
+    const path = route.path.split("/").map((word) => (word.startsWith(":") ? ":" : lookupSegment(decodeSegment(word))));
     const row = { method: route.method, path: path.join("/"), route };
-    // Of two that differ in capitals alone the first stands for both.
+    // Of two routes that differ in capitals only, the first one stands for both.
     const key = `${row.method} ${row.path}`;
     if (!rows.has(key)) rows.set(key, row);
   }
   const router = createRouter([...rows.values()]);
-  const find = (method: string, segments: readonly string[]): Found<R> | null => {
-    const row = router.find(`/${segments.map(folded).join("/")}`)?.endpoint.methods.get(method);
+  const find = (method: string, segments: readonly string[]): MatchedRoute<R> | null => {
+    const row = router.find(`/${segments.map(lookupSegment).join("/")}`)?.endpoint.methods.get(method);
     if (row === undefined) return null;
     const words = row.path.slice(1).split("/");
-    return { route: row.route, values: segments.filter((_segment, index) => words[index] === ":").map(raw) };
+    return { route: row.route, values: segments.filter((_segment, index) => words[index] === ":").map(encodeSegment) };
   };
-  // A slash in an escape may belong to a value: `/a/b%2Fc/` is `/a/b%2Fc`, and `/a/b/c` only where that is no route.
-  return (method, path) => find(method, tidy(path.split("/").map(decoded))) ?? find(method, tidy(pieces(path)));
+  // An escaped slash may belong to a value: `/a/b%2Fc/` is read as `/a/b%2Fc` first, and as `/a/b/c` only if that finds no route.
+  return (method, path) =>
+    find(method, normalizeSegments(path.split("/").map(decodeSegment))) ??
+    find(method, normalizeSegments(splitDecoded(path)));
 }

@@ -1,4 +1,4 @@
-/** The provider that `auth.provider` names, made at boot. */
+/** Opens the auth provider that `auth.provider` names, at boot. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { hint, type Path, parsePath } from "../manifest/issues.ts";
@@ -8,36 +8,36 @@ import type { AuthPlugin, Host } from "../plugin/plugin.ts";
 import { CreateError, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { JWT_CONFIG, jwtSource } from "./jwt.ts";
-import { type JwtConfig, tokenKeyOf } from "./jwt-key.ts";
+import { compileTokenKey, type JwtConfig } from "./jwt-key.ts";
 import { compileMapUser, givesId, type MapUser } from "./map-user.ts";
 import { pluginSource } from "./plugin-source.ts";
 import type { Verifier } from "./provider-port.ts";
 import type { TokenSource } from "./token-source.ts";
 import { ProviderVerifier } from "./verifier.ts";
 
-const BUILT_IN = "jwt";
-const AT = ["auth", "provider"] as const;
+const BUILT_IN_PROVIDER = "jwt";
+const PROVIDER_PATH = ["auth", "provider"] as const;
 
-export interface ProviderProblem {
+interface ProviderProblem {
   readonly path: Path;
   readonly message: string;
   readonly severity?: "warning";
 }
 
-export interface OpenedVerifier {
-  /** Null without a provider, without authentication, and where there is an error among the problems. */
+interface OpenedVerifier {
+  /** Null without a provider, without authentication, and when one of the problems is an error. */
   readonly verifier: Verifier | null;
   readonly problems: readonly ProviderProblem[];
 }
 
-export interface ProviderParts {
+interface ProviderParts {
   readonly registry: Registry;
   readonly host: Host;
-  /** The environment variable that a value of the manifest refers to. */
+  /** Name of the environment variable that a value of the manifest refers to. */
   variableOf?(path: Path): string | undefined;
 }
 
-/** Makes the provider. Never throws: what went wrong comes back as problems. */
+/** Never throws: what went wrong is returned as problems. */
 export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: ProviderParts): Promise<OpenedVerifier> {
   const { mode, provider, isolation } = manifest.auth;
   if (mode === "none" || provider === undefined) return { verifier: null, problems: [] };
@@ -47,23 +47,24 @@ export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: Prov
   try {
     map = compileMapUser(mapUser, parts.registry);
   } catch (error) {
-    problems.push({ path: [...AT, "mapUser", "use"], message: messageOf(error) });
+    problems.push({ path: [...PROVIDER_PATH, "mapUser", "use"], message: messageOf(error) });
   }
-  problems.push(...warningsOf(provider, isolation === "user"));
+  problems.push(...providerWarnings(provider, isolation === "user"));
   const logger = parts.host.logger.child({ auth: provider.use });
-  const made = await makeSource(provider, parts, logger);
-  if (Array.isArray(made)) return { verifier: null, problems: [...problems, ...made] };
+  const source = await makeSource(provider, parts, logger);
+  if (Array.isArray(source)) return { verifier: null, problems: [...problems, ...source] };
   if (map === null) return { verifier: null, problems };
-  return { verifier: new ProviderVerifier(made, map, logger), problems };
+  return { verifier: new ProviderVerifier(source, map, logger), problems };
 }
 
-function warningsOf({ use, mapUser, jwks }: AuthProviderManifest, isolated: boolean): ProviderProblem[] {
+function providerWarnings({ use, mapUser, jwks }: AuthProviderManifest, isolated: boolean): ProviderProblem[] {
   const warnings: ProviderProblem[] = [];
-  const warn = (key: string, message: string) => warnings.push({ path: [...AT, key], message, severity: "warning" });
+  const warn = (key: string, message: string) =>
+    warnings.push({ path: [...PROVIDER_PATH, key], message, severity: "warning" });
   if (isolated && !givesId(mapUser)) {
     warn("mapUser", "no field id or sub: stored objects belong to users, and these users would have none");
   }
-  if (use === BUILT_IN && typeof jwks === "string" && /^http:/i.test(jwks) && URL.canParse(jwks)) {
+  if (use === BUILT_IN_PROVIDER && typeof jwks === "string" && /^http:/i.test(jwks) && URL.canParse(jwks)) {
     const { hostname } = new URL(jwks);
     if (isPublic(hostname))
       warn("jwks", `keys come over http: whoever stands between ${hostname} and here may change them`);
@@ -81,37 +82,41 @@ async function makeSource(
   const config = Object.fromEntries(Object.entries(rest).filter(([key]) => !key.startsWith("x-")));
   const plugin = registry.get("auth", use);
   const { env, signal, onClose, keyv } = host;
-  if (plugin !== undefined) return fromPlugin(plugin, config, { name: use, logger, env, signal, onClose, keyv });
-  if (use !== BUILT_IN) {
-    const message = `no auth plugin "${use}"${hint(use, [BUILT_IN, ...registry.names("auth")])}`;
-    return [{ path: [...AT, "use"], message }];
+  if (plugin !== undefined) return pluginProvider(plugin, config, { name: use, logger, env, signal, onClose, keyv });
+  if (use !== BUILT_IN_PROVIDER) {
+    const message = `no auth plugin "${use}"${hint(use, [BUILT_IN_PROVIDER, ...registry.names("auth")])}`;
+    return [{ path: [...PROVIDER_PATH, "use"], message }];
   }
   const configured = configure({ config: JWT_CONFIG }, config);
-  if (configured.config === null) return placed(configured.problem);
+  if (configured.config === null) return splitProblems(configured.problem);
   const jwt = configured.config as unknown as JwtConfig;
-  const key = tokenKeyOf(jwt);
+  const key = compileTokenKey(jwt);
   if (!("problems" in key)) return jwtSource(jwt, key, logger);
   return key.problems.map(({ path, message }) => {
-    const place = [...AT, ...path];
+    const place = [...PROVIDER_PATH, ...path];
     const variable = variableOf?.(place);
     return { path: place, message: variable === undefined ? message : `${message} (from ${variable})` };
   });
 }
 
-async function fromPlugin(plugin: AuthPlugin, config: object, host: Host): Promise<TokenSource | ProviderProblem[]> {
+async function pluginProvider(
+  plugin: AuthPlugin,
+  config: object,
+  host: Host,
+): Promise<TokenSource | ProviderProblem[]> {
   try {
     return pluginSource(await createInstance(plugin, config, host), host.logger);
   } catch (error) {
-    if (error instanceof CreateError && error.phase === "config") return placed(error.message);
-    return [{ path: AT, message: messageOf(error) }];
+    if (error instanceof CreateError && error.phase === "config") return splitProblems(error.message);
+    return [{ path: PROVIDER_PATH, message: messageOf(error) }];
   }
 }
 
-/** `audience must be string; ...`, each at its own place in the manifest. */
-function placed(text: string): ProviderProblem[] {
+/** Splits `audience must be string; ...` into problems, each with its own path in the manifest. */
+function splitProblems(text: string): ProviderProblem[] {
   return text.split("; ").map((problem) => {
     const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
     const path = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
-    return { path: [...AT, ...path], message: path.length > 0 && message !== undefined ? message : problem };
+    return { path: [...PROVIDER_PATH, ...path], message: path.length > 0 && message !== undefined ? message : problem };
   });
 }

@@ -1,20 +1,20 @@
-/** The 401s: what is missing, and how to send it. They name no key and no token. */
+/** The 401 errors: what is missing or wrong, and how to send it. They never repeat a key or a token. */
 import { ServiceError } from "../lib/errors.ts";
 import type { AccessClass } from "./classes.ts";
-import { CONSOLE_KEY } from "./credentials.ts";
-import type { CredentialSource } from "./entry.ts";
+import type { CredentialSource } from "./credential-source.ts";
+import { CONSOLE_KEY_VARIABLE } from "./credentials.ts";
 
-export type Closed = Exclude<AccessClass, "public">;
+export type ProtectedClass = Exclude<AccessClass, "public">;
 
-/** What somebody is let in by, or refused at. */
-export interface Guard {
-  readonly access: Closed;
-  readonly entry: CredentialSource;
-  /** Whether the bypass of development may be mentioned. */
+/** What a protected route demands. */
+export interface AccessRequirement {
+  readonly access: ProtectedClass;
+  readonly source: CredentialSource;
+  /** Whether the message may mention the development bypass. */
   readonly development: boolean;
 }
 
-const MISSING: Record<Closed, string> = {
+const MESSAGES: Record<ProtectedClass, string> = {
   user: "authentication required",
   console: "console access required",
   operator: "authentication required",
@@ -22,26 +22,34 @@ const MISSING: Record<Closed, string> = {
 
 const BEARER = 'Bearer realm="penstock"';
 const CONSOLE = 'ConsoleKey realm="penstock"';
-const CHALLENGES: Record<Closed, string> = { user: BEARER, console: CONSOLE, operator: `${BEARER}, ${CONSOLE}` };
+const CHALLENGES: Record<ProtectedClass, string> = {
+  user: BEARER,
+  console: CONSOLE,
+  operator: `${BEARER}, ${CONSOLE}`,
+};
 
-export function missing(door: Guard): ServiceError {
-  return unauthorized(MISSING[door.access], door, CHALLENGES[door.access]);
+export function missingCredentials(requirement: AccessRequirement): ServiceError {
+  return unauthorized(MESSAGES[requirement.access], requirement, CHALLENGES[requirement.access]);
 }
 
-export function badToken(door: Guard): ServiceError {
-  const challenge = CHALLENGES[door.access].replace(BEARER, `${BEARER}, error="invalid_token"`);
-  return unauthorized("the token is not valid, or not any more", door, challenge);
+export function invalidToken(requirement: AccessRequirement): ServiceError {
+  const challenge = CHALLENGES[requirement.access].replace(BEARER, `${BEARER}, error="invalid_token"`);
+  return unauthorized("the token is not valid or has expired", requirement, challenge);
 }
 
-export function badKey(door: Guard): ServiceError {
-  return unauthorized("the console's key is not the right one", door, CHALLENGES[door.access]);
+export function invalidKey(requirement: AccessRequirement): ServiceError {
+  return unauthorized("the console's key is wrong", requirement, CHALLENGES[requirement.access]);
 }
 
-function unauthorized(what: string, { access, entry, development }: Guard, challenge: string): ServiceError {
-  const { hints } = entry;
+function unauthorized(
+  problem: string,
+  { access, source, development }: AccessRequirement,
+  challenge: string,
+): ServiceError {
+  const { hints } = source;
   const token = `send a user's token ${hints.token}`;
-  const key = `send the console's key (${CONSOLE_KEY}) ${hints.key}`;
+  const key = `send the console's key (${CONSOLE_KEY_VARIABLE}) ${hints.key}`;
   const how = access === "user" ? token : access === "console" ? key : `${token}, or ${key}`;
-  const message = `${what}: ${how}${development ? `; outside production ${hints.development}` : ""}`;
+  const message = `${problem}: ${how}${development ? `; outside production ${hints.development}` : ""}`;
   return new ServiceError("unauthorized", message, { headers: { "www-authenticate": challenge } });
 }

@@ -1,44 +1,44 @@
-/** What tokens were good for, until they end. A token itself is not kept: whoever sees this cannot use it. */
+/** Caches the users of verified tokens until they expire. It keeps digests of tokens, so that its content cannot be used to log in. */
 import { hash } from "node:crypto";
 import type { Identity } from "./provider-port.ts";
 
-const MOST = 10_000;
+const MAX_TOKENS = 10_000;
 
-interface Kept {
+interface CacheEntry {
   readonly identity: Identity;
   /** Milliseconds since 1970. */
   readonly until: number;
 }
 
 export class TokenCache {
-  readonly #kept = new Map<string, Kept>();
-  readonly #most: number;
+  readonly #entries = new Map<string, CacheEntry>();
+  readonly #maxTokens: number;
 
-  /** @param most identities kept at once; when there are more, the oldest goes */
-  constructor(most = MOST) {
-    this.#most = most;
+  /** @param maxTokens entries kept at once; beyond that the oldest one is removed */
+  constructor(maxTokens = MAX_TOKENS) {
+    this.#maxTokens = maxTokens;
   }
 
   get size(): number {
-    return this.#kept.size;
+    return this.#entries.size;
   }
 
-  /** Undefined when nothing is known of the token, or not any more. */
+  /** Undefined when the token is unknown, or its entry has expired. */
   get(digest: string, now: number): Identity | undefined {
-    const kept = this.#kept.get(digest);
-    if (kept === undefined) return undefined;
-    if (now < kept.until) return kept.identity;
-    this.#kept.delete(digest);
+    const entry = this.#entries.get(digest);
+    if (entry === undefined) return undefined;
+    if (now < entry.until) return entry.identity;
+    this.#entries.delete(digest);
     return undefined;
   }
 
-  /** @param until milliseconds since 1970: it is looked at anew from then on */
+  /** @param until milliseconds since 1970 from which the token is verified again */
   set(digest: string, identity: Identity, until: number): void {
-    this.#kept.delete(digest);
-    if (this.#kept.size >= this.#most) this.#kept.delete(this.#kept.keys().next().value!);
-    this.#kept.set(digest, { identity, until });
+    this.#entries.delete(digest);
+    if (this.#entries.size >= this.#maxTokens) this.#entries.delete(this.#entries.keys().next().value!);
+    this.#entries.set(digest, { identity, until });
   }
 }
 
 /** SHA-256 of a token. */
-export const digestOf = (token: string): string => hash("sha256", token, "base64");
+export const digestToken = (token: string): string => hash("sha256", token, "base64");

@@ -1,57 +1,56 @@
-/** A provider with its users mapped, and the tokens that it knows remembered. */
-
+/** Verifies tokens with the configured source, maps their claims to users, and caches the result. */
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { MapUser } from "./map-user.ts";
 import type { Identity, TokenRequest, Verifier } from "./provider-port.ts";
-import { digestOf, TokenCache } from "./token-cache.ts";
-import type { TokenSource, Verified } from "./token-source.ts";
+import { digestToken, TokenCache } from "./token-cache.ts";
+import type { TokenSource, VerifiedToken } from "./token-source.ts";
 
 export class ProviderVerifier implements Verifier {
   readonly publicRoutes: readonly string[];
   readonly #source: TokenSource;
-  readonly #map: MapUser;
+  readonly #toUser: MapUser;
   readonly #logger: Logger;
   readonly #cache = new TokenCache();
 
   constructor(source: TokenSource, map: MapUser, logger: Logger) {
     this.publicRoutes = source.publicRoutes;
     this.#source = source;
-    this.#map = map;
+    this.#toUser = map;
     this.#logger = logger;
   }
 
   verify(token: string, request: () => TokenRequest): Promise<Identity | null> | Identity | null {
-    if (this.#source.memory === 0) return this.#ask(token, request);
-    const digest = digestOf(token);
-    return this.#cache.get(digest, Date.now()) ?? this.#remember(digest, token, request);
+    if (this.#source.cacheMs === 0) return this.#check(token, request);
+    const digest = digestToken(token);
+    return this.#cache.get(digest, Date.now()) ?? this.#checkAndCache(digest, token, request);
   }
 
-  async #remember(digest: string, token: string, request: () => TokenRequest): Promise<Identity | null> {
-    const identity = await this.#ask(token, request);
+  async #checkAndCache(digest: string, token: string, request: () => TokenRequest): Promise<Identity | null> {
+    const identity = await this.#check(token, request);
     if (identity === null) return null;
-    const until = Math.min(identity.refused ?? Number.POSITIVE_INFINITY, Date.now() + this.#source.memory);
+    const until = Math.min(identity.refusedFrom ?? Number.POSITIVE_INFINITY, Date.now() + this.#source.cacheMs);
     this.#cache.set(digest, identity, until);
     return identity;
   }
 
-  async #ask(token: string, request: () => TokenRequest): Promise<Identity | null> {
+  async #check(token: string, request: () => TokenRequest): Promise<Identity | null> {
     const verified = await this.#source.check(token, request);
     if (verified === null) return null;
-    const user = await this.#userOf(verified);
+    const user = await this.#mapUser(verified);
     if (user === null) return null;
     const { expires } = verified;
-    return { user, expires, refused: expires === null ? null : expires + this.#source.tolerance };
+    return { user, expires, refusedFrom: expires === null ? null : expires + this.#source.toleranceMs };
   }
 
-  /** Null when there is none: then the token is good for nothing. */
-  async #userOf({ claims }: Verified): Promise<User | null> {
+  /** Null when the claims give no user: the token is then refused. */
+  async #mapUser({ claims }: VerifiedToken): Promise<User | null> {
     try {
-      const user: unknown = await this.#map(claims);
-      if (isObject(user)) return (this.#source.memory === 0 ? user : frozen(structuredClone(user))) as User;
-      this.#logger.error("mapUser gave no object: the token is refused");
+      const user: unknown = await this.#toUser(claims);
+      if (isObject(user)) return (this.#source.cacheMs === 0 ? user : deepFreeze(structuredClone(user))) as User;
+      this.#logger.error("mapUser did not return an object: the token is refused");
     } catch (error) {
       this.#logger.error(`mapUser failed, the token is refused: ${messageOf(error)}`);
     }
@@ -59,9 +58,9 @@ export class ProviderVerifier implements Verifier {
   }
 }
 
-/** What many requests share must be changed by none of them. */
-function frozen<T>(value: T): T {
+/** A cached user is shared by many requests, so that none of them may change it. */
+function deepFreeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
-  for (const key in value) frozen(value[key]);
+  for (const key in value) deepFreeze(value[key]);
   return Object.freeze(value);
 }

@@ -1,12 +1,11 @@
-/** The address that documents name, without a slash at its end. */
-
+/** The address of the service that its documents and log lines name, without a slash at the end. */
 /**
  * @param publicUrl `server.publicUrl`, which may have a base path
- * @param address where the service listens, e.g. `http://0.0.0.0:3141`: stands in where no public address is named
+ * @param address where the service listens, such as `http://0.0.0.0:3141`; used when there is no public address
  */
 export const baseUrl = (publicUrl: string | undefined, address: string): string =>
   (publicUrl ?? reachable(address)).replace(/(?<!\/)\/+$/, "");
 
-/** Every address of the machine is no address to call: on this machine, the loopback one is. */
+/** `0.0.0.0` and `[::]` (all interfaces) cannot be called; on this machine the loopback address can. */
 const reachable = (address: string) =>
   address.replace(/^(?<scheme>https?:\/\/)(0\.0\.0\.0|\[::\])(?=[:/]|$)/, "$<scheme>127.0.0.1");

@@ -1,4 +1,4 @@
-/** One request on its way through the pipeline: what the handler sees as its context, and how it is answered. */
+/** One request on its way through the pipeline: the context that its handler sees, and how it is answered. */
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import { type Caller, NOBODY } from "../identity/caller.ts";
@@ -14,68 +14,71 @@ import type { Client, ClientOf } from "./client.ts";
 import { errorReply, failureText } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
-import type { InFlight, Pending } from "./in-flight.ts";
+import type { InFlight, InFlightRequest } from "./in-flight.ts";
 import type { Context, TextStream } from "./route.ts";
 import type { StreamWriter } from "./stream-writer.ts";
 import { TextWriter } from "./text-writer.ts";
 
-/** What the calls of a service share. */
-export interface Shared<S> {
+/** Settings and services that all calls share. */
+export interface CallSettings<S> {
   readonly service: S;
   readonly logger: Logger;
   readonly inFlight: InFlight;
   /** Absent or null where nothing is traced. */
   readonly tracer?: Tracer | null;
-  /** Milliseconds until the headers of the reply must be out, and between two bytes of a silent stream. */
+  /**
+   * `request`: milliseconds until the headers of the reply must be sent. `heartbeat`: milliseconds of silence in a stream.
+   * `streamBuffer`: bytes that may wait for a slow reader.
+   */
   readonly limits: { request: number; heartbeat: number; streamBuffer: number };
   readonly clientOf: ClientOf;
-  /** Whether one line a request is logged. */
+  /** Whether each request is logged with one line. */
   readonly logs: boolean;
 }
 
-/** Milliseconds after which the headers of a stream go out although the model has not accepted yet. */
-const OPEN_AFTER = 5_000;
+/** The headers of a stream are sent after this time even if the model has not accepted the call yet. */
+const STREAM_OPEN_TIMEOUT_MS = 5_000;
 
-export class Call<S> implements Context<S>, Pending, SpanOrigin {
+export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   readonly exchange: Exchange;
   readonly operation: string;
   readonly service: S;
   readonly requestId: string;
-  readonly #shared: Shared<S>;
+  readonly #settings: CallSettings<S>;
   readonly #cors: HeaderList;
   readonly #path: string;
   readonly #meter: RequestMeter;
-  /** 0 while nobody needs to know. */
+  /** 0 until the duration is needed: reading the clock costs time. */
   #started: number;
   user: User | null = null;
   caller: Caller = NOBODY;
-  /** Milliseconds since 1970 at which the credentials end; null when they do not. */
+  /** Milliseconds since 1970 at which the credentials expire; null when they do not. */
   expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
   cutHeaders: Record<string, string> | undefined = undefined;
-  /** As the caller sent it; an empty string where there is none, and where nobody asks. */
+  /** The header of that name; empty when it was not sent, or when nothing is traced. */
   traceparent = "";
-  previous: Pending | null = null;
-  next: Pending | null = null;
+  previous: InFlightRequest | null = null;
+  next: InFlightRequest | null = null;
   #controller: AbortController | null = null;
   #logger: Logger | null = null;
   #client: Client | null = null;
   #writer: StreamWriter | null = null;
-  /** Of a stream, for the log. */
+  /** Status of a stream, for the log. */
   #status = 200;
-  #since = 0;
+  #idleSince = 0;
   #tracked = false;
   #finished = false;
 
-  constructor(shared: Shared<S>, exchange: Exchange, meter: RequestMeter, cors: HeaderList) {
-    this.#shared = shared;
+  constructor(shared: CallSettings<S>, exchange: Exchange, meter: RequestMeter, cors: HeaderList) {
+    this.#settings = shared;
     this.exchange = exchange;
     this.operation = meter.operation;
     this.#meter = meter;
     this.service = shared.service;
     this.requestId = exchange.requestId;
     this.#cors = cors;
-    // Read now: the head is gone when the line is written.
+    // Read now: the head can no longer be read when the log line is written.
     this.#path = shared.logs ? exchange.path : "";
     this.#started = meter.durations.begin() || shared.logs ? performance.now() : 0;
     if (shared.logs) this.readClient();
@@ -84,7 +87,7 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
-      // Tools that run side by side listen each: that is no leak, and Node would warn of one.
+      // Every tool that runs adds a listener; without this Node would warn of a leak.
       setMaxListeners(0, this.#controller.signal);
       if (this.exchange.closed) this.#controller.abort(new Error("the client has left"));
     }
@@ -92,30 +95,30 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 
   get client(): Client {
-    this.#client ??= this.#shared.clientOf(this.exchange.remoteAddress(), (name) => this.headers[name] ?? "");
+    this.#client ??= this.#settings.clientOf(this.exchange.remoteAddress(), (name) => this.headers[name] ?? "");
     return this.#client;
   }
 
-  /** While the head can be read. */
+  /** Call this while the head can still be read. */
   readClient(): void {
     const { exchange } = this;
-    this.#client = this.#shared.clientOf(exchange.remoteAddress(), (name) => exchange.header(name));
+    this.#client = this.#settings.clientOf(exchange.remoteAddress(), (name) => exchange.header(name));
   }
 
   get logger(): Logger {
     if (this.#logger === null) {
       const { requestId, user } = this;
-      this.#logger = this.#shared.logger.child({ requestId, userId: userIdOf(user) ?? undefined });
+      this.#logger = this.#settings.logger.child({ requestId, userId: userIdOf(user) ?? undefined });
     }
     return this.#logger;
   }
 
   get trace(): SpanOrigin | undefined {
-    return this.#shared.tracer ? this : undefined;
+    return this.#settings.tracer ? this : undefined;
   }
 
   begin(name: string, kind: SpanKind, entity: Entity, userId?: string): Span | null {
-    const { tracer } = this.#shared;
+    const { tracer } = this.#settings;
     if (!tracer) return null;
     return tracer.continue(this.traceparent || (this.headers.traceparent ?? ""), name, kind, entity, userId);
   }
@@ -124,14 +127,14 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
     return this.#finished;
   }
 
-  /** The answer takes longer than the native callback: watch the peer and the clock. */
+  /** Call this when the answer takes longer than the transport's callback: from then on the client and the time limits are watched. */
   track(): void {
     if (this.#tracked || this.#finished) return;
     this.#tracked = true;
     if (this.#started === 0) this.#started = performance.now();
-    this.#since = this.#shared.inFlight.now;
-    this.#shared.inFlight.add(this);
-    this.exchange.onAbort(() => this.#left());
+    this.#idleSince = this.#settings.inFlight.now;
+    this.#settings.inFlight.add(this);
+    this.exchange.onAbort(() => this.#onClientLeft());
   }
 
   reply(status: number, headers: HeaderList, body: string | Uint8Array | null): void {
@@ -158,47 +161,47 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
       return;
     }
     try {
-      this.#refuse(error);
+      this.#replyWithError(error);
     } catch (thrown) {
-      // A header of the error is none that HTTP allows.
+      // The error carries a header that HTTP does not allow.
       this.logger.error({ err: thrown, operation: this.operation }, messageOf(thrown));
-      this.#refuse(thrown);
+      this.#replyWithError(thrown);
     }
   }
 
-  #refuse(error: unknown): void {
+  #replyWithError(error: unknown): void {
     const { status, headers, body } = errorReply(error, this.requestId);
     this.reply(status, this.#cors.length === 0 ? headers : [...headers, ...this.#cors], body);
   }
 
-  /** The exchange becomes a WebSocket: the request is over. */
+  /** The exchange becomes a WebSocket, which ends the request. */
   upgraded(): void {
     this.#finish(101);
   }
 
   /** Runs a producer of events; the reply ends with it. */
   stream(headers: HeaderList, form: StreamForm, produce: EventProducer): void {
-    const writer = new EventWriter(this.exchange, headers, form, this.#shared.limits.streamBuffer);
-    this.#use(writer);
-    this.#follow(writer, produce(writer));
+    const writer = new EventWriter(this.exchange, headers, form, this.#settings.limits.streamBuffer);
+    this.#startStream(writer);
+    this.#endWith(writer, produce(writer));
   }
 
-  /** The same for the text of a protocol with formats of its own, whose head goes out now. */
+  /** Like `stream`, for a protocol with its own format. Its headers are sent at once. */
   streamText(headers: HeaderList, reply: TextStream): void {
-    const writer = new TextWriter(this.exchange, headers, reply, this.#shared.limits.streamBuffer);
-    this.#use(writer);
+    const writer = new TextWriter(this.exchange, headers, reply, this.#settings.limits.streamBuffer);
+    this.#startStream(writer);
     this.#status = reply.status;
     writer.open();
-    this.#follow(writer, reply.stream(writer));
+    this.#endWith(writer, reply.stream(writer));
   }
 
-  #use(writer: StreamWriter): void {
+  #startStream(writer: StreamWriter): void {
     this.#writer = writer;
-    if (this.expires !== null) writer.endAt(this.expires, () => this.#end(ENDED));
-    if (!this.#finished) this.#shared.inFlight.streams++;
+    if (this.expires !== null) writer.expireAt(this.expires, () => this.#end(TOKEN_EXPIRED));
+    if (!this.#finished) this.#settings.inFlight.streams++;
   }
 
-  #follow(writer: StreamWriter, produced: Promise<void>): void {
+  #endWith(writer: StreamWriter, produced: Promise<void>): void {
     produced.then(
       () => {
         if (this.#finished) return;
@@ -210,28 +213,28 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   }
 
   tick(now: number): void {
-    const waited = now - this.#since;
+    const waited = now - this.#idleSince;
     if (this.#writer === null || !this.#writer.opened) {
-      if (waited >= this.#shared.limits.request) {
-        this.fail(this.#cut(`the request took longer than ${this.#shared.limits.request / 1000} s`));
+      if (waited >= this.#settings.limits.request) {
+        this.fail(this.#unavailable(`the request took longer than ${this.#settings.limits.request / 1000} s`));
         this.#controller?.abort(new Error("the request took too long"));
-      } else if (this.#writer !== null && waited >= OPEN_AFTER) {
+      } else if (this.#writer !== null && waited >= STREAM_OPEN_TIMEOUT_MS) {
         this.#writer.open();
-        this.#since = now;
+        this.#idleSince = now;
       }
       return;
     }
     if (this.#writer.wrote) {
       this.#writer.wrote = false;
-      this.#since = now;
-    } else if (waited >= this.#shared.limits.heartbeat) {
+      this.#idleSince = now;
+    } else if (waited >= this.#settings.limits.heartbeat) {
       this.#writer.heartbeat();
-      this.#since = now;
+      this.#idleSince = now;
     }
   }
 
   abandon(): void {
-    this.#end(this.#cut("the server is stopping"));
+    this.#end(this.#unavailable("the server is stopping"));
   }
 
   #end(error: ServiceError): void {
@@ -240,12 +243,12 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
     this.#writer?.leave();
   }
 
-  #cut(message: string): ServiceError {
+  #unavailable(message: string): ServiceError {
     const { cutHeaders: headers } = this;
     return headers === undefined ? unavailable(message) : new ServiceError("unavailable", message, { headers });
   }
 
-  #left(): void {
+  #onClientLeft(): void {
     this.#finish(499);
     this.#controller?.abort(new Error("the client has left"));
     this.#writer?.leave();
@@ -254,22 +257,22 @@ export class Call<S> implements Context<S>, Pending, SpanOrigin {
   #finish(status: number): void {
     if (this.#finished) return;
     this.#finished = true;
-    const { inFlight } = this.#shared;
+    const { inFlight } = this.#settings;
     if (this.#tracked) inFlight.remove(this);
     if (this.#writer !== null) inFlight.streams--;
     const took = this.#started === 0 ? UNTIMED : performance.now() - this.#started;
     this.#meter.finished(status, took, this.#tracked);
-    if (!this.#shared.logs) return;
+    if (!this.#settings.logs) return;
     const { requestId, operation, user } = this;
     const userId = userIdOf(user) ?? undefined;
     const milliseconds = Math.round(took * 1000) / 1000;
     const client = this.client.address;
-    this.#shared.logger.debug(
+    this.#settings.logger.debug(
       { requestId, client, userId, method: this.exchange.method, path: this.#path, operation, status, milliseconds },
       "request",
     );
   }
 }
 
-const ENDED = new ServiceError("unauthorized", "the token has ended: come with a new one");
+const TOKEN_EXPIRED = new ServiceError("unauthorized", "the token has expired: send a new one");
 const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));

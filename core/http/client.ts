@@ -1,34 +1,33 @@
 /**
- * Where a request comes from. Behind a proxy that is what the proxy says of it, in X-Forwarded-For, -Proto and -Host; of a peer
- * that the manifest does not trust they say nothing. `Forwarded` (RFC 7239) is not read: a proxy that knows one of the two kinds
- * of headers passes on the other as its client sent it.
+ * Where a request comes from. Behind a trusted proxy that is what X-Forwarded-For, -Proto and -Host say; from any other peer these headers
+ * are ignored. `Forwarded` (RFC 7239) is not read: a proxy that sets one kind of header passes the other on as the client sent it.
  */
 import { BlockList, isIP } from "node:net";
 
 export interface Client {
-  /** IPv4 or IPv6 as text. Empty when it is asked for first after the peer has left. */
+  /** IPv4 or IPv6 as text. Empty when it is first read after the client has left. */
   readonly address: string;
   readonly scheme: "http" | "https";
-  /** Host, and port where there is one, that the client asked for. */
+  /** The host, with the port if there is one, that the client asked for. */
   readonly host: string;
   /** `https://api.example.com`, as the client sees the service through a trusted proxy; null without one. */
   readonly origin: string | null;
 }
 
-/** One header of the request by its lower-case name; an empty string when absent. */
+/** Gives a header of the request by its lower-case name; an empty string when absent. */
 type Header = (name: string) => string;
 
 /** @param peer address of the other end of the connection */
 export type ClientOf = (peer: string, header: Header) => Client;
 
-/** @param networks addresses and CIDRs that are believed, checked at boot */
+/** @param networks addresses and CIDRs of trusted proxies, checked at boot */
 export function compileClients(networks: readonly string[]): ClientOf {
   if (networks.length === 0) return direct;
   const trusts = compileTrust(networks);
   return (peer, header) => (trusts(peer) ? behind(peer, header, trusts) : direct(peer, header));
 }
 
-/** Whether an address is that of a proxy which is believed. */
+/** Tells whether an address is that of a trusted proxy. */
 export function compileTrust(networks: readonly string[]): (address: string) => boolean {
   const trusted = new BlockList();
   for (const network of networks) addNetwork(trusted, network);
@@ -48,20 +47,20 @@ function addNetwork(list: BlockList, network: string): void {
   else list.addSubnet(address, Number(bits), family);
 }
 
-/** Each proxy adds to the end who spoke to it: from there back to the first one that is not trusted, who is the client. */
+/** Each proxy appends the address of its peer. Read from the end, the first address that is not trusted is the client's. */
 function behind(peer: string, header: Header, trusts: (address: string) => boolean): Client {
   const hops = splitList(header("x-forwarded-for"));
   let address = peer;
   let passed = 0;
   for (const hop of hops.reverse()) {
     const before = addressIn(hop);
-    // Something hidden (`unknown`) or broken: who stood before it is anybody's guess.
+    // Hidden (`unknown`) or malformed: whatever stands before it cannot be trusted.
     if (before === null) break;
     address = before;
     passed++;
     if (!trusts(before)) break;
   }
-  // Of these a chain of proxies may give a list too, or the outermost one alone.
+  // In these headers too a chain of proxies may send a list, or only the outermost proxy a value.
   const told = (name: string) => {
     const list = splitList(header(name));
     return list[Math.max(0, list.length - Math.max(passed, 1))] ?? "";
@@ -83,7 +82,7 @@ function addressIn(hop: string): string | null {
   return isIP(address) === 0 ? null : address;
 }
 
-/** Without the zone of a link-local address, and an IPv4 address as such. */
+/** Removes the zone of a link-local address, and the IPv6 form of an IPv4 address. */
 function bare(address: string): string {
   const unzoned = address.split("%", 1)[0]!;
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(unzoned)?.[1] ?? unzoned;

@@ -1,8 +1,8 @@
-/** CORS (contract: "Extension: custom routes and CORS"): headers of replies, and preflights, compiled from the manifest. */
+/** CORS headers of replies and preflights, compiled from the manifest. */
 import type { HeaderList } from "./exchange.ts";
 
 export interface CorsSettings {
-  /** The allowed origin for this one, or undefined to reject it; `*` for all. */
+  /** `*` for all origins, a list, or a function that returns the allowed origin, or undefined to reject it. */
   origin: "*" | readonly string[] | ((origin: string) => string | undefined);
   allowHeaders?: readonly string[];
   allowMethods?: readonly string[];
@@ -19,13 +19,13 @@ export interface Cors {
   headers(origin: string): HeaderList;
   /** Whether pages of `origin` may read replies. */
   allows(origin: string): boolean;
-  /** Whether they may by name: that all may is not said of anybody. */
+  /** Whether the settings name this origin. `*` allows every origin and names none. */
   names(origin: string): boolean;
   /** Headers of the answer to a preflight. */
   preflight(origin: string, requestedHeaders: string, allow: string): HeaderList;
 }
 
-/** What clients in a page read beside the body. */
+/** Headers that clients in a browser may read. */
 const EXPOSED = [
   "x-request-id",
   "x-error-code",
@@ -38,10 +38,10 @@ const EXPOSED = [
 ];
 const HEADER_NAMES = /^[A-Za-z0-9_\-, ]{1,2048}$/;
 
-const NOBODY = () => false;
+const NEVER = () => false;
 
 /** No headers at all: `cors: false`. */
-export const NO_CORS: Cors = { constant: [], headers: () => [], allows: NOBODY, names: NOBODY, preflight: () => [] };
+export const NO_CORS: Cors = { constant: [], headers: () => [], allows: NEVER, names: NEVER, preflight: () => [] };
 
 export function compileCors(settings: CorsSettings): Cors {
   const credentials = settings.credentials ?? false;
@@ -49,7 +49,7 @@ export function compileCors(settings: CorsSettings): Cors {
   const shared: string[] = ["access-control-expose-headers", expose];
   if (credentials) shared.push("access-control-allow-credentials", "true");
   const allowed = matcher(settings.origin);
-  // With credentials too: browsers refuse the pair, and to echo any origin would open the service to every site.
+  // Also with credentials, where browsers refuse `*`: echoing every origin instead would open the service to every site.
   const constant = settings.origin === "*" ? ["access-control-allow-origin", "*", ...shared] : null;
 
   const headers = (origin: string): HeaderList => {

@@ -1,12 +1,11 @@
-/** From bytes and text to checked input: JSON bodies, query strings, path parameters. */
-
+/** Decodes and checks input: JSON bodies, query strings, path parameters. */
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
 import type { BodyProblem, Exchange } from "./exchange.ts";
 
 /** Deepest nesting of arrays and objects in a body. */
-export const DEEPEST = 128;
+export const MAX_JSON_DEPTH = 128;
 
 export interface Validator {
   (value: unknown): boolean;
@@ -15,22 +14,22 @@ export interface Validator {
 
 export function isJsonType(contentType: string): boolean {
   if (contentType === "application/json") return true;
-  const type = typeOf(contentType);
+  const type = mediaTypeOf(contentType);
   return type === "application/json" || /^application\/[a-z0-9.!#$&^_-]+\+json$/.test(type);
 }
 
-const typeOf = (contentType: string): string => contentType.split(";", 1)[0]!.trim().toLowerCase();
+const mediaTypeOf = (contentType: string): string => contentType.split(";", 1)[0]!.trim().toLowerCase();
 
 /** Throws `unsupported_media_type` when there is a body of a type that is not JSON. */
 export function requireJson(contentType: string, head: Pick<Exchange, "header">): void {
   if (contentType === "" || isJsonType(contentType)) return;
   const length = head.header("content-length");
   if ((length === "" || length === "0") && head.header("transfer-encoding") === "") return;
-  const type = typeOf(contentType).slice(0, 80);
+  const type = mediaTypeOf(contentType).slice(0, 80);
   throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type}`);
 }
 
-/** Why a body is not there. `limit` is that of one body, in bytes. */
+/** The error for a body that could not be read. `limit` is that of one body, in bytes. */
 export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
   switch (problem) {
     case "too_large":
@@ -47,7 +46,8 @@ export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
 /** Parses a JSON body; throws `invalid_input` when it is not JSON or too deep. */
 export function parseBody(bytes: Uint8Array): unknown {
   if (bytes.length === 0) throw invalid("body is required: a JSON object");
-  if (bytes.length > DEEPEST * 2 && tooDeep(bytes)) throw invalid(`body is nested deeper than ${DEEPEST} levels`);
+  if (bytes.length > MAX_JSON_DEPTH * 2 && isTooDeep(bytes))
+    throw invalid(`body is nested deeper than ${MAX_JSON_DEPTH} levels`);
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
   try {
     return JSON.parse(text);
@@ -56,8 +56,8 @@ export function parseBody(bytes: Uint8Array): unknown {
   }
 }
 
-/** Whether JSON text has more levels than that; text that is not JSON may be either. */
-export function tooDeep(bytes: Uint8Array): boolean {
+/** Whether JSON text is nested deeper than `MAX_JSON_DEPTH`. For text that is not JSON the result means nothing. */
+export function isTooDeep(bytes: Uint8Array): boolean {
   let depth = 0;
   let quoted = false;
   for (let index = 0; index < bytes.length; index++) {
@@ -67,7 +67,7 @@ export function tooDeep(bytes: Uint8Array): boolean {
       else if (byte === 0x22) quoted = false;
     } else if (byte === 0x22) quoted = true;
     else if (byte === 0x7b || byte === 0x5b) {
-      if (++depth > DEEPEST) return true;
+      if (++depth > MAX_JSON_DEPTH) return true;
     } else if (byte === 0x7d || byte === 0x5d) depth--;
   }
   return false;
@@ -78,7 +78,7 @@ export function requireValid(check: Validator, value: unknown): void {
   if (!check(value)) throw invalid(describeProblems(check.errors));
 }
 
-/** A query string as an object of texts; of a repeated name the last value counts. */
+/** A query string as an object of strings; of a repeated name the last value counts. */
 export function parseQuery(query: string): Record<string, unknown> {
   const parsed: Record<string, unknown> = Object.create(null);
   if (query !== "") for (const [name, value] of new URLSearchParams(query)) parsed[name] = value;
@@ -87,7 +87,7 @@ export function parseQuery(query: string): Record<string, unknown> {
 
 /** Path parameters by name, percent-decoded; throws `invalid_input` on a broken escape. */
 export function decodeParameters(names: readonly string[], values: readonly string[]): Record<string, string> {
-  // The names are the route's own, so a plain object will do: one without a prototype is many times as slow.
+  // A plain object is safe, because the names come from the routes table; one without a prototype is many times slower.
   const parameters: Record<string, string> = {};
   for (let index = 0; index < names.length; index++) {
     const raw = values[index]!;

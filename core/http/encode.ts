@@ -1,50 +1,51 @@
-/** From a value or an error to the bytes of a reply: the envelope (contract, "Response conventions"). */
+/** Turns a value or an error into the body and headers of a reply: the JSON envelope. */
 import { type ErrorKind, ServiceError, STATUS } from "../lib/errors.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
 import type { HeaderList } from "./exchange.ts";
+
 export const JSON_TYPE = "application/json; charset=utf-8";
 
 /** `{"success":true,"data":...}`; an absent value is null. */
 export function envelope(value: unknown): Text {
-  if (!(value instanceof Serialized)) return `${BEFORE}${JSON.stringify(value) ?? "null"}}`;
+  if (!(value instanceof Serialized)) return `${ENVELOPE_START}${JSON.stringify(value) ?? "null"}}`;
   const { pieces } = value;
   const [first] = pieces;
-  if (pieces.length === 1 && typeof first === "string") return `${BEFORE}${first}}`;
-  if (pieces.every((piece) => typeof piece === "string")) return `${BEFORE}${pieces.join("")}}`;
+  if (pieces.length === 1 && typeof first === "string") return `${ENVELOPE_START}${first}}`;
+  if (pieces.every((piece) => typeof piece === "string")) return `${ENVELOPE_START}${pieces.join("")}}`;
   return Buffer.concat(
-    [BEFORE, ...pieces, "}"].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece)),
+    [ENVELOPE_START, ...pieces, "}"].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece)),
   );
 }
 
-const BEFORE = '{"success":true,"data":';
+const ENVELOPE_START = '{"success":true,"data":';
 
-export interface ErrorReply {
+interface ErrorReply {
   status: number;
   headers: HeaderList;
   body: string;
 }
 
-const EXTRA: Partial<Record<ErrorKind, HeaderList>> = {
+const DEFAULT_HEADERS: Partial<Record<ErrorKind, HeaderList>> = {
   unauthorized: ["www-authenticate", 'Bearer realm="penstock"'],
   rate_limited: ["retry-after", "1"],
   unavailable: ["retry-after", "1"],
 };
 
-/** The reply to a failure. What is not a `ServiceError` says no more than the id to find it by in the log. */
+/** The reply to a failure. Any error but a `ServiceError` is internal: the reply only names the request id, to find it in the log. */
 export function errorReply(error: unknown, requestId: string): ErrorReply {
-  // Plugins may throw one too, of a kind that no type checker has seen.
+  // A plugin may throw a `ServiceError` with a kind that does not exist.
   const known =
     error instanceof ServiceError && Object.hasOwn(STATUS, error.kind)
       ? error
       : new ServiceError("internal", `internal error (request id ${requestId})`);
   const headers = ["content-type", JSON_TYPE, "x-error-code", known.kind];
   for (const [name, value] of Object.entries(known.headers ?? {})) headers.push(name, value);
-  const extra = EXTRA[known.kind];
-  if (extra !== undefined && known.headers?.[extra[0]!] === undefined) headers.push(...extra);
+  const defaults = DEFAULT_HEADERS[known.kind];
+  if (defaults !== undefined && known.headers?.[defaults[0]!] === undefined) headers.push(...defaults);
   return { status: STATUS[known.kind], headers, body: JSON.stringify({ success: false, error: known.message }) };
 }
 
-/** What an in-band error event says. */
+/** The message of an error event within a stream. */
 export function failureText(error: unknown, requestId: string): string {
   return error instanceof ServiceError ? error.message : `internal error (request id ${requestId})`;
 }

@@ -1,8 +1,7 @@
 /**
- * Server-sent events (contract, "SSE framing"): numbered events, gathered for as long as one burst lasts and
- * sent in one write. A stream that is complete before its first flush leaves as a plain reply of known length.
+ * Writes server-sent events: numbers them, gathers those of one burst, and sends them in one write. A stream that is complete before its
+ * first flush is sent as a plain reply with a length.
  */
-
 import type { EventSink } from "../lib/event-sink.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import { StreamWriter } from "./stream-writer.ts";
@@ -16,14 +15,14 @@ export const EVENT_HEADERS: HeaderList = [
   "no",
 ];
 
-/** Bytes gathered at most before a burst is cut. */
-const BURST = 64 * 1024;
+/** A burst that is longer is sent in parts. */
+const MAX_BURST_BYTES = 64 * 1024;
 
-/** What of a row's output says how its stream goes. */
+/** The parts of a route's output that describe its stream. */
 export interface StreamForm {
-  /** How an in-band failure looks. */
+  /** Makes the event for an error within the stream. */
   readonly failure: (message: string) => unknown;
-  /** The line that ends the stream, after a failure too. */
+  /** Data line at the end of the stream, after a failure too. */
   readonly last?: string;
   readonly resumable?: boolean;
 }
@@ -34,7 +33,7 @@ export class EventWriter extends StreamWriter implements EventSink {
   #pending = "";
   #sequence = 0;
   #opened = false;
-  #begun = false;
+  #headSent = false;
   #ended = false;
   #scheduled = false;
 
@@ -58,7 +57,7 @@ export class EventWriter extends StreamWriter implements EventSink {
     this.#schedule();
   }
 
-  /** In a resumable stream a failure is no place: a reader that comes back asks for what follows the event before it. */
+  /** In a resumable stream a failure gets no id: a client that reconnects continues after the event before it. */
   fail(message: string): void {
     const event = JSON.stringify(this.#form.failure(message));
     if (this.#form.resumable === true) this.#pending += `data: ${event}\n\n`;
@@ -67,18 +66,18 @@ export class EventWriter extends StreamWriter implements EventSink {
   }
 
   send(json: string, id: number = this.#sequence + 1): Promise<void> | undefined {
-    if (this.#ended || this.exchange.closed || this.isOver()) return undefined;
+    if (this.#ended || this.exchange.closed || this.isExpired()) return undefined;
     this.#opened = true;
     this.#sequence = id;
     this.#pending += `id: ${id}\ndata: ${json}\n\n`;
-    if (this.#pending.length > BURST) this.#flush();
+    if (this.#pending.length > MAX_BURST_BYTES) this.#flush();
     else if (!this.#scheduled) this.#schedule();
     return this.behind;
   }
 
-  /** A comment line, so that nothing on the way takes a silent stream for dead. */
+  /** Sends a comment line, so that no proxy takes a silent stream for dead. */
   heartbeat(): void {
-    if (!this.#begun || this.#ended || this.behind !== undefined) return;
+    if (!this.#headSent || this.#ended || this.behind !== undefined) return;
     this.#pending += ": \n\n";
     this.#flush();
   }
@@ -94,8 +93,8 @@ export class EventWriter extends StreamWriter implements EventSink {
 
   #schedule(): void {
     this.#scheduled = true;
-    // Runs when the promises of this burst have settled: a stream's parts that are at hand leave together.
-    process.nextTick(flushOf, this);
+    // Runs after the promises of this burst have settled, so that parts that are already there are sent together.
+    process.nextTick(flushWriter, this);
   }
 
   flush(): void {
@@ -109,8 +108,8 @@ export class EventWriter extends StreamWriter implements EventSink {
     const chunk = this.#pending;
     this.#pending = "";
     this.wrote = true;
-    if (!this.#begun) {
-      this.#begun = true;
+    if (!this.#headSent) {
+      this.#headSent = true;
       if (this.#ended) exchange.reply(200, this.#headers, chunk);
       else {
         exchange.cork(() => {
@@ -129,6 +128,6 @@ export class EventWriter extends StreamWriter implements EventSink {
   }
 }
 
-function flushOf(writer: EventWriter): void {
+function flushWriter(writer: EventWriter): void {
   writer.flush();
 }

@@ -1,24 +1,24 @@
 /**
- * One stream of items for many sockets: a ring of what was published last, a cursor for each follower, and a pump that serves
- * them in slices of the event loop's time. A follower that falls out of the ring loses what it has missed and is told how
- * much; nothing waits for it, and nothing is kept for it.
+ * One stream of items for many sockets: a ring of the newest items, a cursor for each follower, and a pump that serves the followers in
+ * short slices so that the event loop stays free. A follower that falls out of the ring loses what it missed and is told how much;
+ * nothing waits for it, and nothing is kept for it.
  */
 import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
 import type { Peer } from "./socket.ts";
 
-/** Milliseconds of work in one turn of the event loop. */
-const SLICE = 4;
-/** Items looked at for one follower before the clock is. */
-const STRIDE = 64;
-/** Bytes that wait for a peer before it is passed over until it has taken them. */
-const BEHIND = 64 * 1024;
+/** Work in one turn of the event loop. */
+const SLICE_MS = 4;
+/** Items handled for one follower before the clock is read. */
+const STRIDE_ITEMS = 64;
+/** A peer with more bytes waiting is skipped until it has read them. */
+const MAX_WAITING_BYTES = 64 * 1024;
 
-/** What a follower wants of an item: the text of its message, or null for nothing. Give one text to all: it is made once. */
-export type Select<T> = (item: T) => Text | null;
+/** Makes the message of an item for one follower; null: it does not want the item. Followers should share one text per item. */
+type Select<T> = (item: T) => Text | null;
 
-/** A place in the feed, of one peer. */
-export interface Follower {
+/** What a peer holds of its subscription. */
+interface Follower {
   /** To be called when the peer has drained. */
   wake(): void;
   /** To be called when the socket is over. */
@@ -27,11 +27,11 @@ export interface Follower {
 
 type FeedPeer = Pick<Peer, "send" | "drop" | "cork" | "buffered" | "close" | "logger">;
 
-class Place<T> implements Follower {
-  previous: Place<T> | null = null;
-  next: Place<T> | null = null;
+class Subscription<T> implements Follower {
+  previous: Subscription<T> | null = null;
+  next: Subscription<T> | null = null;
   stopped = false;
-  /** Number of the item that comes next. */
+  /** Number of the next item. */
   cursor: number;
   readonly peer: FeedPeer;
   readonly select: Select<T>;
@@ -57,26 +57,26 @@ class Place<T> implements Follower {
 
 export class Feed<T> {
   readonly #capacity: number;
-  /** The item with number n is at n modulo the capacity. Empty while nobody follows. */
+  /** Item n is at index n modulo the capacity. Empty while there are no followers. */
   #ring: (T | undefined)[] = [];
-  /** Number of the item that will be published next. */
+  /** Number that the next published item gets. */
   #end = 0;
-  #first: Place<T> | null = null;
+  #first: Subscription<T> | null = null;
   #size = 0;
-  /** The follower whose turn it is; null: a round begins. */
-  #at: Place<T> | null = null;
-  /** Where the last item was when the round began. */
+  /** The subscription to serve next; null: a new round begins. */
+  #current: Subscription<T> | null = null;
+  /** Value of `#end` when the round began. */
   #roundEnd = 0;
-  /** Somebody who was passed over in this round can take something again. */
-  #again = false;
+  /** A follower that was skipped in this round can take messages again. */
+  #wokenUp = false;
   #scheduled = false;
 
-  /** @param capacity items that are kept for followers that are behind */
+  /** @param capacity items that are kept for slow followers */
   constructor(capacity: number) {
     this.#capacity = capacity;
   }
 
-  /** Followers. While it is 0 nothing needs to be made or published. */
+  /** Number of followers. While it is 0 nothing needs to be made or published. */
   get size(): number {
     return this.#size;
   }
@@ -88,28 +88,28 @@ export class Feed<T> {
     this.#schedule();
   }
 
-  /** Everything that is published from now on, for one peer. */
+  /** Subscribes a peer to everything that is published from now on. */
   follow(peer: FeedPeer, select: Select<T>): Follower {
     if (this.#size === 0) this.#ring = new Array(this.#capacity);
-    const place = new Place(this, peer, select, this.#end);
-    place.next = this.#first;
-    if (this.#first !== null) this.#first.previous = place;
-    this.#first = place;
+    const subscription = new Subscription(this, peer, select, this.#end);
+    subscription.next = this.#first;
+    if (this.#first !== null) this.#first.previous = subscription;
+    this.#first = subscription;
     this.#size++;
-    return place;
+    return subscription;
   }
 
-  remove(place: Place<T>): void {
-    if (this.#at === place) this.#at = place.next;
-    if (place.previous !== null) place.previous.next = place.next;
-    else this.#first = place.next;
-    if (place.next !== null) place.next.previous = place.previous;
+  remove(subscription: Subscription<T>): void {
+    if (this.#current === subscription) this.#current = subscription.next;
+    if (subscription.previous !== null) subscription.previous.next = subscription.next;
+    else this.#first = subscription.next;
+    if (subscription.next !== null) subscription.next.previous = subscription.previous;
     if (--this.#size === 0) this.#ring = [];
   }
 
   wake(cursor: number): void {
     if (cursor === this.#end) return;
-    this.#again = true;
+    this.#wokenUp = true;
     this.#schedule();
   }
 
@@ -119,67 +119,67 @@ export class Feed<T> {
     setImmediate(pump, this);
   }
 
-  /** One slice: goes on where the one before stopped, until everybody has had a turn since the last item. */
+  /** One slice: continues where the last one stopped, until every follower has had a turn since the last item. */
   pump(): void {
     this.#scheduled = false;
-    const until = performance.now() + SLICE;
-    if (this.#at === null) this.#begin();
-    while (this.#at !== null) {
-      const place = this.#at;
-      const done = this.#turn(place);
-      // Serving it may have ended it, or another.
-      if (done && this.#at === place) this.#at = place.next;
+    const until = performance.now() + SLICE_MS;
+    if (this.#current === null) this.#begin();
+    while (this.#current !== null) {
+      const subscription = this.#current;
+      const done = this.#turn(subscription);
+      // Serving a follower may have removed it, or another one.
+      if (done && this.#current === subscription) this.#current = subscription.next;
       if (performance.now() >= until) break;
     }
-    if (this.#at !== null || this.#again || this.#roundEnd < this.#end) this.#schedule();
+    if (this.#current !== null || this.#wokenUp || this.#roundEnd < this.#end) this.#schedule();
   }
 
   #begin(): void {
-    this.#at = this.#first;
+    this.#current = this.#first;
     this.#roundEnd = this.#end;
-    this.#again = false;
+    this.#wokenUp = false;
   }
 
-  /** What goes wrong with one follower ends it alone. */
-  #turn(place: Place<T>): boolean {
+  /** An error closes only the follower that caused it. */
+  #turn(subscription: Subscription<T>): boolean {
     try {
-      return this.#serve(place);
+      return this.#serve(subscription);
     } catch (error) {
-      const { peer } = place;
-      place.stop();
+      const { peer } = subscription;
+      subscription.stop();
       peer.logger.error({ err: error }, `a feed failed: ${messageOf(error)}`);
       peer.close(1011, "internal error");
       return true;
     }
   }
 
-  /** True when the follower has had its turn; false after one stride of more. */
-  #serve(place: Place<T>): boolean {
-    const { peer } = place;
-    if (place.cursor >= this.#roundEnd || peer.buffered > BEHIND) return true;
+  /** True when the follower has had its turn; false when there is more for it than one stride. */
+  #serve(subscription: Subscription<T>): boolean {
+    const { peer } = subscription;
+    if (subscription.cursor >= this.#roundEnd || peer.buffered > MAX_WAITING_BYTES) return true;
     const oldest = this.#end - this.#capacity;
-    if (place.cursor < oldest) {
-      peer.drop(oldest - place.cursor);
-      place.cursor = oldest;
+    if (subscription.cursor < oldest) {
+      peer.drop(oldest - subscription.cursor);
+      subscription.cursor = oldest;
     }
-    const stride = Math.min(this.#roundEnd, place.cursor + STRIDE);
-    const first = this.#wanted(place, stride);
-    if (first !== null) peer.cork(() => this.#send(place, first, stride));
-    return place.stopped || place.cursor >= this.#roundEnd || peer.buffered > BEHIND;
+    const stride = Math.min(this.#roundEnd, subscription.cursor + STRIDE_ITEMS);
+    const first = this.#wanted(subscription, stride);
+    if (first !== null) peer.cork(() => this.#send(subscription, first, stride));
+    return subscription.stopped || subscription.cursor >= this.#roundEnd || peer.buffered > MAX_WAITING_BYTES;
   }
 
-  /** The text of the next item that the follower wants; null: none up to `end`. */
-  #wanted(place: Place<T>, end: number): Text | null {
-    while (place.cursor < end) {
-      const text = place.select(this.#ring[place.cursor++ % this.#capacity] as T);
+  /** The message of the next item that the follower wants; null: none up to `end`. */
+  #wanted(subscription: Subscription<T>, end: number): Text | null {
+    while (subscription.cursor < end) {
+      const text = subscription.select(this.#ring[subscription.cursor++ % this.#capacity] as T);
       if (text !== null) return text;
     }
     return null;
   }
 
-  #send(place: Place<T>, first: Text, end: number): void {
-    for (let text: Text | null = first; text !== null && !place.stopped; text = this.#wanted(place, end))
-      place.peer.send(text);
+  #send(subscription: Subscription<T>, first: Text, end: number): void {
+    for (let text: Text | null = first; text !== null && !subscription.stopped; text = this.#wanted(subscription, end))
+      subscription.peer.send(text);
   }
 }
 

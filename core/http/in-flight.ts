@@ -1,36 +1,34 @@
 /**
- * The requests that are being answered, and the one clock for all their deadlines: no timer per request. Entries form a
- * linked list, so that coming and going cost nothing.
+ * The requests that are being answered, and one clock for all their time limits instead of a timer per request. The entries form a linked
+ * list, so that adding and removing cost next to nothing.
  */
+const TICK_INTERVAL_MS = 250;
 
-/** Milliseconds between two looks at the clock. */
-const TICK = 250;
-
-export interface Pending {
-  previous: Pending | null;
-  next: Pending | null;
-  /** Called about four times a second with the time in milliseconds since some start. */
+export interface InFlightRequest {
+  previous: InFlightRequest | null;
+  next: InFlightRequest | null;
+  /** Called about four times a second, with milliseconds since the start of the clock. */
   tick(now: number): void;
-  /** The server is stopping and will wait no longer. */
+  /** Ends the request: the server is stopping and waits no longer. */
   abandon(): void;
 }
 
 export class InFlight {
-  #first: Pending | null = null;
+  #first: InFlightRequest | null = null;
   #size = 0;
   #timer: NodeJS.Timeout;
-  #waiting: (() => void)[] = [];
-  /** How many of them are being answered with a stream. */
+  #drainWaiters: (() => void)[] = [];
+  /** Number of requests that are being answered with a stream. */
   streams = 0;
-  /** The time of the last tick: good to a quarter of a second, and free. */
+  /** Time of the last tick: precise to a quarter of a second, and costs nothing to read. */
   now = 0;
 
-  /** @param ticked called with each look at the clock */
-  constructor(ticked: () => void = () => {}) {
+  /** @param onTick called with each tick */
+  constructor(onTick: () => void = () => {}) {
     this.#timer = setInterval(() => {
       this.#tick();
-      ticked();
-    }, TICK);
+      onTick();
+    }, TICK_INTERVAL_MS);
     this.#timer.unref();
   }
 
@@ -38,21 +36,22 @@ export class InFlight {
     return this.#size;
   }
 
-  add(entry: Pending): void {
+  add(entry: InFlightRequest): void {
     entry.next = this.#first;
     if (this.#first !== null) this.#first.previous = entry;
     this.#first = entry;
     this.#size++;
   }
 
-  remove(entry: Pending): void {
+  remove(entry: InFlightRequest): void {
     if (entry.previous !== null) entry.previous.next = entry.next;
     else if (this.#first === entry) this.#first = entry.next;
     else return;
     if (entry.next !== null) entry.next.previous = entry.previous;
     entry.previous = null;
     entry.next = null;
-    if (--this.#size === 0 && this.#waiting.length > 0) for (const resolve of this.#waiting.splice(0)) resolve();
+    if (--this.#size === 0 && this.#drainWaiters.length > 0)
+      for (const resolve of this.#drainWaiters.splice(0)) resolve();
   }
 
   /** Waits until nothing is in flight, at most `timeout` milliseconds; then abandons what is left. */
@@ -60,7 +59,7 @@ export class InFlight {
     if (this.#size === 0) return;
     let timer: NodeJS.Timeout | undefined;
     await Promise.race([
-      new Promise<void>((resolve) => this.#waiting.push(resolve)),
+      new Promise<void>((resolve) => this.#drainWaiters.push(resolve)),
       new Promise<void>((resolve) => {
         timer = setTimeout(resolve, timeout);
       }),
@@ -74,11 +73,11 @@ export class InFlight {
   }
 
   #tick(): void {
-    this.now += TICK;
+    this.now += TICK_INTERVAL_MS;
     this.#each((entry) => entry.tick(this.now));
   }
 
-  #each(visit: (entry: Pending) => void): void {
+  #each(visit: (entry: InFlightRequest) => void): void {
     let entry = this.#first;
     while (entry !== null) {
       const { next } = entry;

@@ -1,17 +1,17 @@
-/** The sockets that are open, for the end of the service, and for the end of the tokens that opened them. */
+/** The open WebSockets: closes them when the service stops, and when the tokens that opened them expire. */
 import type { SocketPeer } from "./socket-peer.ts";
 
-/** 4000 and up is ours to give a meaning; this one is after the status of a token that is not good. */
-const TOKEN_ENDED = 4401;
+/** Codes from 4000 are for applications; this one follows the HTTP status 401. */
+const TOKEN_EXPIRED_CODE = 4401;
 
 export class OpenSockets {
   readonly #open = new Set<SocketPeer>();
-  #emptied: (() => void) | null = null;
+  #onEmpty: (() => void) | null = null;
   #closing = false;
-  /** Milliseconds since 1970 before which no token of an open socket ends. */
-  #nextEnd = Number.POSITIVE_INFINITY;
+  /** Milliseconds since 1970 before which no token of an open socket expires. */
+  #nextExpiry = Number.POSITIVE_INFINITY;
 
-  /** True from `close` on: none is opened any more. */
+  /** True after `close` was called: no new sockets are opened. */
   get closing(): boolean {
     return this.#closing;
   }
@@ -22,39 +22,39 @@ export class OpenSockets {
 
   add(peer: SocketPeer): void {
     this.#open.add(peer);
-    if (peer.expires !== null && peer.expires < this.#nextEnd) this.#nextEnd = peer.expires;
+    if (peer.expires !== null && peer.expires < this.#nextExpiry) this.#nextExpiry = peer.expires;
   }
 
   remove(peer: SocketPeer): void {
     this.#open.delete(peer);
-    if (this.#open.size === 0) this.#emptied?.();
+    if (this.#open.size === 0) this.#onEmpty?.();
   }
 
-  /** Closes those (4401) whose tokens have ended; called by the clock of all deadlines. */
+  /** Closes sockets (4401) whose tokens have expired; called with each tick of the clock of `InFlight`. */
   tick(): void {
     const now = Date.now();
-    if (now < this.#nextEnd) return;
-    this.#nextEnd = Number.POSITIVE_INFINITY;
+    if (now < this.#nextExpiry) return;
+    this.#nextExpiry = Number.POSITIVE_INFINITY;
     for (const peer of [...this.#open]) {
       const { expires } = peer;
       if (expires === null || peer.closed) continue;
-      if (expires <= now) peer.close(TOKEN_ENDED, "the token has ended");
-      else if (expires < this.#nextEnd) this.#nextEnd = expires;
+      if (expires <= now) peer.close(TOKEN_EXPIRED_CODE, "the token has expired");
+      else if (expires < this.#nextExpiry) this.#nextExpiry = expires;
     }
   }
 
   /**
-   * Closes them (1001) and waits until their peers have answered, at most `patience` milliseconds. What is left then is for the
-   * transport to cut.
+   * Closes all sockets (1001) and waits until their peers have answered, at most `timeout` milliseconds. The transport then closes
+   * those that are left.
    */
-  async close(patience: number): Promise<void> {
+  async close(timeout: number): Promise<void> {
     this.#closing = true;
     for (const peer of [...this.#open]) peer.close(1001, "the server is stopping");
     if (this.#open.size === 0) return;
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
-      this.#emptied = resolve;
-      timer = setTimeout(resolve, patience);
+      this.#onEmpty = resolve;
+      timer = setTimeout(resolve, timeout);
     });
     clearTimeout(timer);
   }

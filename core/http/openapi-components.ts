@@ -1,9 +1,9 @@
-/** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are in fact used. */
+/** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are used. */
 import { type ErrorKind, STATUS } from "../lib/errors.ts";
 
 export type OpenapiSchema = Record<string, unknown>;
 
-export const COMPONENT = "#/components/schemas/";
+export const SCHEMA_REFERENCE = "#/components/schemas/";
 
 /** Name, meaning and an example message of every error reply that operations refer to. */
 const FAILURES = {
@@ -56,7 +56,10 @@ export function failureComponents(used: ReadonlySet<Failure>): Record<string, ob
         ...retry,
       },
       content: {
-        "application/json": { schema: { $ref: `${COMPONENT}ErrorEnvelope` }, example: { success: false, error } },
+        "application/json": {
+          schema: { $ref: `${SCHEMA_REFERENCE}ErrorEnvelope` },
+          example: { success: false, error },
+        },
       },
     };
   }
@@ -88,7 +91,7 @@ const TAGS: Record<string, [string, string]> = {
   docs: ["Documentation", "This document, the explorer and the landing page."],
 };
 
-/** Tag of an operation and what it says: `agents.generateText` -> Agents. */
+/** Tag of an operation: `agents.generateText` -> Agents. */
 export function tagOf(operation: string): { name: string; description: string } {
   const word = operation.split(".", 1)[0] ?? operation;
   const [name, description] = (Object.hasOwn(TAGS, word) ? TAGS[word] : undefined) ?? [
@@ -98,7 +101,7 @@ export function tagOf(operation: string): { name: string; description: string } 
   return { name, description };
 }
 
-/** The tags in the order in which a reader wants them: what the service does first, what describes it last. */
+/** Sorts tags: what the service does first, what describes it last. */
 export function orderTags<T extends { name: string }>(tags: Iterable<T>): T[] {
   const order = Object.values(TAGS).map(([name]) => name);
   const rank = ({ name }: T) => (order.includes(name) ? order.indexOf(name) : order.length);
@@ -112,8 +115,8 @@ export function reachable(root: unknown, all: Readonly<Record<string, OpenapiSch
   for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
     for (const [key, value] of Object.entries(next as object)) {
       if (typeof value === "object" && value !== null) queue.push(value);
-      if (key !== "$ref" || typeof value !== "string" || !value.startsWith(COMPONENT)) continue;
-      const name = value.slice(COMPONENT.length);
+      if (key !== "$ref" || typeof value !== "string" || !value.startsWith(SCHEMA_REFERENCE)) continue;
+      const name = value.slice(SCHEMA_REFERENCE.length);
       const schema = Object.hasOwn(all, name) ? all[name] : undefined;
       if (schema === undefined) throw new Error(`no schema is called ${name}`);
       if (!found.has(name)) queue.push(schema);

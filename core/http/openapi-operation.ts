@@ -1,5 +1,5 @@
 /** One row of the routes table as an OpenAPI operation. */
-import { COMPONENT, type Failure, type OpenapiSchema, tagOf } from "./openapi-components.ts";
+import { type Failure, type OpenapiSchema, SCHEMA_REFERENCE, tagOf } from "./openapi-components.ts";
 import type { Route, RouteOutput } from "./route.ts";
 
 type Schemas = Readonly<Record<string, OpenapiSchema>>;
@@ -36,7 +36,7 @@ export function failuresOf(route: Route<never>): Failure[] {
   if (parameters) kinds.push("not_found");
   for (const kind of route.failures ?? []) if (!kinds.includes(kind)) kinds.push(kind);
   if (body) kinds.push("too_large", "unsupported_media_type");
-  // Pages and probes are at hand: they neither run anything nor wait for anything.
+  // Pages and probes cannot fail in these ways: they neither run nor wait for anything.
   if (!("page" in route.output || "bare" in route.output)) kinds.push("internal", "unavailable");
   return kinds;
 }
@@ -48,7 +48,7 @@ export function describeOperation(
   samples: Readonly<Record<string, string | undefined>>,
 ): Record<string, unknown> {
   const parameters = [...pathParameters(route.path, samples), ...queryParameters(querySchema(route, schemas))];
-  const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: COMPONENT + route.body };
+  const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: SCHEMA_REFERENCE + route.body };
   return {
     operationId: route.operation,
     tags: [tagOf(route.operation).name],
@@ -116,14 +116,14 @@ function describeReply(route: Route<never>, schemas: Schemas): object {
     return { description: "As the protocol says.", content };
   }
   if ("bare" in output) {
-    const schema = output.bare === null ? { type: "object" } : { $ref: COMPONENT + output.bare };
+    const schema = output.bare === null ? { type: "object" } : { $ref: SCHEMA_REFERENCE + output.bare };
     return { description: "Success.", content: { [mediaType(output.type)]: { schema } } };
   }
   if ("envelope" in output) {
     const example = exampleOf(output.envelope, schemas);
-    return jsonReply({ $ref: COMPONENT + output.envelope }, example);
+    return jsonReply({ $ref: SCHEMA_REFERENCE + output.envelope }, example);
   }
-  const data = embed(route.schemas?.response) ?? { $ref: COMPONENT + output.json };
+  const data = embed(route.schemas?.response) ?? { $ref: SCHEMA_REFERENCE + output.json };
   const sample = route.schemas?.response === undefined ? exampleOf(output.json, schemas) : undefined;
   const example = sample === undefined ? undefined : { success: true, data: sample };
   return jsonReply(enveloped(data), example);
@@ -150,11 +150,11 @@ function exampleOf(name: string, schemas: Schemas): unknown {
   const own = (schema?.examples as unknown[] | undefined)?.[0];
   if (own !== undefined || schema?.type !== "array") return own;
   const item = (schema.items as OpenapiSchema).$ref;
-  const sample = typeof item === "string" ? exampleOf(item.slice(COMPONENT.length), schemas) : undefined;
+  const sample = typeof item === "string" ? exampleOf(item.slice(SCHEMA_REFERENCE.length), schemas) : undefined;
   return sample === undefined ? undefined : [sample];
 }
 
-/** OpenAPI 3.1 has no word for the items of a stream: the text is described, and its `contentSchema` is one event. */
+/** OpenAPI 3.1 cannot describe the items of a stream: it is a string whose `contentSchema` is that of one event. */
 function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: Schemas): object {
   const events = (schemas[output.events]?.examples ?? []) as unknown[];
   const lines = events.map((event, index) => `id: ${index + 1}\ndata: ${JSON.stringify(event)}\n\n`);
@@ -168,14 +168,14 @@ function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: 
     headers: { "x-request-id": { $ref: "#/components/headers/RequestId" }, ...Object.fromEntries(extra) },
     content: {
       "text/event-stream": {
-        schema: { type: "string", description, contentSchema: { $ref: COMPONENT + output.events } },
+        schema: { type: "string", description, contentSchema: { $ref: SCHEMA_REFERENCE + output.events } },
         ...(lines.length > 0 && { example: lines.join("") }),
       },
     },
   };
 }
 
-/** A plugin's schema inside the document. One with references of its own would point into the wrong document. */
+/** A plugin's schema inside the document. One with references is left out: they would point into the wrong document. */
 function embed(schema: object | undefined): OpenapiSchema | undefined {
   if (schema === undefined) return undefined;
   if (!/"\$(?:ref|dynamicRef|id|anchor)":/.test(JSON.stringify(schema))) return schema as OpenapiSchema;

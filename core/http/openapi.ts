@@ -1,7 +1,6 @@
-/** The OpenAPI 3.1 document, from the routes table and `schemas/`. Made once at boot. */
+/** The OpenAPI 3.1 document, made from the routes table and `schemas/` at boot. */
 import { schemas as generated } from "../../generated/schemas.ts";
 import {
-  COMPONENT,
   type Failure,
   failureComponents,
   failureReplies,
@@ -9,6 +8,7 @@ import {
   type OpenapiSchema,
   orderTags,
   reachable,
+  SCHEMA_REFERENCE,
   tagOf,
 } from "./openapi-components.ts";
 import { describeOperation, failuresOf, openapiPath } from "./openapi-operation.ts";
@@ -42,20 +42,24 @@ const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstoc
 * A path that exists answers another method with 405 and \`Allow\`. HEAD mirrors GET.
 * WebSockets are listed under \`x-websockets\`; credentials go into their query, as \`key\` or \`token\`.`;
 
-/** Where validation is left to the handler, whose messages are shorter, the document still shows what is meant. */
-const INPUT = { $ref: `${COMPONENT}AgentInput` };
-const MESSAGES = { type: "array", description: "The chat so far.", items: { $ref: `${COMPONENT}UIMessage` } };
-const RICHER: Record<string, OpenapiSchema> = {
-  GenerateRequest: { input: INPUT },
-  ObjectRequest: { input: INPUT },
-  ChatRequest: { input: INPUT, messages: MESSAGES },
+/** Properties that handlers validate themselves, for shorter messages: their schemas leave them open, the document describes them. */
+const AGENT_INPUT = { $ref: `${SCHEMA_REFERENCE}AgentInput` };
+const CHAT_MESSAGES = {
+  type: "array",
+  description: "The chat so far.",
+  items: { $ref: `${SCHEMA_REFERENCE}UIMessage` },
+};
+const DOCUMENTED_PROPERTIES: Record<string, OpenapiSchema> = {
+  GenerateRequest: { input: AGENT_INPUT },
+  ObjectRequest: { input: AGENT_INPUT },
+  ChatRequest: { input: AGENT_INPUT, messages: CHAT_MESSAGES },
 };
 
-/** What a validator decides with `if` is shown as forms: readers and generators of clients know those. */
-const FORMS: Record<string, (schemas: Readonly<Record<string, OpenapiSchema>>) => OpenapiSchema> = {
+/** Schemas with `if` are documented as plain forms, which readers and client generators understand. */
+const DOCUMENTED_SCHEMAS: Record<string, (schemas: Readonly<Record<string, OpenapiSchema>>) => OpenapiSchema> = {
   MessageInput: ({ MessageInput: { if: _if, else: _else, ...rest } = {} }) => rest,
   SaveMessageEntry: ({ SaveMessageEntry: entry = {}, MessageInput: message = {} }) => {
-    const wrapped = { message: { $ref: `${COMPONENT}MessageInput` }, ...(entry.properties as object) };
+    const wrapped = { message: { $ref: `${SCHEMA_REFERENCE}MessageInput` }, ...(entry.properties as object) };
     const bare = { ...(message.properties as object), ...(entry.properties as object) };
     return {
       description: entry.description,
@@ -69,7 +73,7 @@ const FORMS: Record<string, (schemas: Readonly<Record<string, OpenapiSchema>>) =
 };
 
 export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentInfo): Record<string, unknown> {
-  const schemas = documented(generated);
+  const schemas = documentedSchemas(generated);
   const paths: Record<string, Record<string, unknown>> = Object.create(null);
   const tags = new Map<string, { name: string; description: string }>();
   const used = new Set<Failure>();
@@ -102,26 +106,26 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
       schemas: reachable({ paths, responses }, schemas),
       responses,
       headers: usedHeaders({ paths, responses }),
-      ...(info.security !== undefined && { securitySchemes: picked(info.security.schemes, schemes) }),
+      ...(info.security !== undefined && { securitySchemes: pick(info.security.schemes, schemes) }),
     },
     "x-websockets": describeSockets(info.sockets ?? []),
   };
 }
 
-const picked = (all: Record<string, object>, names: ReadonlySet<string>): Record<string, object> =>
+const pick = (all: Record<string, object>, names: ReadonlySet<string>): Record<string, object> =>
   Object.fromEntries(Object.entries(all).filter(([name]) => names.has(name)));
 
-/** A relative server is resolved against the address of the document, so it is right behind any proxy. */
+/** A relative server is resolved against the address of the document, so that it is right behind any proxy. */
 function serversOf(publicUrl: string | undefined): object[] {
   const relative = { url: ".", description: "Where this document comes from." };
   if (publicUrl === undefined) return [relative];
   return [{ url: publicUrl.replace(/(?<!\/)\/+$/, ""), description: "The public address." }, relative];
 }
 
-function documented(schemas: Readonly<Record<string, OpenapiSchema>>): Record<string, OpenapiSchema> {
+function documentedSchemas(schemas: Readonly<Record<string, OpenapiSchema>>): Record<string, OpenapiSchema> {
   const copy = { ...schemas };
-  for (const [name, form] of Object.entries(FORMS)) copy[name] = form(schemas);
-  for (const [name, properties] of Object.entries(RICHER)) {
+  for (const [name, form] of Object.entries(DOCUMENTED_SCHEMAS)) copy[name] = form(schemas);
+  for (const [name, properties] of Object.entries(DOCUMENTED_PROPERTIES)) {
     const schema = copy[name];
     if (schema === undefined) continue;
     copy[name] = { ...schema, properties: { ...(schema.properties as object), ...properties } };

@@ -1,6 +1,6 @@
 /**
- * Who stands behind a request that a browser sends. Its user did not, where the page is a stranger's: under a name that was made to
- * lead here (DNS rebinding), or with what browsers send to any site without asking it first (Fetch, "CORS protocol").
+ * Refuses requests that a browser sends on behalf of a foreign page: pages that were loaded under a name that an attacker made resolve to
+ * this service (DNS rebinding), and cross-origin requests that browsers send without a CORS preflight ("simple requests").
  */
 import { ServiceError } from "../lib/errors.ts";
 import { hostName, isAddress } from "../lib/host-name.ts";
@@ -9,15 +9,15 @@ import type { Cors } from "./cors.ts";
 import { isJsonType } from "./decode.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Site } from "./site.ts";
-import { shown } from "./unknown-path.ts";
+import { truncatePath } from "./unknown-path.ts";
 
-/** The head of a request, and who sent it. */
+/** The head of a request and the address of its sender. */
 type Head = Pick<Exchange, "method" | "header" | "remoteAddress">;
 
-/** Whose pages a route serves beside those of the service: all that CORS allows, or those alone that it allows by name. */
-export type Pages = "allowed" | "named";
+/** Which pages may use a route beside those of the service: all that CORS allows, or only those whose origin CORS names. */
+export type AllowedPages = "allowed" | "named";
 
-/** The refusal of a request for a host that may be a stranger's; null where there is none. */
+/** The error for a request whose host is not one of this service's; null when it is. */
 export function foreignHost(head: Head, site: Site): ServiceError | null {
   const host = head.header("host");
   const forwarded = forwardedHosts(head, site);
@@ -27,12 +27,12 @@ export function foreignHost(head: Head, site: Site): ServiceError | null {
   if (named === undefined) return null;
   return new ServiceError(
     "forbidden",
-    `the host ${JSON.stringify(shown(named))} is not known here: without auth, requests are answered for localhost, the host of ` +
+    `the host ${JSON.stringify(truncatePath(named))} is not known here: without auth, requests are answered for localhost, the host of ` +
       `server.publicUrl and those in server.allowedHosts`,
   );
 }
 
-/** What a trusted proxy was asked for. All of it counts: who comes first in a list may have been written by a client. */
+/** The hosts that a trusted proxy was asked for. All are checked: the first of a list may have been written by the client. */
 function forwardedHosts(head: Head, { trusts }: Site): string[] | null {
   if (trusts === null) return null;
   const forwarded = head.header("x-forwarded-host");
@@ -40,77 +40,83 @@ function forwardedHosts(head: Head, { trusts }: Site): string[] | null {
 }
 
 /**
- * A name that nobody has on the internet, or an address: how proxies call who stands behind them. A page that comes past the proxy
- * can say what it likes in X-Forwarded-Host, but `Host` is the name that it was loaded by.
+ * A name without a dot, or an address: what a proxy writes into `Host` for the service behind it. A foreign page that bypasses the
+ * proxy may set X-Forwarded-Host as it likes, but its `Host` is the public name that the page was loaded from.
  */
 function isInternal(host: string): boolean {
   const name = hostName(host);
   return name !== null && (!name.includes(".") || isAddress(name));
 }
 
-const CHANGING: ReadonlySet<string> = new Set(["POST", "PUT", "PATCH", "DELETE"]);
+const UNSAFE_METHODS: ReadonlySet<string> = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 
 /**
- * The refusal of a page that is a stranger to a route; null where there is none. It goes before credentials are looked at: a browser
- * sends those that it knows whoever wrote the page.
+ * The error for a request of a page that may not use a route; null for all others. It is checked before the credentials, because a
+ * browser adds the credentials that it knows whoever wrote the page.
  *
  * @param cors of the route
  */
-export function foreignSender(
+export function foreignOrigin(
   head: Head,
-  { method, pages }: { method: string; pages?: Pages },
+  { method, pages }: { method: string; pages?: AllowedPages },
   cors: Cors,
   site: Site,
 ): ServiceError | null {
-  const unasked = CHANGING.has(method) ? unannounced(head, cors, site) : null;
-  return unasked ?? (pages === undefined ? null : foreignPage(head, pages, cors, site));
+  const simpleRequest = UNSAFE_METHODS.has(method) ? foreignSimpleRequest(head, cors, site) : null;
+  return simpleRequest ?? (pages === undefined ? null : foreignPage(head, pages, cors, site));
 }
 
-/** The refusal of what browsers send for a page of another site without asking first. */
-function unannounced(head: Head, cors: Cors, site: Site): ServiceError | null {
+/** The error for a cross-origin request that a browser sends without a preflight. */
+function foreignSimpleRequest(head: Head, cors: Cors, site: Site): ServiceError | null {
   const origin = head.header("origin");
   if (origin === "" || isJsonType(head.header("content-type"))) return null;
-  if (isSamePlace(origin, head, site) || isNamed(origin, cors, site)) return null;
+  if (isSameOrigin(origin, head, site) || isNamedOrigin(origin, cors, site)) return null;
   return new ServiceError(
     "forbidden",
-    `a ${head.method} from a page of ${shown(origin)} must have the content-type application/json, unless server.cors.origin names ` +
+    `a ${head.method} from a page of ${truncatePath(origin)} must have the content-type application/json, unless server.cors.origin names ` +
       "that origin",
   );
 }
 
 /**
- * The refusal of a page that is not served; null for the others, and for programs, which send no origin.
+ * The error for a page that may not use a route; null for other pages, and for programs, which send no origin.
  *
- * @param cors of what it asks for
- * @param deed what it may not do, for people
+ * @param cors settings of the requested path
+ * @param action what the page may not do: text for the message
  */
-export function foreignPage(head: Head, pages: Pages, cors: Cors, site: Site, deed = "use this"): ServiceError | null {
+export function foreignPage(
+  head: Head,
+  pages: AllowedPages,
+  cors: Cors,
+  site: Site,
+  action = "use this",
+): ServiceError | null {
   const origin = head.header("origin");
-  if (origin === "" || isNamed(origin, cors, site)) return null;
+  if (origin === "" || isNamedOrigin(origin, cors, site)) return null;
   if (pages === "allowed" && cors.allows(origin)) return null;
-  if (isSamePlace(origin, head, site) && isCertain(origin, site)) return null;
+  if (isSameOrigin(origin, head, site) && isRebindingProof(origin, site)) return null;
   const rule =
     pages === "allowed"
       ? "server.cors does not allow them"
-      : 'name them in server.cors.origin ("*" names nobody), or the host of the service in server.allowedHosts';
-  return new ServiceError("forbidden", `pages of ${shown(origin)} may not ${deed}: ${rule}`);
+      : 'name them in server.cors.origin ("*" names no origin), or the host of the service in server.allowedHosts';
+  return new ServiceError("forbidden", `pages of ${truncatePath(origin)} may not ${action}: ${rule}`);
 }
 
-const isNamed = (origin: string, cors: Cors, { publicOrigin }: Site): boolean =>
+const isNamedOrigin = (origin: string, cors: Cors, { publicOrigin }: Site): boolean =>
   origin === publicOrigin || cors.names(origin);
 
-/** Whether a page of `origin` was loaded from where its request goes, as far as names tell. */
-function isSamePlace(origin: string, head: Head, { clientOf }: Site): boolean {
+/** Whether a page of `origin` has the same origin as the requested host, going by names. */
+function isSameOrigin(origin: string, head: Head, { clientOf }: Site): boolean {
   if (!URL.canParse(origin)) return false;
   const page = new URL(origin);
   const asked = clientOf(head.remoteAddress(), (name) => head.header(name));
-  // Without a proxy that is believed nobody knows the scheme: one that is not may stand between.
+  // Without a trusted proxy the scheme is unknown, because an unknown proxy may end TLS: assume that of the page.
   const own = asked.origin ?? `${page.protocol}//${asked.host}`;
   return URL.canParse(own) && new URL(own).origin === page.origin && page.origin !== "null";
 }
 
-/** The name of a stranger's page may be made to lead here; an address, and a name of the service, may not. */
-function isCertain(origin: string, site: Site): boolean {
+/** A foreign name can be made to resolve to this service (DNS rebinding); an address, and the service's own names, cannot. */
+function isRebindingProof(origin: string, site: Site): boolean {
   const { host, hostname } = new URL(origin);
   return site.isKnown(host) || isAddress(hostname);
 }

@@ -1,5 +1,4 @@
-/** From what a handler gives to the reply, compiled per route at boot. */
-
+/** Compiles per route, at boot, how the result of its handler becomes a reply. */
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Call } from "./call.ts";
 import { envelope, JSON_TYPE } from "./encode.ts";
@@ -7,9 +6,9 @@ import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { PageReply, RawReply, RouteOutput } from "./route.ts";
 
-export type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
+type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
 
-/** The header lists of a route are made once where CORS does not depend on the origin. */
+/** @param constant CORS headers that are the same for every origin, so that the header list is made once; null: made per request */
 export function compileOutput(output: RouteOutput, constant: HeaderList | null): Encode {
   if ("json" in output) {
     const status = output.status ?? 200;

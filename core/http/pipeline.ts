@@ -1,11 +1,11 @@
 /**
- * The five stages of a request, compiled per route at boot: decode the head, authorize, decode and validate the body,
- * handle, encode. All that reads the head happens before `Dispatch` returns (see exchange.ts).
+ * The five stages of a request, compiled per route at boot: read the head, authorize, read and validate the body, handle, encode. All
+ * reading of the head happens before `Dispatch` returns (see exchange.ts).
  */
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
-import { Call, type Shared } from "./call.ts";
+import { Call, type CallSettings } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import {
   bodyFailure,
@@ -18,42 +18,41 @@ import {
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { foreignHost, foreignSender } from "./origin.ts";
+import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
-import { unanswered } from "./unknown-path.ts";
+import { unknownPathError } from "./unknown-path.ts";
 import type { Uploads } from "./uploads.ts";
 
 /**
- * Throws `unauthorized`, or sets `user` and `caller` of the call. Reads the head before the first await only.
+ * Sets `user` and `caller` of the call, or throws `unauthorized`. May read the head before the first await only.
  *
  * @param values raw values of the path's parameters
  */
 export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string[]) => void | Promise<void>;
 
-export interface PipelineSettings<S> extends Shared<S> {
+interface PipelineSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
-  /** Validator of a schema id; queries are coerced from text by theirs. */
+  /** Validator of a schema id. That of a query also converts its strings to the types of the schema. */
   check(schema: InputSchemaId): Validator;
-  /** CORS of one route: the service's, or its own. */
+  /** CORS settings of a route: its own, or those of the service. */
   cors(route: Route<S>): Cors;
-  /** CORS of replies that belong to no route. */
+  /** CORS settings for requests that match no route. */
   defaultCors: Cors;
-  /** Null where the class of the route is public. */
+  /** Null for a public route. */
   authorize(route: Route<S>): Authorize<Call<S>> | null;
-  /** The same for what no route answers. */
+  /** The same for requests that match no route. */
   authorizeUnknown: Authorize<Call<S>> | null;
-  /** Bytes. */
+  /** Largest body, in bytes. */
   bodyLimit: number;
   uploads: Uploads;
-  /** Whether some proxy is trusted, so that the head says who the client is. */
+  /** Whether there are trusted proxies, so that the client's address is read from the head. */
   isProxied: boolean;
-  /** What requests are counted by. */
   meters: Meters;
   site: Site;
-  /** Whether a WebSocket answers at a path that no route has. */
+  /** Whether a WebSocket is served at this path. */
   isSocket(path: string): boolean;
 }
 
@@ -70,19 +69,19 @@ export function compilePipeline<S>(routes: readonly Route<S>[], settings: Pipeli
   const probes = new Set(routes.filter(({ group }) => group === "probe").map(({ path }) => path));
   return (exchange) => {
     exchange.requestId = settings.requestId(exchange.header("x-request-id"));
-    const foreign = site.closed ? foreignHost(exchange, site) : null;
+    const foreign = site.onlyKnownHosts ? foreignHost(exchange, site) : null;
     if (foreign !== null && !probes.has(exchange.path)) return refuse(exchange, settings, foreign);
     const match = router.find(exchange.path);
-    if (match === null) return refuseUnknown(exchange, settings, unanswered(exchange, settings.isSocket));
+    if (match === null) return refuseIfAuthorized(exchange, settings, unknownPathError(exchange, settings.isSocket));
     const { endpoint, values } = match;
     const route = endpoint.methods.get(exchange.method);
     if (route !== undefined) return route.run(exchange, values);
-    otherMethod(exchange, endpoint, values, settings);
+    answerOtherMethod(exchange, endpoint, values, settings);
   };
 }
 
 /** HEAD mirrors GET; OPTIONS is answered before authorization; the rest is 405. */
-function otherMethod<S>(
+function answerOtherMethod<S>(
   exchange: Exchange,
   endpoint: PathEndpoint<Compiled>,
   values: string[],
@@ -97,11 +96,11 @@ function otherMethod<S>(
     return route.preflight(exchange, allow);
   }
   const message = `${exchange.method.slice(0, 20)} is not allowed here; allowed: ${allow}`;
-  refuseUnknown(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
+  refuseIfAuthorized(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
 }
 
-/** Who is not let in does not learn what else is wrong. */
-function failOnceAllowed<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
+/** Fails with `error`, or with 401 if the caller is not authorized: a refused caller must not learn what else is wrong. */
+function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
   if (allowed instanceof Promise) {
     call.track();
     allowed.then(
@@ -111,10 +110,10 @@ function failOnceAllowed<S>(call: Call<S>, allowed: void | Promise<void>, error:
   } else call.fail(error);
 }
 
-/** Who is not let in does not learn what is there. */
-function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
+/** Refuses a request that matches no route, with 401 if the caller is not authorized: a refused caller must not learn which routes exist. */
+function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
   const { authorizeUnknown: authorize, defaultCors, site } = settings;
-  const error = foreignSender(exchange, exchange, defaultCors, site) ?? problem;
+  const error = foreignOrigin(exchange, exchange, defaultCors, site) ?? problem;
   if (authorize === null) {
     refuse(exchange, settings, error);
     return;
@@ -122,7 +121,7 @@ function refuseUnknown<S>(exchange: Exchange, settings: PipelineSettings<S>, pro
   const cors = defaultCors.constant ?? defaultCors.headers(exchange.header("origin"));
   const call = new Call(settings, exchange, settings.meters.ofUnmatched(exchange.method), cors);
   try {
-    failOnceAllowed(call, authorize(call, exchange, []), error);
+    failIfAuthorized(call, authorize(call, exchange, []), error);
   } catch (refused) {
     call.fail(refused);
   }
@@ -179,7 +178,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
 
   function receive(call: Call<S>, values: string[], query: string, bytes: Uint8Array, corsHeaders: HeaderList): void {
     let body: unknown;
-    uploads.give(bytes.length);
+    uploads.release(bytes.length);
     try {
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes);
       requireValid(checkBody!, body);
@@ -191,25 +190,25 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     handle(call, values, query, body, corsHeaders);
   }
 
-  /** No function here gets a name of its own: naming one costs more than making it where the source runs unbundled. */
+  /** The closures in here stay anonymous: when the unbundled source runs, naming a function costs more than creating it. */
   function read(call: Call<S>, exchange: Exchange, values: string[], corsHeaders: HeaderList, type: string): void {
     const { query } = exchange;
     const allowed = authorize === null ? undefined : authorize(call, exchange, values);
     try {
       requireJson(type, exchange);
     } catch (error) {
-      failOnceAllowed(call, allowed, error);
+      failIfAuthorized(call, allowed, error);
       return;
     }
     exchange.readBody(
       bodyLimit,
       (bytes) => {
         if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, corsHeaders);
-        // The body arrives while the credentials are checked; nothing looks at it before they are.
+        // The body arrives while the credentials are checked; it is not parsed before they are accepted.
         allowed.then(
           () => receive(call, values, query, bytes, corsHeaders),
           (error) => {
-            uploads.give(bytes.length);
+            uploads.release(bytes.length);
             call.fail(error);
           },
         );
@@ -233,7 +232,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders);
       try {
-        const foreign = foreignSender(exchange, route, cors, settings.site);
+        const foreign = foreignOrigin(exchange, route, cors, settings.site);
         if (foreign !== null) throw foreign;
         if (readsHeaders) call.headers = exchange.headers();
         if (readsTrace) call.traceparent = exchange.header("traceparent");

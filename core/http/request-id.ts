@@ -1,11 +1,11 @@
-/** Request ids: the caller's when it is a sane token, else made. */
+/** Request ids: the caller's id when it is valid, otherwise a new one. */
 import { randomBytes } from "node:crypto";
 
-const SANE = /^[A-Za-z0-9_.:-]{1,128}$/;
+const VALID_ID = /^[A-Za-z0-9_.:-]{1,128}$/;
 
-/** A counter behind a random prefix: unique over restarts, and a hundred times cheaper than a UUID. */
+/** New ids are a random prefix and a counter: unique across restarts, and a hundred times cheaper than UUIDs. */
 export function createRequestIds(): (given: string) => string {
   const prefix = `${randomBytes(6).toString("hex")}-`;
   let count = 0;
-  return (given) => (given !== "" && SANE.test(given) ? given : prefix + (++count).toString(36));
+  return (given) => (given !== "" && VALID_ID.test(given) ? given : prefix + (++count).toString(36));
 }

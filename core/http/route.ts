@@ -1,4 +1,4 @@
-/** One row of the routes table, and what a handler sees. Generic in the service, so that `http` knows no domain. */
+/** A row of the routes table, and the context that its handler gets. Generic in the service: this folder knows no agents. */
 import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
 import type { Caller } from "../identity/caller.ts";
@@ -8,14 +8,14 @@ import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
-import type { Pages } from "./origin.ts";
+import type { AllowedPages } from "./origin.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-export type SchemaId = keyof Schemas;
-/** Schemas of what requests carry: the only ones whose validators every start loads, so they are told by their names. */
+type SchemaId = keyof Schemas;
+/** Schemas of request bodies and queries, told by their names: only their validators are loaded at every start. */
 export type InputSchemaId = Extract<SchemaId, `${string}Request` | `${string}Query`>;
 
-/** Access groups of the contract ("Default access by group"); `auth/classes.ts` says what each means in each mode. */
+/** Groups of routes with the same default access; `auth/classes.ts` defines what each means in each mode. */
 export type AccessGroup =
   | "execution"
   | "management"
@@ -26,7 +26,7 @@ export type AccessGroup =
   | "probe"
   | "custom";
 
-/** What a handler knows beside its input. `signal` is made when first asked for, and aborts when the client leaves. */
+/** What a handler gets beside its input. `signal` is created when it is first read, and aborts when the client leaves. */
 export interface Context<S> {
   readonly service: S;
   readonly user: User | null;
@@ -34,26 +34,26 @@ export interface Context<S> {
   readonly requestId: string;
   readonly signal: AbortSignal;
   readonly logger: Logger;
-  /** Where the request comes from. Known where the route has `readsClient` or `readsHeaders`. */
+  /** Where the request comes from. Complete if the route has `readsClient` or `readsHeaders`. */
   readonly client: Client;
   /** The request's headers; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
-  /** What spans of the work begin from; absent where nothing is traced. */
+  /** Parent of the spans of this request; absent when nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
-  /** Set by a handler: headers of the answer, should the request be cut short by its time limit or the end of the service. */
+  /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   cutHeaders?: Record<string, string> | undefined;
 }
 
 export type RouteOutput =
   /** A value in the envelope. */
   | { json: SchemaId; status?: 201 }
-  /** A value that is the envelope itself: `success`, `data` and keys beside them. */
+  /** A value that is the envelope itself: `success`, `data` and further keys. */
   | { envelope: SchemaId }
   /** A value that is the whole body (probes, `/doc`). */
   | { bare: SchemaId | null; type: string }
   /**
-   * Server-sent events; `failure` is the in-band event for an error, `last` a raw data line at the end. Of a resumable stream
-   * ids are places to go on from, so that a failure, which is none, has no id.
+   * Server-sent events. `failure` makes the event for an error within the stream, `last` is a raw data line at its end. In a
+   * `resumable` stream clients can continue after an event by its id, so that a failure gets no id.
    */
   | {
       events: SchemaId;
@@ -65,8 +65,8 @@ export type RouteOutput =
   /** Bytes with a content type of their own. */
   | { page: string }
   /**
-   * A protocol with formats of its own: the handler gives a `RawReply`. What is refused before its body is read is the
-   * envelope; `malformed` replies to a body that is not JSON, which is the envelope too without it.
+   * A protocol with its own format: the handler returns a `RawReply`. Requests that are refused before their body is read get
+   * the JSON envelope. `malformed` makes the reply to a body that is not JSON; without it that is the envelope too.
    */
   | {
       /** Content types of its replies, for `/doc`. */
@@ -74,18 +74,18 @@ export type RouteOutput =
       malformed?: (problem: string) => RawReply;
     };
 
-/** Status, headers and body as the handler of a `raw` row wants them; those of CORS are added. */
+/** Status, headers and body of a `raw` route; CORS headers are added. */
 export type RawReply = { status: number; headers: HeaderList; body: string | Uint8Array | null } | TextStream;
 
-/** A reply that goes out as it is made. Its head leaves at once, and `context.signal` aborts when the client leaves. */
+/** A streamed reply. Its headers are sent at once, and `context.signal` aborts when the client leaves. */
 export interface TextStream {
   readonly status: number;
   readonly headers: HeaderList;
-  /** The reply ends with it. What it throws, and the end of the service, is told with `failure`. */
+  /** Writes the stream; the reply ends when it resolves. If it throws, or the service stops, `failure` is sent. */
   stream(sink: TextSink): Promise<void>;
-  /** The last text of a stream that fails. Without it the connection is cut. */
+  /** Makes the last text of a failed stream. Without it the connection is closed. */
   readonly failure?: (message: string) => string;
-  /** Text that says nothing, sent after some seconds of silence so that nobody between takes the stream for dead. */
+  /** Text without meaning, sent after some seconds of silence so that no proxy takes the stream for dead. */
   readonly heartbeat?: string;
 }
 
@@ -99,7 +99,7 @@ export interface PageReply {
 
 type Shape<Id> = Id extends SchemaId ? Schemas[Id] : undefined;
 
-export interface Input<Q, B> {
+interface Input<Q, B> {
   /** Path parameters by name, percent-decoded. */
   params: Record<string, string>;
   query: Shape<Q>;
@@ -111,10 +111,10 @@ export interface Route<
   Q extends InputSchemaId | undefined = InputSchemaId | undefined,
   B extends InputSchemaId | undefined = InputSchemaId | undefined,
 > {
-  /** `agents.generateText`: operationId, log and metrics label, test title. */
+  /** `agents.generateText`: the operationId, and the label in logs and metrics. */
   operation: string;
   method: Method;
-  /** `/agents/:id/text`. A parameter is one segment. Specificity decides a match, never order. */
+  /** `/agents/:id/text`. A parameter is one segment. The most specific route matches, whatever their order. */
   path: string;
   group: AccessGroup;
   summary: string;
@@ -124,25 +124,25 @@ export interface Route<
   body?: B;
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
-  /** Validators of a route whose schemas are not ours (a plugin's), in place of `query` and `body`. */
+  /** Validators of a plugin's route, in place of `query` and `body`. */
   checks?: { query?: Validator; body?: Validator };
-  /** Those schemas, for `/doc`. */
+  /** The schemas of a plugin's route, for `/doc`. */
   schemas?: { query?: object; body?: object; response?: object };
-  /** Kinds of failure that its form does not tell, for `/doc`. */
+  /** Kinds of failure that do not follow from the route's form, for `/doc`. */
   failures?: readonly ("not_found" | "conflict")[];
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
-  /** Whose pages get through beside those of the service, the rest being 403; left out: CORS alone says what pages may read. */
-  pages?: Pages;
-  /** Copy all headers for the handler (custom routes); the others do without that cost. */
+  /** Which pages may use the route beside those of the service, others get 403; left out: CORS alone decides what pages may read. */
+  pages?: AllowedPages;
+  /** Copies all headers for the handler. Off by default, because of its cost. */
   readsHeaders?: boolean;
-  /** Know the client of the request, which is read from its head. */
+  /** Reads the client's address for the handler. */
   readsClient?: boolean;
   output: RouteOutput;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }
 
-/** Keeps the types of one row while it stands in a table of many. */
+/** Checks the types of one row, and lets it stand in a table with rows of other types. */
 export function typedRoute<
   S,
   const Q extends InputSchemaId | undefined = undefined,

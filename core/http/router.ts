@@ -1,17 +1,16 @@
-/** Finds the route of a path. Built at boot from the table; specificity (a literal beats a parameter) decides, never order. */
-
-export interface Routed {
+/** Finds the route of a path. Built at boot; the most specific route wins (a literal beats a parameter), whatever their order. */
+interface Routed {
   method: string;
   path: string;
 }
 
-/** All routes of one path by method, with the `Allow` header that follows from them. */
+/** All routes of one path by method, with the value of their `Allow` header. */
 export interface PathEndpoint<R extends Routed> {
   methods: Map<string, R>;
   allow: string;
 }
 
-export interface RouteMatch<R extends Routed> {
+interface RouteMatch<R extends Routed> {
   endpoint: PathEndpoint<R>;
   /** Raw values of the parameters, in the order of the path. */
   values: string[];
@@ -23,13 +22,13 @@ interface Node<R extends Routed> {
   endpoint: PathEndpoint<R> | null;
 }
 
-export interface Router<R extends Routed> {
+interface Router<R extends Routed> {
   find(path: string): RouteMatch<R> | null;
 }
 
 const NO_VALUES: string[] = [];
 
-/** Throws when two routes have the same method and the same shape of path. */
+/** @throws Error when two routes have the same method and the same path, apart from the names of parameters */
 export function createRouter<R extends Routed>(routes: readonly R[]): Router<R> {
   const root: Node<R> = { literals: new Map(), parameter: null, endpoint: null };
   const literal = new Map<string, RouteMatch<R>>();

@@ -1,38 +1,38 @@
-/** Where a service is reached, as its manifest says: what tells its own pages, and names that lead here, from those of strangers. */
+/** The addresses that the service is known by, as its manifest says: they tell its own pages and hosts from foreign ones. */
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { type ClientOf, compileClients, compileTrust } from "./client.ts";
 
 export interface Site {
-  /** Whether requests for any other host are refused: where nobody proves who he is, and only this machine can connect. */
-  readonly closed: boolean;
-  /** Whether a host, with its port or without, is one that the service is known by. */
+  /** Whether requests for unknown hosts are refused: without authentication, when only this machine can connect. */
+  readonly onlyKnownHosts: boolean;
+  /** Whether the service is known by this host, given with or without a port. */
   isKnown(host: string): boolean;
   /** Origin of `server.publicUrl`; null without one. */
   readonly publicOrigin: string | null;
-  /** Whether what a peer says of its clients is believed; null where nobody is. */
+  /** Whether a peer is a trusted proxy; null when there are none. */
   readonly trusts: ((peer: string) => boolean) | null;
   readonly clientOf: ClientOf;
 }
 
 type Settings = Pick<ServerManifest, "publicUrl" | "allowedHosts" | "trustedProxies">;
 
-/** Spellings of known hosts that are remembered: clients of one service write few. */
-const REMEMBERED = 32;
+/** Cached spellings of known hosts. The clients of a service use few. */
+const MAX_REMEMBERED_HOSTS = 32;
 
-export function compileSite({ publicUrl, allowedHosts, trustedProxies }: Settings, closed: boolean): Site {
+export function compileSite({ publicUrl, allowedHosts, trustedProxies }: Settings, onlyKnownHosts: boolean): Site {
   const origin = publicUrl === undefined ? null : new URL(publicUrl);
   const names = new Set(allowedHosts.map((host) => hostName(bracketed(host))));
   if (origin !== null) names.add(hostName(origin.host));
   names.delete(null);
   const remembered = new Set<string>();
   return {
-    closed,
+    onlyKnownHosts,
     isKnown(host) {
       if (remembered.has(host)) return true;
       const name = hostName(host);
       if (name === null || !(isLoopback(name) || names.has(name))) return false;
-      if (remembered.size === REMEMBERED) remembered.clear();
+      if (remembered.size === MAX_REMEMBERED_HOSTS) remembered.clear();
       remembered.add(host);
       return true;
     },

@@ -1,4 +1,4 @@
-/** One open socket between its transport and its handlers: bounds on both ways, and one end. */
+/** One open WebSocket between its transport and its handlers: bounds what may wait in both directions, and closes it exactly once. */
 import type { Logger } from "pino";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
@@ -9,19 +9,19 @@ import type { Client } from "./client.ts";
 import type { OpenSocket, SocketEvents } from "./exchange.ts";
 import type { Peer, SocketHandlers } from "./socket.ts";
 
-/** Bytes that may wait for a peer. A message goes out while nothing waits, however long it is. */
-const PEER_BUFFER = 256 * 1024;
-/** Handlers of messages that a peer may keep busy at once. */
-const BUSIEST = 256;
-/** Most bytes of a reason in a close frame. */
-const LONGEST_REASON = 123;
+/** Bytes that may wait for a slow peer. While nothing waits, a message of any length is sent. */
+const MAX_BUFFERED_BYTES = 256 * 1024;
+/** Message handlers of one peer that may run at the same time. */
+const MAX_BUSY_HANDLERS = 256;
+/** Longest reason that a close frame can hold. */
+const MAX_REASON_BYTES = 123;
 
 /** What is known of a peer before its socket is open. */
-interface PeerFacts {
+interface PeerInfo {
   readonly operation: string;
   readonly user: User | null;
   readonly caller: Caller;
-  /** Milliseconds since 1970 at which its credentials end; null when they do not. */
+  /** Milliseconds since 1970 at which its credentials expire; null when they do not. */
   readonly expires: number | null;
   readonly requestId: string;
   readonly client: Client;
@@ -32,53 +32,53 @@ interface PeerFacts {
 
 export class SocketPeer implements Peer, SocketEvents {
   readonly #socket: OpenSocket;
-  readonly #facts: PeerFacts;
-  readonly #gone: (peer: SocketPeer, code: number) => void;
-  #handlers: SocketHandlers = NONE;
+  readonly #info: PeerInfo;
+  readonly #onGone: (peer: SocketPeer, code: number) => void;
+  #handlers: SocketHandlers = NO_HANDLERS;
   #controller: AbortController | null = null;
   #logger: Logger | null = null;
   #dropped = 0;
   #busy = 0;
   closed = false;
 
-  /** @param gone told once the connection is over, which is after `closed` when we have ended it */
-  constructor(socket: OpenSocket, facts: PeerFacts, gone: (peer: SocketPeer, code: number) => void) {
+  /** @param onGone called once the connection is over. When this side closes it, that is later than `closed`. */
+  constructor(socket: OpenSocket, info: PeerInfo, onGone: (peer: SocketPeer, code: number) => void) {
     this.#socket = socket;
-    this.#facts = facts;
-    this.#gone = gone;
+    this.#info = info;
+    this.#onGone = onGone;
   }
 
   get user(): User | null {
-    return this.#facts.user;
+    return this.#info.user;
   }
 
   get caller(): Caller {
-    return this.#facts.caller;
+    return this.#info.caller;
   }
 
   get expires(): number | null {
-    return this.#facts.expires;
+    return this.#info.expires;
   }
 
   get requestId(): string {
-    return this.#facts.requestId;
+    return this.#info.requestId;
   }
 
   get client(): Client {
-    return this.#facts.client;
+    return this.#info.client;
   }
 
   get params(): Readonly<Record<string, string>> {
-    return this.#facts.params;
+    return this.#info.params;
   }
 
   get query(): Readonly<Record<string, string>> {
-    return this.#facts.query;
+    return this.#info.query;
   }
 
   get logger(): Logger {
     if (this.#logger === null) {
-      const { logger, requestId, operation, user } = this.#facts;
+      const { logger, requestId, operation, user } = this.#info;
       this.#logger = logger.child({ requestId, operation, userId: userIdOf(user) ?? undefined });
     }
     return this.#logger;
@@ -96,20 +96,20 @@ export class SocketPeer implements Peer, SocketEvents {
     return this.closed ? 0 : this.#socket.buffered;
   }
 
-  /** Runs the handlers of the row: once, right after the socket is open. */
+  /** Calls `open` of the route for its handlers: once, right after the socket is open. */
   start(open: () => SocketHandlers): void {
     this.#guard(() => {
       this.#handlers = open();
       this.#handlers.ready?.catch((error) => this.#fail(error));
     });
-    // It was closed while it was being opened: there was nobody to tell.
+    // It was closed while `open` ran, before there was a handler to call.
     if (this.closed) this.#tellClose();
   }
 
   send(text: Text): boolean {
     if (this.closed) return false;
     const waiting = this.#socket.buffered;
-    if (waiting > 0 && waiting + text.length > PEER_BUFFER) {
+    if (waiting > 0 && waiting + text.length > MAX_BUFFERED_BYTES) {
       this.#dropped++;
       return false;
     }
@@ -136,23 +136,24 @@ export class SocketPeer implements Peer, SocketEvents {
   }
 
   close(code = 1000, reason = ""): void {
-    if (!isSendable(code)) throw new TypeError(`close: ${code} is no code to send, such as 1000 or 3000 to 4999`);
+    if (!isSendable(code))
+      throw new TypeError(`close: ${code} is not a code that may be sent: use 1000 or 3000 to 4999`);
     if (!this.closed) this.#end(code, reason);
   }
 
   #end(code: number, reason: string): void {
-    this.#over();
-    this.#socket.close(code, cutOff(reason));
+    this.#markClosed();
+    this.#socket.close(code, truncateReason(reason));
   }
 
-  /** Cuts the connection. */
+  /** Closes the connection without a close frame. */
   destroy(): void {
     this.#socket.destroy();
   }
 
   message(text: string): void {
     if (this.closed || this.#handlers.message === undefined) return;
-    if (this.#busy >= BUSIEST) {
+    if (this.#busy >= MAX_BUSY_HANDLERS) {
       this.#end(1013, "too many messages at once");
       return;
     }
@@ -175,13 +176,13 @@ export class SocketPeer implements Peer, SocketEvents {
     if (this.#handlers.drained !== undefined) this.#guard(() => this.#handlers.drained!());
   }
 
-  /** The transport says so. */
+  /** Called by the transport. */
   ended(code: number): void {
-    if (!this.closed) this.#over();
-    this.#gone(this, code);
+    if (!this.closed) this.#markClosed();
+    this.#onGone(this, code);
   }
 
-  #over(): void {
+  #markClosed(): void {
     this.closed = true;
     this.#controller?.abort(new Error("the socket is closed"));
     this.#tellClose();
@@ -189,7 +190,7 @@ export class SocketPeer implements Peer, SocketEvents {
 
   #tellClose(): void {
     const handlers = this.#handlers;
-    this.#handlers = NONE;
+    this.#handlers = NO_HANDLERS;
     this.#guard(() => {
       handlers.close?.()?.catch((error) => this.#fail(error));
     });
@@ -209,15 +210,15 @@ export class SocketPeer implements Peer, SocketEvents {
   }
 }
 
-const NONE: SocketHandlers = Object.freeze({});
+const NO_HANDLERS: SocketHandlers = Object.freeze({});
 
 /** RFC 6455, 7.4: 1004 to 1006 and 1015 are never sent. */
 const isSendable = (code: number): boolean =>
   Number.isInteger(code) &&
   ((code >= 1000 && code <= 1014 && !(code >= 1004 && code <= 1006)) || (code >= 3000 && code <= 4999));
 
-function cutOff(reason: string): string {
-  let text = reason.slice(0, LONGEST_REASON);
-  while (Buffer.byteLength(text) > LONGEST_REASON) text = text.slice(0, -1);
+function truncateReason(reason: string): string {
+  let text = reason.slice(0, MAX_REASON_BYTES);
+  while (Buffer.byteLength(text) > MAX_REASON_BYTES) text = text.slice(0, -1);
   return text;
 }

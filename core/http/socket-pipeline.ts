@@ -1,11 +1,11 @@
 /**
- * From a handshake to an open socket: host, origin, authorize, query, open. Until it is open a handshake is a request like any
- * other, with the same clock, log line and refusals (see pipeline.ts).
+ * From a WebSocket handshake to an open socket: check host and origin, authorize, check the query, open. Until then a handshake is handled
+ * like any request, with the same time limits, log line and errors (see pipeline.ts).
  */
 import { invalid, notFound, unavailable } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
-import { Call, type Shared } from "./call.ts";
+import { Call, type CallSettings } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import { decodeParameters, parseQuery } from "./decode.ts";
 import type { Upgrade } from "./exchange.ts";
@@ -17,40 +17,39 @@ import type { AccessGroup } from "./route.ts";
 import type { Site } from "./site.ts";
 import type { SocketRoute } from "./socket.ts";
 import { SocketPeer } from "./socket-peer.ts";
-import { createSocketRouter, hasOpenEnd, type SocketMatch, unfold } from "./socket-router.ts";
+import { createSocketRouter, fillOpenEnd, hasOpenEnd, type SocketMatch } from "./socket-router.ts";
 import { isProtocolList } from "./subprotocols.ts";
 
-/** Parameters of the query that let somebody in (contract, "WebSocket authentication"): handlers do not see them. */
-export const CREDENTIALS: readonly string[] = Object.freeze(["key", "token", "dev"]);
+/** Parameters of the query that carry credentials: handlers do not see them. */
+export const CREDENTIAL_PARAMETERS: readonly string[] = Object.freeze(["key", "token", "dev"]);
 
-/** A socket as access and CORS see it. Its path has no open end. */
+/** A socket as the rules of access and CORS see it. Its path has no open end. */
 interface SocketPath {
   readonly method: "WS";
   readonly path: string;
   readonly group: AccessGroup;
 }
 
-interface SocketSettings<S> extends Shared<S> {
+interface SocketSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
   open: OpenSockets;
-  /** CORS of one path, and that of what no socket answers. */
+  /** CORS settings of a path; `defaultCors` are those of paths without a socket. */
   cors(path: SocketPath): Cors;
   defaultCors: Cors;
   site: Site;
-  /** What handshakes are counted by. */
   meters: Meters;
-  /** Null where the class of the path is public. */
+  /** Null for a public path. */
   authorize(path: SocketPath): Authorize<Call<S>> | null;
   authorizeUnknown: Authorize<Call<S>> | null;
 }
 
-export interface Sockets {
+interface Sockets {
   dispatch(upgrade: Upgrade): void;
-  /** Whether a socket answers there. */
+  /** Whether a WebSocket is served at this path. */
   has(path: string): boolean;
 }
 
-interface Door<S> {
+interface PathRules<S> {
   readonly cors: Cors;
   readonly authorize: Authorize<Call<S>> | null;
 }
@@ -60,8 +59,8 @@ interface Compiled<S> {
   readonly route: SocketRoute<S>;
   readonly names: readonly string[];
   readonly meter: RequestMeter;
-  /** Null where it depends on what stands in the place of `**`. */
-  readonly door: Door<S> | null;
+  /** Null for a path that ends in `**`: its rules depend on the requested path. */
+  readonly rules: PathRules<S> | null;
 }
 
 export function compileSockets<S>(routes: readonly SocketRoute<S>[], settings: SocketSettings<S>): Sockets {
@@ -79,16 +78,21 @@ export function compileSockets<S>(routes: readonly SocketRoute<S>[], settings: S
 
 function compile<S>(route: SocketRoute<S>, settings: SocketSettings<S>): Compiled<S> {
   const names = [...route.path.matchAll(/\/:([^/]+)/g)].map((match) => match[1]!);
-  const door = hasOpenEnd(route.path) ? null : doorOf(route, route.path, settings);
+  const rules = hasOpenEnd(route.path) ? null : compileRules(route, route.path, settings);
   const { operation, path } = route;
-  return { path, route, names, meter: settings.meters.ofRoute({ operation, path, method: "WS" }), door };
+  return { path, route, names, meter: settings.meters.ofRoute({ operation, path, method: "WS" }), rules };
 }
 
 /**
  * @param path as access sees it, without an open end
- * @param asked as CORS sees it: what a request asks for, where the path stands for many
+ * @param asked as CORS sees it: the requested path, where `path` stands for many
  */
-function doorOf<S>({ group }: SocketRoute<S>, path: string, settings: SocketSettings<S>, asked = path): Door<S> {
+function compileRules<S>(
+  { group }: SocketRoute<S>,
+  path: string,
+  settings: SocketSettings<S>,
+  asked = path,
+): PathRules<S> {
   return {
     cors: settings.cors({ method: "WS", path: asked, group }),
     authorize: settings.authorize({ method: "WS", path, group }),
@@ -99,7 +103,7 @@ class Handshake<S> {
   readonly #settings: SocketSettings<S>;
   readonly #upgrade: Upgrade;
   readonly #match: SocketMatch<Compiled<S>> | null;
-  /** Read now: the head is gone when the credentials have been checked. */
+  /** Read at once: the head can no longer be read when the credentials have been checked. */
   readonly #protocols: string;
 
   constructor(settings: SocketSettings<S>, upgrade: Upgrade, match: SocketMatch<Compiled<S>> | null) {
@@ -109,10 +113,10 @@ class Handshake<S> {
     this.#protocols = upgrade.header("sec-websocket-protocol");
   }
 
-  /** All that reads the head happens before this returns. */
+  /** All reading of the head happens before this returns. */
   run(): void {
     const upgrade = this.#upgrade;
-    const { cors, authorize } = this.#door();
+    const { cors, authorize } = this.#rules();
     const origin = upgrade.header("origin");
     const headers = cors.constant ?? cors.headers(origin);
     const meter = this.#match?.route.meter ?? this.#settings.meters.ofUnmatched(upgrade.method);
@@ -121,7 +125,7 @@ class Handshake<S> {
     try {
       const { site } = this.#settings;
       const foreign =
-        (site.closed ? foreignHost(upgrade, site) : null) ??
+        (site.onlyKnownHosts ? foreignHost(upgrade, site) : null) ??
         foreignPage(upgrade, "allowed", cors, site, "open sockets here");
       if (foreign !== null) throw foreign;
       const values = [...(this.#match?.values ?? []), ...(this.#match?.rest ?? [])];
@@ -140,18 +144,18 @@ class Handshake<S> {
     }
   }
 
-  #door(): Door<S> {
+  #rules(): PathRules<S> {
     const match = this.#match;
     if (match === null) return { cors: this.#settings.defaultCors, authorize: this.#settings.authorizeUnknown };
-    const { route, door } = match.route;
+    const { route, rules } = match.route;
     const asked = `/${segmentsOf(this.#upgrade.path).filter(Boolean).join("/")}`;
-    return door ?? doorOf(route, unfold(route.path, match.rest!.length), this.#settings, asked);
+    return rules ?? compileRules(route, fillOpenEnd(route.path, match.rest!.length), this.#settings, asked);
   }
 
   #open(call: Call<S>): void {
     const upgrade = this.#upgrade;
     try {
-      // Who is not let in does not learn what is there.
+      // Only now: a caller who is not authorized must not learn which sockets exist.
       if (this.#match === null) throw notFound(`no socket for ${upgrade.path.slice(0, 100)}`);
       if (!isProtocolList(this.#protocols))
         throw invalid("Sec-WebSocket-Protocol: expected different names, separated by commas");
@@ -175,10 +179,10 @@ class Handshake<S> {
   ): void {
     const { open: all, service, logger } = this.#settings;
     const { user, caller, expires, requestId, client } = call;
-    const facts = { operation, user, caller, expires, requestId, client, params, query, logger };
+    const info = { operation, user, caller, expires, requestId, client, params, query, logger };
     call.upgraded();
     this.#upgrade.accept((socket) => {
-      const peer = new SocketPeer(socket, facts, (gone) => all.remove(gone));
+      const peer = new SocketPeer(socket, info, (gone) => all.remove(gone));
       all.add(peer);
       peer.start(() => open(peer, service));
       return peer;
@@ -188,6 +192,6 @@ class Handshake<S> {
 
 function withoutCredentials(text: string): Record<string, string> {
   const query = parseQuery(text) as Record<string, string>;
-  for (const name of CREDENTIALS) delete query[name];
+  for (const name of CREDENTIAL_PARAMETERS) delete query[name];
   return query;
 }

@@ -1,4 +1,4 @@
-/** Finds the socket of a path: what is exact goes first, then the longest of those that end in `**`. */
+/** Finds the socket of a path: an exact path first, then the longest path that ends in `**`. */
 import { segmentsOf } from "./pattern.ts";
 import { createRouter } from "./router.ts";
 
@@ -6,29 +6,29 @@ export interface SocketMatch<R> {
   readonly route: R;
   /** Raw values of the parameters, in the order of the path. */
   readonly values: readonly string[];
-  /** Raw segments in the place of `**`, without empty ones; null for a path without. */
+  /** Raw segments that `**` stands for, without empty ones; null for a path without `**`. */
   readonly rest: readonly string[] | null;
 }
 
 const OPEN_END = /\/\*\*$/;
-/** Segments of a path at most: what a socket with an open end means there is looked up segment by segment. */
-const DEEPEST = 32;
-/** A segment that leads elsewhere once somebody before us has resolved it. */
-const ELSEWHERE = /^(\.|%2e){1,2}$|%2f/i;
+/** Longer paths match no `**`, because the search goes segment by segment. */
+const MAX_SEGMENTS = 32;
+/** Dots and escaped slashes: a proxy may resolve such a segment to another path. */
+const TRAVERSAL_SEGMENT = /^(\.|%2e){1,2}$|%2f/i;
 const WS = "WS";
 
 export const hasOpenEnd = (path: string): boolean => OPEN_END.test(path);
 
-/** `/ws/**` and 2 -> `/ws/:rest/:rest`: as access and CORS see one of the paths that it stands for. */
-export const unfold = (path: string, segments: number): string =>
+/** `/ws/**` and 2 -> `/ws/:rest/:rest`: the form in which access and CORS see one of the paths that `**` stands for. */
+export const fillOpenEnd = (path: string, segments: number): string =>
   path.replace(OPEN_END, "") + "/:rest".repeat(segments) || "/";
 
-/** Throws when two sockets have the same shape of path. */
+/** @throws Error when two sockets have the same path, apart from the names of parameters */
 export function createSocketRouter<R extends { readonly path: string }>(
   routes: readonly R[],
 ): (path: string) => SocketMatch<R> | null {
-  const exact = createRouter(routes.filter(({ path }) => !hasOpenEnd(path)).map((route) => row(route, route.path)));
-  const opened = routes.filter(({ path }) => hasOpenEnd(path)).map((route) => row(route, unfold(route.path, 0)));
+  const exact = createRouter(routes.filter(({ path }) => !hasOpenEnd(path)).map((route) => toRow(route, route.path)));
+  const opened = routes.filter(({ path }) => hasOpenEnd(path)).map((route) => toRow(route, fillOpenEnd(route.path, 0)));
   const open = createRouter(opened);
   const longest = Math.max(0, ...opened.map(({ path }) => segmentsOf(path).length));
 
@@ -37,7 +37,7 @@ export function createSocketRouter<R extends { readonly path: string }>(
     if (found !== null) return { route: found.endpoint.methods.get(WS)!.route, values: found.values, rest: null };
     if (opened.length === 0) return null;
     const segments = segmentsOf(path);
-    if (segments.length > DEEPEST || segments.some((segment) => ELSEWHERE.test(segment))) return null;
+    if (segments.length > MAX_SEGMENTS || segments.some((segment) => TRAVERSAL_SEGMENT.test(segment))) return null;
     for (let length = Math.min(longest, segments.length); length >= 0; length--) {
       const match = open.find(`/${segments.slice(0, length).join("/")}`);
       if (match === null) continue;
@@ -51,4 +51,4 @@ export function createSocketRouter<R extends { readonly path: string }>(
   };
 }
 
-const row = <R>(route: R, path: string) => ({ method: WS, path, route });
+const toRow = <R>(route: R, path: string) => ({ method: WS, path, route });

@@ -1,4 +1,4 @@
-/** One row of the sockets table, and what its handlers see: leaf types, no behaviour. Generic in the service, as routes are. */
+/** A row of the WebSockets table, and what its handlers get: types only. Generic in the service, as routes are. */
 import type { Logger } from "pino";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
@@ -6,7 +6,7 @@ import type { Text } from "../lib/serialized.ts";
 import type { Client } from "./client.ts";
 import type { AccessGroup } from "./route.ts";
 
-/** One open WebSocket. All of it is synchronous; after the end everything does nothing. */
+/** One open WebSocket. All methods are synchronous, and do nothing once it is closed. */
 export interface Peer {
   readonly user: User | null;
   readonly caller: Caller;
@@ -14,7 +14,7 @@ export interface Peer {
   /** Where the handshake came from. */
   readonly client: Client;
   readonly logger: Logger;
-  /** Made when first asked for; aborts when the socket is over. */
+  /** Created when it is first read; aborts when the socket is closed. */
   readonly signal: AbortSignal;
   /** Path parameters, percent-decoded. */
   readonly params: Readonly<Record<string, string>>;
@@ -24,13 +24,13 @@ export interface Peer {
   /** Bytes that the peer has not taken yet. */
   readonly buffered: number;
   /**
-   * Sends one text message; bytes are its UTF-8. False: the peer is so far behind that it was not sent. How many were not
-   * is told with `{type:"DROPPED", count}` as soon as the peer has caught up.
+   * Sends one text message; bytes must be UTF-8. False: the message was dropped, because the peer is too far behind. As soon as
+   * it has caught up it is sent `{type:"DROPPED", count}` with the number of dropped messages.
    */
   send(text: Text): boolean;
-  /** Counts messages that somebody else has not sent, to be told with those that `send` has not. */
+  /** Adds messages that the caller dropped to the number of dropped messages. */
   drop(count: number): void;
-  /** Runs `work`; what it sends leaves in one write where the transport can do that. */
+  /** Runs `work`; what it sends goes out in one write, if the transport can do that. */
   cork(work: () => void): void;
   /**
    * @param code 1000 (default), another that may be sent (RFC 6455, 7.4), or one of 3000 to 4999
@@ -41,24 +41,24 @@ export interface Peer {
 
 /** What happens on one open socket. A throw, or a promise that rejects, closes it (1011), and is logged. */
 export interface SocketHandlers {
-  /** What opening it still waits for. Messages do not. */
+  /** Asynchronous work of opening. Messages are handled without waiting for it. */
   ready?: Promise<void> | undefined;
-  /** The messages of a peer do not wait for each other: it is closed (1013) when too many promises are open. */
+  /** The messages of a peer do not wait for each other: with too many unfinished promises it is closed (1013). */
   message?: ((text: string) => void | Promise<void>) | undefined;
-  /** The peer has taken some of what waited for it. */
+  /** The peer has read some of what was buffered. */
   drained?: (() => void) | undefined;
-  /** It is over, whatever ended it; called once. */
+  /** The socket is closed, for whatever reason; called once. */
   close?: (() => void | Promise<void>) | undefined;
 }
 
 export interface SocketRoute<S> {
-  /** `sockets.logs`: label of logs and metrics, test title. */
+  /** `sockets.logs`: the label in logs and metrics. */
   readonly operation: string;
   /** `/ws/logs`. A parameter is one segment. A last segment `**` stands for the path itself and everything below it. */
   readonly path: string;
   readonly group: AccessGroup;
   readonly summary: string;
-  /** Names of the query's parameters with what they mean, for the documentation. */
+  /** Parameters of the query with their descriptions, for the documentation. */
   readonly query?: Readonly<Record<string, string>>;
   /** Called before the handshake is answered: a ServiceError refuses it (a query that does not parse is `invalid_input`, 400). */
   check?(asked: Pick<Peer, "query" | "params" | "user" | "caller">, service: S): void;

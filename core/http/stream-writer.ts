@@ -1,16 +1,16 @@
-/** What writers of streams share: back-pressure, the bound of what waits for a slow reader, and news of one that left. */
+/** What the writers of streams share: back-pressure, the bound of what may wait for a slow reader, and notice of a reader that left. */
 import type { Exchange } from "./exchange.ts";
 
 export abstract class StreamWriter {
   protected readonly exchange: Exchange;
-  /** Bytes that may wait for a reader in all; a producer that goes on regardless of one that is behind loses the connection. */
+  /** Bytes that may wait for a reader. If the producer writes on although more wait, the connection is closed. */
   readonly #limit: number;
-  /** Settles when a reader that is behind has caught up. */
+  /** Resolves when a slow reader has caught up; undefined while it is not behind. */
   protected behind: Promise<void> | undefined;
   #listener: (() => void) | null = null;
-  #end = Number.POSITIVE_INFINITY;
-  #ended: (() => void) | null = null;
-  /** Set at each write, read and reset by the heartbeat. */
+  #expires = Number.POSITIVE_INFINITY;
+  #onExpired: (() => void) | null = null;
+  /** Set by each write, reset by the clock that sends heartbeats. */
   wrote = false;
 
   constructor(exchange: Exchange, limit: number) {
@@ -18,29 +18,29 @@ export abstract class StreamWriter {
     this.#limit = limit;
   }
 
-  /** Whether status and headers are out, or about to be. */
+  /** Whether status and headers are sent, or about to be. */
   abstract get opened(): boolean;
   /** Sends status and headers now. */
   abstract open(): void;
-  /** Shows that a silent stream is alive, where its protocol has a way to. */
+  /** Shows that a silent stream is alive, if its protocol has a way to. */
   abstract heartbeat(): void;
-  /** Ends a stream that has begun with what its protocol has for a failure. */
+  /** Ends an open stream with the failure message of its protocol. */
   abstract fail(message: string): void;
   /** Ends a stream whose producer is done. */
   abstract finish(): void;
 
-  /** Has `ended` called, in the place of the first event that comes after `time`, in milliseconds since 1970. */
-  endAt(time: number, ended: () => void): void {
-    this.#end = time;
-    this.#ended = ended;
+  /** Calls `onExpired` in place of the first event after `time`, in milliseconds since 1970. */
+  expireAt(time: number, onExpired: () => void): void {
+    this.#expires = time;
+    this.#onExpired = onExpired;
   }
 
-  /** Whether the time of the reader has passed: nothing goes out to him any more but that it has. */
-  protected isOver(): boolean {
-    if (this.#ended === null || Date.now() < this.#end) return false;
-    const ended = this.#ended;
-    this.#ended = null;
-    ended();
+  /** Whether the reader's credentials have expired: nothing more is sent but the notice of that. */
+  protected isExpired(): boolean {
+    if (this.#onExpired === null || Date.now() < this.#expires) return false;
+    const onExpired = this.#onExpired;
+    this.#onExpired = null;
+    onExpired();
     return true;
   }
 
@@ -58,7 +58,7 @@ export abstract class StreamWriter {
     const { exchange } = this;
     const wasBehind = this.behind !== undefined;
     if (exchange.write(chunk) || exchange.closed) return;
-    // One message that is large by itself is in memory already, and whoever reads it is not slow for that.
+    // A single message above the limit is no reason: it is in memory already, and its reader need not be slow.
     if (wasBehind && exchange.buffered > this.#limit) {
       exchange.destroy();
       return;

@@ -1,5 +1,4 @@
-/** The stream of a protocol with formats of its own: text as it is given, without numbers, and with its own heartbeat or none. */
-
+/** Writes the stream of a protocol with its own format: text as it is given, without event ids, and with its own heartbeat or none. */
 import type { TextSink } from "../lib/event-sink.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { TextStream } from "./route.ts";
@@ -35,7 +34,7 @@ export class TextWriter extends StreamWriter implements TextSink {
   }
 
   send(text: string): Promise<void> | undefined {
-    if (this.exchange.closed || this.isOver()) return undefined;
+    if (this.exchange.closed || this.isExpired()) return undefined;
     this.open();
     this.wrote = true;
     this.write(text);
@@ -43,11 +42,11 @@ export class TextWriter extends StreamWriter implements TextSink {
   }
 
   heartbeat(): void {
-    // A reader that is behind has something to read.
+    // A slow reader still has data to receive, so that the stream is not silent.
     if (this.#heartbeat !== undefined && this.behind === undefined) this.write(this.#heartbeat);
   }
 
-  /** A stream of a protocol that has nothing for it is cut off: to end it would call it whole. */
+  /** Without a failure message the connection is closed: a regular end would make the stream look complete. */
   fail(message: string): void {
     if (this.#failure === undefined) {
       this.exchange.destroy();

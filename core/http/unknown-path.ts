@@ -1,10 +1,10 @@
-/** What is said of a path that no route has. */
+/** The error for a path that no route has. */
 import { notFound, ServiceError } from "../lib/errors.ts";
 import type { Exchange } from "./exchange.ts";
 
-/** @param isSocket whether a WebSocket answers at a path: that wants a handshake */
-export function unanswered({ method, path }: Exchange, isSocket: (path: string) => boolean): ServiceError {
-  if (!isSocket(path)) return notFound(`no route for ${shown(path)}`);
+/** @param isSocket whether a WebSocket is served at the path, which needs a handshake */
+export function unknownPathError({ method, path }: Exchange, isSocket: (path: string) => boolean): ServiceError {
+  if (!isSocket(path)) return notFound(`no route for ${truncatePath(path)}`);
   if (method !== "GET" && method !== "HEAD")
     return new ServiceError("method_not_allowed", `${method.slice(0, 20)} is not allowed here: this is a WebSocket`, {
       headers: { allow: "GET" },
@@ -14,4 +14,4 @@ export function unanswered({ method, path }: Exchange, isSocket: (path: string) 
   });
 }
 
-export const shown = (path: string) => (path.length > 100 ? `${path.slice(0, 100)}...` : path);
+export const truncatePath = (path: string) => (path.length > 100 ? `${path.slice(0, 100)}...` : path);

@@ -1,29 +1,29 @@
-/** The bytes of request bodies that are in memory, of all requests together, and how many there may be. */
+/** The budget of bytes that the bodies of all requests together may take up in memory. */
 export class Uploads {
-  readonly most: number;
-  #held = 0;
+  readonly maxBytes: number;
+  #bytes = 0;
 
-  constructor(most: number) {
-    this.most = most;
+  constructor(maxBytes: number) {
+    this.maxBytes = maxBytes;
   }
 
-  get held(): number {
-    return this.#held;
+  get bytes(): number {
+    return this.#bytes;
   }
 
-  /** Whether there is room for some more. A length that a head announces is a claim, and takes up no room yet. */
+  /** Whether so many bytes would fit now. An announced length is only checked, not reserved: it is merely a claim. */
   fits(bytes: number): boolean {
-    return this.#held + bytes <= this.most;
+    return this.#bytes + bytes <= this.maxBytes;
   }
 
-  /** False, and nothing is taken, where there is no room. */
-  take(bytes: number): boolean {
+  /** False, and nothing is reserved, when they do not fit. */
+  reserve(bytes: number): boolean {
     if (!this.fits(bytes)) return false;
-    this.#held += bytes;
+    this.#bytes += bytes;
     return true;
   }
 
-  give(bytes: number): void {
-    this.#held -= bytes;
+  release(bytes: number): void {
+    this.#bytes -= bytes;
   }
 }

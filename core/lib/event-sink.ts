@@ -1,26 +1,25 @@
-/** Where a streamed reply is written to. */
-
-/** The sink of a streamed reply. */
+/** The sinks that streamed replies are written to, and the producers that write to them. */
+/** The sink of a stream of events. */
 export interface EventSink {
-  /** Sends status and headers now; later calls do nothing (when the model has accepted the call). */
+  /** Sends status and headers now, for example when the model has accepted the call. Later calls do nothing. */
   open(): void;
   /**
-   * Queues one event, given as JSON text, and opens the stream if need be. Events of one burst leave in one write.
+   * Queues one event, given as JSON text, and opens the stream if need be. Events of one burst are sent in one write.
    * Returns a promise only when the reader is behind: await it before the next event (back-pressure).
    *
-   * @param id its number, from which those that follow count on. Left out: one more than that of the last one, from 1.
+   * @param id number of the event. Left out: one more than that of the last event, starting with 1.
    */
   send(json: string, id?: number): Promise<void> | undefined;
   /** True once the reader is gone. */
   readonly closed: boolean;
-  /** Has a producer told that has nothing to send for long: called once when the reader leaves. At most one listener. */
+  /** For producers that are silent for long: `listener` is called once, when the reader leaves. At most one listener. */
   onLeave(listener: () => void): void;
 }
 
-/** Produces a streamed reply. A throw before `open` is a plain error reply, after it an in-band event. */
+/** Produces a streamed reply. What it throws before `open` becomes a plain error reply, after that an error event in the stream. */
 export type EventProducer = (sink: EventSink) => Promise<void>;
 
-/** The sink of a stream of text. Nothing is added to what is sent but the stream's own heartbeat. */
+/** The sink of a stream of text. Nothing but the stream's own heartbeat is added to the text. */
 export interface TextSink {
   /** Returns a promise only when the reader is behind: await it before the next text (back-pressure). */
   send(text: string): Promise<void> | undefined;

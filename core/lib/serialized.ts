@@ -1,6 +1,5 @@
-/** JSON text that was made ahead of the reply it goes into. */
-
-/** Text, or its bytes in UTF-8: large ones as bytes, which garbage collection does not copy around. */
+/** JSON that was serialized before the reply it becomes part of. */
+/** Text, or its bytes in UTF-8. Large texts are kept as bytes, which the garbage collector does not copy. */
 export type Text = string | Uint8Array;
 
 export const joinTexts = (texts: readonly Text[]): string =>
@@ -10,9 +9,9 @@ export const joinTexts = (texts: readonly Text[]): string =>
     )
     .join("");
 
-/** JSON text of a payload that was serialised ahead, to be put into the envelope as it is. */
+/** A payload that is JSON text already, to be put into the envelope as it is. */
 export class Serialized {
-  /** They follow each other. */
+  /** The text in consecutive pieces. */
   readonly pieces: readonly Text[];
   constructor(...pieces: readonly Text[]) {
     this.pieces = pieces;

@@ -1,19 +1,21 @@
-/** Gathers the chunks of one request body into one buffer that never grows past its limit. */
+/** Gathers the chunks of a request body in one buffer that never grows past its limit. */
 import type { BodyProblem } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
 
-const FIRST_CAPACITY = 4 * 1024;
+const FIRST_CAPACITY_BYTES = 4 * 1024;
+/** Up to this length a body that nobody reads is received and discarded, to keep the connection; a longer one closes it. */
+export const MAX_DISCARDED_BODY_BYTES = 64 * 1024;
 
 /**
- * A growing buffer instead of a list of chunks: a body sent one byte at a time would otherwise cost a hundred times its
- * size, and its length in a header is only a claim, so nothing is reserved on the strength of it.
+ * A growing buffer instead of a list of chunks: a body sent one byte at a time would otherwise cost a hundred times its size.
+ * Nothing is allocated for the length that a header announces, since that is only a claim.
  */
 export class BodyBuffer {
   readonly #limit: number;
   readonly #uploads: Uploads | undefined;
   #bytes: Buffer | null = null;
   #length = 0;
-  /** Nobody wants what it holds. */
+  /** True once the content was given up. */
   dropped = false;
 
   constructor(limit: number, uploads?: Uploads) {
@@ -21,25 +23,26 @@ export class BodyBuffer {
     this.#uploads = uploads;
   }
 
-  /** Whether one of this announced length would fit now. */
-  refuses(announced: number): BodyProblem | null {
+  /** The problem of a body of this announced length; null when it would fit now. */
+  refusalFor(announced: number): BodyProblem | null {
     if (announced > this.#limit) return "too_large";
     return this.#uploads?.fits(announced) === false ? "crowded" : null;
   }
 
   /**
-   * Copies a chunk in, or says why it does not fit: the buffer is then dropped and must not be used again.
+   * Copies a chunk in, or returns why it does not fit: the buffer is then dropped and must not be used again.
    *
-   * @param last whether no other follows
+   * @param last whether this is the last chunk
    */
   add(chunk: Uint8Array, last = false): BodyProblem | null {
     const length = this.#length + chunk.length;
-    const problem = length > this.#limit ? "too_large" : this.#uploads?.take(chunk.length) === false ? "crowded" : null;
+    const problem =
+      length > this.#limit ? "too_large" : this.#uploads?.reserve(chunk.length) === false ? "crowded" : null;
     if (problem !== null) {
       this.drop();
       return problem;
     }
-    // The usual case, one piece: no room for more.
+    // The usual case, a body in one piece: allocate exactly its length.
     if (last && this.#bytes === null) {
       this.#bytes = Buffer.from(chunk);
       this.#length = length;
@@ -53,18 +56,18 @@ export class BodyBuffer {
 
   drop(): void {
     this.dropped = true;
-    this.#uploads?.give(this.#length);
+    this.#uploads?.release(this.#length);
     this.#length = 0;
     this.#bytes = null;
   }
 
-  /** What was added, as a view that belongs to the caller, who gives its room back. */
-  take(): Uint8Array {
+  /** The whole body. It belongs to the caller, who must release its bytes of the upload budget. */
+  takeAll(): Uint8Array {
     return this.#bytes === null ? new Uint8Array(0) : this.#bytes.subarray(0, this.#length);
   }
 
   #grow(needed: number): void {
-    const doubled = Math.max(needed, FIRST_CAPACITY, (this.#bytes?.length ?? 0) * 2);
+    const doubled = Math.max(needed, FIRST_CAPACITY_BYTES, (this.#bytes?.length ?? 0) * 2);
     const grown = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(doubled, this.#limit)));
     if (this.#bytes !== null) grown.set(this.#bytes.subarray(0, this.#length));
     this.#bytes = grown;

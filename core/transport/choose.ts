@@ -1,20 +1,20 @@
-/** Decides which network transport serves, as `server.transport` says. */
+/** Chooses the network transport, as `server.transport` says. */
 import type { Logger } from "pino";
 import type { Transport } from "../http/exchange.ts";
 import { firstFault } from "./head-probe.ts";
 import { createUwsTransport } from "./uws.ts";
 
-export type TransportSetting = "auto" | "uws" | "node";
+type TransportSetting = "auto" | "uws" | "node";
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|::ffff:127(\.\d{1,3}){3})$/i;
 
-/** Loaded when it serves, which it seldom does. */
+/** Loaded only when it is used, which is rare. */
 const createNodeTransport = async () => (await import("./node.ts")).createNodeTransport();
 
 /**
- * `node` and `uws` are taken at their word: `uws` rejects where the addon does not load. `auto` takes uws when it loads
- * and either only this machine can connect or the addon stands the heads that others may send; else node, with
- * one warning that says why and what to do. On loopback it costs no more than loading the addon.
+ * `node` and `uws` are used as they are named: `uws` rejects when the addon does not load. `auto` uses uws if the addon loads and
+ * either only this machine can connect or the addon passes the probes of request heads; otherwise node, with one warning that says
+ * why and what to do. On loopback `auto` costs no more than loading the addon.
  */
 export async function chooseTransport(setting: TransportSetting, host: string, logger: Logger): Promise<Transport> {
   if (setting === "node") return createNodeTransport();

@@ -1,10 +1,10 @@
-/** Which requests ask for a WebSocket, and for which subprotocol. */
+/** Recognizes WebSocket handshakes, and chooses the subprotocol. */
+import { SUBPROTOCOL } from "../http/subprotocols.ts";
 
 const KEY = /^[A-Za-z0-9+/]{22}==$/;
-const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 
 /**
- * Whether a request is a well-formed handshake (RFC 6455, 4.2.1). One with a body is none: its bytes could be taken for frames.
+ * Whether a request is a well-formed handshake (RFC 6455, 4.2.1). One with a body is not: its bytes could be taken for frames.
  *
  * @param header gives a header by its lower-case name, an empty string when it is absent
  */
@@ -20,8 +20,11 @@ export function isHandshake(method: string, header: (name: string) => string): b
   );
 }
 
-/** The first of those offered: what is spoken is the same by any name, and browsers fail without an answer. Else empty. */
+/**
+ * The first offered subprotocol; empty when none is valid. The messages are the same under any name, but browsers fail when they offer
+ * subprotocols and the reply names none.
+ */
 export function chooseProtocol(offered: string): string {
   const first = offered.split(",", 1)[0]!.trim();
-  return TOKEN.test(first) ? first : "";
+  return SUBPROTOCOL.test(first) ? first : "";
 }

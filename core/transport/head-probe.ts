@@ -1,16 +1,19 @@
-/** Asks a transport, over a throwaway listener, for what clients and proxies on a network may send and it may not stand. */
+/**
+ * Probes a transport at boot, over a temporary listener, with valid requests that clients and proxies on a network may send and that some
+ * binaries of uWebSockets.js do not handle.
+ */
 import { connect } from "node:net";
 import type { Exchange, Transport } from "../http/exchange.ts";
 
-/** Milliseconds between the pieces: enough for two reads, too little to be felt at boot. */
-const GAP = 20;
-const PATIENCE = 1_000;
-const HEAD_LIMIT = 4096;
+/** Long enough that the pieces arrive in separate reads, short enough not to delay the boot. */
+const PIECE_GAP_MS = 20;
+const REPLY_TIMEOUT_MS = 1_000;
+const HEAD_LIMIT_BYTES = 4096;
 
 interface Probe {
-  /** What a transport that does not pass is said to do. */
+  /** What a transport that fails the probe does: part of a warning. */
   fault: string;
-  /** A request, in the pieces that it is sent in. */
+  /** A request, in the pieces in which it is sent. */
   pieces: readonly string[];
 }
 
@@ -29,8 +32,8 @@ const PROBES: readonly Probe[] = [
 ];
 
 /**
- * The fault that shows first, null for none: each of them is reason enough, and some of them are silence, which takes long to
- * be sure of. A listener that fails counts as a fault.
+ * The fault that is found first, null for none. One is reason enough, and some show only by a missing answer, which takes long to
+ * detect. A listener that fails counts as a fault.
  */
 export async function firstFault(transport: Transport): Promise<string | null> {
   const answer = (exchange: Exchange) => exchange.reply(200, [], null, true);
@@ -39,11 +42,11 @@ export async function firstFault(transport: Transport): Promise<string | null> {
       host: "127.0.0.1",
       port: 0,
       connections: 8,
-      headLimit: HEAD_LIMIT,
-      stall: PATIENCE,
+      headLimit: HEAD_LIMIT_BYTES,
+      stall: REPLY_TIMEOUT_MS,
     });
     const faults = PROBES.map(async ({ fault, pieces }) => ((await passes(listening.port, pieces)) ? null : fault));
-    const first = await Promise.any(faults.map(insist)).catch(() => null);
+    const first = await Promise.any(faults.map(rejectUnlessFault)).catch(() => null);
     await listening.close();
     return first;
   } catch {
@@ -51,7 +54,7 @@ export async function firstFault(transport: Transport): Promise<string | null> {
   }
 }
 
-async function insist(fault: Promise<string | null>): Promise<string> {
+async function rejectUnlessFault(fault: Promise<string | null>): Promise<string> {
   const found = await fault;
   if (found === null) throw new Error("no fault");
   return found;
@@ -64,9 +67,9 @@ function passes(port: number, pieces: readonly string[]): Promise<boolean> {
     let reply = "";
     socket.setNoDelay(true);
     socket.setEncoding("latin1");
-    socket.setTimeout(PATIENCE, () => socket.destroy());
+    socket.setTimeout(REPLY_TIMEOUT_MS, () => socket.destroy());
     socket.once("connect", () => {
-      for (const [index, piece] of pieces.entries()) setTimeout(() => socket.write(piece), GAP * index);
+      for (const [index, piece] of pieces.entries()) setTimeout(() => socket.write(piece), PIECE_GAP_MS * index);
     });
     socket.on("data", (text: string) => {
       reply += text;

@@ -1,12 +1,12 @@
-/** Handshakes in the process: what `inject` is for requests. */
+/** In-process WebSocket handshakes: what `inject` is for requests. */
 import type { OpenSocket, SocketEvents, SocketOptions, Upgrade } from "../http/exchange.ts";
 import { InjectedExchange, type InjectedReply, type InjectOptions } from "./inject.ts";
 
-/** The socket of a handshake that was accepted, from its client's side. Its messages are there at once. */
+/** The client's side of an accepted handshake. Messages are delivered at once. */
 class InjectedSocket {
-  /** What was sent to the client and not taken off yet. */
+  /** Messages that were sent to the client. */
   readonly received: string[] = [];
-  /** The code of its end; null while it is open. */
+  /** The close code; null while the socket is open. */
   code: number | null = null;
   readonly #events: SocketEvents;
 
@@ -46,7 +46,7 @@ class InjectedUpgrade extends InjectedExchange implements Upgrade {
   }
 }
 
-/** Sends one handshake through `dispatch` and gives its refusal, or status 101 and the open socket. */
+/** Sends one handshake through `dispatch`; resolves with the refusal, or with status 101 and the open socket. */
 export function injectUpgrade(
   dispatch: SocketOptions["dispatch"],
   options: Pick<InjectOptions, "path" | "headers">,

@@ -1,17 +1,17 @@
-/** The in-process transport: a dispatch is called as a network transport would call it, without a socket. */
-import type { BodyDone, BodyFailed, Dispatch, Exchange, HeaderList } from "../http/exchange.ts";
+/** The in-process transport: calls a dispatch as a network transport would, without a socket. */
+import type { Dispatch, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
 import { hostOf, splitTarget } from "./target.ts";
 
 export interface InjectOptions {
   method?: string;
-  /** Raw target with its query. */
+  /** Raw path with the query. */
   path: string;
-  /** Names in any case. Without `host` it is localhost. */
+  /** Names in any case. The default `host` is localhost. */
   headers?: Record<string, string>;
-  /** Text and bytes go as they are; anything else is sent as JSON, with its content type unless one is given. */
+  /** Text and bytes are sent as they are; anything else as JSON, with that content type unless another is given. */
   body?: unknown;
-  /** Its abort is the client leaving. */
+  /** Aborting it stands for the client leaving. */
   signal?: AbortSignal;
   remoteAddress?: string;
   /** Called with each piece of the reply's body as it is written. */
@@ -73,7 +73,7 @@ export class InjectedExchange implements Exchange {
     return encoded;
   }
 
-  /** Ends the time during which the head may be read, as a native callback would. */
+  /** From now on the head cannot be read, as after the return of a native callback. */
   leaveDispatch(): void {
     this.#headReadable = false;
   }
@@ -96,11 +96,11 @@ export class InjectedExchange implements Exchange {
     return this.#options.remoteAddress ?? "127.0.0.1";
   }
 
-  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
+  readBody(limit: number, done: OnBody, failed: OnBodyFailed, uploads?: Uploads): void {
     if (!this.#headReadable || !this.#readable) throw new Error("a body can be read once, and from dispatch only");
     this.#readable = false;
     if (this.#body.length > limit) failed("too_large");
-    else if (uploads?.take(this.#body.length) === false) failed("crowded");
+    else if (uploads?.reserve(this.#body.length) === false) failed("crowded");
     else done(this.#body);
   }
 
@@ -176,8 +176,8 @@ export class InjectedExchange implements Exchange {
 }
 
 /**
- * Sends one request through `dispatch` and gives the whole reply. Rejects with `aborted` when `signal` aborts first, and
- * with `the connection was cut` when the service destroyed the exchange.
+ * Sends one request through `dispatch`; resolves with the whole reply. Rejects with `aborted` when `signal` aborts first, and
+ * with `the connection was cut` when the service destroys the exchange.
  */
 export function inject(dispatch: Dispatch, options: InjectOptions): Promise<InjectedReply> {
   return new Promise((resolve, reject) => {

@@ -1,5 +1,4 @@
-/** What to say when a port cannot be had. */
-
+/** The error for a port that cannot be bound. */
 const REASONS: Record<string, string | undefined> = {
   EADDRINUSE: "the port is in use by another process",
   EACCES: "no permission to bind the port",

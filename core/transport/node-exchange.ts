@@ -1,27 +1,24 @@
 /** One request and its reply over node:http. */
 import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { BodyDone, BodyFailed, BodyProblem, Exchange, HeaderList } from "../http/exchange.ts";
+import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
-import { BodyBuffer } from "./body.ts";
+import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 
 const EMPTY = new Uint8Array(0);
-/** A body that nobody reads is let pass up to this many bytes, so that the connection lives on; beyond, it is closed. */
-const PASSABLE_BODY = 64 * 1024;
-
-/** Milliseconds: what timers of Node can count. */
-const LONGEST_TIMER = 2 ** 31 - 1;
+/** The longest time that Node's timers support. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** What an exchange needs to know of the server and the connection it belongs to. */
 export interface NodeConnection {
-  /** Replies still owed on this socket, in order. */
+  /** Exchanges of this connection whose reply has not ended, in order. */
   readonly open: Set<NodeExchange>;
-  /** True once a reply has said that the connection ends. */
+  /** True once a reply has announced the end of the connection. */
   closing: boolean;
   /** True once the server is stopping: every reply then ends its connection. */
   isStopping(): boolean;
-  /** Milliseconds a reader may take nothing while a reply waits for it. */
+  /** Milliseconds without progress after which a reader that has a reply waiting is disconnected. */
   readonly stall: number;
 }
 
@@ -34,10 +31,10 @@ export class NodeExchange implements Exchange {
   readonly #response: ServerResponse;
   readonly #connection: NodeConnection;
   #listener: (() => void) | null = null;
-  #bodyFailed: BodyFailed | null = null;
+  #bodyFailed: OnBodyFailed | null = null;
   #body: BodyBuffer | null = null;
   #drained: Promise<void> | null = null;
-  #settleDrained: (() => void) | null = null;
+  #resolveDrained: (() => void) | null = null;
   #expectsContinue: boolean;
   #mustClose: boolean;
 
@@ -54,7 +51,7 @@ export class NodeExchange implements Exchange {
     this.#expectsContinue = expectsContinue;
     this.path = target.path;
     this.query = target.query;
-    this.#mustClose = isChunked(request) || lengthOf(request) > PASSABLE_BODY;
+    this.#mustClose = isChunked(request) || contentLength(request) > MAX_DISCARDED_BODY_BYTES;
     connection.open.add(this);
   }
 
@@ -77,18 +74,18 @@ export class NodeExchange implements Exchange {
     return normalizeAddress(this.#request.socket.remoteAddress ?? "");
   }
 
-  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
+  readBody(limit: number, done: OnBody, failed: OnBodyFailed, uploads?: Uploads): void {
     const request = this.#request;
     const chunked = isChunked(request);
-    const length = lengthOf(request);
+    const length = contentLength(request);
     if (length === 0 && !chunked) {
       done(EMPTY);
       return;
     }
-    // A chunked body has no end in sight: until it is read, only closing gets rid of it.
+    // A chunked body may never end: unless it is read to its end, the connection must be closed.
     this.#mustClose = chunked || length > limit;
     const body = new BodyBuffer(limit, uploads);
-    const refused = body.refuses(length);
+    const refused = body.refusalFor(length);
     if (refused !== null) {
       this.#refuseBody(failed, refused);
       return;
@@ -109,11 +106,11 @@ export class NodeExchange implements Exchange {
       this.#bodyFailed = null;
       this.#body = null;
       this.#mustClose = false;
-      done(body.take());
+      done(body.takeAll());
     });
   }
 
-  #refuseBody(failed: BodyFailed, problem: BodyProblem): void {
+  #refuseBody(failed: OnBodyFailed, problem: BodyProblem): void {
     this.#mustClose = true;
     this.#request.pause();
     failed(problem);
@@ -123,7 +120,7 @@ export class NodeExchange implements Exchange {
     this.#listener = listener;
   }
 
-  /** The socket is gone. Called by the server, once per socket, so that no request adds a listener of its own. */
+  /** The socket has closed. Called by the server, so that a request needs no listener of its own. */
   abort(problem: BodyProblem = "aborted"): void {
     if (this.closed) return;
     const failed = this.#bodyFailed;
@@ -132,7 +129,7 @@ export class NodeExchange implements Exchange {
     this.#listener?.();
   }
 
-  /** True while the request's body is still arriving and nothing of the reply is out: a raw error may be written. */
+  /** True while the request's body is still arriving and nothing of the reply was sent: a raw error may be written. */
   get refusable(): boolean {
     return !this.#request.complete && !this.#response.headersSent;
   }
@@ -152,7 +149,7 @@ export class NodeExchange implements Exchange {
       return;
     }
     const { socket } = this.#request;
-    socket.cork(); // what is written in this tick leaves with the head
+    socket.cork(); // what is written in this tick is sent with the head
     this.#response.flushHeaders();
     process.nextTick(uncork, socket);
   }
@@ -166,7 +163,7 @@ export class NodeExchange implements Exchange {
       list.push("connection", "close");
       this.#connection.closing = true;
     } else if (request.httpVersionMinor === 1) {
-      this.#response.removeHeader("connection"); // persistent is what HTTP/1.1 means: no headers to say so
+      this.#response.removeHeader("connection"); // HTTP/1.1 connections are persistent without it
     }
     this.#response.writeHead(status, list as OutgoingHttpHeader[]);
   }
@@ -180,10 +177,10 @@ export class NodeExchange implements Exchange {
     if (this.closed || !this.#response.writableNeedDrain) return Promise.resolve();
     this.#watchStall();
     this.#drained ??= new Promise((resolve) => {
-      this.#settleDrained = resolve;
+      this.#resolveDrained = resolve;
       this.#response.once("drain", () => {
         this.#request.socket.setTimeout(0);
-        this.#settle();
+        this.#releaseDrained();
       });
     });
     return this.#drained;
@@ -200,11 +197,11 @@ export class NodeExchange implements Exchange {
     }
   }
 
-  #settle(): void {
-    const settle = this.#settleDrained;
+  #releaseDrained(): void {
+    const resolve = this.#resolveDrained;
     this.#drained = null;
-    this.#settleDrained = null;
-    settle?.();
+    this.#resolveDrained = null;
+    resolve?.();
   }
 
   get buffered(): number {
@@ -222,24 +219,24 @@ export class NodeExchange implements Exchange {
     if (this.#response.writableLength > 0) this.#watchStall();
   }
 
-  /** A socket that takes nothing for so long is destroyed by Node; its timer starts again whenever it takes something. */
+  /** Node destroys a socket without progress for this time; its timer restarts whenever the socket takes data. */
   #watchStall(): void {
-    this.#request.socket.setTimeout(Math.min(this.#connection.stall, LONGEST_TIMER));
+    this.#request.socket.setTimeout(Math.min(this.#connection.stall, MAX_TIMER_MS));
   }
 
-  /** Whatever is answered, the connection ends with it. */
+  /** Closes the connection with the reply, whatever it is. */
   protected endsConnection(): void {
     this.#mustClose = true;
   }
 
-  /** The exchange is over: nothing of it touches the connection any more. */
+  /** Ends the exchange: from now on it does not touch the connection. */
   protected release(): void {
     this.closed = true;
     this.#bodyFailed = null;
     this.#body?.drop();
     this.#body = null;
     this.#connection.open.delete(this);
-    this.#settle();
+    this.#releaseDrained();
   }
 
   destroy(): void {
@@ -257,6 +254,6 @@ function isChunked(request: IncomingMessage): boolean {
   return request.headers["transfer-encoding"] !== undefined;
 }
 
-function lengthOf(request: IncomingMessage): number {
+function contentLength(request: IncomingMessage): number {
   return Number(request.headers["content-length"] ?? 0);
 }

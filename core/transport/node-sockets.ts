@@ -1,11 +1,11 @@
-/** The WebSockets of one node:http listener, by `ws`. */
+/** The WebSockets of one node:http listener, with the package `ws`. */
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { WebSocket, WebSocketServer } from "ws";
 import type { OpenSocket, SocketEvents } from "../http/exchange.ts";
 
 class NodeSocket implements OpenSocket {
-  /** False: it has said nothing since the last ping. */
+  /** False when nothing has arrived since the last ping. */
   alive = true;
   readonly #socket: WebSocket;
   readonly #stream: Socket;
@@ -40,7 +40,7 @@ class NodeSocket implements OpenSocket {
     this.#socket.terminate();
   }
 
-  /** Pings, or cuts a peer that has not answered the ping before. */
+  /** Sends a ping, or disconnects a peer that has not answered the last one. */
   check(): void {
     if (!this.alive) this.destroy();
     this.alive = false;
@@ -48,11 +48,11 @@ class NodeSocket implements OpenSocket {
   }
 }
 
-/** A handshake that is to be answered. */
+/** A handshake to answer. */
 interface Handshake {
   request: IncomingMessage;
   socket: Socket;
-  /** What arrived behind the head. */
+  /** Bytes that arrived after the head. */
   head: Buffer;
   requestId: string;
 }
@@ -68,7 +68,7 @@ export class NodeSockets {
 
   /**
    * @param limit largest message in bytes
-   * @param pingEvery milliseconds; who has not answered by the next ping is cut
+   * @param pingEvery milliseconds; a peer that has not answered by the next ping is disconnected
    */
   constructor(limit: number, pingEvery: number) {
     this.#limit = limit;
@@ -84,11 +84,11 @@ export class NodeSockets {
       return;
     }
     this.#requestIds.set(request, requestId);
-    // Synchronous; a peer that has left meanwhile is dropped without a call.
+    // Synchronous. The callback is not called when the peer has left in the meantime.
     server.handleUpgrade(request, socket, head, (accepted) => this.#keep(accepted, socket, open));
   }
 
-  /** Loaded with the first handshake: most services have none. */
+  /** The package is loaded with the first handshake: most services have none. */
   async #load(): Promise<WebSocketServer> {
     const { WebSocketServer } = await import("ws");
     const server = new WebSocketServer({
@@ -107,8 +107,8 @@ export class NodeSockets {
   #keep(accepted: WebSocket, stream: Socket, open: (socket: OpenSocket) => SocketEvents): void {
     const socket = new NodeSocket(accepted, stream);
     this.#open.add(socket);
-    this.#timer ??= this.#watch();
-    // What is wrong with a frame ends this socket, with a code that says so; `close` tells of it.
+    this.#timer ??= this.#startPings();
+    // A malformed frame closes this socket with a code that says so; the event `close` reports it.
     accepted.on("error", ignore);
     const events = open(socket);
     accepted.on("message", (data: Buffer, isBinary: boolean) => {
@@ -122,12 +122,12 @@ export class NodeSockets {
     stream.on("drain", () => events.drained());
     accepted.once("close", (code: number) => {
       this.#open.delete(socket);
-      if (this.#open.size === 0) this.#rest();
+      if (this.#open.size === 0) this.#stopPings();
       events.ended(code);
     });
   }
 
-  #watch(): NodeJS.Timeout {
+  #startPings(): NodeJS.Timeout {
     const timer = setInterval(() => {
       for (const socket of this.#open) socket.check();
     }, this.#pingEvery);
@@ -135,15 +135,15 @@ export class NodeSockets {
     return timer;
   }
 
-  #rest(): void {
+  #stopPings(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
   }
 
-  /** Cuts them all. */
+  /** Disconnects all sockets. */
   close(): void {
     this.#closed = true;
-    this.#rest();
+    this.#stopPings();
     for (const socket of [...this.#open]) socket.destroy();
   }
 }

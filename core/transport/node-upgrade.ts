@@ -1,4 +1,4 @@
-/** A request for a WebSocket over node:http. */
+/** A WebSocket handshake over node:http. */
 import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { OpenSocket, SocketEvents, Upgrade } from "../http/exchange.ts";
@@ -9,9 +9,8 @@ import type { NodeSockets } from "./node-sockets.ts";
 const UPGRADE = Symbol("upgrade");
 
 /**
- * node:http takes every request with an `Upgrade` header off HTTP once somebody listens for upgrades, `h2c` too, which some
- * clients send with every request. Only handshakes are let go: all else stays the ordinary request that it may be taken for
- * (RFC 9110, 7.8).
+ * Once there is a listener for upgrades, node:http treats every request with an `Upgrade` header as one, `h2c` too, which some clients
+ * send with every request. This class limits that to WebSocket handshakes: a server may ignore any other `Upgrade` (RFC 9110, 7.8).
  */
 export class UpgradableMessage extends IncomingMessage {
   declare private [UPGRADE]: boolean;
@@ -47,8 +46,8 @@ export class NodeUpgrade extends NodeExchange implements Upgrade {
     const { socket } = request;
     const response = new ServerResponse(request);
     response.assignSocket(socket);
-    response.on("error", () => {}); // told by the socket's close
-    // HTTP is over on this connection whatever is answered.
+    response.on("error", () => {}); // handled by the socket's close
+    // No HTTP request can follow on this connection, whatever the answer is.
     response.once("finish", () => {
       response.detachSocket(socket);
       socket.destroySoon();
@@ -77,7 +76,7 @@ export class NodeUpgrade extends NodeExchange implements Upgrade {
   }
 }
 
-/** `ws` would refuse a list that it cannot read by itself, with a reply of its own: it is shown what we have chosen. */
+/** Leaves only the chosen subprotocol in the request, because `ws` refuses a list that it cannot parse with a reply of its own. */
 function offerOne({ headers }: IncomingMessage): void {
   const name = "sec-websocket-protocol";
   const chosen = chooseProtocol(headers[name] ?? "");

@@ -1,4 +1,4 @@
-/** The portable transport: node:http, for where the native addon does not load. */
+/** The portable transport: node:http, for platforms where the native addon does not load. */
 import { createServer, IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
@@ -9,18 +9,18 @@ import { NodeUpgrade, UpgradableMessage } from "./node-upgrade.ts";
 import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostOf, splitTarget } from "./target.ts";
 
-export interface NodeOptions {
+interface NodeOptions {
   /** Milliseconds for a whole head to arrive. Default 10,000. */
   headTimeout?: number;
   /** Milliseconds for a whole request, body included, to arrive. Default 60,000. */
   requestTimeout?: number;
-  /** Milliseconds a connection may rest between requests. Default 75,000, longer than a proxy keeps an idle upstream. */
+  /** Milliseconds that a connection may be idle between requests. Default 75,000, longer than proxies keep idle upstreams. */
   idleTimeout?: number;
-  /** Milliseconds between two pings of a WebSocket: a peer that has not answered one by the next is cut. Default 30,000. */
+  /** Milliseconds between two pings of a WebSocket: a peer that has not answered by the next one is disconnected. Default 30,000. */
   pingEvery?: number;
 }
 
-/** What Node's parser says, as a status: everything else is 400. */
+/** HTTP status for errors of Node's parser; 400 for all others. */
 const PARSER_STATUS: Record<string, number | undefined> = {
   HPE_HEADER_OVERFLOW: 431,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
@@ -48,7 +48,7 @@ class NodeListening implements Listening {
     this.#markStopping();
     this.#ended = new Promise((resolve) => this.#server.close(() => resolve()));
     for (const [socket, connection] of this.#sockets) {
-      // A socket that never sent a byte is idle too, which closeIdleConnections does not see.
+      // A connection that never sent a byte is idle too, but closeIdleConnections misses it.
       if (connection.open.size === 0 && socket.bytesRead === 0) socket.destroy();
     }
   }
@@ -76,7 +76,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const server = createServer({
     IncomingMessage: options.sockets === undefined ? IncomingMessage : UpgradableMessage,
     insecureHTTPParser: false,
-    requireHostHeader: false, // isWellFramed asks for it, and ends the connection
+    requireHostHeader: false, // isWellFramed requires it, and closes the connection
     joinDuplicateHeaders: true,
     maxHeaderSize: options.headLimit,
     headersTimeout,
@@ -95,14 +95,14 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
   const receive = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) => {
     const connection = sockets.get(request.socket);
-    // Behind a reply that ends the connection, or a refusal, nothing is served any more, though the parser goes on.
+    // After a reply that closes the connection nothing is served any more, though the parser goes on.
     if (connection === undefined || connection.closing) return;
-    request.on("error", ignore); // told by the socket's close
+    request.on("error", ignore); // handled by the socket's close
     response.on("error", ignore);
     const target = isWellFramed(request) ? targetOf(request) : null;
     if (target === null) return refuseRequest(connection, response, 400);
     dispatch(new NodeExchange(request, response, target, connection, expectsContinue));
-    // Keep-alive connections that fall idle while stopping are closed by their reply, or here when it had begun before.
+    // While stopping, a reply closes its connection; one that had begun before the stop is closed here.
     if (stopping) response.once("finish", () => server.closeIdleConnections());
   };
   server.on("request", (request, response) => receive(request, response, false));
@@ -115,7 +115,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
     const { dispatch: dispatchUpgrade } = options.sockets;
     server.on("upgrade", (request, stream, head) => {
       const socket = stream as Socket;
-      socket.on("error", ignore); // told by its close
+      socket.on("error", ignore); // handled by its close
       const connection = sockets.get(socket);
       const target = isWellFramed(request) ? targetOf(request) : null;
       if (connection === undefined || connection.closing || connection.open.size > 0) socket.destroy();
@@ -132,7 +132,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
 }
 
-/** Answers what the parser let through, and ends the connection. */
+/** Refuses a request that the parser accepted, and closes the connection. */
 function refuseRequest(connection: NodeConnection, response: ServerResponse, status: number): void {
   const body = refusalBody(refusalText(status));
   connection.closing = true;
@@ -141,14 +141,14 @@ function refuseRequest(connection: NodeConnection, response: ServerResponse, sta
   response.end(body);
 }
 
-/** Answers what the parser refused, unless a reply is under way on the socket: then it is only cut. */
+/** Answers a request that the parser refused. If a reply is under way on the connection, it is only closed. */
 function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socket, NodeConnection>): void {
   const connection = sockets.get(socket);
   const open = [...(connection?.open ?? [])];
   const answerable = open.length === 0 || (open.length === 1 && open[0]!.refusable);
   for (const exchange of open) exchange.abort("malformed");
   if (connection?.closing)
-    socket.destroySoon(); // what was said last is still on its way
+    socket.destroySoon(); // the last reply is still being sent
   else if (!socket.writable || !answerable || error.code === "ECONNRESET") socket.destroy();
   else {
     const headOnly = open.length === 0 ? isHead(error) : open[0]!.method === "HEAD";
@@ -156,7 +156,7 @@ function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socke
   }
 }
 
-/** What a refusal of the parser tells of the packet in which it stopped. */
+/** An error of Node's parser, with the packet in which it stopped. */
 interface ParserError extends NodeJS.ErrnoException {
   rawPacket?: Buffer;
   bytesParsed?: number;
@@ -165,15 +165,15 @@ interface ParserError extends NodeJS.ErrnoException {
 const LAST_REQUEST_LINE = /^(?:[\s\S]*\r\n\r\n)?([A-Z]+) /;
 
 /**
- * Whether what the parser refused is a HEAD, whose reply has no body. It keeps no method of a request that it has not read to the
- * end of its head: the last line that may begin one, before the place where it stopped, is asked.
+ * Whether the refused request is a HEAD, whose reply has no body. The parser does not tell the method of an incomplete head, so that
+ * it is taken from the last request line before the place where the parser stopped.
  */
 function isHead({ rawPacket, bytesParsed = 0 }: ParserError): boolean {
   if (rawPacket === undefined) return false;
   return LAST_REQUEST_LINE.exec(rawPacket.toString("latin1", 0, bytesParsed))?.[1] === "HEAD";
 }
 
-/** What Node's parser lets through though HTTP/1.1 does not: somebody before us may have framed it differently. */
+/** Rejects framing that Node's parser accepts against HTTP/1.1: a proxy may read such a request differently (request smuggling). */
 function isWellFramed(request: IncomingMessage): boolean {
   const { host, "transfer-encoding": encoding, "content-length": length } = request.headers;
   if (request.httpVersionMajor !== 1) return false;

@@ -1,5 +1,4 @@
-/** Raw replies for what never becomes a request: refused by a parser, before there is a route. */
-
+/** Raw replies to requests that a parser refuses before there is a route. */
 const REFUSALS: Record<number, { reason: string; error: string }> = {
   400: { reason: "Bad Request", error: "the request is not valid HTTP/1.1" },
   408: { reason: "Request Timeout", error: "the request took too long to arrive" },
@@ -8,7 +7,7 @@ const REFUSALS: Record<number, { reason: string; error: string }> = {
   431: { reason: "Request Header Fields Too Large", error: "the head of the request is too large" },
 };
 
-/** A whole HTTP/1.1 reply with the error envelope that ends its connection; `headOnly`: what HEAD gets of it. */
+/** A whole HTTP/1.1 reply with the error envelope, which closes the connection. `headOnly`: without the body, for HEAD. */
 export function rawRefusal(status: number, headOnly = false): string {
   const { reason, error } = REFUSALS[status] ?? REFUSALS[400]!;
   const body = refusalBody(error);
@@ -18,12 +17,12 @@ export function rawRefusal(status: number, headOnly = false): string {
   );
 }
 
-/** The envelope of a refusal. */
+/** The error envelope as JSON. */
 export function refusalBody(error: string): string {
   return JSON.stringify({ success: false, error });
 }
 
-/** The usual words for a status. */
+/** The error message for a status. */
 export function refusalText(status: number): string {
   return (REFUSALS[status] ?? REFUSALS[400]!).error;
 }

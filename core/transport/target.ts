@@ -1,8 +1,7 @@
-/** Splits a request target as it was sent; shared by the transports that get it in one piece. */
-
+/** Splits request targets, and normalizes addresses, for the transports. */
 const AUTHORITY = /^https?:\/\/([^/?#]*)/i;
 
-/** The host that the absolute form names, which counts in place of the header (RFC 9112, 3.2.2); null for any other target. */
+/** The host of a target in absolute form, which takes precedence over the header `Host` (RFC 9112, 3.2.2); null for other forms. */
 export function hostOf(target: string): string | null {
   if (target.charCodeAt(0) === 47) return null;
   const authority = AUTHORITY.exec(target)?.[1];
@@ -11,7 +10,7 @@ export function hostOf(target: string): string | null {
 
 /**
  * `/a/b?c=d` -> `{ path: "/a/b", query: "c=d" }`, nothing decoded. The absolute form (`GET http://host/a`) loses its
- * scheme and authority. Null for what is no path (`*`, `host:443`).
+ * scheme and authority. Null for a target that is not a path (`*`, `host:443`).
  */
 export function splitTarget(target: string): { path: string; query: string } | null {
   let rest = target;

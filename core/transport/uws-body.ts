@@ -4,8 +4,8 @@ import type { BodyBuffer } from "./body.ts";
 import type { NativeResponse } from "./uws-native.ts";
 
 /**
- * Calls `end` once: with the whole body, or with what is wrong with it as soon as that is known. What arrives after that, or
- * once the buffer was dropped, is not looked at.
+ * Calls `end` once: with the whole body, or with its problem as soon as that is known. Chunks that arrive later, or after the
+ * buffer was dropped, are ignored.
  */
 export function collectBody(
   response: NativeResponse,
@@ -18,6 +18,6 @@ export function collectBody(
     const problem = buffer.add(new Uint8Array(native), last);
     if (problem === null && !last) return;
     ended = true;
-    end(problem ?? buffer.take());
+    end(problem ?? buffer.takeAll());
   });
 }

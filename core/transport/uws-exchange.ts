@@ -1,18 +1,16 @@
 /** One request and its reply over uWebSockets.js. The lifetimes of native objects are listed in uws-native.ts. */
-import type { BodyDone, BodyFailed, Exchange, HeaderList } from "../http/exchange.ts";
+import type { Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
-import { BodyBuffer } from "./body.ts";
+import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 import { collectBody } from "./uws-body.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { NativeResponse } from "./uws-native.ts";
-import { LARGE, LargeReply, sendHead, sendWhole } from "./uws-send.ts";
+import { LARGE_BODY_BYTES, LargeReply, sendHead, sendWhole } from "./uws-send.ts";
 import { UwsStream } from "./uws-stream.ts";
 
 const EMPTY = new Uint8Array(0);
-/** A body that nobody reads is let pass up to this many bytes, so that the connection lives on; beyond, it is closed. */
-const PASSABLE_BODY = 64 * 1024;
-/** What makes the head of an event stream leave before its first event: the addon sends no head without a chunk. */
+/** An empty comment that is sent with the head of an event stream: the addon sends no head without a chunk. */
 const FILLER = ":\n\n";
 
 export class UwsExchange implements Exchange {
@@ -22,19 +20,19 @@ export class UwsExchange implements Exchange {
   closed = false;
   requestId = "";
   private readonly listener: UwsListener;
-  /** Null from the moment the native object must not be touched any more. */
+  /** Null as soon as the native object must not be touched any more. */
   private response: NativeResponse | null;
-  /** Head of a stream that has begun, not sent yet. */
+  /** The head of a stream that has begun, while it is not sent. */
   private pendingHead: string | null = null;
   private begun = false;
   private mustClose: boolean;
-  /** What has begun and may have to wait for its reader. */
+  /** Replies in progress, which may have to wait for a slow reader. */
   private stream: UwsStream | null = null;
   private large: LargeReply | null = null;
-  /** Inside `cork`, whose end sends a head that is still waiting. */
+  /** True inside `cork`, which sends a pending head at its end. */
   private corking = false;
   private aborted: (() => void) | null = null;
-  private receiving: { buffer: BodyBuffer; failed: BodyFailed } | null = null;
+  private receiving: { buffer: BodyBuffer; failed: OnBodyFailed } | null = null;
 
   constructor(listener: UwsListener, response: NativeResponse, method: string, path: string, query: string) {
     this.listener = listener;
@@ -42,8 +40,8 @@ export class UwsExchange implements Exchange {
     this.method = method;
     this.path = path;
     this.query = query;
-    // Corrected by readBody: until then nobody reads what is coming.
-    this.mustClose = listener.head.chunked || listener.head.contentLength > PASSABLE_BODY;
+    // As if the body were not read; readBody corrects it.
+    this.mustClose = listener.head.chunked || listener.head.contentLength > MAX_DISCARDED_BODY_BYTES;
   }
 
   header(name: string): string {
@@ -65,7 +63,7 @@ export class UwsExchange implements Exchange {
     return normalizeAddress(Buffer.from(this.response.getRemoteAddressAsText()).toString("latin1"));
   }
 
-  readBody(limit: number, done: BodyDone, failed: BodyFailed, uploads?: Uploads): void {
+  readBody(limit: number, done: OnBody, failed: OnBodyFailed, uploads?: Uploads): void {
     this.assertReading();
     const { head } = this.listener;
     if (head.contentLength === 0 && !head.chunked) {
@@ -73,9 +71,9 @@ export class UwsExchange implements Exchange {
       return;
     }
     if (this.response === null) return;
-    // A chunked body has no end in sight: until it is read, only closing gets rid of it.
+    // A chunked body may never end: unless it is read to its end, the connection must be closed.
     const buffer = new BodyBuffer(limit, uploads);
-    const refused = buffer.refuses(head.contentLength);
+    const refused = buffer.refusalFor(head.contentLength);
     this.mustClose = head.chunked || refused !== null;
     if (refused !== null) {
       failed(refused);
@@ -89,7 +87,7 @@ export class UwsExchange implements Exchange {
     });
   }
 
-  /** Runs `work` as the corked exchange, keeping what it throws from the native caller. */
+  /** Runs `work` as the corked exchange. Errors must not reach the native caller. */
   private enter(work: () => void): void {
     const { listener } = this;
     const before = listener.corked;
@@ -110,11 +108,11 @@ export class UwsExchange implements Exchange {
     this.aborted = listener;
   }
 
-  /** Called when the route callback is about to return and the response is not over: the addon insists on it. */
+  /** Called before the route callback returns when the response is not over: the addon requires an abort callback then. */
   watch(): void {
     this.response?.onAborted(() => {
       this.leave();
-      if (this.closed) return; // only what was put off is lost
+      if (this.closed) return; // only a delayed reply is lost
       const { receiving, aborted } = this;
       this.close();
       if (receiving !== null) this.guard(() => receiving.failed("aborted"));
@@ -136,14 +134,14 @@ export class UwsExchange implements Exchange {
     else this.response!.cork(() => this.send(status, head, body, false));
   }
 
-  /** Put off until no native callback is on the stack: what was pipelined behind it would be dispatched otherwise. */
+  /** Delayed until no native callback is on the stack: pipelined requests would otherwise still be dispatched. */
   private replyAndClose(status: number, head: string, body: string | Uint8Array | null): void {
     setImmediate(() => this.response?.cork(() => this.send(status, head, body, true)));
   }
 
   private send(status: number, head: string, body: string | Uint8Array | null, close: boolean): void {
     const response = this.response!;
-    if (body !== null && body.length > LARGE && !close && this.method !== "HEAD") {
+    if (body !== null && body.length > LARGE_BODY_BYTES && !close && this.method !== "HEAD") {
       this.large = new LargeReply(this.listener.flows, response, body, () => this.leave());
       this.large.send(head);
       return;
@@ -172,7 +170,7 @@ export class UwsExchange implements Exchange {
     if (!this.corking) setImmediate(flushHead, this);
   }
 
-  /** Sends the head of a stream that has nothing to say yet. Other streams than events wait for their first chunk. */
+  /** Sends the head of an event stream that has no events yet. The heads of other streams wait for the first chunk. */
   flushHead(): void {
     if (this.pendingHead?.includes("content-type: text/event-stream")) this.write(FILLER);
   }
@@ -214,7 +212,7 @@ export class UwsExchange implements Exchange {
       if (this.method === "HEAD") response.endWithoutBody();
       else response.end();
     };
-    // The rest would be the addon's, which waits for nobody longer than ten seconds.
+    // Ending now would leave the rest to the addon, which waits for a slow reader ten seconds at most.
     if (this.stream?.end(finish) === false) return;
     if (this.listener.corked === this) finish();
     else this.response!.cork(finish);
@@ -247,10 +245,10 @@ export class UwsExchange implements Exchange {
     this.closed = true;
     this.receiving?.buffer.drop();
     this.receiving = null;
-    this.stream?.settle();
+    this.stream?.resolveDrained();
   }
 
-  /** From here on the native object must not be touched. */
+  /** From now on the native object must not be touched. */
   private leave(): void {
     this.response = null;
     this.stream?.stop();
@@ -261,7 +259,7 @@ export class UwsExchange implements Exchange {
     this.release()?.close();
   }
 
-  /** Ends the exchange without an answer and hands over what it was made of; null when it is over already. */
+  /** Ends the exchange without an answer and returns its native response; null when it is over already. */
   protected release(): NativeResponse | null {
     if (this.closed) return null;
     this.close();

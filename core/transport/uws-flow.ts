@@ -1,22 +1,22 @@
 /**
- * What waits for a reader that is behind, over uWebSockets.js. The addon cuts whoever takes nothing for ten seconds, and has no
- * setting for that; to pause and resume a response sets its clock back. So it is wound while a reply is under way, and who is to
- * be cut is decided here, by the rule of the manifest.
+ * Replies that wait for a slow reader, over uWebSockets.js. The addon closes a response whose reader takes nothing for ten seconds,
+ * and has no setting for that time. Pausing and resuming a response restarts the addon's timeout, so that this is done regularly while a reply is in
+ * progress, and the limit of the manifest decides here which readers are disconnected.
  */
 import type { NativeResponse } from "./uws-native.ts";
 
-/** Seconds between two windings: the addon counts in steps of four, so that its ten may be eight. */
-const WIND = 3;
+/** How often the addon's timeout is restarted. The addon counts in steps of four seconds, so that its ten may be eight. */
+const TIMEOUT_RESTART_SECONDS = 3;
 
-/** The replies under way of one listener, and their clock. */
+/** The replies in progress of one listener, and their clock. */
 export class UwsFlows {
   readonly #stall: number;
   readonly #open = new Set<UwsFlow>();
   readonly #timer: NodeJS.Timeout;
-  /** Seconds since some start. */
+  /** Seconds since the start of the listener. */
   now = 0;
 
-  /** @param stall milliseconds that a reader may take nothing while a reply waits for it */
+  /** @param stall milliseconds without progress after which a reader is disconnected */
   constructor(stall: number) {
     this.#stall = Math.max(1, Math.ceil(stall / 1000));
     this.#timer = setInterval(() => this.#tick(), 1000);
@@ -41,15 +41,15 @@ export class UwsFlows {
   }
 }
 
-/** One reply under way. Made when the response is corked or in its route callback. */
+/** One reply in progress. Create it while the response is corked or in its route callback. */
 export abstract class UwsFlow {
   /** The reader is behind: the addon is given nothing more until `push` is called. */
   protected blocked = false;
   protected readonly response: NativeResponse;
   readonly #flows: UwsFlows;
   readonly #began: number;
-  /** When the reader took something last. */
-  #since = 0;
+  /** When the reader took data last, by the clock of the listener. */
+  #lastProgress = 0;
   #watches = false;
 
   constructor(flows: UwsFlows, response: NativeResponse) {
@@ -59,28 +59,28 @@ export abstract class UwsFlow {
     flows.add(this);
   }
 
-  /** Gives the addon what waits, corked; true when it has taken all of it. It may end the reply. Must not throw. */
+  /** Gives waiting data to the addon, while corked; true when the addon took all of it. May end the reply. Must not throw. */
   protected abstract push(): boolean;
 
-  /** The addon has said that the reader is behind. */
+  /** Call this when the addon reports that the reader is behind. */
   protected block(): void {
     this.#watch();
     this.blocked = true;
-    this.#since = this.#flows.now;
+    this.#lastProgress = this.#flows.now;
   }
 
-  /** The reply is over, or its peer is gone: the response must not be touched any more. */
+  /** The reply is over, or the peer has left: the response must not be touched any more. */
   stop(): void {
     this.#flows.remove(this);
   }
 
   tick(now: number, stall: number): void {
-    if (this.blocked && now - this.#since > stall) {
+    if (this.blocked && now - this.#lastProgress > stall) {
       this.response.close();
       return;
     }
-    // The addon does not tell what it could not send at the end of a cork: the clock may run for any reply.
-    if (now === this.#began || (now - this.#began) % WIND !== 0) return;
+    // The addon does not report what it could not send at the end of a cork, so that its timeout may run for any reply.
+    if (now === this.#began || (now - this.#began) % TIMEOUT_RESTART_SECONDS !== 0) return;
     this.#watch();
     this.response.pause();
     this.response.resume();
@@ -92,9 +92,9 @@ export abstract class UwsFlow {
     this.response.onWritable(() => this.#writable());
   }
 
-  /** With a listener the addon does not send what waits, but at the next write: even an empty cork makes it. */
+  /** With this listener the addon sends its own backlog only with the next write; even an empty cork triggers that. */
   #writable(): boolean {
-    this.#since = this.#flows.now;
+    this.#lastProgress = this.#flows.now;
     this.response.cork(() => {
       this.blocked = !this.push();
     });

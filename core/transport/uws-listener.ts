@@ -1,10 +1,9 @@
-/** What a listener of uWebSockets.js and its exchanges know of each other. */
+/** What a listener of uWebSockets.js and its exchanges share. */
 import type { Heads } from "./heads.ts";
 import type { UwsExchange } from "./uws-exchange.ts";
 import type { UwsFlows } from "./uws-flow.ts";
 import type { UwsHead } from "./uws-head.ts";
 
-/** What the exchanges of one listener share. */
 export interface UwsListener {
   /** The head of the request being dispatched. */
   readonly head: UwsHead;
@@ -14,8 +13,8 @@ export interface UwsListener {
   reading: UwsExchange | null;
   /** The exchange whose socket is corked now: it writes without a cork of its own. */
   corked: UwsExchange | null;
-  /** True once the listener is stopping: every reply then ends its connection. */
+  /** True once the listener is stopping: every reply then closes its connection. */
   stopping: boolean;
-  /** Told what a callback of ours threw: nothing may be thrown across a native one. */
+  /** Reports an error of a callback: errors must not be thrown into native code. */
   report(error: unknown): void;
 }

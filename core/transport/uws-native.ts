@@ -1,5 +1,5 @@
 /**
- * The part of uWebSockets.js that is used here, as shapes of our own, and how long each object lives:
+ * Types of the part of uWebSockets.js that is used here, and how long each native object lives:
  *
  * | object                 | lives until                                        | rule here                                  |
  * |------------------------|----------------------------------------------------|--------------------------------------------|
@@ -12,11 +12,15 @@
  * | listen socket          | `us_listen_socket_close` or `app.close`            | closed once, by `stop`                     |
  * | app                    | the process (the addon keeps it)                   | one per listener, closed by `close`        |
  *
- * No exception may leave a native callback. A response must be ended, or have an abort callback, when the route callback
- * returns: otherwise the process ends. One `onWritable` callback per response. Ten seconds, give or take two, after a write that
- * failed the response is closed, unless a writable event or a resume comes before; a cork that fails at its end tells nobody. Writes outside of a native callback must
- * be corked. `write` that returns false has taken the chunk. The last argument of `end` closes after the reply, but what
- * was pipelined in the same segment is still dispatched, unless the response is ended later than the callback.
+ * - No exception may leave a native callback.
+ * - When the route callback returns, the response must be ended or have an abort callback; otherwise the process crashes.
+ * - A response has one `onWritable` callback.
+ * - Ten seconds (give or take two) after a failed write the response is closed, unless a writable event or a resume comes first. A
+ *   write that fails at the end of a cork is not reported.
+ * - Writes outside of a native callback must be corked.
+ * - `write` accepts the chunk even when it returns false.
+ * - The last argument of `end` closes the connection after the reply. Requests that were pipelined in the same segment are still
+ *   dispatched, unless the response is ended after the callback has returned.
  */
 import type { UwsSocket } from "./uws-socket.ts";
 
@@ -34,14 +38,14 @@ export interface NativeResponse {
   writeHeader(name: string, value: string): unknown;
   write(chunk: string | Uint8Array): boolean;
   end(body?: string | Uint8Array, close?: boolean): unknown;
-  /** Takes what can be sent at once of a body of `total` bytes. Gives whether all of the chunk was, and whether it is over. */
+  /** Sends what it can of a body of `total` bytes. Returns whether all of the chunk was sent, and whether the reply is over. */
   tryEnd(chunk: Uint8Array, total: number): [ok: boolean, done: boolean];
   /** Bytes of the body that were sent. */
   getWriteOffset(): number;
-  /** Always both, one after the other: they set the clock of the response back to ten seconds. One that stays paused hears nothing. */
+  /** Call `resume` right after `pause`: that restarts the timeout of ten seconds. A response that stays paused gets no events. */
   pause(): unknown;
   resume(): unknown;
-  /** Without arguments: with a length the Node 20 binary takes the reply for unfinished. */
+  /** Without arguments: with a length the binary for Node 20 treats the reply as unfinished. */
   endWithoutBody(): unknown;
   close(): unknown;
   onWritable(listener: (offset: number) => boolean): unknown;
@@ -49,12 +53,12 @@ export interface NativeResponse {
   onData(listener: (chunk: ArrayBuffer, last: boolean) => void): unknown;
   getRemoteAddressAsText(): ArrayBuffer;
   cork(work: () => void): unknown;
-  /** Calls `open` of the behaviour before it returns. The context is the one that came with the request. */
+  /** Calls `open` of the behaviour before it returns. `context` is the one that came with the request. */
   upgrade(data: SocketData, key: string, protocol: string, extensions: string, context: object): void;
 }
 
-/** Its properties are copied into an object of the addon's: of an instance nothing else would arrive. */
-export interface SocketData {
+/** The addon copies the own properties into an object of its own, so that an instance of a class would lose its methods. */
+interface SocketData {
   readonly socket: UwsSocket;
 }
 
@@ -82,7 +86,7 @@ export interface NativeSocketBehavior {
   open(socket: NativeSocket): void;
   message(socket: NativeSocket, bytes: ArrayBuffer, isBinary: boolean): void;
   drain(socket: NativeSocket): void;
-  /** The addon answers by itself, however much waits for the peer. */
+  /** The addon answers pings by itself, however much waits for the peer. */
   ping(socket: NativeSocket): void;
   close(socket: NativeSocket, code: number): void;
 }
@@ -90,7 +94,7 @@ export interface NativeSocketBehavior {
 export type NativeListenSocket = object;
 
 export interface NativeApp {
-  /** Takes every GET with a key of 24 characters, before `any` does. */
+  /** Gets every GET with a `sec-websocket-key` of 24 characters, before `any`. */
   ws(pattern: string, behavior: NativeSocketBehavior): unknown;
   any(pattern: string, handler: (response: NativeResponse, request: NativeRequest) => void): unknown;
   filter(visit: (response: NativeResponse, change: number) => void): unknown;

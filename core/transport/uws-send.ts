@@ -1,15 +1,15 @@
-/** Whole replies over a native response that is corked; it is over when these return. */
+/** Sends whole replies over a native response. */
 import { UwsFlow, type UwsFlows } from "./uws-flow.ts";
 import type { NativeResponse } from "./uws-native.ts";
 
-/** Status, header lines and body: two native calls. The addon adds content-length and date. */
+/** Status, headers and body in two native calls. The addon adds content-length and date. The response must be corked. */
 export function sendWhole(response: NativeResponse, head: string, body: string | Uint8Array, close: boolean): void {
   response.writeStatus(head);
   if (close) response.end(body, true);
   else response.end(body);
 }
 
-/** The head of the same reply without its body: HEAD, 204 and 304. */
+/** The same without the body: for HEAD, 204 and 304. */
 export function sendHead(
   response: NativeResponse,
   status: number,
@@ -19,16 +19,16 @@ export function sendHead(
 ): void {
   let lines = head;
   if (status !== 204) lines += `\r\ncontent-length: ${body === null ? 0 : Buffer.byteLength(body)}`;
-  // It is for the client to end the connection here: endWithoutBody cannot be told to without a length of its own.
+  // The client must close the connection: endWithoutBody can only do so together with a length.
   if (close) lines += "\r\nconnection: close";
   response.writeStatus(lines);
   response.endWithoutBody();
 }
 
-/** Bytes of a body from which on it may not fit into what the kernel takes: what the addon corks. */
-export const LARGE = 16 * 1024;
+/** A longer body may exceed what the kernel accepts at once. It is the size of the addon's cork buffer. */
+export const LARGE_BODY_BYTES = 16 * 1024;
 
-/** A large body, which the addon is given as its reader takes it: the native response lives until `done` is called. */
+/** A large body, given to the addon as fast as the reader takes it: the native response lives until `done` is called. */
 export class LargeReply extends UwsFlow {
   readonly #body: Uint8Array;
   readonly #done: () => void;
@@ -39,7 +39,7 @@ export class LargeReply extends UwsFlow {
     this.#done = done;
   }
 
-  /** Corked. */
+  /** The response must be corked. */
   send(head: string): void {
     this.response.writeStatus(head);
     if (!this.push()) this.block();

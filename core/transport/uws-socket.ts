@@ -1,36 +1,36 @@
-/** One open WebSocket over uWebSockets.js, and how all of a listener behave. */
+/** One open WebSocket over uWebSockets.js, and the behaviour of all sockets of a listener. */
 import type { OpenSocket, SocketEvents } from "../http/exchange.ts";
 import type { NativeRequest, NativeResponse, NativeSocket, NativeSocketBehavior } from "./uws-native.ts";
 
 /**
- * Seconds of silence after which a peer is cut. The addon sends a ping 16 s earlier, after 30, and anything that arrives
- * counts as an answer.
+ * A peer that is silent for so long is disconnected. The addon sends a ping 16 s earlier, after 30 s; anything that arrives counts as
+ * an answer.
  */
-const IDLE = 46;
+const IDLE_TIMEOUT_SECONDS = 46;
 /**
- * The addon cuts what is larger than its limit without a close frame, so that its limit is above ours: up to it a message
- * that is too large is closed with 1009.
+ * The addon's own limit is higher by this factor, because it disconnects without a close frame: between the two limits a message
+ * that is too large closes the socket with 1009.
  */
-const HEADROOM = 2;
-/** Pings of a peer that takes nothing: their answers pile up, and who sends more is cut. */
-const MOST_PINGS = 60;
+const NATIVE_LIMIT_FACTOR = 2;
+/** Pings that a peer may send while it reads nothing. The answers pile up, so that more of them disconnect it. */
+const MAX_UNREAD_PINGS = 60;
 
-/** What a listener does for its sockets. */
+/** What sockets need of their listener. */
 export interface UwsSocketHost {
   /** Called for every GET with a key of the right length. */
   upgrade(response: NativeResponse, request: NativeRequest, context: object): void;
-  /** The addon does not count a connection out that has become a socket. */
-  gone(): void;
-  /** Told what a callback of ours threw: nothing may be thrown across a native one. */
+  /** A socket has closed: the addon does not report the end of connections that became sockets. */
+  onClosed(): void;
+  /** Reports an error of a callback: errors must not be thrown into native code. */
   report(error: unknown): void;
 }
 
 export class UwsSocket implements OpenSocket {
   readonly #open: (socket: OpenSocket) => SocketEvents;
-  /** Null before it is open, and from its end on. */
+  /** Null before the socket is open and after it has closed. */
   #native: NativeSocket | null = null;
   #events: SocketEvents | null = null;
-  /** Since nothing waited for the peer. */
+  /** Pings that arrived since nothing waited for the peer. */
   #pings = 0;
 
   constructor(open: (socket: OpenSocket) => SocketEvents) {
@@ -48,7 +48,7 @@ export class UwsSocket implements OpenSocket {
 
   pinged(): void {
     if (this.buffered === 0) this.#pings = 0;
-    else if (++this.#pings > MOST_PINGS) this.destroy();
+    else if (++this.#pings > MAX_UNREAD_PINGS) this.destroy();
   }
 
   drained(): void {
@@ -103,10 +103,10 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
     }
   };
   return {
-    maxPayloadLength: Math.min(limit * HEADROOM, 2 ** 31 - 1),
-    idleTimeout: IDLE,
+    maxPayloadLength: Math.min(limit * NATIVE_LIMIT_FACTOR, 2 ** 31 - 1),
+    idleTimeout: IDLE_TIMEOUT_SECONDS,
     sendPingsAutomatically: true,
-    maxBackpressure: 0, // `buffered` is bounded by who sends
+    maxBackpressure: 0, // the sender bounds `buffered`
     compression: 0,
     upgrade: (response, request, context) => host.upgrade(response, request, context),
     open: (native) => guard(() => native.getUserData().socket.opened(native)),
@@ -118,7 +118,7 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
     drain: (native) => guard(() => native.getUserData().socket.drained()),
     ping: (native) => guard(() => native.getUserData().socket.pinged()),
     close(native, code) {
-      host.gone();
+      host.onClosed();
       guard(() => native.getUserData().socket.ended(code));
     },
   };

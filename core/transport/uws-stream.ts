@@ -1,20 +1,20 @@
-/** The chunks of a streamed reply over a native response, and those that wait for a reader that is behind. */
+/** The chunks of a streamed reply over a native response, and those that wait for a slow reader. */
 import { UwsFlow } from "./uws-flow.ts";
 
 type Chunk = string | Uint8Array;
 
 export class UwsStream extends UwsFlow {
-  /** Bytes that the socket has not taken yet. */
+  /** Bytes that wait for the reader. */
   buffered = 0;
-  /** Not given to the addon yet. */
+  /** Chunks that were not given to the addon yet. */
   #waiting: Chunk[] = [];
-  /** Bytes of the chunk that the addon has taken without being able to send all of it. */
+  /** Bytes of the chunk that the addon accepted but could not send completely. */
   #held = 0;
   #ending: (() => void) | null = null;
   #drain: Promise<void> | null = null;
-  #settleDrain: (() => void) | null = null;
+  #resolveDrain: (() => void) | null = null;
 
-  /** Corked. False when the reader is behind; the chunk was taken. */
+  /** The response must be corked. False when the reader is behind; the chunk is accepted all the same. */
   write(chunk: Chunk): boolean {
     if (!this.blocked) {
       if (this.response.write(chunk)) return true;
@@ -31,23 +31,23 @@ export class UwsStream extends UwsFlow {
   drained(): Promise<void> {
     if (!this.blocked) return Promise.resolve();
     this.#drain ??= new Promise((resolve) => {
-      this.#settleDrain = resolve;
+      this.#resolveDrain = resolve;
     });
     return this.#drain;
   }
 
-  /** False: the reader is behind, and `finish` is called, corked, when all that waits was given to the addon. */
+  /** False: the reader is behind; `finish` is called, corked, when all waiting chunks were given to the addon. */
   end(finish: () => void): boolean {
     if (!this.blocked) return true;
     this.#ending = finish;
-    this.settle();
+    this.resolveDrained();
     return false;
   }
 
-  settle(): void {
+  resolveDrained(): void {
     this.#drain = null;
-    this.#settleDrain?.();
-    this.#settleDrain = null;
+    this.#resolveDrain?.();
+    this.#resolveDrain = null;
   }
 
   protected push(): boolean {
@@ -66,7 +66,7 @@ export class UwsStream extends UwsFlow {
     }
     this.#waiting = [];
     if (this.#ending !== null) this.#ending();
-    else this.settle();
+    else this.resolveDrained();
     return true;
   }
 

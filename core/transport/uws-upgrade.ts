@@ -1,4 +1,4 @@
-/** A request for a WebSocket over uWebSockets.js. */
+/** A WebSocket handshake over uWebSockets.js. */
 import type { OpenSocket, SocketEvents, Upgrade } from "../http/exchange.ts";
 import { chooseProtocol } from "./handshake.ts";
 import { UwsExchange } from "./uws-exchange.ts";
@@ -8,7 +8,7 @@ import { UwsSocket } from "./uws-socket.ts";
 
 export class UwsUpgrade extends UwsExchange implements Upgrade {
   readonly #context: object;
-  // Read now: the head is gone when the credentials have been checked.
+  // Read at once: the head can no longer be read when the credentials have been checked.
   readonly #key: string;
   readonly #protocol: string;
 
@@ -23,7 +23,7 @@ export class UwsUpgrade extends UwsExchange implements Upgrade {
     const response = this.release();
     if (response === null) return;
     const { requestId } = this;
-    // It is open when `upgrade` returns.
+    // The socket is open when `upgrade` returns.
     response.cork(() => {
       response.writeStatus("101 Switching Protocols");
       if (requestId !== "") response.writeHeader("x-request-id", requestId);

@@ -1,7 +1,7 @@
 /**
- * The fast transport: the only file that imports uWebSockets.js, and it does so when asked, so that the process runs where
- * the addon does not load. What native objects allow and for how long is in uws-native.ts; what the Node 20 binary does
- * with odd requests is listed by name in test/suites/transport-known.ts.
+ * The fast transport: uWebSockets.js. This is the only file that imports the addon, and it does so on demand, so that the process also runs
+ * where the addon does not load. The lifetimes of native objects are listed in uws-native.ts; what the binary for Node 20 gets wrong is
+ * listed in test/suites/transport-known.ts.
  */
 import { createServer } from "node:net";
 import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
@@ -18,13 +18,11 @@ import { socketBehavior, type UwsSocketHost } from "./uws-socket.ts";
 import { UwsUpgrade } from "./uws-upgrade.ts";
 
 const REFUSAL_HEADERS = ["content-type", "application/json"];
-/** Bytes of a head that may arrive in more than one piece: the addon's own default is 4 KiB. */
-const SPLIT_HEAD = 16 * 1024;
+/** Largest head that may arrive in more than one piece; the addon's default is 4 KiB. */
+const SPLIT_HEAD_BYTES = 16 * 1024;
 const SPLIT_HEAD_VARIABLE = "UWS_HTTP_MAX_HEADERS_SIZE";
 
-/**
- * Loads the addon. Rejects with a message that says why it does not load here.
- */
+/** Loads the addon. Rejects with a message that says why it does not load here. */
 export async function createUwsTransport(): Promise<Transport> {
   const native = await loadNative();
   native._cfg("silent"); // no server header
@@ -33,8 +31,8 @@ export async function createUwsTransport(): Promise<Transport> {
 
 async function loadNative(): Promise<Native> {
   const before = process.env[SPLIT_HEAD_VARIABLE];
-  // Read once by the addon, while it loads; the environment that others see stays as it was.
-  if (before === undefined) process.env[SPLIT_HEAD_VARIABLE] = String(SPLIT_HEAD);
+  // The addon reads the variable once, while it loads; afterwards the environment is restored.
+  if (before === undefined) process.env[SPLIT_HEAD_VARIABLE] = String(SPLIT_HEAD_BYTES);
   try {
     return ((await import("uWebSockets.js")) as unknown as { default: Native }).default;
   } catch (cause) {
@@ -47,7 +45,7 @@ async function loadNative(): Promise<Native> {
   }
 }
 
-/** The addon's own message is general; the loader's, behind an empty line, says what is missing. */
+/** The addon's own message is general; the line of the loader, further down, says what is missing. */
 function firstLine(cause: unknown): string {
   const lines = String(cause instanceof Error ? cause.message : cause).split("\n");
   return (lines.find((line) => line.startsWith("Error: ")) ?? lines[0]!).replace(/^Error: /, "");
@@ -82,7 +80,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
   bind(): Promise<boolean> {
     const { host, port } = this.#options;
     return new Promise((resolve) => {
-      // Without "exclusive" a second process could bind the same port, and the kernel would share the clients out.
+      // Without it a second process could bind the same port, and the kernel would distribute clients between the two.
       this.#app.listen(host, port, this.#native.LIBUS_LISTEN_EXCLUSIVE_PORT, (socket) => {
         if (socket === false) return resolve(false);
         this.#socket = socket;
@@ -97,11 +95,11 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     if (change > 0 && this.#connections > this.#options.connections) response.close();
   }
 
-  gone(): void {
+  onClosed(): void {
     this.#connections--;
   }
 
-  /** The hot path: no closure, and no native call that a bare server would not need, but one look at the head. */
+  /** The hot path: no closure, and no native call beyond those of a bare server, except for reading the head. */
   #receive(response: NativeResponse, request: NativeRequest): void {
     const path = request.getUrl();
     const query = request.getQuery() ?? "";
@@ -141,7 +139,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
   }
 
   report(error: unknown): void {
-    // Thrown on the next turn, where it is an ordinary uncaught exception: here it would cross a native callback.
+    // Thrown in the next turn of the event loop, as an ordinary uncaught exception: here it would reach native code.
     setImmediate(() => {
       throw error;
     });
@@ -154,7 +152,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     this.#socket = null;
   }
 
-  /** After the replies that were put off until no native callback is on the stack. */
+  /** Waits for replies that were delayed until no native callback is on the stack. */
   close(): Promise<void> {
     this.stop();
     return new Promise((resolve) => {
@@ -174,7 +172,7 @@ async function listen(native: Native, dispatch: Dispatch, options: ListenOptions
   throw listenError(options, await bindFailure(options));
 }
 
-/** The addon says only that it failed: the same attempt with a plain socket says why. */
+/** The addon reports only that binding failed: trying it again with node:net tells why. */
 function bindFailure({ host, port }: ListenOptions): Promise<string | undefined> {
   return new Promise((resolve) => {
     const probe = createServer();

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { boot } from "../../core/app/boot.ts";
 import { createLogger } from "../../core/observability/logger.ts";
+import { EXAMPLES } from "../support/plugin-folder.ts";
 
 const TOKEN = "token-of-ada-0123456789";
 const PROVIDER = `  provider: { use: static, tokens: { ${TOKEN}: { id: ada } } }\n`;
@@ -16,7 +17,7 @@ async function issuesOf(t: TestContext, auth: string, env: Record<string, string
   t.after(() => rm(folder, { recursive: true, force: true }));
   const config = join(folder, "service.yaml");
   await writeFile(config, `name: Desk\nversion: 1.0.0\nauth:\n${auth}routes: [{ use: hello }]\n`);
-  const booted = await boot({ config, plugins: [], env, logger: createLogger("silent") });
+  const booted = await boot({ config, plugins: [EXAMPLES], env, logger: createLogger("silent") });
   t.after(() => booted.close());
   const { issues, service } = booted;
   assert.equal(
@@ -36,8 +37,8 @@ test("nothing is said where mode is none, whatever else is there", async (t) => 
 
 test("what cannot be reached, and the bypass of development, are warnings where mode stands", async (t) => {
   assert.deepEqual(await issuesOf(t, "  mode: authNext\n", {}), [
-    "warning 4:3 auth.mode: without auth.provider no token is good: nobody reaches the routes of users with one",
-    "warning 4:3 auth.mode: SERVICE_CONSOLE_ACCESS_KEY is not set: nobody reaches the routes of the console with a key",
+    "warning 4:3 auth.mode: without auth.provider no token is accepted: nobody can reach the routes of users",
+    "warning 4:3 auth.mode: SERVICE_CONSOLE_ACCESS_KEY is not set: nobody can reach the routes of the console with a key",
     "warning 4:3 auth.mode: NODE_ENV is not production: the header x-service-dev: true opens every route, and ?dev=true every WebSocket, without isolation",
   ]);
 });
@@ -46,11 +47,11 @@ test("legacy is deprecated, and each mode says which keys are the other's", asyn
   const keys = "  consoleRoutes: [/hello]\n  protectedRoutes: [GET /hello]\n  defaultPrivate: true\n";
   assert.deepEqual(await issuesOf(t, `  mode: legacy\n${PROVIDER}${keys}`), [
     "warning 4:3 auth.mode: legacy is deprecated: use authNext",
-    "warning 6:3 auth.consoleRoutes: counts under authNext only",
+    "warning 6:3 auth.consoleRoutes: has no effect: it is used in mode authNext only",
   ]);
   assert.deepEqual(await issuesOf(t, `  mode: authNext\n${PROVIDER}${keys}`), [
-    "warning 7:3 auth.protectedRoutes: counts under legacy only",
-    "warning 8:3 auth.defaultPrivate: counts under legacy only",
+    "warning 7:3 auth.protectedRoutes: has no effect: it is used in mode legacy only",
+    "warning 8:3 auth.defaultPrivate: has no effect: it is used in mode legacy only",
   ]);
 });
 
@@ -59,7 +60,7 @@ test("patterns that match nothing are warnings, those that never could are error
   assert.deepEqual(await issuesOf(t, auth), [
     "warning 6:26 auth.publicRoutes[1]: no route of this version matches",
     "warning 6:33 auth.publicRoutes[2]: no route of this version matches",
-    "error 6:50 auth.publicRoutes[4]: ** may stand at the end only",
+    "error 6:50 auth.publicRoutes[4]: ** is allowed at the end only",
     "error 7:30 auth.consoleRoutes[1]: HEAD goes with GET: write GET",
     "error 7:43 auth.consoleRoutes[2]: * stands for a whole segment: /reports/* and not /reports*",
   ]);

@@ -183,10 +183,10 @@ describe("a 401", () => {
 
   test("tells a wrong credential from none, and neither the reply nor the log repeats it", async (t) => {
     const token = await refused(PRODUCTION, "/hello", { authorization: "Bearer wrong-token-1234" }, t);
-    assert.match(token.error, /^the token is not valid, or not any more: send/);
+    assert.match(token.error, /^the token is not valid or has expired: send/);
     assert.equal(token.challenge, 'Bearer realm="penstock", error="invalid_token"');
     const header = await refused(PRODUCTION, "/agents", { "x-console-access-key": "wrong-key-1234" }, t);
-    assert.match(header.error, /^the console's key is not the right one: send/);
+    assert.match(header.error, /^the console's key is wrong: send/);
     const query = await refused(PRODUCTION, "/agents?key=wrong-key-1234", {}, t);
     assert.equal(query.error, header.error);
     for (const { error, log } of [token, header, query])

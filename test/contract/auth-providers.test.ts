@@ -181,7 +181,7 @@ test("what is wrong with a provider is told at boot, at its line and column, wit
   ]);
   const long = `secret: ${"s".repeat(32)}`;
   assert.deepEqual(await problemsOf(`  provider: { use: jwt, ${long}, algorithms: [HS256, none] }\n`), [
-    '5:87  auth.provider.algorithms[1]: "none" is no algorithm for this kind of key; possible: HS256, HS384, HS512',
+    '5:87  auth.provider.algorithms[1]: "none" is not an algorithm for this kind of key; possible: HS256, HS384, HS512',
   ]);
   assert.deepEqual(await problemsOf(`  provider: { use: jwt, ${long}, audence: x }\n`), [
     "5:67  auth.provider.audence: is not a known key",

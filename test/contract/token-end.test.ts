@@ -57,7 +57,7 @@ for (const transport of TRANSPORTS) {
       short.send("hello");
       assert.deepEqual(await short.next(), { data: "hello" });
       const { code, reason } = await soon(short.closed, "the end");
-      assert.deepEqual([code, reason], [4401, "the token has ended"]);
+      assert.deepEqual([code, reason], [4401, "the token has expired"]);
       for (const socket of [endless, long]) {
         socket.send("still here");
         assert.deepEqual(await socket.next(), { data: "still here" });
@@ -101,7 +101,7 @@ for (const transport of TRANSPORTS) {
         assert.ok(Date.now() >= end * 1000, "not before the end");
         assert.ok(events.length > 5, "there were events before");
         const last = JSON.parse(events.at(-1)!);
-        assert.match(String(messageOf(last)), /the token has ended/);
+        assert.match(String(messageOf(last)), /the token has expired/);
       });
     }
 
@@ -116,7 +116,7 @@ for (const transport of TRANSPORTS) {
       );
       assert.equal(attached.status, 200);
       const events = texts(await attached.text());
-      assert.match(JSON.parse(events.at(-1)!).error, /the token has ended/);
+      assert.match(JSON.parse(events.at(-1)!).error, /the token has expired/);
       const rest = texts(await run.text());
       assert.equal(JSON.parse(rest.at(-1)!).type, "workflow-result");
     });

@@ -1,4 +1,4 @@
-/** Malformed and hostile HTTP: whatever the answer, nothing that was smuggled may be dispatched. */
+/** Malformed and hostile HTTP: whatever the answer, no smuggled request may be dispatched. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { type RawClient, sleep } from "../support/raw-http.ts";
@@ -99,7 +99,7 @@ export function hostileSuite(subject: Subject): void {
     });
   }
 
-  test("a chunk size that is no number: the body fails, and nothing behind it is dispatched", async () => {
+  test("a chunk size that is not a number: the body fails, and nothing behind it is dispatched", async () => {
     rig.log.length = 0;
     const client = await rig.connect();
     await client.send(`${post(["Transfer-Encoding: chunked"], "zz\r\nhello\r\n0\r\n\r\n")}${EVIL}`);

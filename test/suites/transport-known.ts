@@ -1,6 +1,6 @@
 /**
- * What the Node 20 binary of uWebSockets.js is known to get wrong, by name. A test that fails here says that the binary
- * has changed: when it has become better, the row goes, and the boot probe or a note in the README with it.
+ * What the binary of uWebSockets.js for Node 20 is known to get wrong, by name. A test that fails here says that the binary has changed: if it
+ * is fixed, remove the row, and the boot probe or note in the README with it.
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

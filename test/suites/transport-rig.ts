@@ -1,4 +1,4 @@
-/** A small service behind a transport: what it does is chosen by the path; what reaches it is written down. */
+/** A small service behind a transport: the path chooses what it does; what it receives is recorded. */
 import type { BodyProblem, Exchange, Listening, ListenOptions, Transport } from "../../core/http/exchange.ts";
 import { RawClient, sleep } from "../support/raw-http.ts";
 

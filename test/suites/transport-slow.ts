@@ -1,4 +1,4 @@
-/** Heads and bodies that never end are cut; readers may be slow. */
+/** Heads and bodies that never end are cut off; readers may be slow. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type RawClient, sleep } from "../support/raw-http.ts";

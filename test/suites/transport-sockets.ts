@@ -1,4 +1,4 @@
-/** WebSockets of a transport, with a real client and with bytes of our own. */
+/** WebSockets of a transport, with a real client and with hand-made bytes. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { after, before, test } from "node:test";
@@ -112,7 +112,7 @@ const MALFORMED: readonly [name: string, frames: Buffer[]][] = [
   ["a length beyond all bounds", [Buffer.from([0x81, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0])]],
 ];
 
-/** Handshakes that are none: ordinary requests. */
+/** Malformed handshakes: ordinary requests. */
 const ORDINARY: readonly [name: string, replaced: Record<string, string | null>][] = [
   ["another version", { "Sec-WebSocket-Version": "12" }],
   ["no version", { "Sec-WebSocket-Version": null }],
@@ -225,7 +225,7 @@ export function socketSuite(subject: Subject): void {
     await other.close();
   });
 
-  test("handshakes that are none are ordinary requests", async () => {
+  test("malformed handshakes are ordinary requests", async () => {
     for (const [name, replaced] of ORDINARY) {
       const client = await connect(handshake("/a", replaced));
       const reply = await client.reply();
@@ -238,7 +238,7 @@ export function socketSuite(subject: Subject): void {
     assert.equal((await body.reply()).body, '"plain POST"');
   });
 
-  test("a handshake with a body is none: the body is not taken for frames", async () => {
+  test("a handshake with a body is an ordinary request: the body is not taken for frames", async () => {
     const client = await connect(handshake("/a", { "Content-Length": "7" }) + frame(TEXT, "x").toString("latin1"));
     assert.equal((await client.reply()).status, 200);
   });

@@ -1,6 +1,6 @@
 /**
- * What every network transport must do, over raw sockets. A transport whose parser is not ours (see `KNOWN_OF_UWS`) is also
- * held to the list of what it is known to get wrong, so that a better one makes the tests say so.
+ * What every network transport must do, over raw sockets. The transport over uWebSockets.js, whose parser is not ours, is also held to
+ * the list of its known faults (`KNOWN_OF_UWS`), so that the tests tell when a fault is fixed.
  */
 import { describe } from "node:test";
 import { hostileSuite } from "./transport-hostile.ts";

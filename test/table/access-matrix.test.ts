@@ -1,6 +1,6 @@
 /**
- * Every route with every credential in every mode: who is let in, and who is not (contract, "Authentication"). What is
- * expected follows from tables of the contract in test/support/access-table.ts.
+ * Every route with every credential in every mode: who is authorized and who is refused. What is expected follows from the tables in
+ * test/support/access-table.ts.
  */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
@@ -39,7 +39,7 @@ const fetched =
 const asHead = (endpoints: readonly Endpoint[]) =>
   endpoints.filter(({ method }) => method === "GET").map((each) => ({ ...each, method: "HEAD" }));
 
-test("the contract's tables have every route of the service, and no custom one of the tests is among them", () => {
+test("the tables of expected access have every route of the service, and none of the tests' custom routes", () => {
   const listed = new Set(CONTRACT.map(textOf));
   assert.deepEqual(
     ROUTES.map(textOf).filter((text) => !listed.has(text)),
@@ -53,7 +53,7 @@ for (const mode of MODES) {
   describe(titleOf(mode), () => {
     const start = (t: TestContext) => startSecured(t, mode, KEYS);
 
-    test("every route, custom route and unknown path lets in whom it should with each credential", async (t) => {
+    test("every route, custom route and unknown path authorizes exactly the credentials that it should", async (t) => {
       const secured = await start(t);
       assert.deepEqual(await mistakes(injected(secured), mode, EVERY, credentials(secured.signer), isServed), []);
     });
@@ -75,7 +75,7 @@ for (const mode of MODES) {
       }
     });
 
-    test("a custom route sees the user of the token that let the request in, and no other", async (t) => {
+    test("a custom route sees the user of the token that authorized the request, and no other", async (t) => {
       const { service, signer } = await start(t);
       for (const endpoint of CUSTOM_ROUTES) {
         const needs = needsOf(endpoint, mode);
@@ -114,7 +114,7 @@ test("without a provider and a key, nothing opens what is not public", async (t)
 const SOME = ["nothing", "key", "key in the query", "token", "token: expired", "token: alg none", "token and key"];
 
 for (const transport of TRANSPORTS) {
-  test(`over ${transport} the same are let in, with bodies that arrive while the token is checked`, async (t) => {
+  test(`over ${transport} the same are authorized, with bodies that arrive while the token is checked`, async (t) => {
     for (const mode of ["authNext", "legacy"] as const) {
       const options: SecuredOptions = { mode, production: true, provider: "jwks", transport };
       const secured = await startSecured(t, options, KEYS);

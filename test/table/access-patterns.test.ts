@@ -1,6 +1,6 @@
 /**
- * Every route under lists of patterns (contract, "`authNext` evaluation order" and "Legacy `auth`"): what is asked of a
- * request is read off three replies, and compared with what the patterns say of its decoded path.
+ * Every route under lists of access patterns: the class of a request, told by three replies, is compared with what the patterns say about
+ * its decoded path.
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

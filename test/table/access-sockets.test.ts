@@ -1,4 +1,4 @@
-/** Every socket with every credential in every mode (contract, "WebSocket authentication"). */
+/** Every WebSocket with every credential in every mode. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { SOCKETS } from "../../core/api/sockets/index.ts";
@@ -36,7 +36,7 @@ const connected =
     return { ...refused, text: () => refused.body };
   };
 
-test("the contract's tables have every socket of the service", () => {
+test("the tables of expected access have every socket of the service", () => {
   const listed = new Set(CONTRACT_SOCKETS.map(({ path }) => path));
   assert.deepEqual(
     SOCKETS.map(({ path }) => path.replace("/**", "")).filter((path) => !listed.has(path)),
@@ -48,13 +48,13 @@ for (const mode of MODES) {
   describe(titleOf(mode), () => {
     const start = (t: TestContext) => startSecured(t, mode, KEYS);
 
-    test("every socket, custom socket and unknown path lets in whom it should with each credential", async (t) => {
+    test("every socket, custom socket and unknown path authorizes exactly the credentials that it should", async (t) => {
       const secured = await start(t);
       const sent = socketCredentials(secured.signer);
       assert.deepEqual(await mistakes(injected(secured), mode, EVERY, sent, isServed), []);
     });
 
-    test("a custom socket sees the user of the token that let it in, and no credential", async (t) => {
+    test("a custom socket sees the user of the token that opened it, and no credential", async (t) => {
       const { service, signer } = await start(t);
       for (const endpoint of CUSTOM_SOCKETS) {
         const needs = needsOf(endpoint, mode);
@@ -122,7 +122,7 @@ const SOME = [
 ];
 
 for (const transport of TRANSPORTS) {
-  test(`over ${transport} the same are let in, with tokens that take time to check`, async (t) => {
+  test(`over ${transport} the same are authorized, with tokens that take time to check`, async (t) => {
     for (const mode of ["authNext", "legacy"] as const) {
       const options: SecuredOptions = { mode, production: true, provider: "jwks", transport };
       const secured = await startSecured(t, options, KEYS);
@@ -132,7 +132,7 @@ for (const transport of TRANSPORTS) {
     }
   });
 
-  test(`over ${transport} the user and what is his are those of the token`, async (t) => {
+  test(`over ${transport} the user and the user's objects are those of the token`, async (t) => {
     const secured = await startSecured(t, { mode: "authNext", production: true, provider: "secret", transport }, KEYS);
     const socket = await openSocket(`${secured.service.url}/sockets/1?token=${secured.signer.sign()}`);
     assert.equal((await socket.next()).user, "ada");

@@ -1,4 +1,4 @@
-/** Walks the routes table: what must hold for every row, whatever it serves. */
+/** What must hold for every row of the routes table, whatever it serves. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
@@ -190,7 +190,7 @@ function serve(t: TestContext, rest: object = {}) {
 }
 
 describe("every row of the routes table", () => {
-  test("is there: the contract's rows of this version, and no others", () => {
+  test("is a documented row of this version, and no documented row is missing", () => {
     const rows = ROUTES.map(({ method, path }) => `${method} ${path}`);
     assert.deepEqual(rows.toSorted(), [
       "DELETE /api/memory/conversations/:conversationId",

@@ -2,7 +2,7 @@
 import type { Logger } from "pino";
 import type { Service } from "../../app/service.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
-import { hasOpenEnd, unfold } from "../../http/socket-router.ts";
+import { fillOpenEnd, hasOpenEnd } from "../../http/socket-router.ts";
 import type { User } from "../../identity/user.ts";
 import { isThenable } from "../../lib/thenable.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
@@ -42,7 +42,7 @@ export function customSockets(
 }
 
 function pathProblem(path: string): string | null {
-  const base = hasOpenEnd(path) ? unfold(path, 0) : path;
+  const base = hasOpenEnd(path) ? fillOpenEnd(path, 0) : path;
   return base.includes("*") ? "has a * that means nothing: ** may stand as its last segment only" : null;
 }
 

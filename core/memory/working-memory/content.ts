@@ -1,7 +1,7 @@
 /** What a working memory may hold, and how something is appended to it. */
 
 import type { ValidateFunction } from "ajv";
-import { DEEPEST, tooDeep } from "../../http/decode.ts";
+import { isTooDeep, MAX_JSON_DEPTH } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
@@ -59,7 +59,7 @@ export function createWorkingMemoryRules(
 /** @throws ServiceError `invalid_input` unless it is a JSON object that may be merged: neither too large nor too deep */
 function objectOf(content: string | Record<string, unknown>): Json {
   const text = typeof content === "string" ? content : textOf(content);
-  if (tooDeep(Buffer.from(bounded(text)))) throw nested();
+  if (isTooDeep(Buffer.from(bounded(text)))) throw nested();
   const value = typeof content === "string" ? parsed(content) : (content as Json);
   if (isObject(value)) return value;
   throw invalid("content must be a JSON object: this working memory is JSON");
@@ -82,7 +82,7 @@ function parsed(text: string): Json {
   }
 }
 
-const nested = () => invalid(`content is nested deeper than ${DEEPEST} levels`);
+const nested = () => invalid(`content is nested deeper than ${MAX_JSON_DEPTH} levels`);
 
 function check(validate: ValidateFunction | undefined, value: Json): void {
   if (validate !== undefined && !validate(value)) throw invalid(describeProblems(validate.errors, "content"));

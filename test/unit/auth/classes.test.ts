@@ -1,4 +1,4 @@
-/** The class of every route, by mode and lists (contract, "Authentication"). */
+/** The access class of every route, by mode and lists. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ROUTES } from "../../../core/api/routes/index.ts";
@@ -49,7 +49,7 @@ describe("classes of routes", () => {
     assert.equal(access.ofUnknown("GET", "/nowhere"), "public");
   });
 
-  test("authNext: groups have the class that the contract's table gives them", () => {
+  test("authNext: groups have their documented default class", () => {
     for (const each of ROUTES.filter((route) => !isHeld(route))) {
       const expected = each.group === "execution" ? "user" : "console";
       assert.equal(described({}, `${each.method} ${each.path}`), expected, each.operation);
@@ -57,7 +57,7 @@ describe("classes of routes", () => {
     for (const text of HELD) assert.equal(described({ consoleRoutes: ["/**"] }, text), "public", text);
   });
 
-  test("legacy: groups have the class that the contract's table gives them; suspend and resume are open", () => {
+  test("legacy: groups have their documented default class; suspend and resume are open", () => {
     const open = /^\/workflows\/.*\/(suspend|resume)$/;
     const classes: Record<string, string> = {
       execution: "user",

@@ -1,6 +1,7 @@
+/** Reading credentials: the console's key and bearer tokens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bearerOf, compileCredentials } from "../../../core/auth/credentials.ts";
+import { bearerToken, compileCredentials } from "../../../core/auth/credentials.ts";
 
 const headOf = (headers: Record<string, string>, query = "") => ({
   query,
@@ -38,7 +39,7 @@ test("without a key in the environment nothing is the console's key", () => {
 });
 
 test("a token is what stands behind Bearer, in one piece", () => {
-  const token = (authorization: string) => bearerOf(headOf({ authorization }));
+  const token = (authorization: string) => bearerToken(headOf({ authorization }));
   for (const text of ["Bearer a.b.c", "bearer a.b.c", "BEARER   a.b.c"]) assert.equal(token(text), "a.b.c", text);
   for (const text of ["", "Bearer", "Bearer ", "Bearera.b.c", "Basic a.b.c", " Bearer a", "Bearer a b", "Bearer a\tb"])
     assert.equal(token(text), null, JSON.stringify(text));

@@ -57,7 +57,7 @@ describe("with a shared secret", () => {
     assert.deepEqual(identity, {
       user: { sub: "ada", role: "editor", exp },
       expires: exp * 1000,
-      refused: (exp + 30) * 1000,
+      refusedFrom: (exp + 30) * 1000,
     });
   });
 
@@ -215,7 +215,7 @@ describe("with published keys", () => {
     assert.equal(keys.reads, 2);
   });
 
-  test("a token of a key that is published no more is not good once the keys are read again", async (t) => {
+  test("a token of a key that is no longer published is refused once the keys are read again", async (t) => {
     const { keys, verifier } = await started(t);
     const text = by("a", "RS256", rsa, { exp: now() + 86_400 });
     assert.ok(await check(verifier, text));
@@ -224,7 +224,7 @@ describe("with published keys", () => {
     assert.equal(await check(verifier, text), null);
   });
 
-  test("while they cannot be read nobody can know, and they are not asked for every token", async (t) => {
+  test("while they cannot be read tokens get unavailable, and the keys are not fetched for every token", async (t) => {
     const { keys, verifier } = await started(t);
     for (const failing of [{ status: 500 }, { status: 200, body: "<html>" }, { status: 200, body: "{}" }]) {
       keys.failing = failing;
@@ -239,7 +239,7 @@ describe("with published keys", () => {
     assert.ok(await check(verifier, by("a", "RS256", rsa, { exp: now() + 60 })));
   });
 
-  test("keys that are known go on while they cannot be read again, for an hour", async (t) => {
+  test("known keys stay in use while they cannot be read again, for an hour", async (t) => {
     const { keys, verifier } = await started(t);
     assert.ok(await check(verifier, by("a")));
     keys.failing = { status: 503 };
@@ -251,7 +251,7 @@ describe("with published keys", () => {
 });
 
 describe("at boot", () => {
-  test("a secret under 32 bytes is refused, and so is none, and both", async () => {
+  test("a secret under 32 bytes is refused, and so are no key and both kinds of key", async () => {
     assert.deepEqual(await problemsOf({ secret: "ü".repeat(15) }), [
       "auth.provider.secret: must have at least 32 bytes, not 30: shorter ones can be guessed",
     ]);
@@ -259,20 +259,23 @@ describe("at boot", () => {
     assert.deepEqual(await problemsOf({}), [missing]);
     assert.deepEqual(await problemsOf({ secret: "" }), [missing]);
     assert.deepEqual(await problemsOf({ secret: SECRET, jwks: "https://login.example" }), [
-      "auth.provider.jwks: stands beside secret: only one of them can be",
+      "auth.provider.jwks: cannot be combined with secret: set only one of them",
     ]);
     assert.deepEqual(await problemsOf({ jwks: "login.example/keys" }), [
       "auth.provider.jwks: must be an address such as https://login.example/.well-known/jwks.json",
     ]);
   });
 
-  test("an algorithm that is none for the key is refused", async () => {
+  test("an algorithm that does not fit the key is refused", async () => {
     const [none, rs] = await problemsOf({ secret: SECRET, algorithms: ["none", "RS256"] });
-    assert.match(none!, /^auth\.provider\.algorithms\.0: "none" is no algorithm for this kind of key; possible: HS256/);
+    assert.match(
+      none!,
+      /^auth\.provider\.algorithms\.0: "none" is not an algorithm for this kind of key; possible: HS256/,
+    );
     assert.match(rs!, /^auth\.provider\.algorithms\.1: "RS256"/);
     for (const provider of [{ jwks: "https://login.example/keys" }, { secret: rsa.pem }, { secret: ec.pem }]) {
       const problems = await problemsOf({ ...provider, algorithms: ["HS256"] });
-      assert.match(problems.join(), /algorithms\.0: "HS256" is no algorithm/);
+      assert.match(problems.join(), /algorithms\.0: "HS256" is not an algorithm/);
     }
     assert.match((await problemsOf({ secret: ec.pem, algorithms: ["ES384"] })).join(), /possible: ES256$/);
   });
@@ -282,7 +285,7 @@ describe("at boot", () => {
     assert.match((await problemsOf({ secret: pem })).join(), /secret: is a private key/);
     assert.match((await problemsOf({ secret: rsaPair(1024).pem })).join(), /at least 2048 bits, not 1024/);
     const broken = "-----BEGIN PUBLIC KEY-----\nno\n-----END PUBLIC KEY-----";
-    assert.match((await problemsOf({ secret: broken })).join(), /secret: is no public key in PEM/);
+    assert.match((await problemsOf({ secret: broken })).join(), /secret: is not a readable public key in PEM/);
   });
 
   test("keys that it does not know and values of another type are told at their place", async () => {
@@ -292,14 +295,14 @@ describe("at boot", () => {
     ]);
   });
 
-  test("keys that come over http from another machine are warned of", async () => {
+  test("keys that come over http from another machine are warned about", async () => {
     const warned = async (jwks: string) => (await open({ jwks })).problems.map(({ severity }) => severity);
     assert.deepEqual(await warned("http://login.example/keys"), ["warning"]);
     assert.deepEqual(await warned("https://login.example/keys"), []);
     assert.deepEqual(await warned("http://localhost:8080/keys"), []);
   });
 
-  test("a provider that is not there is told with those that are", async () => {
+  test("a provider that does not exist is refused with a suggestion", async () => {
     const problems = await problemsOf({ use: "jtw" });
     assert.deepEqual(problems, ['auth.provider.use: no auth plugin "jtw", did you mean "jwt"?']);
   });
@@ -319,7 +322,7 @@ describe("mapUser", () => {
     assert.deepEqual(await userOf(verifier, token(claims)), { id: "ada", roles: ["a"], tenant: 7 });
   });
 
-  test("{use: NAME} is the mapUser of an auth plugin; what throws or gives no object refuses the token", async () => {
+  test("{use: NAME} is the mapUser of an auth plugin; one that throws or returns no object refuses the token", async () => {
     const mapUser = (claims: Claims) => {
       if (claims.sub === "eve") throw new Error("not eve");
       return claims.sub === "mallory" ? null : { id: `user-${claims.sub}` };
@@ -333,7 +336,7 @@ describe("mapUser", () => {
     assert.equal(await userOf(verifier, token({ sub: "mallory" })), null);
   });
 
-  test("a plugin that is not there, or maps nobody, is refused at boot; users without an id are warned of", async () => {
+  test("a plugin that does not exist or has no mapUser is refused at boot; users without an id are warned about", async () => {
     const provider = { secret: SECRET, mapUser: { use: "ours" } };
     assert.deepEqual(await problemsOf(provider), ['auth.provider.mapUser.use: no auth plugin "ours"']);
     assert.deepEqual(await problemsOf(provider, { ours: {} }), [

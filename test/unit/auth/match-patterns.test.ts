@@ -1,4 +1,4 @@
-/** What patterns say of routes: matched at boot where that is possible. */
+/** Access patterns compared with routes at boot. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { belongsToOtherRoute, fitPattern, type PatternFit } from "../../../core/auth/match-patterns.ts";
@@ -83,13 +83,13 @@ describe("a pattern is refused", () => {
     [7, /must be a path/],
     ["HEAD /agents", /write GET/],
     ["OPTIONS /agents", /before access/],
-    ["FETCH /agents", /none of GET, POST/],
+    ["FETCH /agents", /not one of GET, POST/],
     ["/agents/", /empty segment/],
     ["//agents", /empty segment/],
     ["/a/**/b", /at the end only/],
     ["/admin*", /whole segment/],
-    ["/agents/:", /names nothing/],
-    ["/agents/../tools", /names nothing/],
+    ["/agents/:", /empty parameter name/],
+    ["/agents/../tools", /segment \. or \.\./],
     ["/a%20b", /decoded path/],
     ["/agents?key=1", /decoded path/],
   ];

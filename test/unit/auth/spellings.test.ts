@@ -1,4 +1,4 @@
-/** However a path is written, it has the class of the plain one (contract, "Authentication"): generated tables, lists and spellings. */
+/** However a path is written, it has the access class of the plain one: generated tables, lists and spellings. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";

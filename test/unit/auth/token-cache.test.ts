@@ -1,8 +1,9 @@
+/** The cache of verified tokens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { digestOf, TokenCache } from "../../../core/auth/token-cache.ts";
+import { digestToken, TokenCache } from "../../../core/auth/token-cache.ts";
 
-const identity = (id: string) => ({ user: { id }, expires: null, refused: null });
+const identity = (id: string) => ({ user: { id }, expires: null, refusedFrom: null });
 
 test("a token is known until its time, and not a millisecond longer", () => {
   const cache = new TokenCache();
@@ -23,5 +24,5 @@ test("a full cache forgets the oldest, and grows no further", () => {
 });
 
 test("what is kept of a token is its SHA-256", () => {
-  assert.equal(digestOf("abc"), "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
+  assert.equal(digestToken("abc"), "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
 });

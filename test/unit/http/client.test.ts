@@ -1,4 +1,4 @@
-/** Whose word counts on where a request comes from. */
+/** Where a request comes from: which headers of which proxies are believed. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";

@@ -1,4 +1,4 @@
-/** Moments as clients write them. */
+/** Points in time as clients write them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseInstant } from "../../../core/lib/instant.ts";
@@ -27,7 +27,7 @@ const ROWS: [text: string, milliseconds: number][] = [
 ];
 
 for (const [text, milliseconds] of ROWS) {
-  test(`${text} is a moment, in UTC unless it says otherwise`, () =>
+  test(`${text} is a point in time, in UTC unless it says otherwise`, () =>
     assert.equal(parseInstant("before", text), milliseconds));
 }
 
@@ -53,7 +53,7 @@ const WRONG = [
 ];
 
 for (const text of WRONG) {
-  test(`${JSON.stringify(text)} is none: 400 with the name of the field`, () =>
+  test(`${JSON.stringify(text)} is not a point in time: 400 with the name of the field`, () =>
     assert.throws(() => parseInstant("before", text), {
       kind: "invalid_input",
       message: "before must be an ISO 8601 timestamp such as 2026-11-20T09:30:00Z",

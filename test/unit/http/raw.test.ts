@@ -1,4 +1,4 @@
-/** Rows of protocols with formats of their own: what their handler gives goes out as it is. */
+/** Routes of protocols with their own format: what the handler returns is sent as it is. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { pino } from "pino";

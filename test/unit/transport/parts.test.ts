@@ -1,3 +1,4 @@
+/** The parts that transports share: heads, body buffers, targets, addresses. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Uploads } from "../../../core/http/uploads.ts";
@@ -31,13 +32,13 @@ test("heads: a line break in a name or a value never becomes another header", ()
 test("body buffer: holds up to its limit, whatever the size of the pieces, and gives the bytes in order", () => {
   const body = new BodyBuffer(10_000);
   for (let index = 0; index < 10_000; index++) assert.equal(body.add(Uint8Array.of(index & 255)), null);
-  const bytes = body.take();
+  const bytes = body.takeAll();
   assert.equal(bytes.length, 10_000);
   assert.equal(bytes[9_999], 9_999 & 255);
   assert.equal(bytes[300], 300 & 255);
   assert.equal(body.add(Uint8Array.of(1)), "too_large");
   assert.equal(new BodyBuffer(3).add(new Uint8Array(4)), "too_large");
-  assert.equal(new BodyBuffer(3).take().length, 0);
+  assert.equal(new BodyBuffer(3).takeAll().length, 0);
 });
 
 test("target: path and query are cut apart, nothing is decoded, the absolute form loses its authority", () => {
@@ -49,7 +50,7 @@ test("target: path and query are cut apart, nothing is decoded, the absolute for
   assert.equal(splitTarget("host:443"), null);
 });
 
-test("addresses: IPv4 in IPv6 clothes is IPv4", () => {
+test("addresses: an IPv4 address in IPv6 form is normalized to IPv4", () => {
   assert.equal(normalizeAddress("::ffff:10.0.0.1"), "10.0.0.1");
   assert.equal(normalizeAddress("0000:0000:0000:0000:0000:ffff:0a00:0001"), "10.0.0.1");
   assert.equal(normalizeAddress("0000:0000:0000:0000:0000:0000:0000:0001"), "0000:0000:0000:0000:0000:0000:0000:0001");
@@ -61,10 +62,10 @@ test("body buffer: takes its bytes from what all share, and gives them back when
   const one = new BodyBuffer(8, uploads);
   assert.equal(one.add(new Uint8Array(6)), null);
   const other = new BodyBuffer(8, uploads);
-  assert.deepEqual([other.refuses(5), other.refuses(4), other.refuses(9)], ["crowded", null, "too_large"]);
-  assert.deepEqual([other.add(new Uint8Array(4)), uploads.held], [null, 10]);
-  assert.deepEqual([other.add(new Uint8Array(1)), uploads.held], ["crowded", 6]);
+  assert.deepEqual([other.refusalFor(5), other.refusalFor(4), other.refusalFor(9)], ["crowded", null, "too_large"]);
+  assert.deepEqual([other.add(new Uint8Array(4)), uploads.bytes], [null, 10]);
+  assert.deepEqual([other.add(new Uint8Array(1)), uploads.bytes], ["crowded", 6]);
   one.drop();
   one.drop();
-  assert.equal(uploads.held, 0);
+  assert.equal(uploads.bytes, 0);
 });

@@ -1,26 +1,26 @@
-/** The two ways in: where a request and a handshake carry their credentials (contract, "Credentials"). */
+/** Where an HTTP request and a WebSocket handshake carry their credentials, and how to tell a client to send them. */
 import { parseQuery } from "../http/decode.ts";
-import { CREDENTIALS } from "../http/socket-pipeline.ts";
-import { bearerOf, type CredentialHeaders, type Credentials, tokenRequest } from "./credentials.ts";
+import { CREDENTIAL_PARAMETERS } from "../http/socket-pipeline.ts";
+import { bearerToken, type CredentialHeaders, type Credentials, tokenRequest } from "./credentials.ts";
 import type { TokenRequest } from "./provider-port.ts";
 
 export interface CredentialSource {
-  /** As patterns of the lists name the request. */
+  /** The method by which access patterns name the request. */
   method(head: CredentialHeaders): string;
-  /** Whether the bypass of development is asked for, and counts. */
+  /** Whether the request asks for the development bypass, and the bypass is enabled. */
   isDevelopment(head: CredentialHeaders, credentials: Credentials): boolean;
   /** The token of a user; null where there is none. */
   token(head: CredentialHeaders): string | null;
-  /** What the provider is told beside the token. */
+  /** What the provider is told about the request, beside the token. */
   request(head: CredentialHeaders): TokenRequest;
-  /** How to send what is missing, for people. */
+  /** How to send missing credentials: text for error messages. */
   readonly hints: { readonly token: string; readonly key: string; readonly development: string };
 }
 
-export const REQUEST: CredentialSource = Object.freeze({
+export const REQUEST_CREDENTIALS: CredentialSource = Object.freeze({
   method: (head: CredentialHeaders) => head.method,
   isDevelopment: (head: CredentialHeaders, credentials: Credentials) => credentials.isDevelopment(head),
-  token: bearerOf,
+  token: bearerToken,
   request: tokenRequest,
   hints: {
     token: "in the header Authorization: Bearer TOKEN",
@@ -29,15 +29,15 @@ export const REQUEST: CredentialSource = Object.freeze({
   },
 });
 
-/** A browser can send no header with a handshake: what headers say may stand in the query. */
-export const HANDSHAKE: CredentialSource = Object.freeze({
+/** Browsers cannot send headers with a handshake, so that the query may carry the credentials instead. */
+export const HANDSHAKE_CREDENTIALS: CredentialSource = Object.freeze({
   method: () => "WS",
   isDevelopment: (head: CredentialHeaders, credentials: Credentials) =>
     credentials.isDevelopment(head) || (credentials.development && parameter(head, "dev") === "true"),
-  token: (head: CredentialHeaders) => bearerOf(head) ?? parameter(head, "token"),
+  token: (head: CredentialHeaders) => bearerToken(head) ?? parameter(head, "token"),
   request(head: CredentialHeaders) {
     const request = tokenRequest(head);
-    for (const name of CREDENTIALS) delete request.query[name];
+    for (const name of CREDENTIAL_PARAMETERS) delete request.query[name];
     return request;
   },
   hints: {
