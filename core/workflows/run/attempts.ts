@@ -9,9 +9,10 @@ import { type Retry, type Step, Suspend, type WorkStep } from "../definition/def
 import { type StepState, timeAfter } from "../journal/state.ts";
 import { WorkCall } from "./attempt.ts";
 import type { Execution } from "./execution.ts";
-import { type Frame, fail, passInput, type StepInput, scopeOf, suspend } from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { done, type Outcome, stopped } from "./outcome.ts";
+import { type Frame, type StepInput, scopeOf } from "./scope.ts";
+import { fail, passInput, suspend } from "./step-entries.ts";
 
 /** Milliseconds. */
 const LONGEST_DELAY = 3_600_000;

@@ -5,9 +5,10 @@ import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
 import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
-import { type Frame, pass, runSteps, type StepInput } from "./interpreter.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
+import type { Frame, RunSteps, StepInput } from "./scope.ts";
+import { pass } from "./step-entries.ts";
 
 const DECIDED: Stop = { kind: "branch", reason: "another branch has decided", patience: 0 };
 
@@ -17,6 +18,7 @@ type Decides = (outcome: Outcome) => boolean;
 
 /** Runs all branches until one decides, which stops the others. @returns their outcomes; undefined for those still unwinding */
 function runBranches(
+  runSteps: RunSteps,
   execution: Execution,
   branches: readonly (readonly Step[])[],
   frame: Frame,
@@ -64,6 +66,7 @@ function heldBy(outcomes: readonly (Outcome | undefined)[]): Outcome | undefined
 
 /** A branch that fails stops the others; one that waits does not: they finish, and are kept. */
 export async function runAll(
+  runSteps: RunSteps,
   execution: Execution,
   step: AllStep,
   frame: Frame,
@@ -71,6 +74,7 @@ export async function runAll(
   lifetime: Lifetime,
 ): Promise<Outcome> {
   const { outcomes, decider } = await runBranches(
+    runSteps,
     execution,
     step.branches,
     frame,
@@ -105,6 +109,7 @@ function winnerOnRecord({ state }: Execution, { branches }: RaceStep): { data: u
 
 /** The first success wins, and stops the others. Waits only when no branch can succeed any more without being resumed. */
 export async function runRace(
+  runSteps: RunSteps,
   execution: Execution,
   step: RaceStep,
   frame: Frame,
@@ -114,6 +119,7 @@ export async function runRace(
   const won = winnerOnRecord(execution, step);
   if (won !== null) return pass(execution, step, won.data, won.source);
   const { outcomes, decider } = await runBranches(
+    runSteps,
     execution,
     step.branches,
     frame,

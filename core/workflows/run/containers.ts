@@ -6,24 +6,16 @@ import { type StepState, timeAfter } from "../journal/state.ts";
 import { pauseLeft } from "./attempts.ts";
 import { runAll, runRace } from "./branches.ts";
 import type { Execution } from "./execution.ts";
-import {
-  beginStep,
-  evaluate,
-  type Frame,
-  frameOf,
-  pass,
-  runSteps,
-  ScopeProblem,
-  type StepInput,
-  scopeOf,
-} from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { failed, type Outcome, stopped } from "./outcome.ts";
+import { evaluate, type Frame, frameOf, type RunSteps, ScopeProblem, type StepInput, scopeOf } from "./scope.ts";
+import { beginStep, pass } from "./step-entries.ts";
 
 type Holder = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
 
 /** A step that holds others, with tries and a time limit of its own. What succeeded inside is not done again. */
 export async function tryContainer(
+  runSteps: RunSteps,
   execution: Execution,
   step: Holder,
   frame: Frame,
@@ -38,7 +30,7 @@ export async function tryContainer(
     const own = new Lifetime(lifetime, step.timeout);
     let outcome: Outcome;
     try {
-      outcome = await runContainer(execution, step, frame, given, known, own, attempt <= step.retry.attempts);
+      outcome = await runContainer(runSteps, execution, step, frame, given, known, own, attempt <= step.retry.attempts);
       if (outcome.kind === "stopped" && own.own && lifetime.stopped === null) {
         outcome = failed(step.path, `timed out after ${formatDuration(step.timeout ?? 0)}`);
         if (attempt > step.retry.attempts)
@@ -74,6 +66,7 @@ const failedIn = ({ state, definition }: Execution, path: StepPath): StepPath[] 
 
 /** @param again whether a failure is followed by another try, so that it is none yet */
 export async function runContainer(
+  runSteps: RunSteps,
   execution: Execution,
   step: Holder,
   frame: Frame,
@@ -82,7 +75,7 @@ export async function runContainer(
   lifetime: Lifetime,
   again = false,
 ): Promise<Outcome> {
-  const outcome = await runInside(execution, step, frame, given, known, lifetime);
+  const outcome = await runInside(runSteps, execution, step, frame, given, known, lifetime);
   if (lifetime.over) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
   if (outcome.kind === "failed" && (outcome.lasting || !again)) {
     execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
@@ -91,6 +84,7 @@ export async function runContainer(
 }
 
 function runInside(
+  runSteps: RunSteps,
   execution: Execution,
   step: Holder,
   frame: Frame,
@@ -100,19 +94,20 @@ function runInside(
 ): Outcome | Promise<Outcome> {
   switch (step.kind) {
     case "when":
-      return runWhen(execution, step, frame, given, known, lifetime);
+      return runWhen(runSteps, execution, step, frame, given, known, lifetime);
     case "sub":
-      return runSub(execution, step, frame, given, known, lifetime);
+      return runSub(runSteps, execution, step, frame, given, known, lifetime);
     case "all":
       beginStep(execution, step, known, given);
-      return runAll(execution, step, frame, given, lifetime);
+      return runAll(runSteps, execution, step, frame, given, lifetime);
     case "race":
       beginStep(execution, step, known, given);
-      return runRace(execution, step, frame, given, lifetime);
+      return runRace(runSteps, execution, step, frame, given, lifetime);
   }
 }
 
 async function runWhen(
+  runSteps: RunSteps,
   execution: Execution,
   step: WhenStep,
   frame: Frame,
@@ -141,6 +136,7 @@ async function runWhen(
 const NO_CONDITION = "the condition gave neither true nor false";
 
 async function runSub(
+  runSteps: RunSteps,
   execution: Execution,
   step: SubStep,
   frame: Frame,

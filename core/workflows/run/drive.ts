@@ -6,9 +6,10 @@ import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { timeAfter } from "../journal/state.ts";
 import { Unrecordable } from "./commit.ts";
 import type { Execution } from "./execution.ts";
-import { frameOf, runSteps } from "./interpreter.ts";
+import { runSteps } from "./interpreter.ts";
 import { loggerOf } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
+import { frameOf } from "./scope.ts";
 
 /**
  * Resolves when the execution rests, or stands still because the process is closing. Rejects when it cannot go on here: its id

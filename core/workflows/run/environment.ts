@@ -1,5 +1,8 @@
-/** Where an execution runs: the store, and who else uses it. */
-import type { Store } from "../../storage/store.ts";
+/** What an execution is given when it runs in this process: the store, the caller, and what is on disk of it already. */
+import type { Logger } from "pino";
+import type { SpanOrigin } from "../../observability/span.ts";
+import type { Row, Store } from "../../storage/store.ts";
+import type { Loaded } from "../journal/load.ts";
 
 export interface ExecutionEnvironment {
   readonly store: Store;
@@ -9,4 +12,20 @@ export interface ExecutionEnvironment {
   readonly shared: boolean;
   /** Whether the store ends with the process: nobody could go on from a journal in it, so that there is none. */
   readonly volatile: boolean;
+}
+
+/** On whose behalf it runs at present. */
+export interface ExecutionCaller {
+  readonly requestId: string;
+  readonly logger: Logger;
+  /** What its spans begin from. */
+  readonly trace?: SpanOrigin | undefined;
+}
+
+/** What is on disk of an execution that goes on. */
+export interface Recorded {
+  readonly loaded: Loaded;
+  /** The row that it goes on from: its open row, when another process left it; its record, when it rests. */
+  readonly open: Row | null;
+  readonly rest: Row | null;
 }

@@ -2,21 +2,19 @@
  * An execution that runs in this process: its fold, and the entries that are still on their way to disk. Entries are applied at
  * once and committed in groups; what is told to others (`committed`) are those on disk alone.
  */
-import type { Logger } from "pino";
 import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
-import type { SpanOrigin } from "../../observability/span.ts";
 import { executionKey, journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
 import { nameKeyOf, numberIn } from "../journal/ids.ts";
 import { indexKeys } from "../journal/index-rows.ts";
-import { entriesOnDisk, type Loaded } from "../journal/load.ts";
+import { entriesOnDisk } from "../journal/load.ts";
 import { executionRecordText } from "../journal/record.ts";
 import { entriesText, openText, reopenedText, restText } from "../journal/rows.ts";
 import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
 import { commitWithRetry, notStoredYet } from "./commit.ts";
-import type { ExecutionEnvironment } from "./environment.ts";
+import type { ExecutionCaller, ExecutionEnvironment, Recorded } from "./environment.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { loggerOf } from "./logger.ts";
 import { countStep } from "./metrics.ts";
@@ -24,22 +22,6 @@ import type { ExecutionSpans } from "./spans.ts";
 
 /** Entries kept in memory for readers; those who are further behind read the store. */
 const LOG = 1024;
-
-/** On whose behalf it runs at present. */
-export interface ExecutionCaller {
-  readonly requestId: string;
-  readonly logger: Logger;
-  /** What its spans begin from. */
-  readonly trace?: SpanOrigin | undefined;
-}
-
-/** What is on disk of an execution that goes on. */
-export interface Recorded {
-  readonly loaded: Loaded;
-  /** The row that it goes on from: its open row, when another process left it; its record, when it rests. */
-  readonly open: Row | null;
-  readonly rest: Row | null;
-}
 
 export class Execution {
   readonly state: JournalState;
