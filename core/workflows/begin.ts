@@ -10,7 +10,7 @@ import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { executionIdTaken } from "./journal/errors.ts";
 import { executionOwner } from "./journal/ids.ts";
-import { findExecution, startsOf } from "./journal/load.ts";
+import { findExecution, startsWithId } from "./journal/load.ts";
 import type { Execution } from "./run/execution.ts";
 import type { WorkflowCall } from "./workflows.ts";
 
@@ -23,7 +23,7 @@ export async function beginExecution(
   call: WorkflowCall,
 ): Promise<Execution> {
   const definition = engine.declared(workflowId);
-  engine.room.require();
+  engine.capacity.requireFree();
   const { input = null, options = {} } = body;
   const problem = definition.inputCheck?.(input, "input") ?? null;
   if (problem !== null) throw invalid(problem);
@@ -58,14 +58,14 @@ export async function beginExecution(
 
 /** Whether an execution runs here that has the id which a new one is to have: with isolation the user's own, without it anybody's. */
 function runs(engine: Engine, id: string, userId = ""): boolean {
-  const execution = engine.liveOf(id, userId);
+  const execution = engine.liveExecution(id, userId);
   return execution !== undefined && (!engine.spaces.isolated || executionOwner(execution.state.start) === userId);
 }
 
 /** The same of one that is on record. */
 async function isRecorded({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
   const { isolated, owned } = spaces;
-  if (owned && !isolated) return (await startsOf(store, spaces, id)).length > 0;
-  const is = (start: ExecutionStart) => !isolated || executionOwner(start) === userId;
-  return (await findExecution(store, id, { spaces, owner: userId, is })) !== null;
+  if (owned && !isolated) return (await startsWithId(store, spaces, id)).length > 0;
+  const matches = (start: ExecutionStart) => !isolated || executionOwner(start) === userId;
+  return (await findExecution(store, id, { spaces, owner: userId, matches })) !== null;
 }

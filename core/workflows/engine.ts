@@ -15,20 +15,20 @@ import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { noWorkflow } from "./journal/errors.ts";
-import { createExecutionIds, nameIn, nameOf } from "./journal/ids.ts";
+import { createExecutionIds, liveKey, liveKeyFor } from "./journal/ids.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
-import { RemoteExecution } from "./list/running.ts";
-import { Room } from "./run/capacity.ts";
+import { RemoteExecutions } from "./list/running.ts";
+import { ExecutionCapacity } from "./run/capacity.ts";
 import { isStoreUnavailable } from "./run/commit.ts";
 import { drive } from "./run/drive.ts";
-import type { ExecutionCaller, ExecutionEnvironment, Recorded } from "./run/environment.ts";
+import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
 import { Execution } from "./run/execution.ts";
 import { countEntry, countExit } from "./run/metrics.ts";
-import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./run/spans.ts";
+import { beginWorkflow, contextText, ExecutionSpans, type RunReason } from "./run/spans.ts";
 import { ScopedWorkflows } from "./scoped.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
-export interface EngineParts {
+interface EngineParts {
   readonly store: Store;
   readonly logger: Logger;
   /** Names this process in the store. */
@@ -39,7 +39,7 @@ export interface EngineParts {
   /** By id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
   /** Most executions that run here at once. */
-  readonly most: number;
+  readonly maxExecutions: number;
   /** What executions are traced with that no request asked for; absent where nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
 }
@@ -52,16 +52,16 @@ export class Engine implements Workflows {
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
   readonly trace: SpanOrigin | undefined;
-  readonly around: ExecutionEnvironment;
+  readonly environment: ExecutionEnvironment;
   /** What runs here, by `nameOf`. */
   readonly live = new Map<string, Execution>();
-  readonly room: Room;
+  readonly capacity: ExecutionCapacity;
   /** Set when the store may say that something runs here which does not: nobody heard whether its first commit happened. */
-  adrift = false;
+  mayHaveUnowned = false;
   /** Numbers of executions that could not even be ended: until the next start nothing of them is tried again. */
-  readonly givenUp = new Set<number>();
+  readonly abandoned = new Set<number>();
   /** What runs elsewhere; null for a store of this process alone. */
-  readonly elsewhere: RemoteExecution | null;
+  readonly remote: RemoteExecutions | null;
   readonly #described: ReadonlyMap<string, DescribedWorkflow>;
   readonly #running = new Map<string, number>();
   #list: Serialized | null = null;
@@ -74,9 +74,9 @@ export class Engine implements Workflows {
     this.spaces = parts.spaces;
     this.trace = parts.trace;
     const { store, process } = parts;
-    this.room = new Room(parts.most, () => this.live.size);
-    this.around = { store, process, shared: isShared(store), volatile: isVolatile(store) };
-    this.elsewhere = this.around.shared ? new RemoteExecution(store, () => this.numbers()) : null;
+    this.capacity = new ExecutionCapacity(parts.maxExecutions, () => this.live.size);
+    this.environment = { store, process, shared: isShared(store), volatile: isVolatile(store) };
+    this.remote = this.environment.shared ? new RemoteExecutions(store, () => this.liveNumbers()) : null;
     this.#described = parts.described;
   }
 
@@ -98,19 +98,19 @@ export class Engine implements Workflows {
   }
 
   /** What runs here with an id: the owner's, else what has that id in the space of everybody, which may be another's. */
-  liveOf(id: string, owner: string | undefined): Execution | undefined {
-    const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(nameIn(id, owner));
+  liveExecution(id: string, owner: string | undefined): Execution | undefined {
+    const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(liveKeyFor(id, owner));
     return own ?? this.live.get(id);
   }
 
   /** Numbers of what runs here. */
-  numbers(): ReadonlySet<number> {
+  liveNumbers(): ReadonlySet<number> {
     return new Set([...this.live.values()].map(({ state }) => state.start.number));
   }
 
   /** @throws ServiceError `not_found` */
   declared(id: string): WorkflowDefinition {
-    const definition = this.definitions.of(id);
+    const definition = this.definitions.current(id);
     if (definition === undefined) throw noWorkflow(id);
     return definition;
   }
@@ -121,10 +121,10 @@ export class Engine implements Workflows {
    * @throws ServiceError `unavailable` when too many are running
    */
   begin(start: ExecutionStart, definition: WorkflowDefinition, caller: ExecutionCaller, before?: string): Execution {
-    this.room.require();
+    this.capacity.requireFree();
     const root = beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
-    const execution = new Execution(initialState(known), definition, caller, this.around, null);
+    const execution = new Execution(initialState(known), definition, caller, this.environment, null);
     const occasion = start.replay === undefined ? "execute" : "replay";
     if (root !== null)
       execution.spans = new ExecutionSpans(root, execution.state, definition.outline, occasion, before);
@@ -132,12 +132,17 @@ export class Engine implements Workflows {
   }
 
   /** Makes an execution that is on record one that can go on here. */
-  restore(state: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, recorded: Recorded): Execution {
-    return new Execution(state, definition, caller, this.around, recorded);
+  restore(
+    state: JournalState,
+    definition: WorkflowDefinition,
+    caller: ExecutionCaller,
+    recorded: StoredRows,
+  ): Execution {
+    return new Execution(state, definition, caller, this.environment, recorded);
   }
 
   /** Traces an execution that was restored, from now until it rests. */
-  follow(execution: Execution, occasion: Occasion): void {
+  beginTrace(execution: Execution, occasion: RunReason): void {
     const { state, definition, caller } = execution;
     const root = beginWorkflow(caller.trace, state.start);
     if (root !== null)
@@ -147,7 +152,7 @@ export class Engine implements Workflows {
   /** Runs it until it rests. `work` is what is done; by default its steps. */
   run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
     const { start } = execution.state;
-    this.live.set(nameOf(start), execution);
+    this.live.set(liveKey(start), execution);
     this.#count(start.workflowId, 1);
     countEntry(execution);
     execution.settled = this.#follow(execution, work);
@@ -158,28 +163,28 @@ export class Engine implements Workflows {
 
   async #follow(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
     const { start } = execution.state;
-    const name = nameOf(start);
+    const name = liveKey(start);
     try {
       await work(execution);
       execution.spans?.end(execution.state);
     } catch (error) {
       execution.spans?.end(execution.state, error);
-      if (isStoreUnavailable(error)) this.adrift = true;
-      if (execution.recorded) this.#lost(execution, error);
+      if (isStoreUnavailable(error)) this.mayHaveUnowned = true;
+      if (execution.isRecorded) this.#lost(execution, error);
       throw error;
     } finally {
       if (this.live.get(name) === execution) this.live.delete(name);
       this.#count(start.workflowId, -1);
       countExit(execution);
-      this.room.left();
-      execution.gone = !execution.rested;
-      execution.wake();
+      this.capacity.slotFreed();
+      execution.abandoned = !execution.isAtRest;
+      execution.notifyReaders();
     }
   }
 
   /** Stops what runs here where it stands: another process, or this one after its restart, takes it up. */
   async close(): Promise<void> {
-    const stop = { kind: "closing", reason: "the server is stopping", patience: 0 } as const;
+    const stop = { kind: "closing", reason: "the server is stopping", gracePeriod: 0 } as const;
     const settled = [...this.live.values()].map((execution) => {
       execution.stop(stop);
       return execution.settled.catch(() => {});
@@ -208,7 +213,7 @@ export class Engine implements Workflows {
     if (error instanceof CommitConflict) {
       this.logger.warn(about, "another process has taken this execution over: it is given up here");
     } else if (execution.lifetime.stopped?.kind !== "closing") {
-      if (!isStoreUnavailable(error)) this.givenUp.add(number);
+      if (!isStoreUnavailable(error)) this.abandoned.add(number);
       this.logger.error({ ...about, err: error }, `an execution is given up here: ${messageOf(error)}`);
     }
   }

@@ -26,7 +26,7 @@ const STATUS: Readonly<Record<NonNullable<ExecutionsQuery["status"]>, ExecutionS
   pending: "running",
 };
 
-export function executionIdOf(params: Record<string, string>): string {
+export function executionIdParam(params: Record<string, string>): string {
   const id = params.executionId!;
   // Longer ones cannot be chosen.
   if (id.length > LONGEST_ID) throw notFound("no execution has so long an id");
@@ -102,7 +102,7 @@ const bracketsIn = (text: string): number => text.match(/[[{]/g)?.length ?? 0;
  *
  * @throws ServiceError `invalid_input` when the header is not a number
  */
-export function cursorOf(query: AttachQuery, headers: Readonly<Record<string, string>>): number {
+export function parseEventCursor(query: AttachQuery, headers: Readonly<Record<string, string>>): number {
   const last = headers["last-event-id"];
   if (last === undefined || last === "") return query.fromSequence ?? defaults.AttachQuery.fromSequence;
   if (!/^\d{1,15}$/.test(last)) throw invalid("Last-Event-ID must be the number of an event");

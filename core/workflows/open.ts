@@ -25,7 +25,7 @@ import { ExecutionRetention } from "./retention.ts";
 /** Ended executions that `memory:` keeps: what it holds is in the heap. */
 const MOST_IN_MEMORY = 20_000;
 
-export interface OpenedWorkflows {
+interface OpenedWorkflows {
   engine: Engine;
   problems: WorkflowProblem[];
   /** Takes up what an earlier process left running. */
@@ -63,21 +63,21 @@ export async function openWorkflows(
   );
   const sequence = await createSequence(store, EXECUTION_SEQUENCE);
   const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
-  const most = manifest.server.limits.executions;
+  const maxExecutions = manifest.server.limits.executions;
   const kept = { store, sequence, spaces, definitions, described };
-  const engine = new Engine({ ...kept, logger, process: randomUUID(), most, trace });
+  const engine = new Engine({ ...kept, logger, process: randomUUID(), maxExecutions, trace });
   const retention = new ExecutionRetention(store, {
     workflows: retentionsOf(manifest),
-    otherwise: manifest.history.retention as unknown as number,
+    otherWorkflows: manifest.history.retention as unknown as number,
     logger,
-    ...(isVolatile(store) && { most: MOST_IN_MEMORY }),
+    ...(isVolatile(store) && { maxEnded: MOST_IN_MEMORY }),
   });
   /** Set from the signal to stop on: what waits for a place to go on is left to the next process. */
   let over = false;
   const retire = () => {
     over = true;
-    processes?.retire();
-    engine.room.release();
+    processes?.stopRecovering();
+    engine.capacity.releaseWaiting();
   };
   const recover = async () => {
     const executions = await recoverExecutions(
@@ -88,12 +88,12 @@ export async function openWorkflows(
     if (executions > 0) logger.info({ executions }, "executions that were interrupted go on");
   };
   let recovering = Promise.resolve();
-  const processes = engine.around.shared ? new Processes(engine, processTimes) : null;
+  const processes = engine.environment.shared ? new Processes(engine, processTimes) : null;
   return {
     engine,
     problems,
     async start() {
-      await definitions.keep();
+      await definitions.store();
       if (processes !== null) await processes.start();
       else {
         const recovered = recover();
@@ -101,7 +101,7 @@ export async function openWorkflows(
           logger.error({ err: error }, `executions that were interrupted wait for the next start: ${messageOf(error)}`);
         });
         // Those for which there is no place yet keep nobody waiting but each other.
-        await Promise.race([recovered, engine.room.full]);
+        await Promise.race([recovered, engine.capacity.full]);
       }
       retention.start();
     },
@@ -116,7 +116,7 @@ export async function openWorkflows(
       // First of all, so that it takes up nothing of what the engine lets go.
       await processes?.stop();
       await engine.close();
-      await processes?.leave();
+      await processes?.deregister();
     },
   };
 }

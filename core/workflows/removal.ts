@@ -5,7 +5,7 @@ import { executionKey, executionRows, indexedExecution } from "../storage/keys.t
 import { isVolatile } from "../storage/sharing.ts";
 import type { Commit, Range, Row, Store } from "../storage/store.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
-import { nameKeyOf, numberIn } from "./journal/ids.ts";
+import { chosenIdKey, parseOwnId } from "./journal/ids.ts";
 import { indexKeys } from "./journal/index-rows.ts";
 import { recordHead } from "./journal/rows.ts";
 
@@ -63,7 +63,7 @@ function removalOf(status: ExecutionStatus, found: readonly Row[], records: read
     const head = recordHead(record.value);
     clear.push(executionRows(number));
     removed.push(...indexKeys(head, status));
-    if (numberIn(head.id) !== number) removed.push(nameKeyOf(head));
+    if (parseOwnId(head.id) !== number) removed.push(chosenIdKey(head));
   });
   return { clear, delete: removed, expect };
 }

@@ -15,7 +15,7 @@ import {
 } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
 import { ENDED } from "./journal/index-rows.ts";
-import { Walk } from "./list/walk.ts";
+import { IndexWalk } from "./list/walk.ts";
 import { removeEnded } from "./removal.ts";
 
 /** Milliseconds: between two rounds, before the first one, and between two looks at how many there are. */
@@ -23,14 +23,14 @@ const ROUND = 60_000;
 const FIRST = 5_000;
 const LOOK = 1_000;
 
-export interface ExecutionRetentionOptions {
+interface ExecutionRetentionOptions {
   /** Milliseconds after their end, by workflow id. */
   readonly workflows: ReadonlyMap<string, number>;
   /** The same of workflows that are not served any more. */
-  readonly otherwise: number;
+  readonly otherWorkflows: number;
   readonly logger: Logger;
   /** How many that have ended are kept at all, about: the oldest go. */
-  readonly most?: number;
+  readonly maxEnded?: number;
 }
 
 export class ExecutionRetention {
@@ -52,9 +52,9 @@ export class ExecutionRetention {
   }
 
   start(): void {
-    this.#repeat(FIRST, ROUND, () => this.forget(Date.now()));
-    const { most } = this.#options;
-    if (most !== undefined) this.#repeat(LOOK, LOOK, () => this.#look(most));
+    this.#repeat(FIRST, ROUND, () => this.removeExpired(Date.now()));
+    const { maxEnded } = this.#options;
+    if (maxEnded !== undefined) this.#repeat(LOOK, LOOK, () => this.#look(maxEnded));
   }
 
   async close(): Promise<void> {
@@ -64,7 +64,7 @@ export class ExecutionRetention {
   }
 
   /** Removes what is over for too long at `now` (milliseconds since 1970). */
-  async forget(now: number): Promise<void> {
+  async removeExpired(now: number): Promise<void> {
     const store = this.#store;
     const { signal } = this.#stop;
     let after: string | undefined;
@@ -73,7 +73,7 @@ export class ExecutionRetention {
       const [row] = await store.scan(after === undefined ? range : { ...range, after });
       if (row === undefined) return;
       const index = workflowIndexOf(row.key);
-      const ended = Math.floor(now - (this.#kept.get(index) ?? this.#options.otherwise));
+      const ended = Math.floor(now - (this.#kept.get(index) ?? this.#options.otherWorkflows));
       // What began later has not ended before.
       if (ended > 0) {
         for (const status of ENDED) {
@@ -86,12 +86,12 @@ export class ExecutionRetention {
   }
 
   /** Removes the oldest that have ended, down to `most`. */
-  async trim(most: number): Promise<void> {
-    const walk = new Walk(
+  async removeOldest(most: number): Promise<void> {
+    const walk = new IndexWalk(
       this.#store,
       ENDED.map((status) => ({ prefix: executionIndex(status) })),
     );
-    await walk.pass(most);
+    await walk.skip(most);
     const [newest] = await walk.next(1);
     if (newest === undefined) return;
     for (const status of ENDED) {
@@ -105,7 +105,7 @@ export class ExecutionRetention {
   async #look(most: number): Promise<void> {
     const begun = (await this.#store.get(EXECUTION_SEQUENCE))?.value;
     if (begun === this.#looked) return;
-    await this.trim(most);
+    await this.removeOldest(most);
     this.#looked = begun;
   }
 

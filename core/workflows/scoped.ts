@@ -21,13 +21,13 @@ import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, executionIdTaken, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import { nameOf } from "./journal/ids.ts";
+import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
 import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
-import { parseOpen } from "./journal/rows.ts";
+import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
-import { ExecutionLookup, type OnRecord } from "./list/lookup.ts";
+import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import type { Execution } from "./run/execution.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
@@ -52,8 +52,8 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
-    while (!execution.recorded) {
-      const moved = Promise.race([execution.more(), execution.settled]);
+    while (!execution.isRecorded) {
+      const moved = Promise.race([execution.progress(), execution.settled]);
       await this.#unlessLost(execution, moved, () => executionIdTaken(execution.state.start.id));
     }
     return this.#follow(execution, 0);
@@ -84,7 +84,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     const request: StopRequest = { kind: "cancel", reason };
     for (;;) {
       const found = await this.#lookup.find(workflowId, id, userId);
-      const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.open === null;
+      const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.openRow === null;
       const state = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
       // Somebody resumed it meanwhile.
       if (state === null || state.status === "running") continue;
@@ -108,10 +108,14 @@ export class ScopedWorkflows implements WorkflowAccess {
     const { found, loaded } = await this.#suspended(workflowId, id, userId);
     const definition = await this.#engine.definitions.pinned(found.start.definition);
     const entry = planResume(loaded.state, definition, body);
-    if (this.#engine.live.has(nameOf(found.start))) throw notSuspended(id, "running");
-    this.#engine.room.require();
-    const execution = this.#engine.restore(loaded.state, definition, call, { loaded, open: null, rest: found.rest });
-    this.#engine.follow(execution, "resume");
+    if (this.#engine.live.has(liveKey(found.start))) throw notSuspended(id, "running");
+    this.#engine.capacity.requireFree();
+    const execution = this.#engine.restore(loaded.state, definition, call, {
+      loaded,
+      openRow: null,
+      recordRow: found.recordRow,
+    });
+    this.#engine.beginTrace(execution, "resume");
     execution.append(entry);
     this.#engine.run(execution);
     return this.#result(execution, call, () => notSuspended(id, "running"));
@@ -125,7 +129,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     userId?: string,
   ): Promise<Serialized> {
     const { found, loaded } = await this.#past(workflowId, id, userId);
-    this.#engine.room.require();
+    this.#engine.capacity.requireFree();
     const { start } = found;
     const outline = await this.#engine.definitions.outline(start.definition);
     const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
@@ -154,40 +158,40 @@ export class ScopedWorkflows implements WorkflowAccess {
     const { workflowId } = query;
     if (workflowId !== undefined) this.#engine.declared(workflowId);
     permittedUser(this.#principal, query.userId);
-    const { store, live, definitions, elsewhere } = this.#engine;
+    const { store, live, definitions, remote } = this.#engine;
     const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;
     return listExecutions(owned, {
       store,
       *running() {
-        for (const { state, definition, recorded } of live.values()) {
-          if (!recorded) continue;
+        for (const { state, definition, isRecorded } of live.values()) {
+          if (!isRecorded) continue;
           const record = () => (state.status === "running" ? executionRecordText(state, definition.outline) : null);
           yield { start: state.start, record };
         }
       },
-      elsewhere,
+      remote,
       outlineOf: (hash) => definitions.outline(hash),
     });
   }
 
   async attach(workflowId: string, id: string, after: number, userId?: string): Promise<EventProducer> {
-    const { store, around, definitions } = this.#engine;
+    const { store, environment, definitions } = this.#engine;
     const execution = await this.#lookup.find(workflowId, id, userId);
     if (!("loaded" in execution)) return this.#follow(execution, after);
     const { loaded, found } = execution;
     const outline = await definitions.outline(found.start.definition);
-    const follows = found.open !== null && around.shared;
+    const follows = found.openRow !== null && environment.shared;
     return follows ? followRemoteExecution(store, found, outline, after) : followLoaded(loaded, outline, after);
   }
 
   /** When another process takes it over, its events come from there. */
   #follow(execution: Execution, after: number): EventProducer {
-    const { store, around, definitions, givenUp } = this.#engine;
+    const { store, environment, definitions, abandoned } = this.#engine;
     const { start } = execution.state;
     return followLive(execution, after, store, async (last) => {
-      const stands = execution.lifetime.stopped?.kind === "closing" || givenUp.has(start.number);
-      const found = around.shared && !stands ? await readExecution(store, start.number) : null;
-      const ours = found?.open != null && parseOpen(found.open.value).process === around.process;
+      const stands = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
+      const found = environment.shared && !stands ? await readExecution(store, start.number) : null;
+      const ours = found?.openRow != null && parseOpenRow(found.openRow.value).process === environment.process;
       if (found === null || ours) throw stillRunning(start.id);
       return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
     });
@@ -210,7 +214,7 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   /** Waits until it rests, or says why that takes longer than a request should. */
   #settled(execution: Execution, lost: () => ServiceError): Promise<void> {
-    return this.#unlessLost(execution, Promise.race([execution.settled, execution.troubled()]), lost);
+    return this.#unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
   }
 
   /** `lost` is for one that did not even begin here; what another process has taken over goes on there. */
@@ -219,29 +223,29 @@ export class ScopedWorkflows implements WorkflowAccess {
       await waiting;
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
-      throw execution.recorded ? stillRunning(execution.state.start.id) : lost();
+      throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost();
     }
   }
 
-  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
+  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
     const record = await this.#lookup.find(workflowId, id, userId);
     if (!("loaded" in record)) throw notSuspended(id, "running");
     const { status } = record.loaded.state;
-    if (record.found.open !== null || status !== "suspended") throw notSuspended(id, status);
+    if (record.found.openRow !== null || status !== "suspended") throw notSuspended(id, status);
     return record;
   }
 
-  async #past(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
+  async #past(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
     const record = await this.#lookup.find(workflowId, id, userId);
-    if ("loaded" in record && record.found.open === null) return record;
+    if ("loaded" in record && record.found.openRow === null) return record;
     throw invalid("the execution is still running: it can be replayed once it rests");
   }
 
   /** Stops what runs, and waits until it rests. @throws ServiceError `invalid_input` when it rests already */
-  async #stop(execution: Execution | OnRecord, request: StopRequest): Promise<JournalState> {
+  async #stop(execution: Execution | StoredExecution, request: StopRequest): Promise<JournalState> {
     if ("loaded" in execution) {
       const { found, loaded } = execution;
-      if (found.open === null) throw alreadyEnded(loaded.state.status);
+      if (found.openRow === null) throw alreadyEnded(loaded.state.status);
       return this.#stopElsewhere(found, request);
     }
     const { state } = execution;
@@ -252,23 +256,27 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   #stopElsewhere(found: FoundExecution, request: StopRequest): Promise<JournalState> {
-    const { store, around } = this.#engine;
+    const { store, environment } = this.#engine;
     // In a store of our own it is one that could not go on here.
-    if (!around.shared) throw stillRunning(found.start.id);
+    if (!environment.shared) throw stillRunning(found.start.id);
     return stopRemoteExecution(store, found, request);
   }
 
   /** @returns null when it does not rest any more */
-  async #cancelResting({ found, loaded }: OnRecord, reason: string): Promise<JournalState | null> {
+  async #cancelResting({ found, loaded }: StoredExecution, reason: string): Promise<JournalState | null> {
     // What is gone of its definition does not matter: nothing runs any more.
     const definition = {
       outline: await this.#engine.definitions.outline(found.start.definition),
     } as WorkflowDefinition;
     const caller = { requestId: "", logger: this.#engine.logger };
-    const execution = this.#engine.restore(loaded.state, definition, caller, { loaded, open: null, rest: found.rest });
+    const execution = this.#engine.restore(loaded.state, definition, caller, {
+      loaded,
+      openRow: null,
+      recordRow: found.recordRow,
+    });
     execution.append(["cancel", "", timeAfter(execution.state), reason]);
     try {
-      await execution.rest();
+      await execution.writeRecord();
     } catch (error) {
       if (error instanceof CommitConflict) return null;
       throw error;

@@ -62,7 +62,10 @@ async function processOn(t: TestContext, refuses: (commit: Commit) => Error | nu
   world.runs = [];
   const { logger, lines } = recordingLogger();
   const start = await processesOf(t, { workflows: WORKFLOWS }, { plugins: PLUGINS });
-  const process = await start(store, { logger, processTimes: { sign: 20, silence: 1_000, orders: 20 } });
+  const process = await start(store, {
+    logger,
+    processTimes: { heartbeatInterval: 20, leaseTimeout: 1_000, stopRequestInterval: 20 },
+  });
   t.after(() => process.opened.close());
   return { ...process, base, lines, call: { ...CALL, logger } };
 }

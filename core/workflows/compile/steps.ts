@@ -3,15 +3,15 @@ import { compileCondition, ExpressionError, SCOPES } from "../../manifest/expres
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest, StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
 import type { EvaluateInScope, Retry, Step, StepType, ValueCheck, WorkStep } from "../definition/definition.ts";
-import { accept, compileCheck, compileText, compileValue, type Linking } from "../definition/linking.ts";
-import { typeOf } from "../definition/outline.ts";
+import { accept, compileCheck, compileText, compileValue, type LinkContext } from "../definition/linking.ts";
+import { stepType } from "../definition/outline.ts";
 import { compileAgent } from "../steps/agent.ts";
 import { compilePlugin } from "../steps/plugin.ts";
 import { compileTool } from "../steps/tool.ts";
 
 /** The workflow whose steps are compiled. */
-export interface Within {
-  readonly linking: Linking;
+interface Within {
+  readonly linking: LinkContext;
   readonly workflow: WorkflowManifest;
   /** Of the paths of its steps: `""`, `sub/`. */
   readonly prefix: string;
@@ -32,7 +32,7 @@ type Run = WorkStep["run"];
 
 /** None for what is missing: then the definition cannot be used anyway. */
 function compileStep(step: StepManifest, at: Path, within: Within): Step[] {
-  const type = typeOf(step);
+  const type = stepType(step);
   const compiled = COMPILERS[type](step, [...at, type], within, baseOf(step, type, at, within));
   return compiled === null ? [] : [compiled];
 }
@@ -128,17 +128,17 @@ interface WorkManifest {
   readonly input?: unknown;
 }
 
-const runOf = (work: WorkManifest, at: Path, linking: Linking, tap: boolean): Run | null =>
+const runOf = (work: WorkManifest, at: Path, linking: LinkContext, tap: boolean): Run | null =>
   once(linking, work, () =>
     work.use !== undefined
       ? compilePlugin(linking, { use: work.use, with: work.with, tap }, at)
       : compileTool(linking, { tool: work.tool!, input: work.input }, at),
   );
 
-const askOf = (work: AgentStepManifest, at: Path, linking: Linking): Run | null =>
+const askOf = (work: AgentStepManifest, at: Path, linking: LinkContext): Run | null =>
   once(linking, work, () => compileAgent(linking, work, at));
 
-function once({ runs }: Linking, work: object, make: () => Run | null): Run | null {
+function once({ runs }: LinkContext, work: object, make: () => Run | null): Run | null {
   let run = runs.get(work);
   if (run === undefined) {
     run = make();
@@ -147,7 +147,7 @@ function once({ runs }: Linking, work: object, make: () => Run | null): Run | nu
   return run;
 }
 
-function compileIf(linking: Linking, text: string, at: Path): EvaluateInScope {
+function compileIf(linking: LinkContext, text: string, at: Path): EvaluateInScope {
   const evaluate = accept(linking, compileCondition(text, SCOPES.workflow), at);
   return (scope) => {
     const value = evaluate(scope);

@@ -10,7 +10,7 @@ export interface CompiledWorkflow extends Pinned {
   readonly definition: WorkflowDefinition;
 }
 
-export interface CompiledWorkflows {
+interface CompiledWorkflows {
   /** By id, in the order of the manifest. */
   workflows: Map<string, CompiledWorkflow>;
   problems: WorkflowProblem[];

@@ -89,7 +89,7 @@ interface StepBase {
 }
 
 /** Computes its output, without effects: needs no record before it begins. */
-export type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
+type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
 /** Waits; then gives `{...data, ...resumeData}`, or the resume data. */
 export type SuspendStep = StepBase & {
   readonly kind: "suspend";
@@ -162,4 +162,4 @@ export interface WorkflowDefinition {
 }
 
 /** Names of a step's own in its workflow's `steps`: the last part of its path. */
-export const sourceOfInput = (path: StepPath): ValueSource => `${path}/`;
+export const subWorkflowInputSource = (path: StepPath): ValueSource => `${path}/`;

@@ -3,33 +3,33 @@ import { CommitConflict, unavailable } from "../../lib/errors.ts";
 import { definitionKey } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline, WorkflowDefinition } from "./definition.ts";
-import { outlineOf } from "./outline.ts";
+import { outlineSteps } from "./outline.ts";
 import { type PinnedDefinition, parsePinned } from "./pinned.ts";
 
 /** A definition of the manifest. */
-export interface Current {
+interface CurrentDefinition {
   readonly definition: WorkflowDefinition;
   /** JSON text of what is pinned. */
   readonly text: string;
 }
 
 /** Links a pinned definition with what the service has now; gives the names of what is gone when it cannot. */
-export type Link = (pinned: PinnedDefinition, hash: string) => WorkflowDefinition | { missing: readonly string[] };
+type LinkDefinition = (pinned: PinnedDefinition, hash: string) => WorkflowDefinition | { missing: readonly string[] };
 
 /** Definitions of the past kept in memory: as they are pinned, and linked. */
 const KEPT = 100;
 
 export class Definitions {
   readonly #store: Store;
-  readonly #link: Link;
-  readonly #current: ReadonlyMap<string, Current>;
+  readonly #link: LinkDefinition;
+  readonly #current: ReadonlyMap<string, CurrentDefinition>;
   readonly #past = new Map<string, Promise<{ pinned: PinnedDefinition; outline: Outline } | null>>();
   /** By hash: of the manifest, and of the past. */
   readonly #present = new Map<string, WorkflowDefinition>();
   readonly #linked = new Map<string, WorkflowDefinition>();
 
   /** @param current by the id of the workflow */
-  constructor(store: Store, current: ReadonlyMap<string, Current>, link: Link) {
+  constructor(store: Store, current: ReadonlyMap<string, CurrentDefinition>, link: LinkDefinition) {
     this.#store = store;
     this.#link = link;
     this.#current = current;
@@ -37,12 +37,12 @@ export class Definitions {
   }
 
   /** Of the manifest. */
-  of(workflowId: string): WorkflowDefinition | undefined {
+  current(workflowId: string): WorkflowDefinition | undefined {
     return this.#current.get(workflowId)?.definition;
   }
 
   /** Puts the definitions of the manifest on record, so that executions can be pinned to them. */
-  async keep(): Promise<void> {
+  async store(): Promise<void> {
     for (const { definition, text } of this.#current.values()) {
       const key = definitionKey(definition.hash);
       if ((await this.#store.get(key)) !== undefined) continue;
@@ -69,7 +69,8 @@ export class Definitions {
     const past = await this.#read(hash);
     if (past === null) return "the definition of the execution is gone";
     const linked = this.#link(past.pinned, hash);
-    if ("missing" in linked) return `the execution needs ${linked.missing.join(", ")}, which this service has not`;
+    if ("missing" in linked)
+      return `the execution needs ${linked.missing.join(", ")}, which this service does not have`;
     keep(this.#linked, hash, linked);
     return linked;
   }
@@ -86,7 +87,7 @@ export class Definitions {
       reading = this.#store.get(definitionKey(hash)).then((row) => {
         if (row === undefined) return null;
         const pinned = parsePinned(row.value);
-        return { pinned, outline: outlineOf(pinned) };
+        return { pinned, outline: outlineSteps(pinned) };
       });
       reading.catch(() => this.#past.delete(hash));
       keep(this.#past, hash, reading);

@@ -7,7 +7,7 @@ import type {
   WorkflowStep,
   WorkflowSummary,
 } from "../../../generated/types.ts";
-import { sequenceOf, sequencesIn, typeOf } from "./outline.ts";
+import { branchesIn, flattenSteps, stepType } from "./outline.ts";
 
 export interface DescribedWorkflow {
   summary(status: WorkflowStatus): WorkflowSummary;
@@ -16,7 +16,7 @@ export interface DescribedWorkflow {
 
 export function describeWorkflow(id: string, workflow: WorkflowManifest): DescribedWorkflow {
   const { name, purpose, input = null, result = null, suspend = null, resume = null } = workflow;
-  const steps = sequenceOf(workflow.steps).map(stepOf);
+  const steps = flattenSteps(workflow.steps).map(stepOf);
   const head = { id, name: name || id, purpose, stepsCount: steps.length };
   const schemas = { inputSchema: input, resultSchema: result, suspendSchema: suspend, resumeSchema: resume };
   return {
@@ -30,9 +30,9 @@ const SCHEMAS = ["inputSchema", "outputSchema", "suspendSchema", "resumeSchema"]
 /** A list of steps has no name of its own, so that its steps are shown in its place. */
 function stepOf(step: StepManifest): WorkflowStep {
   const { id, name, purpose } = step;
-  const described: WorkflowStep = { id, name: name || id, type: typeOf(step), purpose };
+  const described: WorkflowStep = { id, name: name || id, type: stepType(step), purpose };
   for (const schema of SCHEMAS) if (step[schema] !== undefined) described[schema] = step[schema];
-  const branches = sequencesIn(step);
+  const branches = branchesIn(step);
   if (branches.length > 0) {
     described.steps = branches.flat().map(stepOf);
     described.branches = branches.map((branch) => branch.map((held) => held.id));

@@ -7,7 +7,7 @@ import type { Outline, StepOutline } from "./definition.ts";
  * @param field what the request calls it
  * @throws ServiceError `invalid_input` when there is no such step, or more than one
  */
-export function stepNamed(outline: Outline, name: string, field: string): StepOutline {
+export function findStepByName(outline: Outline, name: string, field: string): StepOutline {
   const exact = outline.get(name);
   if (exact !== undefined) return exact;
   const steps = [...outline.values()];

@@ -34,7 +34,7 @@ export interface WorkflowProblem {
 }
 
 /** One definition while it is compiled. */
-export interface Linking {
+export interface LinkContext {
   readonly parts: Parts;
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
   /** Both grow: a workflow that is called twice has its schemas and the work of its steps once. */
@@ -47,7 +47,7 @@ export interface Linking {
 }
 
 /** Null for a schema that is not declared. */
-export function compileCheck(linking: Linking, schema: object | undefined, at: Path): ValueCheck | null {
+export function compileCheck(linking: LinkContext, schema: object | undefined, at: Path): ValueCheck | null {
   if (schema === undefined) return null;
   const known = linking.checks.get(schema);
   if (known !== undefined) return known;
@@ -63,16 +63,16 @@ export function compileCheck(linking: Linking, schema: object | undefined, at: P
 }
 
 /** A value with `{{ expressions }}` in it. */
-export const compileValue = (linking: Linking, value: unknown, at: Path): EvaluateInScope =>
+export const compileValue = (linking: LinkContext, value: unknown, at: Path): EvaluateInScope =>
   accept(linking, compileTemplate(value, SCOPES.workflow), at);
 
 /** The same for a text: what is none becomes one. */
-export function compileText(linking: Linking, text: string, at: Path): (scope: StepScope) => string {
+export function compileText(linking: LinkContext, text: string, at: Path): (scope: StepScope) => string {
   const evaluate = compileValue(linking, text, at);
   return (scope) => valueAsText(evaluate(scope));
 }
 
-export function accept(linking: Linking, compiled: CompileResult, at: Path): EvaluateInScope {
+export function accept(linking: LinkContext, compiled: CompileResult, at: Path): EvaluateInScope {
   if ("problem" in compiled) {
     linking.problems.push({ path: [...at, ...compiled.path], message: compiled.problem });
     return () => null;

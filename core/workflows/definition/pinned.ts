@@ -41,13 +41,14 @@ export function pin(
   add(workflowId);
   const text = JSON.stringify({ workflowId, workflows });
   // Read back from the text, so that it is what it will be after a restart.
-  return { hash: hashOf(text), text, pinned: parsePinned(text) };
+  return { hash: hashDefinition(text), text, pinned: parsePinned(text) };
 }
 
 export const parsePinned = (text: string): PinnedDefinition => JSON.parse(text) as PinnedDefinition;
 
 /** Names a definition by what is in it. @param text JSON, as `pin` gave it */
-export const hashOf = (text: string): string => createHash("sha256").update(text).digest("base64url").slice(0, 22);
+export const hashDefinition = (text: string): string =>
+  createHash("sha256").update(text).digest("base64url").slice(0, 22);
 
 const REFERENCE = "$env";
 const ESCAPE = "$as";
@@ -76,7 +77,7 @@ function conceal(value: unknown, path: Path, structural: boolean, referenceAt: L
   return Object.hasOwn(copy, REFERENCE) || Object.hasOwn(copy, ESCAPE) ? { [ESCAPE]: copy } : copy;
 }
 
-export interface Revealed {
+interface Revealed {
   pinned: PinnedDefinition;
   /** What the environment no longer has: `environment variable "TOKEN"`, `file "/run/secrets/x"`. */
   missing: string[];

@@ -105,7 +105,7 @@ export const STATUS_AFTER: Readonly<Partial<Record<EntryKind, ExecutionStatus>>>
 };
 
 /** How many events of the stream an entry is (events.ts): they are numbered over the whole execution. */
-export const EVENTS_OF: Readonly<Record<EntryKind, number>> = {
+export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   begin: 1,
   done: 1,
   same: 1,

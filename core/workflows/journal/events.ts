@@ -18,7 +18,7 @@ export const startEvent = (state: JournalState, _outline: Outline): string =>
  *
  * @param state one that has the entry; it may have gone on since
  */
-export const eventsOf = (entry: JournalEntry, state: JournalState, outline: Outline): string[] =>
+export const eventTexts = (entry: JournalEntry, state: JournalState, outline: Outline): string[] =>
   (EVENTS[entry[0]] as Events<JournalEntry>)(entry, state, outline);
 
 type Events<E extends JournalEntry> = (entry: E, current: JournalState, outline: Outline) => string[];

@@ -24,7 +24,7 @@ export function createExecutionIds(): (execution: number) => string {
 }
 
 /** The number in an id that may be one of ours. Whether it is, only the execution of that number tells. */
-export const numberIn = (id: string): number | null => (OURS.test(id) ? numberOf(id.slice(0, 9)) : null);
+export const parseOwnId = (id: string): number | null => (OURS.test(id) ? numberOf(id.slice(0, 9)) : null);
 
 type Called = Pick<ExecutionStart, "id" | "ownId" | "userId">;
 
@@ -32,15 +32,15 @@ type Called = Pick<ExecutionStart, "id" | "ownId" | "userId">;
 export const executionOwner = ({ userId = "" }: Pick<ExecutionStart, "userId">): string => userId;
 
 /** The row of an id that a client chose. */
-export const nameKeyOf = (start: Called): string =>
+export const chosenIdKey = (start: Called): string =>
   executionNameKey(start.id, start.ownId === true ? executionOwner(start) : undefined);
 
 /** What an execution is called among all of this process: an id that is a user's own comes with that user. */
-export const nameIn = (id: string, owner: string | undefined): string =>
+export const liveKeyFor = (id: string, owner: string | undefined): string =>
   owner === undefined ? id : `${owner.length}/${owner}/${id}`;
-export const nameOf = (start: Called): string =>
-  nameIn(start.id, start.ownId === true ? executionOwner(start) : undefined);
+export const liveKey = (start: Called): string =>
+  liveKeyFor(start.id, start.ownId === true ? executionOwner(start) : undefined);
 
 /** What its steps are called where they have an effect: of two users with the same id, one must not be taken for the other. */
-export const effectsOf = ({ id, number, ownId }: Pick<ExecutionStart, "id" | "number" | "ownId">): string =>
+export const idempotencyPrefix = ({ id, number, ownId }: Pick<ExecutionStart, "id" | "number" | "ownId">): string =>
   ownId === true ? `${id}@${number}` : id;

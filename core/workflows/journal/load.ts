@@ -4,8 +4,8 @@ import { type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.t
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
-import { numberIn } from "./ids.ts";
-import { parseEntries, parseOpen, parseRest } from "./rows.ts";
+import { parseOwnId } from "./ids.ts";
+import { parseEntries, parseOpenRow, parseRecordRow } from "./rows.ts";
 import { type JournalState, stateFromJournal } from "./state.ts";
 
 const ROWS = 200;
@@ -16,25 +16,34 @@ const TRIES = 20;
 export interface FoundExecution {
   readonly start: ExecutionStart;
   /** Its first row, when it runs. */
-  readonly open: Row | null;
+  readonly openRow: Row | null;
   /** Null while it runs for the first time. */
-  readonly rest: Row | null;
+  readonly recordRow: Row | null;
 }
 
 /** Which execution of an id is meant. */
-export interface Meant {
+export interface ExecutionSelector {
   readonly spaces: IdSpaces;
   /** Undefined: an id is one for everybody. */
   readonly owner: string | undefined;
-  is(start: ExecutionStart): boolean;
+  matches(start: ExecutionStart): boolean;
 }
 
-const ANYBODYS: Meant = { spaces: { isolated: false, owned: false }, owner: undefined, is: () => true };
+const ANYBODYS: ExecutionSelector = {
+  spaces: { isolated: false, owned: false },
+  owner: undefined,
+  matches: () => true,
+};
 
 /** @returns null when there is none with this id that is meant */
-export async function findExecution(store: Store, id: string, meant: Meant = ANYBODYS): Promise<FoundExecution | null> {
-  const isMeant = (found: FoundExecution | null) => found !== null && found.start.id === id && meant.is(found.start);
-  const ours = numberIn(id);
+export async function findExecution(
+  store: Store,
+  id: string,
+  meant: ExecutionSelector = ANYBODYS,
+): Promise<FoundExecution | null> {
+  const isMeant = (found: FoundExecution | null) =>
+    found !== null && found.start.id === id && meant.matches(found.start);
+  const ours = parseOwnId(id);
   const found = ours === null ? null : await readExecution(store, ours);
   if (isMeant(found)) return found;
   const place = await parseIdPlace(store, meant.spaces, executionNameKeys(id), meant.owner);
@@ -43,9 +52,9 @@ export async function findExecution(store: Store, id: string, meant: Meant = ANY
 }
 
 /** What all executions of an id began with, whosever they are; `MOST_PLACES` at most, beside one with an id of ours. */
-export async function startsOf(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
+export async function startsWithId(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
   const places = await placesOf(store, spaces, executionNameKeys(id));
-  const ours = numberIn(id);
+  const ours = parseOwnId(id);
   const numbers = new Set([...(ours === null ? [] : [ours]), ...places.map(({ number }) => number)]);
   const found = await Promise.all([...numbers].map((number) => readExecution(store, number)));
   return found.flatMap((each) => (each?.start.id === id ? [each.start] : []));
@@ -54,9 +63,9 @@ export async function startsOf(store: Store, spaces: IdSpaces, id: string): Prom
 export async function readExecution(store: Store, number: number): Promise<FoundExecution | null> {
   const [open, rest] = await store.getMany([openExecutionKey(number), executionKey(number)]);
   const start =
-    (open === undefined ? null : parseOpen(open.value).start) ??
-    (rest === undefined ? null : parseRest(rest.value).start);
-  return start === null ? null : { start, open: open ?? null, rest: rest ?? null };
+    (open === undefined ? null : parseOpenRow(open.value).start) ??
+    (rest === undefined ? null : parseRecordRow(rest.value).start);
+  return start === null ? null : { start, openRow: open ?? null, recordRow: rest ?? null };
 }
 
 /** All that is on record of an execution. */
@@ -72,10 +81,13 @@ export interface Loaded {
 }
 
 /** @returns null when it is gone meanwhile */
-export async function loadExecution(store: Store, { start, open, rest }: FoundExecution): Promise<Loaded | null> {
-  const resting = rest === null ? null : parseRest(rest.value);
-  const first = (open === null ? null : parseOpen(open.value).first) ?? resting?.first ?? [];
-  const rests = open === null && resting !== null;
+export async function loadExecution(
+  store: Store,
+  { start, openRow, recordRow }: FoundExecution,
+): Promise<Loaded | null> {
+  const resting = recordRow === null ? null : parseRecordRow(recordRow.value);
+  const first = (openRow === null ? null : parseOpenRow(openRow.value).first) ?? resting?.first ?? [];
+  const rests = openRow === null && resting !== null;
   let rows = rests && resting.rows === 0 ? [] : await readJournal(store, start.number);
   if (rests) {
     if (rows.length < resting.rows) return null;
@@ -104,12 +116,12 @@ export async function loadWhole(
     if (found === null) return null;
     const loaded = await loadExecution(store, found);
     if (loaded !== null && enough(loaded)) return { found, loaded };
-    if (tries === TRIES) throw incomplete(found.start.id);
+    if (tries === TRIES) throw incompleteJournal(found.start.id);
   }
 }
 
 /** The first entries of an execution, as many as are known to be on disk. */
-export async function entriesOnDisk(
+export async function readEntries(
   store: Store,
   { number }: ExecutionStart,
   count: number,
@@ -123,7 +135,7 @@ export async function entriesOnDisk(
   return record.loaded.entries.slice(0, count);
 }
 
-export const incomplete = (id: string) =>
+export const incompleteJournal = (id: string) =>
   new ServiceError("internal", "the journal of the execution is not complete", { headers: { "x-execution-id": id } });
 
 /** Rows of the journal, those behind the one with the key `behind`. */

@@ -61,7 +61,14 @@ export function outcomeText(startAt: number, entry: RestEntry, outline: Outline)
 }
 
 /** The entry after which it rests. Null while it runs. */
-export function restOf({ suspension, cancellation, error, status, output, endedAt }: JournalState): RestEntry | null {
+export function restEntry({
+  suspension,
+  cancellation,
+  error,
+  status,
+  output,
+  endedAt,
+}: JournalState): RestEntry | null {
   if (suspension !== null) {
     const { stepId, at, reason, data } = suspension;
     return ["suspend", stepId, at, reason, data];

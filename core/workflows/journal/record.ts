@@ -2,7 +2,7 @@
 import type { ExecutionState } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
-import { entryJson, outcomeMembers, outcomeText, type RestEntry, restOf } from "./outcome-text.ts";
+import { entryJson, outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
 import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
 import { isSuperseded } from "./superseded.ts";
@@ -32,7 +32,7 @@ export function executionRecordText(state: JournalState, outline: Outline): stri
     const left = output === "" && isSuperseded(step.path, state, outline);
     events += `,${stepText(step, left ? "completed" : status, outline, output)}`;
   }
-  const rest = restOf(state);
+  const rest = restEntry(state);
   let outcome = "";
   if (rest !== null) {
     const members =
@@ -71,7 +71,7 @@ function endText(rest: RestEntry, named: string, members: string): string {
 
 /** The result of an execution that rests, as JSON. */
 export function executionResultText(state: JournalState, outline: Outline): string {
-  const rest = restOf(state);
+  const rest = restEntry(state);
   if (rest === null) throw new Error(`execution ${state.start.id} has no result yet`);
   return `{"executionId":"${state.start.id}",${outcomeText(state.start.at, rest, outline)}}`;
 }
@@ -79,7 +79,7 @@ export function executionResultText(state: JournalState, outline: Outline): stri
 export function executionStateView(current: JournalState, outline: Outline): ExecutionState {
   const { start, status, state, endedAt } = current;
   const { replay } = start;
-  const rest = restOf(current);
+  const rest = restEntry(current);
   const members = rest === null || rest[0] === "end" ? {} : JSON.parse(`{${outcomeMembers(rest, outline)}}`);
   return {
     executionId: start.id,

@@ -6,7 +6,7 @@
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
 
 /** Beside the record of an execution that rests. */
-export interface Rest {
+export interface RecordRow {
   readonly start: ExecutionStart;
   /** Entries that were committed with the start. */
   readonly first: readonly JournalEntry[];
@@ -17,7 +17,7 @@ export interface Rest {
 }
 
 /** An execution that runs. `start` and `first` are null when it was resumed: its record row has them, and its tail is in the journal by now. */
-export interface Open {
+export interface OpenRow {
   /** The process that runs it. */
   readonly process: string;
   readonly start: ExecutionStart | null;
@@ -27,12 +27,12 @@ export interface Open {
 /** Entries are given as JSON text, so that nothing is turned into text twice. */
 export const entriesText = (entries: readonly string[]): string => `[${entries.join()}]`;
 
-export const openText = (process: string, start: string, entries: readonly string[]): string =>
+export const openRowText = (process: string, start: string, entries: readonly string[]): string =>
   `[${JSON.stringify(process)},${start},${entriesText(entries)}]`;
 
-export const reopenedText = (process: string): string => `[${JSON.stringify(process)},null,null]`;
+export const reopenedRowText = (process: string): string => `[${JSON.stringify(process)},null,null]`;
 
-export function parseOpen(value: string): Open {
+export function parseOpenRow(value: string): OpenRow {
   const [process, start, first] = JSON.parse(value) as [string, ExecutionStart | null, JournalEntry[] | null];
   return { process, start, first };
 }
@@ -42,19 +42,19 @@ export const parseEntries = (value: string): JournalEntry[] => JSON.parse(value)
 const LENGTH_DIGITS = 10;
 
 /** The length of the record's text stands at the end, so that a list can cut it out without parsing. */
-export function restText(record: string, start: string, first: string, rows: number, tail: string): string {
+export function recordRowText(record: string, start: string, first: string, rows: number, tail: string): string {
   return `[${record},{"start":${start},"first":${first},"rows":${rows},"tail":${tail}},${String(record.length).padStart(LENGTH_DIGITS)}]`;
 }
 
-export const recordInRow = (value: string): string => value.slice(1, 1 + Number(value.slice(-1 - LENGTH_DIGITS, -1)));
+export const recordOfRow = (value: string): string => value.slice(1, 1 + Number(value.slice(-1 - LENGTH_DIGITS, -1)));
 
-export function parseRest(value: string): Rest {
-  const [, rest] = JSON.parse(value) as [unknown, Rest, number];
+export function parseRecordRow(value: string): RecordRow {
+  const [, rest] = JSON.parse(value) as [unknown, RecordRow, number];
   return rest;
 }
 
 /** What leads to an execution that rests: its index rows, and that of its id, are made of this. */
-export type RecordHead = Pick<ExecutionStart, "id" | "number" | "workflowId" | "at" | "ownId" | "userId">;
+type RecordHead = Pick<ExecutionStart, "id" | "number" | "workflowId" | "at" | "ownId" | "userId">;
 
 const HEAD =
   /^\{"start":\{"id":"([^"\\]*)","number":(\d+),"workflowId":"([^"\\]*)","workflowName":"(?:[^"\\]|\\.)*","definition":"[^"\\]*","at":(\d+),("ownId":true,)?/;
@@ -65,7 +65,7 @@ const HEAD_LENGTH = 1000;
 export function recordHead(value: string): RecordHead {
   const at = 2 + Number(value.slice(-1 - LENGTH_DIGITS, -1));
   const match = value.includes('"userId":', at) ? null : HEAD.exec(value.slice(at, at + HEAD_LENGTH));
-  if (match === null) return parseRest(value).start;
+  if (match === null) return parseRecordRow(value).start;
   const head: RecordHead = { id: match[1]!, number: Number(match[2]), workflowId: match[3]!, at: Number(match[4]) };
   return match[5] === undefined ? head : { ...head, ownId: true };
 }

@@ -3,7 +3,7 @@ import { storedTime } from "../../lib/clock.ts";
 import {
   type Branch,
   type EntryKind,
-  EVENTS_OF,
+  EVENT_COUNTS,
   type ExecutionStart,
   type ExecutionStatus,
   type JournalEntry,
@@ -13,7 +13,7 @@ import {
   type ValueSource,
 } from "./entries.ts";
 
-export type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
+type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
 
 export interface StepState {
   readonly path: StepPath;
@@ -39,7 +39,7 @@ export interface StepState {
   resume: { readonly data: unknown; readonly waited: boolean } | null;
 }
 
-export interface Suspension {
+interface Suspension {
   readonly stepId: StepPath;
   readonly at: number;
   readonly reason: string;
@@ -126,7 +126,7 @@ export const timeAfter = ({ updatedAt }: JournalState): number => Math.max(store
 export function applyEntry(state: JournalState, entry: JournalEntry): JournalState {
   const [kind, , at] = entry;
   (APPLY[kind] as (current: JournalState, entry: JournalEntry) => void)(state, entry);
-  state.sequence += EVENTS_OF[kind];
+  state.sequence += EVENT_COUNTS[kind];
   state.updatedAt = at;
   const status = STATUS_AFTER[kind];
   if (status === undefined) return state;

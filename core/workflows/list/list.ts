@@ -11,7 +11,7 @@ import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import { recordInRow } from "../journal/rows.ts";
+import { recordOfRow } from "../journal/rows.ts";
 import {
   type ExecutionListQuery,
   executionFilter,
@@ -20,8 +20,8 @@ import {
   matchesStart,
   timeBounds,
 } from "./filter.ts";
-import { type Begun, openRecord, type RemoteExecution } from "./running.ts";
-import { type Item, Walk } from "./walk.ts";
+import { type ListedStart, type RemoteExecutions, remoteRecordText } from "./running.ts";
+import { IndexWalk, type Item } from "./walk.ts";
 
 /** Records read at once: a page of large ones must not come as one text that nothing can hold. */
 const PIECE = 100;
@@ -35,11 +35,11 @@ export interface RunningHere {
   record(): string | null;
 }
 
-export interface ListSources {
+interface ListSources {
   readonly store: Store;
   running(): Iterable<RunningHere>;
   /** Null for a store of this process alone: what runs, runs here. */
-  readonly elsewhere: RemoteExecution | null;
+  readonly remote: RemoteExecutions | null;
   /** Of a pinned definition, by its hash. */
   outlineOf(hash: string): Promise<Outline>;
 }
@@ -56,7 +56,7 @@ export async function listExecutions(query: ExecutionListQuery, sources: ListSou
   const walk = await openWalk(query, filter, sources);
   // Where records decide, those that match are counted.
   let pass = filter.record === null ? 0 : offset;
-  if (filter.record === null) await walk.pass(offset);
+  if (filter.record === null) await walk.skip(offset);
   const texts: string[] = [];
   let size = 0;
   let piece = limit;
@@ -80,22 +80,22 @@ async function openWalk(
   { status, limit, offset }: ExecutionListQuery,
   filter: Filter,
   sources: ListSources,
-): Promise<Walk> {
+): Promise<IndexWalk> {
   const { store } = sources;
   const statuses = status === undefined ? RESTING : status === "running" ? [] : [status];
   const ranges = statuses.map((resting) => {
     const prefix = executionIndex(resting, filter.workflowId, filter.userId);
     return { prefix, ...timeBounds(prefix, filter) };
   });
-  const walk = new Walk(store, ranges);
+  const walk = new IndexWalk(store, ranges);
   if (status !== undefined && status !== "running") return walk;
-  const running = new Map<number, Begun>();
+  const running = new Map<number, ListedStart>();
   const look = () => {
     for (const { start } of sources.running()) running.set(start.number, start);
   };
   look();
   const [elsewhere] = await Promise.all([
-    sources.elsewhere?.starts() ?? [],
+    sources.remote?.starts() ?? [],
     offset === 0 ? walk.fill(Math.min(PIECE, limit)) : undefined,
   ]);
   // Once more: one that was resumed before its index row could be read is in neither else.
@@ -105,7 +105,7 @@ async function openWalk(
   return walk;
 }
 
-const itemOf = ({ at, number }: Begun): Item => ({ entry: executionEntry(at, number), number, revision: null });
+const itemOf = ({ at, number }: ListedStart): Item => ({ entry: executionEntry(at, number), number, revision: null });
 
 /** The records of items: null for those that are none of the list any more. */
 async function load(
@@ -123,9 +123,9 @@ async function load(
     const text = here.get(number);
     if (text !== undefined) return text;
     const open = rows.get(openExecutionKey(number));
-    if (open !== undefined) return openRecord(store, open, record, sources.outlineOf);
+    if (open !== undefined) return remoteRecordText(store, open, record, sources.outlineOf);
     // It has come to rest meanwhile.
-    return record === undefined || status === "running" ? null : recordInRow(record.value);
+    return record === undefined || status === "running" ? null : recordOfRow(record.value);
   };
   return Promise.all(items.map(one));
 }
@@ -167,7 +167,7 @@ function resting(
   filter: Filter,
 ): string | null {
   if (row === undefined) return null;
-  const text = recordInRow(row.value);
+  const text = recordOfRow(row.value);
   if (row.revision !== revision && status !== undefined) {
     if ((JSON.parse(text) as { status: ExecutionStatus }).status !== status) return null;
   }

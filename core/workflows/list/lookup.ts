@@ -9,11 +9,18 @@ import type { Engine } from "../engine.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
 import { noExecution, severalUsers } from "../journal/errors.ts";
 import { executionOwner } from "../journal/ids.ts";
-import { type FoundExecution, findExecution, type Loaded, loadWhole, type Meant, startsOf } from "../journal/load.ts";
+import {
+  type ExecutionSelector,
+  type FoundExecution,
+  findExecution,
+  type Loaded,
+  loadWhole,
+  startsWithId,
+} from "../journal/load.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Execution } from "../run/execution.ts";
 
-export interface OnRecord {
+export interface StoredExecution {
   readonly found: FoundExecution;
   readonly loaded: Loaded;
 }
@@ -37,19 +44,19 @@ export class ExecutionLookup {
    *
    * @param userId whose is meant where several users have one of that id
    */
-  async find(workflowId: string, id: string, userId?: string): Promise<Execution | OnRecord> {
+  async find(workflowId: string, id: string, userId?: string): Promise<Execution | StoredExecution> {
     this.#engine.declared(workflowId);
     const whose = this.#owner(workflowId, id, userId);
     const meant = this.#meant(workflowId, whose instanceof Promise ? await whose : whose);
-    const { around } = this.#engine;
+    const { environment } = this.#engine;
     for (let tries = 1; ; tries++) {
       const execution = this.#live(id, meant);
       if (execution === undefined) {
         const record = await this.#onRecord(id, meant);
         // Between the two looks it may have begun here, or have ended.
-        if (record.found.open === null || tries > TRIES) return record;
-        if (around.shared && this.#live(id, meant) === undefined) return record;
-      } else if (!execution.recorded) await Promise.race([execution.more(), execution.settled]).catch(() => {});
+        if (record.found.openRow === null || tries > TRIES) return record;
+        if (environment.shared && this.#live(id, meant) === undefined) return record;
+      } else if (!execution.isRecorded) await Promise.race([execution.progress(), execution.settled]).catch(() => {});
       else if (execution.state.status === "running") return execution;
       else await restOf(execution);
     }
@@ -63,22 +70,22 @@ export class ExecutionLookup {
     return { state: loaded.state, outline: await this.#engine.definitions.outline(found.start.definition) };
   }
 
-  #live(id: string, meant: Meant): Execution | undefined {
-    const execution = this.#engine.liveOf(id, meant.owner);
-    return execution !== undefined && meant.is(execution.state.start) ? execution : undefined;
+  #live(id: string, meant: ExecutionSelector): Execution | undefined {
+    const execution = this.#engine.liveExecution(id, meant.owner);
+    return execution !== undefined && meant.matches(execution.state.start) ? execution : undefined;
   }
 
-  async #onRecord(id: string, meant: Meant): Promise<OnRecord> {
+  async #onRecord(id: string, meant: ExecutionSelector): Promise<StoredExecution> {
     const { store } = this.#engine;
     const record = await loadWhole(store, () => findExecution(store, id, meant));
     if (record === null) throw noExecution(id);
     return record;
   }
 
-  #meant(workflowId: string, owner: string | undefined): Meant {
-    const is = (start: ExecutionStart) =>
+  #meant(workflowId: string, owner: string | undefined): ExecutionSelector {
+    const matches = (start: ExecutionStart) =>
       start.workflowId === workflowId && (owner === undefined || executionOwner(start) === owner);
-    return { spaces: this.#engine.spaces, owner, is };
+    return { spaces: this.#engine.spaces, owner, matches };
   }
 
   /** Whose execution of that id is meant. Who sees everything and names nobody means the only one there is. */
@@ -89,7 +96,7 @@ export class ExecutionLookup {
 
   async #onlyOwner(workflowId: string, id: string): Promise<string> {
     const { store, spaces, live } = this.#engine;
-    const stored = await startsOf(store, spaces, id);
+    const stored = await startsWithId(store, spaces, id);
     const running = [...live.values()].map(({ state }) => state.start);
     const owners = new Map<number, string>();
     for (const start of [...stored, ...running])
@@ -105,7 +112,7 @@ export class ExecutionLookup {
 /** @throws ServiceError `unavailable` while that cannot be recorded */
 async function restOf(execution: Execution): Promise<void> {
   try {
-    await Promise.race([execution.settled, execution.troubled()]);
+    await Promise.race([execution.settled, execution.commitFailure()]);
   } catch (error) {
     // Another process has it by now.
     if (!(error instanceof CommitConflict)) throw error;

@@ -16,7 +16,7 @@ export interface Item {
   readonly revision: number | null;
 }
 
-export class Walk {
+export class IndexWalk {
   readonly #store: Store;
   readonly #cursors: Cursor[];
   #last = "";
@@ -45,7 +45,7 @@ export class Walk {
    * Passes over items without reading them. Of n ranges, the one whose item number left/n comes first of all such items holds
    * no item before it that is behind those to pass: so many can be passed in it at once.
    */
-  async pass(count: number): Promise<void> {
+  async skip(count: number): Promise<void> {
     let left = count;
     for (;;) {
       const open = this.#cursors.filter(({ range, items, next }) => range !== null || next < items.length);

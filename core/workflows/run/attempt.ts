@@ -5,13 +5,13 @@ import type { Caller } from "../../identity/caller.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
-import { effectsOf } from "../journal/ids.ts";
+import { idempotencyPrefix } from "../journal/ids.ts";
 import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
-import { loggerOf } from "./logger.ts";
+import { executionLogger } from "./logger.ts";
 
-export class WorkCall implements StepCall {
+export class StepAttempt implements StepCall {
   readonly scope: StepScope;
   readonly attempt: number;
   readonly resume: { readonly data: unknown } | null;
@@ -51,7 +51,7 @@ export class WorkCall implements StepCall {
   }
 
   get idempotencyKey(): string {
-    return `${effectsOf(this.#execution.state.start)}:${this.#step.path}`;
+    return `${idempotencyPrefix(this.#execution.state.start)}:${this.#step.path}`;
   }
 
   get requestId(): string {
@@ -59,7 +59,7 @@ export class WorkCall implements StepCall {
   }
 
   get logger(): Logger {
-    this.#logger ??= boundLogger(loggerOf(this.#execution), {
+    this.#logger ??= boundLogger(executionLogger(this.#execution), {
       stepId: this.#step.path,
       spanId: this.trace?.spanId,
     });
@@ -76,7 +76,7 @@ export class WorkCall implements StepCall {
 
   part(part: unknown): Promise<void> | undefined {
     const execution = this.#execution;
-    if (this.#over || this.#lifetime.over) return undefined;
+    if (this.#over || this.#lifetime.isAbandoned) return undefined;
     execution.append(["part", this.#step.path, timeAfter(execution.state), part]);
     return execution.flush();
   }

@@ -7,12 +7,12 @@ import { isThenable } from "../../lib/thenable.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "../definition/definition.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
-import { WorkCall } from "./attempt.ts";
+import { StepAttempt } from "./attempt.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime } from "./lifetime.ts";
 import { done, type Outcome, stopped } from "./outcome.ts";
-import { type Frame, type StepInput, scopeOf } from "./scope.ts";
-import { fail, passInput, suspend } from "./step-entries.ts";
+import { expressionScope, type Frame, type StepInput } from "./scope.ts";
+import { failStep, failTap, suspendStep } from "./step-entries.ts";
 
 /** Milliseconds. */
 const LONGEST_DELAY = 3_600_000;
@@ -57,7 +57,7 @@ export async function runWork(
     if (pause > 0) await lifetime.sleep(pause);
     if (lifetime.stopped !== null) return stopped(step.path);
     const own = new Lifetime(lifetime, step.timeout);
-    const call = new WorkCall(execution, step, scopeOf(execution, frame, given.data), attempt, own);
+    const call = new StepAttempt(execution, step, expressionScope(execution, frame, given.data), attempt, own);
     let result: Try;
     try {
       result = await once(step, call, own, lifetime);
@@ -65,8 +65,8 @@ export async function runWork(
       own.end();
     }
     const change = call.end();
-    if (result === null || lifetime.over) return stopped(step.path);
-    if (result instanceof Suspend) return suspend(execution, step, result.reason, result.data, change);
+    if (result === null || lifetime.isAbandoned) return stopped(step.path);
+    if (result instanceof Suspend) return suspendStep(execution, step, result.reason, result.data, change);
     if (!(result instanceof Failure)) {
       if (step.tap) return tapped(execution, step, given, change);
       const { output, text } = result;
@@ -77,7 +77,7 @@ export async function runWork(
       return done(output, step.path);
     }
     if (!result.passing || attempt > step.retry.attempts)
-      return step.tap ? passInput(execution, step, given, result.message) : fail(execution, step, result.message);
+      return step.tap ? failTap(execution, step, given, result.message) : failStep(execution, step, result.message);
     execution.append(["retry", step.path, timeAfter(execution.state), attempt, result.message]);
   }
 }
@@ -96,7 +96,7 @@ function tapped(
 }
 
 /** @returns null when the work was stopped: nothing came of it */
-async function once(step: WorkStep, call: WorkCall, own: Lifetime, lifetime: Lifetime): Promise<Try> {
+async function once(step: WorkStep, call: StepAttempt, own: Lifetime, lifetime: Lifetime): Promise<Try> {
   try {
     const running = step.run(call);
     const result = isThenable(running) ? await own.wait(running) : running;

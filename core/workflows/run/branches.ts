@@ -8,11 +8,11 @@ import type { Execution } from "./execution.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
 import type { Frame, RunSteps, StepInput } from "./scope.ts";
-import { pass } from "./step-entries.ts";
+import { passValueOn } from "./step-entries.ts";
 
-const DECIDED: Stop = { kind: "branch", reason: "another branch has decided", patience: 0 };
+const DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };
 
-const GIVEN_UP: Stop = { kind: "lost", reason: "the execution cannot go on here", patience: 0 };
+const GIVEN_UP: Stop = { kind: "lost", reason: "the execution cannot go on here", gracePeriod: 0 };
 
 type Decides = (outcome: Outcome) => boolean;
 
@@ -42,7 +42,7 @@ function runBranches(
     branches.forEach((steps, index) => {
       runSteps(execution, steps, frame, given, group).then((outcome) => {
         // What comes of a branch after the decision is nothing.
-        if (group.own) return;
+        if (group.stoppedItself) return;
         outcomes[index] = outcome;
         left--;
         if (decides(outcome)) {
@@ -82,7 +82,7 @@ export async function runAll(
     lifetime,
     (outcome) => outcome.kind === "failed",
   );
-  if (lifetime.over) return stopped(step.path);
+  if (lifetime.isAbandoned) return stopped(step.path);
   if (decider !== null) return decider;
   const held = heldBy(outcomes);
   if (held !== undefined) return held;
@@ -117,7 +117,7 @@ export async function runRace(
   lifetime: Lifetime,
 ): Promise<Outcome> {
   const won = winnerOnRecord(execution, step);
-  if (won !== null) return pass(execution, step, won.data, won.source);
+  if (won !== null) return passValueOn(execution, step, won.data, won.source);
   const { outcomes, decider } = await runBranches(
     runSteps,
     execution,
@@ -127,7 +127,7 @@ export async function runRace(
     lifetime,
     (outcome) => outcome.kind === "done",
   );
-  if (lifetime.over) return stopped(step.path);
-  if (decider?.kind === "done") return pass(execution, step, decider.data, decider.source);
+  if (lifetime.isAbandoned) return stopped(step.path);
+  if (decider?.kind === "done") return passValueOn(execution, step, decider.data, decider.source);
   return heldBy(outcomes) ?? outcomes[0] ?? stopped(step.path);
 }

@@ -10,7 +10,7 @@ export const isStoreUnavailable = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.kind === "unavailable";
 
 /** A commit that no other try can mend. The message is for clients. */
-export class Unrecordable extends Error {
+export class UnrecordableError extends Error {
   override readonly name = "Unrecordable";
 
   constructor(cause: unknown) {
@@ -20,7 +20,7 @@ export class Unrecordable extends Error {
 }
 
 /** What clients are told of an execution that waits until it can be recorded. */
-export const notStoredYet = (id: string, { message }: ServiceError): ServiceError =>
+export const notRecordedYet = (id: string, { message }: ServiceError): ServiceError =>
   new ServiceError("unavailable", message, { headers: { "x-execution-id": id, "retry-after": "1" } });
 
 interface Waiting {
@@ -43,7 +43,7 @@ export async function commitWithRetry(
   let error = failure;
   for (let delay = RETRY.first; ; delay = Math.min(delay * 2, RETRY.longest)) {
     if (error instanceof CommitConflict) throw error;
-    if (!isStoreUnavailable(error)) throw new Unrecordable(error);
+    if (!isStoreUnavailable(error)) throw new UnrecordableError(error);
     waiting.report(error, delay === RETRY.first);
     await new Promise((resolve) => setTimeout(resolve, delay));
     if (waiting.over()) throw error;

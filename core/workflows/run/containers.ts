@@ -1,6 +1,6 @@
 /** Steps that hold others: a choice, branches, a sub-workflow; their tries and time limits. */
 import { formatDuration } from "../../lib/duration.ts";
-import { type Step, type SubStep, sourceOfInput, type WhenStep } from "../definition/definition.ts";
+import { type Step, type SubStep, subWorkflowInputSource, type WhenStep } from "../definition/definition.ts";
 import type { Branch, StepPath } from "../journal/entries.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
 import { pauseLeft } from "./attempts.ts";
@@ -8,8 +8,16 @@ import { runAll, runRace } from "./branches.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime } from "./lifetime.ts";
 import { failed, type Outcome, stopped } from "./outcome.ts";
-import { evaluate, type Frame, frameOf, type RunSteps, ScopeProblem, type StepInput, scopeOf } from "./scope.ts";
-import { beginStep, pass } from "./step-entries.ts";
+import {
+  createFrame,
+  EvaluationFailure,
+  evaluate,
+  expressionScope,
+  type Frame,
+  type RunSteps,
+  type StepInput,
+} from "./scope.ts";
+import { beginStep, passValueOn } from "./step-entries.ts";
 
 type Holder = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
 
@@ -31,7 +39,7 @@ export async function tryContainer(
     let outcome: Outcome;
     try {
       outcome = await runContainer(runSteps, execution, step, frame, given, known, own, attempt <= step.retry.attempts);
-      if (outcome.kind === "stopped" && own.own && lifetime.stopped === null) {
+      if (outcome.kind === "stopped" && own.stoppedItself && lifetime.stopped === null) {
         outcome = failed(step.path, `timed out after ${formatDuration(step.timeout ?? 0)}`);
         if (attempt > step.retry.attempts)
           execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
@@ -39,8 +47,8 @@ export async function tryContainer(
     } finally {
       own.end();
     }
-    if (outcome.kind !== "failed" || outcome.lasting || attempt > step.retry.attempts) return outcome;
-    if (lifetime.over) return stopped(step.path);
+    if (outcome.kind !== "failed" || outcome.isPermanent || attempt > step.retry.attempts) return outcome;
+    if (lifetime.isAbandoned) return stopped(step.path);
     execution.append([
       "retry",
       step.path,
@@ -76,8 +84,8 @@ export async function runContainer(
   again = false,
 ): Promise<Outcome> {
   const outcome = await runInside(runSteps, execution, step, frame, given, known, lifetime);
-  if (lifetime.over) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
-  if (outcome.kind === "failed" && (outcome.lasting || !again)) {
+  if (lifetime.isAbandoned) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
+  if (outcome.kind === "failed" && (outcome.isPermanent || !again)) {
     execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
   }
   return outcome;
@@ -118,8 +126,9 @@ async function runWhen(
   // The choice on record stands: what it was made from may have changed since.
   let branch: Branch | null = known?.branch ?? null;
   if (branch === null) {
-    const holds = evaluate(step.condition, scopeOf(execution, frame, given.data));
-    const problem = holds instanceof ScopeProblem ? holds.message : typeof holds === "boolean" ? null : NO_CONDITION;
+    const holds = evaluate(step.condition, expressionScope(execution, frame, given.data));
+    const problem =
+      holds instanceof EvaluationFailure ? holds.message : typeof holds === "boolean" ? null : NO_CONDITION;
     if (problem !== null) {
       beginStep(execution, step, known, given);
       return failed(step.path, problem, true);
@@ -127,10 +136,10 @@ async function runWhen(
     branch = holds === true ? "then" : step.else === null ? "none" : "else";
   }
   beginStep(execution, step, known, given, branch);
-  if (branch === "none") return pass(execution, step, given.data, given.source);
+  if (branch === "none") return passValueOn(execution, step, given.data, given.source);
   const outcome = await runSteps(execution, (branch === "then" ? step.then : step.else) ?? [], frame, given, lifetime);
-  if (outcome.kind !== "done" || lifetime.over) return outcome;
-  return pass(execution, step, outcome.data, outcome.source);
+  if (outcome.kind !== "done" || lifetime.isAbandoned) return outcome;
+  return passValueOn(execution, step, outcome.data, outcome.source);
 }
 
 const NO_CONDITION = "the condition gave neither true nor false";
@@ -145,20 +154,20 @@ async function runSub(
   lifetime: Lifetime,
 ): Promise<Outcome> {
   const { values } = execution.state;
-  const source = sourceOfInput(step.path);
+  const source = subWorkflowInputSource(step.path);
   let input = values.get(source);
   if (!values.has(source)) {
-    input = evaluate(step.input, scopeOf(execution, frame, given.data));
-    const problem = input instanceof ScopeProblem ? input.message : (step.startCheck?.(input, "input") ?? null);
+    input = evaluate(step.input, expressionScope(execution, frame, given.data));
+    const problem = input instanceof EvaluationFailure ? input.message : (step.startCheck?.(input, "input") ?? null);
     if (problem !== null) {
       beginStep(execution, step, known, given);
       return failed(step.path, problem, true);
     }
   }
   beginStep(execution, step, known, given, { input });
-  const inner = frameOf(execution, input, source);
+  const inner = createFrame(execution, input, source);
   const outcome = await runSteps(execution, step.steps, inner, { data: input, source }, lifetime);
-  if (outcome.kind !== "done" || lifetime.over) return outcome;
+  if (outcome.kind !== "done" || lifetime.isAbandoned) return outcome;
   const problem = step.resultCheck?.(outcome.data, "result") ?? null;
-  return problem === null ? pass(execution, step, outcome.data, outcome.source) : failed(step.path, problem);
+  return problem === null ? passValueOn(execution, step, outcome.data, outcome.source) : failed(step.path, problem);
 }

@@ -4,12 +4,12 @@ import { formatDuration } from "../../lib/duration.ts";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { timeAfter } from "../journal/state.ts";
-import { Unrecordable } from "./commit.ts";
+import { UnrecordableError } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import { runSteps } from "./interpreter.ts";
-import { loggerOf } from "./logger.ts";
+import { executionLogger } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
-import { frameOf } from "./scope.ts";
+import { createFrame } from "./scope.ts";
 
 /**
  * Resolves when the execution rests, or stands still because the process is closing. Rejects when it cannot go on here: its id
@@ -19,23 +19,23 @@ export async function drive(execution: Execution): Promise<void> {
   const { state, definition, lifetime } = execution;
   if (definition.timeout !== null) {
     const ran = state.ran + (state.updatedAt - state.since);
-    lifetime.limit(Math.max(definition.timeout - ran, 0));
+    lifetime.setTimeLimit(Math.max(definition.timeout - ran, 0));
   }
   try {
     const { input } = state.start;
-    const frame = frameOf(execution, input, "");
+    const frame = createFrame(execution, input, "");
     const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
     await conclude(execution, outcome);
   } catch (error) {
-    if (error instanceof CommitConflict || !execution.recorded || lifetime.stopped?.kind === "closing") throw error;
+    if (error instanceof CommitConflict || !execution.isRecorded || lifetime.stopped?.kind === "closing") throw error;
     // A fault of ours: the execution must not hang for it. Other branches end too, and record nothing more.
-    lifetime.stop({ kind: "lost", reason: "internal error", patience: 0 });
-    loggerOf(execution).error({ err: error }, messageOf(error));
+    lifetime.stop({ kind: "lost", reason: "internal error", gracePeriod: 0 });
+    executionLogger(execution).error({ err: error }, messageOf(error));
     // What it came to included, when that is what cannot be recorded.
-    if (error instanceof Unrecordable || state.status !== "running") await execution.retreat();
-    const message = error instanceof Unrecordable ? error.message : "internal error";
+    if (error instanceof UnrecordableError || state.status !== "running") await execution.rollBack();
+    const message = error instanceof UnrecordableError ? error.message : "internal error";
     execution.append(["error", "", timeAfter(execution.state), message]);
-    await execution.rest();
+    await execution.writeRecord();
   } finally {
     lifetime.end();
   }
@@ -45,7 +45,7 @@ async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
   const entry = entryOf(execution, outcome);
   if (entry === null) return execution.flush();
   execution.append(entry);
-  return execution.rest();
+  return execution.writeRecord();
 }
 
 /** How it came out; null when it only stands still. */

@@ -23,9 +23,9 @@ export interface ExecutionCaller {
 }
 
 /** What is on disk of an execution that goes on. */
-export interface Recorded {
+export interface StoredRows {
   readonly loaded: Loaded;
   /** The row that it goes on from: its open row, when another process left it; its record, when it rests. */
-  readonly open: Row | null;
-  readonly rest: Row | null;
+  readonly openRow: Row | null;
+  readonly recordRow: Row | null;
 }

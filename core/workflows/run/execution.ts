@@ -7,16 +7,16 @@ import { executionKey, journalKey, openExecutionKey } from "../../storage/keys.t
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
-import { nameKeyOf, numberIn } from "../journal/ids.ts";
+import { chosenIdKey, parseOwnId } from "../journal/ids.ts";
 import { indexKeys } from "../journal/index-rows.ts";
-import { entriesOnDisk } from "../journal/load.ts";
+import { readEntries } from "../journal/load.ts";
 import { executionRecordText } from "../journal/record.ts";
-import { entriesText, openText, reopenedText, restText } from "../journal/rows.ts";
+import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
 import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
-import { commitWithRetry, notStoredYet } from "./commit.ts";
-import type { ExecutionCaller, ExecutionEnvironment, Recorded } from "./environment.ts";
+import { commitWithRetry, notRecordedYet } from "./commit.ts";
+import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./environment.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { loggerOf } from "./logger.ts";
+import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
 import type { ExecutionSpans } from "./spans.ts";
 
@@ -59,7 +59,7 @@ export class Execution {
     definition: WorkflowDefinition,
     caller: ExecutionCaller,
     around: ExecutionEnvironment,
-    recorded: Recorded | null,
+    recorded: StoredRows | null,
   ) {
     this.state = state;
     this.definition = definition;
@@ -68,13 +68,13 @@ export class Execution {
     this.#start = JSON.stringify(state.start);
     if (recorded === null) return;
     this.#fresh = false;
-    const { loaded, open, rest } = recorded;
+    const { loaded, openRow, recordRow } = recorded;
     this.#first = JSON.stringify(loaded.first);
     this.#rows = loaded.rows;
     this.#log = [...loaded.entries];
     this.#committed = loaded.entries.length;
-    if (open !== null) this.#revision = open.revision;
-    else if (rest !== null) this.#leave(rest, loaded.tail);
+    if (openRow !== null) this.#revision = openRow.revision;
+    else if (recordRow !== null) this.#leave(recordRow, loaded.tail);
   }
 
   /** From rest to running, with the first commit. What stood beside the record moves into the journal. */
@@ -91,7 +91,7 @@ export class Execution {
   }
 
   /** Whether the store says that it runs here, or that it has come to rest. */
-  get recorded(): boolean {
+  get isRecorded(): boolean {
     return this.#rested || (this.#first !== null && this.#leaving === null);
   }
 
@@ -100,12 +100,12 @@ export class Execution {
     return this.#revision;
   }
 
-  get rested(): boolean {
+  get isAtRest(): boolean {
     return this.#rested;
   }
 
   /** True once it cannot go on here, although it does not rest. */
-  gone = false;
+  abandoned = false;
 
   /** Entries on disk. */
   get committed(): number {
@@ -141,7 +141,7 @@ export class Execution {
   }
 
   /** Resolves when there is more on disk than there was, and when the execution rests or is given up. */
-  more(): Promise<void> {
+  progress(): Promise<void> {
     if (this.#more === null) {
       let resolve = () => {};
       const promise = new Promise<void>((done) => {
@@ -152,13 +152,13 @@ export class Execution {
     return this.#more.promise;
   }
 
-  wake(): void {
+  notifyReaders(): void {
     this.#more?.resolve();
     this.#more = null;
   }
 
   /** Rejects while the store cannot take what the execution has to write; the execution itself waits. */
-  troubled(): Promise<never> {
+  commitFailure(): Promise<never> {
     return new Promise((_resolve, reject) => this.#trouble.push(reject));
   }
 
@@ -177,12 +177,12 @@ export class Execution {
     const open = openExecutionKey(number);
     const first = this.#fresh;
     let commit: Commit;
-    if (first) commit = this.#named({ put: [[open, openText(process, this.#start, texts)]] });
+    if (first) commit = this.#named({ put: [[open, openRowText(process, this.#start, texts)]] });
     else {
       const row: [string, string] = [journalKey(number, this.#rows), text];
       const leaving = this.#leaving;
       commit =
-        leaving === null ? this.#ours({ put: [row] }) : { ...leaving, put: [row, [open, reopenedText(process)]] };
+        leaving === null ? this.#ours({ put: [row] }) : { ...leaving, put: [row, [open, reopenedRowText(process)]] };
     }
     this.#writing = this.#commit(commit).then((revision) => {
       this.#fresh = false;
@@ -196,7 +196,7 @@ export class Execution {
   }
 
   /** Writes the record beside what is left of the journal, and ends what is open. */
-  async rest(): Promise<void> {
+  async writeRecord(): Promise<void> {
     while (this.#next !== null || this.#writing !== null) await (this.#next ?? this.#writing);
     const { state } = this;
     const { start, status } = state;
@@ -204,7 +204,7 @@ export class Execution {
     const count = this.#log.length + this.#dropped;
     this.#pending = [];
     const record = executionRecordText(state, this.definition.outline);
-    const value = restText(record, this.#start, this.#first ?? "[]", this.#rows, tail);
+    const value = recordRowText(record, this.#start, this.#first ?? "[]", this.#rows, tail);
     const ended = String(state.endedAt ?? 0);
     const put: [string, string][] = [[executionKey(start.number), value]];
     for (const key of indexKeys(start, status)) put.push([key, ended]);
@@ -217,13 +217,13 @@ export class Execution {
   }
 
   /** Back to what is on disk: what came after it cannot be recorded, and is as if it had not been. */
-  async retreat(): Promise<void> {
+  async rollBack(): Promise<void> {
     const { start } = this.state;
     this.#pending = [];
     this.#writing = null;
     this.#next = null;
     this.#log.length = this.#committed - this.#dropped;
-    const entries = this.#dropped === 0 ? this.#log : await entriesOnDisk(this.#around.store, start, this.#committed);
+    const entries = this.#dropped === 0 ? this.#log : await readEntries(this.#around.store, start, this.#committed);
     Object.assign(this.state, stateFromJournal(start, entries));
   }
 
@@ -239,7 +239,7 @@ export class Execution {
     this.#writing = null;
     this.#committed = count;
     while (!this.#around.volatile && this.#log.length > LOG && this.#committed - this.#dropped > LOG / 2) this.#drop();
-    this.wake();
+    this.notifyReaders();
   }
 
   /** Forgets the older half of what readers may still want: it is on disk. */
@@ -251,8 +251,8 @@ export class Execution {
   /** The id that a client chose must be free. */
   #named(commit: Commit): Commit {
     const { id, number } = this.state.start;
-    if (numberIn(id) === number) return commit;
-    const key = nameKeyOf(this.state.start);
+    if (parseOwnId(id) === number) return commit;
+    const key = chosenIdKey(this.state.start);
     return { ...commit, put: [...(commit.put ?? []), [key, String(number)]], expect: [[key, null]] };
   }
 
@@ -267,7 +267,7 @@ export class Execution {
     try {
       return await store.commit(commit);
     } catch (error) {
-      if (!this.recorded || error instanceof CommitConflict) throw error;
+      if (!this.isRecorded || error instanceof CommitConflict) throw error;
       return await commitWithRetry(store, commit, error, {
         report: (failure, isFirst) => this.#report(failure, isFirst),
         over: () => this.lifetime.stopped?.kind === "closing",
@@ -279,9 +279,9 @@ export class Execution {
     const { id } = this.state.start;
     if (isFirst) {
       const message = `an execution cannot be recorded, and waits: ${error.message}`;
-      loggerOf(this).error({ err: error }, message);
+      executionLogger(this).error({ err: error }, message);
     }
-    for (const reject of this.#trouble.splice(0)) reject(notStoredYet(id, error));
+    for (const reject of this.#trouble.splice(0)) reject(notRecordedYet(id, error));
   }
 }
 

@@ -13,8 +13,8 @@ import { runContainer, tryContainer } from "./containers.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
-import { evaluate, type Frame, ScopeProblem, type StepInput, scopeOf } from "./scope.ts";
-import { beginStep, fail, give, passInput, suspend } from "./step-entries.ts";
+import { EvaluationFailure, evaluate, expressionScope, type Frame, type StepInput } from "./scope.ts";
+import { beginStep, completeStep, failStep, failTap, suspendStep } from "./step-entries.ts";
 
 /** Steps one after the other: each is given what the one before gave. */
 export async function runSteps(
@@ -57,7 +57,7 @@ function runStep(
   const problem = step.inputCheck?.(given.data, "input") ?? null;
   if (problem !== null) {
     beginStep(execution, step, known, given);
-    return isTap(step) ? passInput(execution, step, given, problem) : fail(execution, step, problem);
+    return isTap(step) ? failTap(execution, step, given, problem) : failStep(execution, step, problem);
   }
   switch (step.kind) {
     case "set":
@@ -96,8 +96,10 @@ function runSet(
   known: StepState | undefined,
 ): Outcome {
   beginStep(execution, step, known, given);
-  const value = evaluate(step.evaluate, scopeOf(execution, frame, given.data));
-  return value instanceof ScopeProblem ? fail(execution, step, value.message) : give(execution, step, value);
+  const value = evaluate(step.evaluate, expressionScope(execution, frame, given.data));
+  return value instanceof EvaluationFailure
+    ? failStep(execution, step, value.message)
+    : completeStep(execution, step, value);
 }
 
 function runSuspend(
@@ -112,13 +114,13 @@ function runSuspend(
   if (answer?.waited === true) {
     const { data } = answer;
     if (isObject(given.data) && (isObject(data) || data === undefined)) {
-      return give(execution, step, { ...given.data, ...(data as object | undefined) });
+      return completeStep(execution, step, { ...given.data, ...(data as object | undefined) });
     }
-    return give(execution, step, data ?? null);
+    return completeStep(execution, step, data ?? null);
   }
-  const scope = scopeOf(execution, frame, given.data);
+  const scope = expressionScope(execution, frame, given.data);
   const reason = evaluate(step.reason, scope);
-  const data = reason instanceof ScopeProblem ? reason : evaluate(step.data, scope);
-  if (data instanceof ScopeProblem) return fail(execution, step, data.message);
-  return suspend(execution, step, String(reason), data);
+  const data = reason instanceof EvaluationFailure ? reason : evaluate(step.data, scope);
+  if (data instanceof EvaluationFailure) return failStep(execution, step, data.message);
+  return suspendStep(execution, step, String(reason), data);
 }

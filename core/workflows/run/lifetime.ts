@@ -5,7 +5,7 @@
 import { setMaxListeners } from "node:events";
 
 /** Why something is stopped, later ones over earlier ones. */
-export type StopKind = "suspend" | "cancel" | "timeout" | "branch" | "closing" | "lost";
+type StopKind = "suspend" | "cancel" | "timeout" | "branch" | "closing" | "lost";
 
 const RANK: Readonly<Record<StopKind, number>> = { suspend: 0, cancel: 1, timeout: 2, branch: 2, closing: 3, lost: 4 };
 
@@ -14,7 +14,7 @@ export interface Stop {
   /** For people. */
   readonly reason: string;
   /** Milliseconds that work may still take to heed its signal, before it is given up and its result discarded. */
-  readonly patience: number;
+  readonly gracePeriod: number;
 }
 
 /** Work that was given up. */
@@ -29,7 +29,7 @@ export class Lifetime {
   /** Why it is to stop, or null while it may go on. */
   stopped: Stop | null = null;
   /** Whether it was stopped itself, and not something above it. */
-  own = false;
+  stoppedItself = false;
   readonly #parent: Lifetime | null;
   #children: Set<Lifetime> | null = null;
   #controller: AbortController | null = null;
@@ -45,19 +45,22 @@ export class Lifetime {
       parent.#children ??= new Set();
       parent.#children.add(this);
     }
-    if (limit !== null) this.limit(limit);
+    if (limit !== null) this.setTimeLimit(limit);
   }
 
   /** Stops it by itself after some milliseconds. */
-  limit(milliseconds: number): void {
-    const stop: Stop = { kind: "timeout", reason: "timed out", patience: 0 };
+  setTimeLimit(milliseconds: number): void {
+    const stop: Stop = { kind: "timeout", reason: "timed out", gracePeriod: 0 };
     const left = milliseconds - LONGEST;
-    this.#limit = setTimeout(() => (left > 0 ? this.limit(left) : this.stop(stop)), Math.min(milliseconds, LONGEST));
+    this.#limit = setTimeout(
+      () => (left > 0 ? this.setTimeLimit(left) : this.stop(stop)),
+      Math.min(milliseconds, LONGEST),
+    );
   }
 
   /** Whether work is to be given up at once, so that nothing of it may be recorded any more. */
-  get over(): boolean {
-    return this.stopped !== null && this.stopped.patience === 0;
+  get isAbandoned(): boolean {
+    return this.stopped !== null && this.stopped.gracePeriod === 0;
   }
 
   get signal(): AbortSignal {
@@ -72,7 +75,7 @@ export class Lifetime {
 
   stop(stop: Stop): void {
     if (this.stopped !== null && RANK[stop.kind] <= RANK[this.stopped.kind]) return;
-    this.own = true;
+    this.stoppedItself = true;
     this.#stop(stop);
   }
 
@@ -84,7 +87,7 @@ export class Lifetime {
     if (this.#children === null) return;
     for (const child of this.#children) {
       if (child.stopped === null || RANK[stop.kind] > RANK[child.stopped.kind]) {
-        child.own = false;
+        child.stoppedItself = false;
         child.#stop(stop);
       }
     }
@@ -100,11 +103,11 @@ export class Lifetime {
     });
   }
 
-  #run({ patience, reason }: Stop): void {
+  #run({ gracePeriod, reason }: Stop): void {
     const giveUp = this.#giveUp as (error: GivenUp) => void;
     if (this.#patience !== null) clearTimeout(this.#patience);
-    if (patience === 0) giveUp(new GivenUp(reason));
-    else if (patience < LONGEST) this.#patience = setTimeout(() => giveUp(new GivenUp(reason)), patience);
+    if (gracePeriod === 0) giveUp(new GivenUp(reason));
+    else if (gracePeriod < LONGEST) this.#patience = setTimeout(() => giveUp(new GivenUp(reason)), gracePeriod);
   }
 
   /** Whether the time passed; false when it is to stop. */

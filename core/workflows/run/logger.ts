@@ -4,7 +4,7 @@ import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Execution } from "./execution.ts";
 
 /** That of the request on whose behalf it runs at present, with the names of the execution. Ask when there is something to log. */
-export function loggerOf({ caller, state, spans }: Pick<Execution, "caller" | "spans" | "state">): Logger {
+export function executionLogger({ caller, state, spans }: Pick<Execution, "caller" | "spans" | "state">): Logger {
   const { workflowId, id: executionId, conversationId, userId } = state.start;
   return boundLogger(caller.logger, {
     workflowId,

@@ -22,8 +22,8 @@ export function countEntry({ definition: { meter } }: Execution): void {
   if (meter !== undefined) meter.running++;
 }
 
-export function countExit({ definition: { meter }, state: { status }, rested }: Execution): void {
+export function countExit({ definition: { meter }, state: { status }, isAtRest }: Execution): void {
   if (meter === undefined) return;
   meter.running--;
-  if (rested && status !== "running") meter.executions.count(status);
+  if (isAtRest && status !== "running") meter.executions.count(status);
 }

@@ -2,11 +2,11 @@
 import type { ReplayExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Outline, StepOutline } from "../definition/definition.ts";
-import { stepNamed } from "../definition/find-step.ts";
+import { findStepByName } from "../definition/find-step.ts";
 import type { JournalEntry, Replay, ReplayedEntry, StepPath } from "../journal/entries.ts";
 import { type JournalState, stateFromJournal } from "../journal/state.ts";
 
-export interface ReplayPlan {
+interface ReplayPlan {
   readonly replay: Replay;
   readonly state: Record<string, unknown>;
 }
@@ -18,7 +18,7 @@ export function planReplay(
   outline: Outline,
   body: ReplayExecutionRequest,
 ): ReplayPlan {
-  const step = stepNamed(outline, body.stepId, "stepId");
+  const step = findStepByName(outline, body.stepId, "stepId");
   const recorded = source.steps.get(step.path);
   if (recorded === undefined) throw invalid(`stepId: the execution never reached ${JSON.stringify(step.path)}`);
   const kept = keptOf(source, outline, step);

@@ -3,7 +3,7 @@
 import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Step, ValueCheck, WorkflowDefinition } from "../definition/definition.ts";
-import { stepNamed } from "../definition/find-step.ts";
+import { findStepByName } from "../definition/find-step.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { type JournalState, type StepState, timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
@@ -41,7 +41,7 @@ export function checkReplay(definition: WorkflowDefinition, path: StepPath, body
 function targetOf(state: JournalState, { outline }: WorkflowDefinition, stepId: string | undefined): StepPath {
   const standing = state.suspension?.stepId ?? "";
   if (stepId === undefined) return standing;
-  const { path } = stepNamed(outline, stepId, "options.stepId");
+  const { path } = findStepByName(outline, stepId, "options.stepId");
   const waiting = [...state.steps.values()].filter((step) => isWaiting(step, state, outline)).map((step) => step.path);
   if (path === standing || waiting.includes(path)) return path;
   const others = [...new Set([standing, ...waiting])].filter((other) => other !== "");

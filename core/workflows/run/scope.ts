@@ -33,7 +33,7 @@ export type RunSteps = (
 ) => Promise<Outcome>;
 
 /** @param prefix of the paths of its steps: empty, or the path of the sub-workflow step and `/` */
-export function frameOf({ state }: Execution, input: unknown, prefix: StepPath): Frame {
+export function createFrame({ state }: Execution, input: unknown, prefix: StepPath): Frame {
   const steps = Object.create(null) as Record<string, unknown>;
   for (const { path, status, output } of state.steps.values()) {
     if ((status !== "done" && status !== "skipped") || !path.startsWith(prefix)) continue;
@@ -43,7 +43,7 @@ export function frameOf({ state }: Execution, input: unknown, prefix: StepPath):
   return { input, steps };
 }
 
-export function scopeOf(execution: Execution, frame: Frame, data: unknown): StepScope {
+export function expressionScope(execution: Execution, frame: Frame, data: unknown): StepScope {
   const { start, state, resume } = execution.state;
   return {
     data,
@@ -57,7 +57,7 @@ export function scopeOf(execution: Execution, frame: Frame, data: unknown): Step
 }
 
 /** An expression that cannot be computed. */
-export class ScopeProblem {
+export class EvaluationFailure {
   readonly message: string;
   constructor(message: string) {
     this.message = message;
@@ -69,7 +69,7 @@ export function evaluate(expression: (scope: StepScope) => unknown, scope: StepS
     const value = expression(scope);
     return value === undefined ? null : value;
   } catch (thrown) {
-    if (thrown instanceof ExpressionError) return new ScopeProblem(thrown.message);
-    return new ScopeProblem(messageOf(thrown));
+    if (thrown instanceof ExpressionError) return new EvaluationFailure(thrown.message);
+    return new EvaluationFailure(messageOf(thrown));
   }
 }

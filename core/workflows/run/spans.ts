@@ -19,7 +19,7 @@ import type { ExecutionStart, JournalEntry, StepPath } from "../journal/entries.
 import type { JournalState } from "../journal/state.ts";
 
 /** Why an execution runs. */
-export type Occasion = "execute" | "resume" | "replay" | "recovery";
+export type RunReason = "execute" | "resume" | "replay" | "recovery";
 
 const OK = Object.freeze({ code: 1 } as const);
 
@@ -62,7 +62,7 @@ export class ExecutionSpans {
   readonly #open = new Map<string, Span>();
 
   /** @param before `Start.trace` of the execution that this goes on from */
-  constructor(root: Span, { start }: JournalState, outline: Outline, occasion: Occasion, before: string | undefined) {
+  constructor(root: Span, { start }: JournalState, outline: Outline, occasion: RunReason, before: string | undefined) {
     this.root = root;
     this.#outline = outline;
     root.set(workflowAttributes(start.workflowName, start.id, start.conversationId, occasion));

@@ -3,7 +3,7 @@ import type { Step, ValueCheck } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
-import { loggerOf } from "./logger.ts";
+import { executionLogger } from "./logger.ts";
 import { done, failed, type Outcome } from "./outcome.ts";
 import type { StepInput } from "./scope.ts";
 
@@ -20,21 +20,21 @@ export function beginStep(
   else execution.append(["begin", step.path, timeAfter(execution.state), given.source, extra]);
 }
 
-export function fail(execution: Execution, step: Step, message: string): Outcome {
+export function failStep(execution: Execution, step: Step, message: string): Outcome {
   execution.append(["fail", step.path, timeAfter(execution.state), message]);
   return failed(step.path, message);
 }
 
 /** @returns what the step gives, recorded; a failure when it does not fit */
-export function give(execution: Execution, step: Step, output: unknown): Outcome {
+export function completeStep(execution: Execution, step: Step, output: unknown): Outcome {
   const problem = step.outputCheck?.(output, "output") ?? null;
-  if (problem !== null) return fail(execution, step, problem);
+  if (problem !== null) return failStep(execution, step, problem);
   execution.append(["done", step.path, timeAfter(execution.state), output]);
   return done(output, step.path);
 }
 
 /** @returns what the step passes on, which is on record already; a failure, not recorded yet, when it does not fit */
-export function pass(execution: Execution, step: Step, data: unknown, source: ValueSource): Outcome {
+export function passValueOn(execution: Execution, step: Step, data: unknown, source: ValueSource): Outcome {
   const problem = step.outputCheck?.(data, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
   execution.append(["same", step.path, timeAfter(execution.state), source]);
@@ -42,14 +42,14 @@ export function pass(execution: Execution, step: Step, data: unknown, source: Va
 }
 
 /** A tap that failed changes nothing; the log has it. */
-export function passInput(execution: Execution, step: Step, given: StepInput, message: string): Outcome {
-  fail(execution, step, message);
-  loggerOf(execution).warn({ stepId: step.path }, `andTap: ${message}`);
+export function failTap(execution: Execution, step: Step, given: StepInput, message: string): Outcome {
+  failStep(execution, step, message);
+  executionLogger(execution).warn({ stepId: step.path }, `andTap: ${message}`);
   return done(given.data, given.source);
 }
 
 /** @param change of shared state */
-export function suspend(
+export function suspendStep(
   execution: Execution,
   step: Step,
   reason: string,
@@ -58,7 +58,7 @@ export function suspend(
 ): Outcome {
   const check: ValueCheck | null = step.suspendCheck ?? execution.definition.suspendCheck;
   const problem = check?.(data, "suspend data") ?? null;
-  if (problem !== null) return fail(execution, step, problem);
+  if (problem !== null) return failStep(execution, step, problem);
   const at = timeAfter(execution.state);
   if (change === undefined) execution.append(["wait", step.path, at, reason, data]);
   else execution.append(["wait", step.path, at, reason, data, change]);

@@ -6,11 +6,11 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest } from "../../manifest/manifest.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
-import { compileCheck, compileText, type Linking } from "../definition/linking.ts";
+import { compileCheck, compileText, type LinkContext } from "../definition/linking.ts";
 import { StepCaller } from "./tool.ts";
 
 /** Null when there is no such agent. */
-export function compileAgent(linking: Linking, work: AgentStepManifest, at: Path): WorkStep["run"] | null {
+export function compileAgent(linking: LinkContext, work: AgentStepManifest, at: Path): WorkStep["run"] | null {
   const prompt = compileText(linking, work.prompt, [...at, "prompt"]);
   const { schema } = work;
   const check = compileCheck(linking, schema, [...at, "schema"]);

@@ -5,7 +5,7 @@ import type { Path } from "../../manifest/issues.ts";
 import type { StepPlugin } from "../../plugin/plugin.ts";
 import { configure } from "../../registry/create.ts";
 import { Suspend, type WorkStep } from "../definition/definition.ts";
-import type { Linking } from "../definition/linking.ts";
+import type { LinkContext } from "../definition/linking.ts";
 import { PluginCall } from "./plugin-call.ts";
 
 interface PluginWork {
@@ -15,7 +15,7 @@ interface PluginWork {
 }
 
 /** Null when there is no such plugin, or its settings do not fit. */
-export function compilePlugin(linking: Linking, work: PluginWork, at: Path): WorkStep["run"] | null {
+export function compilePlugin(linking: LinkContext, work: PluginWork, at: Path): WorkStep["run"] | null {
   const plugin = linking.parts.registry.get("step", work.use);
   if (plugin === undefined) {
     linking.missing.add(`step plugin ${JSON.stringify(work.use)}`);

@@ -8,11 +8,11 @@ import type { SpanOrigin } from "../../observability/span.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { ToolOrigin } from "../../tools/tool.ts";
 import type { StepCall, WorkStep } from "../definition/definition.ts";
-import { compileValue, type Linking } from "../definition/linking.ts";
+import { compileValue, type LinkContext } from "../definition/linking.ts";
 
 /** Null when there is no such tool. */
 export function compileTool(
-  linking: Linking,
+  linking: LinkContext,
   work: { tool: string; input: unknown },
   at: Path,
 ): WorkStep["run"] | null {
