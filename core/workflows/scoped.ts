@@ -1,4 +1,4 @@
-/** The workflows for one principal: what the rows of the API do. */
+/** The workflows for one principal: what the endpoints of the API do. */
 import { defaults } from "../../generated/defaults.ts";
 import type {
   ExecuteWorkflowRequest,
@@ -68,7 +68,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     const request: StopRequest = { kind: "suspend", reason };
     const found = await this.#lookup.find(workflowId, id, userId);
     const { suspension, status } = await this.#stop(found, request);
-    // It was resumed before this could be said.
+    // It was resumed before this could be reported.
     if (status === "running") throw resumedMeanwhile(id);
     if (suspension === null) throw alreadyEnded(status);
     const suspendedAt = new Date(suspension.at).toISOString();
@@ -86,14 +86,14 @@ export class ScopedWorkflows implements WorkflowAccess {
       const found = await this.#lookup.find(workflowId, id, userId);
       const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.openRow === null;
       const state = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
-      // Somebody resumed it meanwhile.
+      // It was resumed meanwhile: cancel the new run.
       if (state === null || state.status === "running") continue;
       const { status, cancellation } = state;
       if (cancellation !== null) {
         const cancelledAt = new Date(cancellation.at).toISOString();
         return { executionId: id, status: "cancelled", cancelledAt, reason: cancellation.reason };
       }
-      // Unless it suspended itself before it heard of it.
+      // A suspension of its own came first: then cancel it at rest.
       if (status !== "suspended") throw alreadyEnded(status);
     }
   }
@@ -128,7 +128,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     call: WorkflowCall,
     userId?: string,
   ): Promise<Serialized> {
-    const { found, loaded } = await this.#past(workflowId, id, userId);
+    const { found, loaded } = await this.#atRest(workflowId, id, userId);
     this.#engine.capacity.requireFree();
     const { start } = found;
     const outline = await this.#engine.definitions.outline(start.definition);
@@ -184,22 +184,22 @@ export class ScopedWorkflows implements WorkflowAccess {
     return follows ? followRemoteExecution(store, found, outline, after) : followLoaded(loaded, outline, after);
   }
 
-  /** When another process takes it over, its events come from there. */
+  /** When another process recovers the execution, the events go on with what that process writes. */
   #follow(execution: Execution, after: number): EventProducer {
     const { store, environment, definitions, abandoned } = this.#engine;
     const { start } = execution.state;
     return followLive(execution, after, store, async (last) => {
-      const stands = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
-      const found = environment.shared && !stands ? await readExecution(store, start.number) : null;
+      const isInterrupted = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
+      const found = environment.shared && !isInterrupted ? await readExecution(store, start.number) : null;
       const ours = found?.openRow != null && parseOpenRow(found.openRow.value).process === environment.process;
       if (found === null || ours) throw stillRunning(start.id);
       return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
     });
   }
 
-  /** `data` of a reply that waits for the execution to rest. `lost` explains that somebody else was first. */
+  /** `data` of the reply once the execution has come to rest. `lost` is the error when the first commit lost to another process. */
   async #result(execution: Execution, call: WorkflowCall, lost: () => ServiceError): Promise<Serialized> {
-    // It goes on when the reply cannot wait any longer: who asked must be able to find it.
+    // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
     call.cutHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
     const { state, definition } = execution;
@@ -212,12 +212,12 @@ export class ScopedWorkflows implements WorkflowAccess {
     return new Serialized(executionResultText(state, definition.outline));
   }
 
-  /** Waits until it rests, or says why that takes longer than a request should. */
+  /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */
   #settled(execution: Execution, lost: () => ServiceError): Promise<void> {
     return this.#unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
   }
 
-  /** `lost` is for one that did not even begin here; what another process has taken over goes on there. */
+  /** `lost` is the error for an execution that did not begin here; one that another process has recovered is still running. */
   async #unlessLost(execution: Execution, waiting: Promise<void>, lost: () => ServiceError): Promise<void> {
     try {
       await waiting;
@@ -235,18 +235,22 @@ export class ScopedWorkflows implements WorkflowAccess {
     return record;
   }
 
-  async #past(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
+  async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
     const record = await this.#lookup.find(workflowId, id, userId);
     if ("loaded" in record && record.found.openRow === null) return record;
-    throw invalid("the execution is still running: it can be replayed once it rests");
+    throw invalid("the execution is still running: it can be replayed once it has ended or is suspended");
   }
 
-  /** Stops what runs, and waits until it rests. @throws ServiceError `invalid_input` when it rests already */
+  /**
+   * Stops a running execution, and waits until it has come to rest.
+   *
+   * @throws ServiceError `invalid_input` when it is at rest already
+   */
   async #stop(execution: Execution | StoredExecution, request: StopRequest): Promise<JournalState> {
     if ("loaded" in execution) {
       const { found, loaded } = execution;
       if (found.openRow === null) throw alreadyEnded(loaded.state.status);
-      return this.#stopElsewhere(found, request);
+      return this.#stopRemote(found, request);
     }
     const { state } = execution;
     execution.stop(stopFromRequest(request));
@@ -255,16 +259,16 @@ export class ScopedWorkflows implements WorkflowAccess {
     return state;
   }
 
-  #stopElsewhere(found: FoundExecution, request: StopRequest): Promise<JournalState> {
+  #stopRemote(found: FoundExecution, request: StopRequest): Promise<JournalState> {
     const { store, environment } = this.#engine;
-    // In a store of our own it is one that could not go on here.
+    // Without other processes it is an execution that this process has given up.
     if (!environment.shared) throw stillRunning(found.start.id);
     return stopRemoteExecution(store, found, request);
   }
 
-  /** @returns null when it does not rest any more */
+  /** @returns null when the execution was resumed meanwhile */
   async #cancelResting({ found, loaded }: StoredExecution, reason: string): Promise<JournalState | null> {
-    // What is gone of its definition does not matter: nothing runs any more.
+    // Nothing runs any more, so the outline is enough even when plugins of the definition are gone.
     const definition = {
       outline: await this.#engine.definitions.outline(found.start.definition),
     } as WorkflowDefinition;

@@ -271,7 +271,7 @@ for (const { name, skip, open } of SHARED) {
         ["one", "two"],
       );
       assert.ok(
-        lines.some((line) => /another process has taken this execution over/.test(line)),
+        lines.some((line) => /another process has recovered this execution/.test(line)),
         lines.join("\n"),
       );
     });

@@ -165,7 +165,7 @@ test("a store that cannot be used is said once, and again only after it could be
   };
   await round(5_000);
   await round(60_000);
-  const line = "warn: executions that are over cannot be removed: storage is unavailable: no disk";
+  const line = "warn: ended executions cannot be removed: storage is unavailable: no disk";
   assert.deepEqual(lines, [line]);
   broken = false;
   await round(60_000);

@@ -10,7 +10,7 @@ import { loadExecution, readExecution } from "../journal/load.ts";
 import { parseOpenRow, reopenedRowText } from "../journal/rows.ts";
 import { timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
-import { isStoreUnavailable } from "../run/commit.ts";
+import { isStoreUnavailable } from "../run/commit-retry.ts";
 import type { Execution } from "../run/execution.ts";
 
 /** Open rows read at once; each may hold the whole input of its execution. */

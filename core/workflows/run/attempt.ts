@@ -1,4 +1,4 @@
-/** One try of a step's work: what it may read and do, for as long as it lasts. */
+/** One try of a step's work: what the work may read and do while the try lasts. */
 
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
@@ -21,7 +21,7 @@ export class StepAttempt implements StepCall {
   readonly #lifetime: Lifetime;
   #change: Record<string, unknown> | undefined;
   #logger: Logger | null = null;
-  #over = false;
+  #hasEnded = false;
 
   constructor(execution: Execution, step: WorkStep, scope: StepScope, attempt: number, lifetime: Lifetime) {
     this.#execution = execution;
@@ -71,30 +71,30 @@ export class StepAttempt implements StepCall {
   }
 
   setState(change: Record<string, unknown>): void {
-    if (!this.#over) this.#change = { ...this.#change, ...asJson(change) };
+    if (!this.#hasEnded) this.#change = { ...this.#change, ...jsonCopy(change) };
   }
 
   part(part: unknown): Promise<void> | undefined {
     const execution = this.#execution;
-    if (this.#over || this.#lifetime.isAbandoned) return undefined;
+    if (this.#hasEnded || this.#lifetime.isAbandoned) return undefined;
     execution.append(["part", this.#step.path, timeAfter(execution.state), part]);
     return execution.flush();
   }
 
-  /** Ends the try: what it does from now on has no effect. Gives its change of shared state. */
+  /** Ends the try, so that nothing it does from now on has an effect. @returns its changes of shared state */
   end(): Record<string, unknown> | undefined {
-    this.#over = true;
+    this.#hasEnded = true;
     return this.#change;
   }
 }
 
-/** A copy, as the journal holds it. */
-function asJson(change: Record<string, unknown>): object {
+/** A copy as the journal will have it. */
+function jsonCopy(change: Record<string, unknown>): object {
   try {
     const copy: unknown = JSON.parse(JSON.stringify(change));
     if (typeof copy === "object" && copy !== null) return copy;
   } catch {
-    // What it says is about JSON, and not about the step.
+    // The message of JSON.stringify would not tell the user which call was wrong.
   }
   throw new Error("setState takes what JSON can hold");
 }

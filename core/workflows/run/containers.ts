@@ -1,4 +1,4 @@
-/** Steps that hold others: a choice, branches, a sub-workflow; their tries and time limits. */
+/** Container steps, which contain other steps: andWhen, andAll, andRace and andWorkflow, with their retries and time limits. */
 import { formatDuration } from "../../lib/duration.ts";
 import { type Step, type SubStep, subWorkflowInputSource, type WhenStep } from "../definition/definition.ts";
 import type { Branch, StepPath } from "../journal/entries.ts";
@@ -19,13 +19,13 @@ import {
 } from "./scope.ts";
 import { beginStep, passValueOn } from "./step-entries.ts";
 
-type Holder = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
+type ContainerStep = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
 
-/** A step that holds others, with tries and a time limit of its own. What succeeded inside is not done again. */
+/** Runs a container step that has retries or a time limit of its own. A new try does not repeat what has succeeded inside. */
 export async function tryContainer(
   runSteps: RunSteps,
   execution: Execution,
-  step: Holder,
+  step: ContainerStep,
   frame: Frame,
   given: StepInput,
   lifetime: Lifetime,
@@ -55,15 +55,15 @@ export async function tryContainer(
       timeAfter(execution.state),
       attempt,
       outcome.message,
-      failedIn(execution, step.path),
+      failedSteps(execution, step.path),
     ]);
-    // A restart meanwhile must not give the try again.
+    // On disk before the next try begins: a restart must not grant this one again.
     await execution.flush();
   }
 }
 
-/** What failed in a step that is tried again; elsewhere what failed has failed for good, and a tap's failure does not matter. */
-const failedIn = ({ state, definition }: Execution, path: StepPath): StepPath[] =>
+/** The steps in a container that failed, and that run again with its next try. A failed tap does not: its failure does not matter. */
+const failedSteps = ({ state, definition }: Execution, path: StepPath): StepPath[] =>
   [...state.steps.values()]
     .filter((step) => step.status === "failed" && step.endedAt !== null)
     .filter((step) => {
@@ -72,20 +72,20 @@ const failedIn = ({ state, definition }: Execution, path: StepPath): StepPath[] 
     })
     .map((step) => step.path);
 
-/** @param again whether a failure is followed by another try, so that it is none yet */
+/** @param hasNextTry whether a failure is followed by another try, and is therefore not recorded as one */
 export async function runContainer(
   runSteps: RunSteps,
   execution: Execution,
-  step: Holder,
+  step: ContainerStep,
   frame: Frame,
   given: StepInput,
   known: StepState | undefined,
   lifetime: Lifetime,
-  again = false,
+  hasNextTry = false,
 ): Promise<Outcome> {
   const outcome = await runInside(runSteps, execution, step, frame, given, known, lifetime);
   if (lifetime.isAbandoned) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
-  if (outcome.kind === "failed" && (outcome.isPermanent || !again)) {
+  if (outcome.kind === "failed" && (outcome.isPermanent || !hasNextTry)) {
     execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
   }
   return outcome;
@@ -94,7 +94,7 @@ export async function runContainer(
 function runInside(
   runSteps: RunSteps,
   execution: Execution,
-  step: Holder,
+  step: ContainerStep,
   frame: Frame,
   given: StepInput,
   known: StepState | undefined,
@@ -123,12 +123,12 @@ async function runWhen(
   known: StepState | undefined,
   lifetime: Lifetime,
 ): Promise<Outcome> {
-  // The choice on record stands: what it was made from may have changed since.
+  // A recorded choice is not made again: the values in its condition may have changed since.
   let branch: Branch | null = known?.branch ?? null;
   if (branch === null) {
     const holds = evaluate(step.condition, expressionScope(execution, frame, given.data));
     const problem =
-      holds instanceof EvaluationFailure ? holds.message : typeof holds === "boolean" ? null : NO_CONDITION;
+      holds instanceof EvaluationFailure ? holds.message : typeof holds === "boolean" ? null : NOT_A_CONDITION;
     if (problem !== null) {
       beginStep(execution, step, known, given);
       return failed(step.path, problem, true);
@@ -142,7 +142,7 @@ async function runWhen(
   return passValueOn(execution, step, outcome.data, outcome.source);
 }
 
-const NO_CONDITION = "the condition gave neither true nor false";
+const NOT_A_CONDITION = "the condition gave neither true nor false";
 
 async function runSub(
   runSteps: RunSteps,

@@ -6,15 +6,15 @@ import type { Loaded } from "../journal/load.ts";
 
 export interface ExecutionEnvironment {
   readonly store: Store;
-  /** This process, as open rows name it. */
+  /** The id of this process in open rows. */
   readonly process: string;
-  /** Whether other processes use the store: then each commit expects that the execution still is ours. */
+  /** Whether other processes use the store too: then each commit makes sure that none of them has recovered the execution. */
   readonly shared: boolean;
-  /** Whether the store ends with the process: nobody could go on from a journal in it, so that there is none. */
+  /** Whether the store ends with the process: then no journal is written, because nobody could go on from it. */
   readonly volatile: boolean;
 }
 
-/** On whose behalf it runs at present. */
+/** The request on whose behalf the execution runs at present. */
 export interface ExecutionCaller {
   readonly requestId: string;
   readonly logger: Logger;
@@ -22,10 +22,10 @@ export interface ExecutionCaller {
   readonly trace?: SpanOrigin | undefined;
 }
 
-/** What is on disk of an execution that goes on. */
+/** What is on disk of an execution that goes on: one of the two rows is null. */
 export interface StoredRows {
   readonly loaded: Loaded;
-  /** The row that it goes on from: its open row, when another process left it; its record, when it rests. */
+  /** `openRow` when it is recovered, `recordRow` when it is resumed. */
   readonly openRow: Row | null;
   readonly recordRow: Row | null;
 }

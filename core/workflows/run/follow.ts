@@ -1,3 +1,4 @@
+/** Sends the events of an execution that runs in this process, or of one at rest, to a client that reads them. */
 import type { EventProducer, EventSink } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
@@ -7,25 +8,30 @@ import { type Loaded, readEntries } from "../journal/load.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 
-/** Entries that a reader who is far behind holds at once. */
-const PAGE = 256;
+/** Entries at once for a reader who is far behind. */
+const MAX_ENTRIES_PER_READ = 256;
 
 interface EventReader {
   readonly state: JournalState;
   readonly outline: Outline;
-  /** Number of the last event that it has already. */
+  /** Number of the last event that the client has already. */
   readonly after: number;
   readonly sink: EventSink;
-  /** Entries that it has passed, and the number of the last event of these. */
+  /** Entries sent or skipped so far, and the number of their last event. */
   index: number;
   sequence: number;
 }
 
-/** Goes on after an event with an execution that is not run by this process any more. */
-type GoOn = (after: number) => Promise<EventProducer>;
+/** The events after one event of an execution that this process does not run any more. */
+type FollowElsewhere = (after: number) => Promise<EventProducer>;
 
-/** The events of an execution that runs here, from after the event numbered `after`, until it rests. */
-export function followLive(execution: Execution, after: number, store: Store, goOn: GoOn): EventProducer {
+/** The events after the one numbered `after` of an execution that runs here, until it comes to rest. */
+export function followLive(
+  execution: Execution,
+  after: number,
+  store: Store,
+  followElsewhere: FollowElsewhere,
+): EventProducer {
   return async (sink) => {
     const reader = openReader(execution.state, execution.definition.outline, after, sink);
     // A step may run for hours before there is anything to send.
@@ -35,20 +41,23 @@ export function followLive(execution: Execution, after: number, store: Store, go
         const { from, entries } = execution.log;
         const ready =
           reader.index < from
-            ? // What a reader that is far behind misses is not in memory any more.
-              (await readEntries(store, execution.state.start, from)).slice(reader.index, reader.index + PAGE)
+            ? // The reader is so far behind that the next entries are not in memory any more.
+              (await readEntries(store, execution.state.start, from)).slice(
+                reader.index,
+                reader.index + MAX_ENTRIES_PER_READ,
+              )
             : entries.slice(reader.index - from, execution.committed - from);
         await sendEntries(ready, reader);
         if (sink.closed) return;
       }
       if (execution.isAtRest) return;
-      if (execution.abandoned) return (await goOn(Math.max(after, reader.sequence)))(sink);
+      if (execution.abandoned) return (await followElsewhere(Math.max(after, reader.sequence)))(sink);
       await execution.progress();
     }
   };
 }
 
-/** The events of an execution that rests. */
+/** The events of an execution at rest. */
 export function followLoaded({ state, entries }: Loaded, outline: Outline, after: number): EventProducer {
   return (sink) => sendEntries(entries, openReader(state, outline, after, sink));
 }

@@ -1,8 +1,8 @@
 /**
- * Walks the tree of a definition against the journal of an execution. What is on record is not done again, so that the same
- * walk begins an execution, resumes it, replays it, and takes it up after a crash.
+ * Walks the tree of steps of a definition with the state of an execution. A step that is recorded as done is not done again, so that
+ * the same walk begins an execution, resumes it, replays it, and recovers it after a crash.
  *
- * Nothing of a branch that is over may be recorded: after every wait, and before every entry that follows one, `over` is asked.
+ * Nothing of an abandoned branch may be recorded: `isAbandoned` is checked after every await, before an entry is appended.
  */
 
 import { isObject } from "../../lib/is-object.ts";
@@ -16,7 +16,7 @@ import { done, failed, type Outcome, stopped } from "./outcome.ts";
 import { EvaluationFailure, evaluate, expressionScope, type Frame, type StepInput } from "./scope.ts";
 import { beginStep, completeStep, failStep, failTap, suspendStep } from "./step-entries.ts";
 
-/** Steps one after the other: each is given what the one before gave. */
+/** Runs steps one after the other: the output of each is the input of the next. */
 export async function runSteps(
   execution: Execution,
   steps: readonly Step[],
@@ -53,7 +53,7 @@ function runStep(
     }
   }
   if (lifetime.stopped !== null) return stopped(step.path);
-  const given = inputOf(execution, step, known, before);
+  const given = inputFor(execution, step, known, before);
   const problem = step.inputCheck?.(given.data, "input") ?? null;
   if (problem !== null) {
     beginStep(execution, step, known, given);
@@ -76,13 +76,13 @@ function runStep(
 
 const isTap = (step: Step): boolean => step.kind === "work" && step.tap;
 
-/** A replay may give its step another input, the first time that it runs. */
-function inputOf({ state }: Execution, step: Step, known: StepState | undefined, before: StepInput): StepInput {
+/** Usually the output of the step before. A replay may give its first step another input. */
+function inputFor({ state }: Execution, step: Step, known: StepState | undefined, before: StepInput): StepInput {
   const { replay } = state.start;
   if (replay?.stepId === step.path && replay.input !== undefined) {
     return { data: replay.input.value, source: REPLAY_INPUT };
   }
-  // After a restart the same input as before: the source on record.
+  // After a restart the step has the same input as before: that of the recorded source.
   return known?.status === "running" && known.source !== before.source
     ? { data: state.values.get(known.source), source: known.source }
     : before;
@@ -110,9 +110,9 @@ function runSuspend(
   known: StepState | undefined,
 ): Outcome {
   beginStep(execution, step, known, given);
-  const answer = known?.resume;
-  if (answer?.waited === true) {
-    const { data } = answer;
+  const resume = known?.resume;
+  if (resume?.waited === true) {
+    const { data } = resume;
     if (isObject(given.data) && (isObject(data) || data === undefined)) {
       return completeStep(execution, step, { ...given.data, ...(data as object | undefined) });
     }

@@ -1,16 +1,16 @@
-/** What comes of a step, of a list of steps, and of a whole execution. */
+/** The outcome of a step, of a list of steps, and of a whole execution. */
 import type { StepPath, ValueSource } from "../journal/entries.ts";
 
 export type Outcome = Done | Suspended | Failed | Stopped;
 
-/** A value, and where it is on record. */
+/** An output, and where the journal has it. */
 interface Done {
   readonly kind: "done";
   readonly data: unknown;
   readonly source: ValueSource;
 }
 
-/** Waits to be resumed, at these steps in the order of branches. */
+/** Waits to be resumed at these steps, in the order of branches. */
 interface Suspended {
   readonly kind: "suspended";
   readonly paths: readonly StepPath[];
@@ -18,14 +18,13 @@ interface Suspended {
 
 interface Failed {
   readonly kind: "failed";
-  /** What the step said. */
   readonly message: string;
   readonly path: StepPath;
-  /** Whether no other try can go better. */
+  /** Whether another try would fail in the same way. */
   readonly isPermanent: boolean;
 }
 
-/** Something outside stopped it before this step was over; why, its lifetime says. */
+/** Stopped from outside before the step had ended. Its lifetime has the reason. */
 interface Stopped {
   readonly kind: "stopped";
   readonly path: StepPath;

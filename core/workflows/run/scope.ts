@@ -1,4 +1,4 @@
-/** What the expressions of a step are computed from: its input, and what the steps of its workflow have given. */
+/** What the expressions of a step are computed from: its input, and the outputs of the steps of its workflow. */
 import { messageOf } from "../../lib/errors.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
 import type { Step, StepScope } from "../definition/definition.ts";
@@ -7,22 +7,22 @@ import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
 import type { Outcome } from "./outcome.ts";
 
-/** The workflow that steps belong to: the one at the top, or a sub-workflow. */
+/** The input and outputs of one workflow while it runs: the one of the execution, or a sub-workflow. */
 export interface Frame {
   readonly input: unknown;
-  /** Outputs by id. Grows: expressions that give the whole of it give a copy. */
+  /** Outputs by step id. Grows while the workflow runs, so that an expression for the whole object gives a copy. */
   readonly steps: Record<string, unknown>;
 }
 
-/** What a step starts from. */
+/** The input of a step, and where in the journal it comes from. */
 export interface StepInput {
   readonly data: unknown;
   readonly source: ValueSource;
 }
 
 /**
- * Runs steps one after the other. The interpreter hands its own down to the container steps, which run steps in their turn: so no
- * file needs to import the one that imports it.
+ * Runs steps one after the other. The interpreter passes its function down to the container steps, which run steps themselves, so
+ * that the files do not import one another in a circle.
  */
 export type RunSteps = (
   execution: Execution,
@@ -32,7 +32,7 @@ export type RunSteps = (
   lifetime: Lifetime,
 ) => Promise<Outcome>;
 
-/** @param prefix of the paths of its steps: empty, or the path of the sub-workflow step and `/` */
+/** @param prefix of the paths of its steps: empty, or the path of the sub-workflow step followed by `/` */
 export function createFrame({ state }: Execution, input: unknown, prefix: StepPath): Frame {
   const steps = Object.create(null) as Record<string, unknown>;
   for (const { path, status, output } of state.steps.values()) {
@@ -56,7 +56,7 @@ export function expressionScope(execution: Execution, frame: Frame, data: unknow
   };
 }
 
-/** An expression that cannot be computed. */
+/** Why an expression cannot be computed. */
 export class EvaluationFailure {
   readonly message: string;
   constructor(message: string) {

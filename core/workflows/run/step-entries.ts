@@ -1,4 +1,4 @@
-/** Records how a step begins and how it comes out, each as an entry of the journal and as the outcome that follows from it. */
+/** Records how a step begins and how it comes out: appends the entry, and returns the outcome that follows from it. */
 import type { Step, ValueCheck } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
@@ -7,7 +7,7 @@ import { executionLogger } from "./logger.ts";
 import { done, failed, type Outcome } from "./outcome.ts";
 import type { StepInput } from "./scope.ts";
 
-/** Records that a step begins, unless that is on record: it was running when the process ended. */
+/** Records that a step begins, unless it was running already when an earlier process ended. */
 export function beginStep(
   execution: Execution,
   step: Step,
@@ -25,7 +25,7 @@ export function failStep(execution: Execution, step: Step, message: string): Out
   return failed(step.path, message);
 }
 
-/** @returns what the step gives, recorded; a failure when it does not fit */
+/** Records an output, or a failure when the output does not fit its schema. */
 export function completeStep(execution: Execution, step: Step, output: unknown): Outcome {
   const problem = step.outputCheck?.(output, "output") ?? null;
   if (problem !== null) return failStep(execution, step, problem);
@@ -33,7 +33,7 @@ export function completeStep(execution: Execution, step: Step, output: unknown):
   return done(output, step.path);
 }
 
-/** @returns what the step passes on, which is on record already; a failure, not recorded yet, when it does not fit */
+/** Records that the output is a value which is in the journal already. A failure to fit the schema is returned without being recorded. */
 export function passValueOn(execution: Execution, step: Step, data: unknown, source: ValueSource): Outcome {
   const problem = step.outputCheck?.(data, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
@@ -41,14 +41,14 @@ export function passValueOn(execution: Execution, step: Step, data: unknown, sou
   return done(data, source);
 }
 
-/** A tap that failed changes nothing; the log has it. */
+/** A tap that fails is logged and passes its input on. */
 export function failTap(execution: Execution, step: Step, given: StepInput, message: string): Outcome {
   failStep(execution, step, message);
   executionLogger(execution).warn({ stepId: step.path }, `andTap: ${message}`);
   return done(given.data, given.source);
 }
 
-/** @param change of shared state */
+/** Records that the step waits to be resumed. `change` is its change of shared state. */
 export function suspendStep(
   execution: Execution,
   step: Step,

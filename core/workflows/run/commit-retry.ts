@@ -1,15 +1,16 @@
-/** Commits of an execution that the store could not take: they are tried again until it can. */
+/** Tries the commit of an execution again until a store that is unavailable is back. */
 import { CommitConflict, ServiceError } from "../../lib/errors.ts";
 import type { Commit, Store } from "../../storage/store.ts";
 
-/** Milliseconds between two tries: the first, and the longest. */
-const RETRY = { first: 100, longest: 5_000 };
+/** The pause doubles with each try. */
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5_000;
 
-/** Whether the store cannot be used at present. Whatever else it says, it will say again. */
+/** Whether the store cannot be used at present. Any other error would come again with the next try. */
 export const isStoreUnavailable = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.kind === "unavailable";
 
-/** A commit that no other try can mend. The message is for clients. */
+/** Another try would not help. The message is for clients. */
 export class UnrecordableError extends Error {
   override readonly name = "Unrecordable";
 
@@ -23,41 +24,45 @@ export class UnrecordableError extends Error {
 export const notRecordedYet = (id: string, { message }: ServiceError): ServiceError =>
   new ServiceError("unavailable", message, { headers: { "x-execution-id": id, "retry-after": "1" } });
 
-interface Waiting {
-  /** Told of every failure. */
+interface RetryOptions {
+  /** Called with every failure. */
   report(error: ServiceError, isFirst: boolean): void;
-  /** Whether nobody waits any more. */
-  over(): boolean;
+  /** Whether to stop trying. */
+  isOver(): boolean;
 }
 
 /**
- * @param failure of the try before
+ * @param failure of the first try
  * @throws CommitConflict; Unrecordable, when another try cannot mend it; the last failure when nobody waits any more
  */
 export async function commitWithRetry(
   store: Store,
   commit: Commit,
   failure: unknown,
-  waiting: Waiting,
+  options: RetryOptions,
 ): Promise<number> {
   let error = failure;
-  for (let delay = RETRY.first; ; delay = Math.min(delay * 2, RETRY.longest)) {
+  for (let delay = FIRST_PAUSE_MS; ; delay = Math.min(delay * 2, LONGEST_PAUSE_MS)) {
     if (error instanceof CommitConflict) throw error;
     if (!isStoreUnavailable(error)) throw new UnrecordableError(error);
-    waiting.report(error, delay === RETRY.first);
+    options.report(error, delay === FIRST_PAUSE_MS);
     await new Promise((resolve) => setTimeout(resolve, delay));
-    if (waiting.over()) throw error;
+    if (options.isOver()) throw error;
     try {
       return await store.commit(commit);
     } catch (thrown) {
-      error = thrown instanceof CommitConflict ? await conflictOr(store, commit, thrown) : thrown;
+      error = thrown instanceof CommitConflict ? await revisionOrError(store, commit, thrown) : thrown;
       if (typeof error === "number") return error;
     }
   }
 }
 
-/** A commit that failed for a lost connection may have happened: then it is in the way of itself. Gives its revision. */
-async function conflictOr(store: Store, { put }: Commit, conflict: CommitConflict): Promise<number | unknown> {
+/**
+ * When the connection is lost during a commit, the commit may have happened all the same, and its second try conflicts with the first.
+ *
+ * @returns the revision of the first try when it did happen, else the error
+ */
+async function revisionOrError(store: Store, { put }: Commit, conflict: CommitConflict): Promise<number | unknown> {
   const [key, value] = put![0]!;
   try {
     const row = await store.get(key);
