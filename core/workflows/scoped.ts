@@ -150,7 +150,7 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async state(workflowId: string, id: string, userId?: string): Promise<ExecutionState> {
-    const { state: current, outline } = await this.#lookup.look(workflowId, id, userId);
+    const { state: current, outline } = await this.#lookup.readState(workflowId, id, userId);
     return executionStateView(current, outline);
   }
 

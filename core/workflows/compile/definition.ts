@@ -1,4 +1,4 @@
-/** From a pinned definition to one that runs: names become plugins, tools and agents, texts become functions. */
+/** Compiles a pinned definition: names become plugins, tools and agents, expressions become functions. */
 import { messageOf } from "../../lib/errors.ts";
 import type { Outline, WorkflowDefinition } from "../definition/definition.ts";
 import { compileCheck, type LinkContext, type Parts, type WorkflowProblem } from "../definition/linking.ts";
@@ -36,7 +36,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: Parts): Compi
     workflow,
     prefix: "",
     open: [workflowId],
-    // Those of the outermost workflow are the definition's own.
+    // The checks of the outermost workflow are in the definition itself.
     suspendCheck: null,
     resumeCheck: null,
   });

@@ -1,10 +1,10 @@
-/** The steps of a workflow as a list, those of the workflows that it calls among them. */
+/** Lists the steps of a workflow, including those of the workflows that it calls. */
 import type { StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
 import type { StepPath } from "../journal/entries.ts";
 import type { Outline, StepOutline, StepType } from "./definition.ts";
 import type { PinnedDefinition } from "./pinned.ts";
 
-/** Steps of one workflow and of all that it calls, each as often as it is called. */
+/** Counts the steps of a workflow and of those that it calls, once for each call. */
 export const MAX_STEPS = 10_000;
 
 const TYPES: readonly StepType[] = ["andThen", "andWhen", "andAll", "andRace", "andTap", "andAgent", "andWorkflow"];
@@ -16,14 +16,14 @@ export function flattenSteps(steps: StepManifest | StepList): StepManifest[] {
   return Array.isArray(steps) ? steps.flatMap(flattenSteps) : [steps];
 }
 
-/** What a step holds, as sequences; those of a sub-workflow are not in its own text. */
+/** The lists of steps in a container step: branches of andWhen, andAll and andRace. The steps of a sub-workflow are not among them. */
 export function branchesIn(step: StepManifest): StepManifest[][] {
   const { andWhen: when, andAll, andRace } = step;
   if (when !== undefined) return [when.then, ...(when.else === undefined ? [] : [when.else])].map(flattenSteps);
   return (andAll ?? andRace ?? []).map(flattenSteps);
 }
 
-/** Ids of the workflows that a workflow names. */
+/** The ids of the workflows that a workflow calls. */
 export function workflowsCalled(workflow: WorkflowManifest): string[] {
   const called = (step: StepManifest): string[] => {
     if (step.andWorkflow !== undefined) return [step.andWorkflow.workflow];
@@ -33,13 +33,13 @@ export function workflowsCalled(workflow: WorkflowManifest): string[] {
 }
 
 /**
- * Every step by its path, in the order of the text. Needs no plugins, and nothing of the environment.
+ * Every step by its path, in the order of the manifest. Needs neither plugins nor the environment.
  *
  * @throws Error when there are more than MOST_STEPS
  */
 export function outlineSteps(pinned: PinnedDefinition): Outline {
   const outline = new Map<StepPath, StepOutline>();
-  /** Workflows that are being gone through: one that calls itself is refused elsewhere. */
+  /** The workflows around the current steps. One that calls itself is refused by checkReferences; here it must not recurse forever. */
   const open: string[] = [pinned.workflowId];
   const add = (steps: readonly StepManifest[], prefix: string, parents: readonly StepPath[], top: number | null) => {
     for (const [place, step] of steps.entries()) {

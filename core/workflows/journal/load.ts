@@ -1,4 +1,4 @@
-/** Executions as the store has them. */
+/** Reads executions from the store. */
 import { ServiceError, unavailable } from "../../lib/errors.ts";
 import { type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
@@ -8,50 +8,50 @@ import { parseOwnId } from "./ids.ts";
 import { parseEntries, parseOpenRow, parseRecordRow } from "./rows.ts";
 import { type JournalState, stateFromJournal } from "./state.ts";
 
-const ROWS = 200;
-/** Reads of one that changes between two looks each time; no execution rests and goes on that often in so short a time. */
-const TRIES = 20;
+const ROWS_PER_READ = 200;
+/** How often an execution is read again that changed during the read. None comes to rest and is resumed so often in so short a time. */
+const MAX_READS = 20;
 
-/** An execution that is on record, running or not, here or elsewhere. */
+/** The rows of an execution that is in the store, whether it runs or not, in this process or another. */
 export interface FoundExecution {
   readonly start: ExecutionStart;
-  /** Its first row, when it runs. */
+  /** Null unless it runs. */
   readonly openRow: Row | null;
   /** Null while it runs for the first time. */
   readonly recordRow: Row | null;
 }
 
-/** Which execution of an id is meant. */
+/** Which of the executions with an id is selector. */
 export interface ExecutionSelector {
   readonly spaces: IdSpaces;
-  /** Undefined: an id is one for everybody. */
+  /** The user whose own ids count; undefined when ids are unique for all users. */
   readonly owner: string | undefined;
   matches(start: ExecutionStart): boolean;
 }
 
-const ANYBODYS: ExecutionSelector = {
+const ANY_OWNER: ExecutionSelector = {
   spaces: { isolated: false, owned: false },
   owner: undefined,
   matches: () => true,
 };
 
-/** @returns null when there is none with this id that is meant */
+/** @returns null when no execution with this id is selected */
 export async function findExecution(
   store: Store,
   id: string,
-  meant: ExecutionSelector = ANYBODYS,
+  selector: ExecutionSelector = ANY_OWNER,
 ): Promise<FoundExecution | null> {
-  const isMeant = (found: FoundExecution | null) =>
-    found !== null && found.start.id === id && meant.matches(found.start);
+  const isSelected = (found: FoundExecution | null) =>
+    found !== null && found.start.id === id && selector.matches(found.start);
   const ours = parseOwnId(id);
   const found = ours === null ? null : await readExecution(store, ours);
-  if (isMeant(found)) return found;
-  const place = await parseIdPlace(store, meant.spaces, executionNameKeys(id), meant.owner);
+  if (isSelected(found)) return found;
+  const place = await parseIdPlace(store, selector.spaces, executionNameKeys(id), selector.owner);
   const named = place === undefined ? null : await readExecution(store, place.number);
-  return isMeant(named) ? named : null;
+  return isSelected(named) ? named : null;
 }
 
-/** What all executions of an id began with, whosever they are; `MOST_PLACES` at most, beside one with an id of ours. */
+/** The starts of all executions with an id, of any user: at most `MOST_PLACES` with a chosen id, and one with an id of the engine. */
 export async function startsWithId(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
   const places = await placesOf(store, spaces, executionNameKeys(id));
   const ours = parseOwnId(id);
@@ -68,19 +68,19 @@ export async function readExecution(store: Store, number: number): Promise<Found
   return start === null ? null : { start, openRow: open ?? null, recordRow: rest ?? null };
 }
 
-/** All that is on record of an execution. */
+/** Everything the store has of an execution. */
 export interface Loaded {
   readonly state: JournalState;
   readonly entries: readonly JournalEntry[];
   /** Entries that were committed with the start. */
   readonly first: readonly JournalEntry[];
-  /** Entries beside the record. None while it runs. */
+  /** Entries in the record row. None while it runs. */
   readonly tail: readonly JournalEntry[];
   /** Rows of the journal. */
   readonly rows: number;
 }
 
-/** @returns null when it is gone meanwhile */
+/** @returns null when it was resumed or removed meanwhile */
 export async function loadExecution(
   store: Store,
   { start, openRow, recordRow }: FoundExecution,
@@ -91,7 +91,7 @@ export async function loadExecution(
   let rows = rests && resting.rows === 0 ? [] : await readJournal(store, start.number);
   if (rests) {
     if (rows.length < resting.rows) return null;
-    // What comes behind these is of a run that began after the record was read.
+    // Later rows are of a run that was resumed after the record row was read.
     rows = rows.slice(0, resting.rows);
   }
   const tail = rests ? resting.tail : [];
@@ -100,10 +100,10 @@ export async function loadExecution(
 }
 
 /**
- * All of an execution, read again when it has changed between two reads.
+ * Everything of an execution, read again when it has changed between two reads.
  *
- * @param find null: there is none
- * @param enough whether this is as much as is known to be there
+ * @param find reads its rows; null when there is none
+ * @param enough whether the entries that are known to exist are among those that were read
  * @throws ServiceError `internal` when rows of its journal are missing
  */
 export async function loadWhole(
@@ -116,7 +116,7 @@ export async function loadWhole(
     if (found === null) return null;
     const loaded = await loadExecution(store, found);
     if (loaded !== null && enough(loaded)) return { found, loaded };
-    if (tries === TRIES) throw incompleteJournal(found.start.id);
+    if (tries === MAX_READS) throw incompleteJournal(found.start.id);
   }
 }
 
@@ -138,14 +138,16 @@ export async function readEntries(
 export const incompleteJournal = (id: string) =>
   new ServiceError("internal", "the journal of the execution is not complete", { headers: { "x-execution-id": id } });
 
-/** Rows of the journal, those behind the one with the key `behind`. */
+/** Rows of the journal; with `behind`, only those after the row with that key. */
 export async function readJournal(store: Store, number: number, behind?: string): Promise<Row[]> {
   const prefix = journalRows(number);
   const all: Row[] = [];
   for (;;) {
     const after = all.at(-1)?.key ?? behind;
-    const rows = await store.scan(after === undefined ? { prefix, limit: ROWS } : { prefix, after, limit: ROWS });
+    const rows = await store.scan(
+      after === undefined ? { prefix, limit: ROWS_PER_READ } : { prefix, after, limit: ROWS_PER_READ },
+    );
     all.push(...rows);
-    if (rows.length < ROWS) return all;
+    if (rows.length < ROWS_PER_READ) return all;
   }
 }

@@ -1,4 +1,4 @@
-/** Finds executions for one principal: what is not its own does not exist. */
+/** Finds executions for one principal. To a user, executions of other users do not exist. */
 
 import { permittedUser } from "../../identity/ownership.ts";
 import type { Principal } from "../../identity/principal.ts";
@@ -25,10 +25,10 @@ export interface StoredExecution {
   readonly loaded: Loaded;
 }
 
-/** Looks at an execution that runs, but not here, in a store of our own: it could not go on. */
-const TRIES = 3;
+/** How often the store is read when it has an execution as running that does not run here, and no other process uses the store. */
+const MAX_READS = 3;
 
-/** Every method throws ServiceError `not_found` for an unknown workflow, and where it finds nothing. */
+/** Every method throws ServiceError `not_found` for an unknown workflow or execution. */
 export class ExecutionLookup {
   readonly #engine: Engine;
   readonly #principal: Principal;
@@ -39,56 +39,55 @@ export class ExecutionLookup {
   }
 
   /**
-   * What runs here, or else how it stands in the store. What begins or comes to rest here meanwhile is waited for: how it came out
-   * is told once it is on record.
+   * The execution when it runs here, else what the store has of it. While its begin or its end is being committed here, waits for that.
    *
-   * @param userId whose is meant where several users have one of that id
+   * @param userId whose execution is meant when several users have one with this id
    */
   async find(workflowId: string, id: string, userId?: string): Promise<Execution | StoredExecution> {
     this.#engine.declared(workflowId);
-    const whose = this.#owner(workflowId, id, userId);
-    const meant = this.#meant(workflowId, whose instanceof Promise ? await whose : whose);
+    const owner = this.#owner(workflowId, id, userId);
+    const selector = this.#selector(workflowId, owner instanceof Promise ? await owner : owner);
     const { environment } = this.#engine;
     for (let tries = 1; ; tries++) {
-      const execution = this.#live(id, meant);
+      const execution = this.#live(id, selector);
       if (execution === undefined) {
-        const record = await this.#onRecord(id, meant);
-        // Between the two looks it may have begun here, or have ended.
-        if (record.found.openRow === null || tries > TRIES) return record;
-        if (environment.shared && this.#live(id, meant) === undefined) return record;
+        const record = await this.#readStored(id, selector);
+        // Since the first check it may have begun here, or have come to rest.
+        if (record.found.openRow === null || tries > MAX_READS) return record;
+        if (environment.shared && this.#live(id, selector) === undefined) return record;
       } else if (!execution.isRecorded) await Promise.race([execution.progress(), execution.settled]).catch(() => {});
       else if (execution.state.status === "running") return execution;
-      else await restOf(execution);
+      else await waitForRest(execution);
     }
   }
 
-  /** All that is known of an execution, wherever it runs. */
-  async look(workflowId: string, id: string, userId?: string): Promise<{ state: JournalState; outline: Outline }> {
+  /** The state of an execution, whichever process runs it. */
+  async readState(workflowId: string, id: string, userId?: string): Promise<{ state: JournalState; outline: Outline }> {
     const execution = await this.find(workflowId, id, userId);
     if (!("loaded" in execution)) return { state: execution.state, outline: execution.definition.outline };
     const { found, loaded } = execution;
     return { state: loaded.state, outline: await this.#engine.definitions.outline(found.start.definition) };
   }
 
-  #live(id: string, meant: ExecutionSelector): Execution | undefined {
-    const execution = this.#engine.liveExecution(id, meant.owner);
-    return execution !== undefined && meant.matches(execution.state.start) ? execution : undefined;
+  #live(id: string, selector: ExecutionSelector): Execution | undefined {
+    const execution = this.#engine.liveExecution(id, selector.owner);
+    return execution !== undefined && selector.matches(execution.state.start) ? execution : undefined;
   }
 
-  async #onRecord(id: string, meant: ExecutionSelector): Promise<StoredExecution> {
+  async #readStored(id: string, selector: ExecutionSelector): Promise<StoredExecution> {
     const { store } = this.#engine;
-    const record = await loadWhole(store, () => findExecution(store, id, meant));
+    const record = await loadWhole(store, () => findExecution(store, id, selector));
     if (record === null) throw noExecution(id);
     return record;
   }
 
-  #meant(workflowId: string, owner: string | undefined): ExecutionSelector {
+  #selector(workflowId: string, owner: string | undefined): ExecutionSelector {
     const matches = (start: ExecutionStart) =>
       start.workflowId === workflowId && (owner === undefined || executionOwner(start) === owner);
     return { spaces: this.#engine.spaces, owner, matches };
   }
 
-  /** Whose execution of that id is meant. Who sees everything and names nobody means the only one there is. */
+  /** Whose execution of that id is selector. Who sees everything and names nobody means the only one there is. */
   #owner(workflowId: string, id: string, userId: string | undefined): string | undefined | Promise<string> {
     const acting = permittedUser(this.#principal, userId);
     return acting !== undefined || !this.#engine.spaces.owned ? acting : this.#onlyOwner(workflowId, id);
@@ -103,18 +102,18 @@ export class ExecutionLookup {
       if (start.id === id && start.workflowId === workflowId) owners.set(start.number, executionOwner(start));
     const [only] = owners.values();
     if (only === undefined) throw noExecution(id);
-    // There may be more than were looked at.
+    // There may be more than were read.
     if (owners.size > 1 || stored.length >= MOST_PLACES) throw severalUsers(id);
     return only;
   }
 }
 
 /** @throws ServiceError `unavailable` while that cannot be recorded */
-async function restOf(execution: Execution): Promise<void> {
+async function waitForRest(execution: Execution): Promise<void> {
   try {
     await Promise.race([execution.settled, execution.commitFailure()]);
   } catch (error) {
-    // Another process has it by now.
+    // Another process has recovered it.
     if (!(error instanceof CommitConflict)) throw error;
   }
 }
