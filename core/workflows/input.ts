@@ -4,6 +4,7 @@ import { defaults } from "../../generated/defaults.ts";
 import type { AttachQuery, ExecutionsQuery } from "../../generated/types.ts";
 import { invalid, notFound } from "../lib/errors.ts";
 import { parseInstant } from "../lib/instant.ts";
+import { isObject } from "../lib/is-object.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 import type { ExecutionQuery } from "./workflows.ts";
 
@@ -79,7 +80,7 @@ function parseObject(text: string): object {
   } catch {
     throw invalid(hint);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw invalid(hint);
+  if (!isObject(value)) throw invalid(hint);
   return value;
 }
 

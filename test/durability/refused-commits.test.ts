@@ -72,7 +72,7 @@ async function processOn(t: TestContext, refuses: (commit: Commit) => Error | nu
 
 const tooLarge = (commit: Commit) => (holds(commit, "POISON") ? new RangeError("value too large: /srv/secret") : null);
 const input = (id: string) => ({ input: {}, options: { executionId: id } });
-const MESSAGE = "the execution cannot be recorded: the store refuses what it holds";
+const MESSAGE = "the execution cannot be recorded: the store refuses its data";
 
 for (const [workflow, runs] of [
   ["middle", ["one", "two"]],
@@ -136,7 +136,7 @@ test("a store that comes back with a refusal after it was away ends the executio
   });
   assert.equal((await refusal(access.execute("middle", input("e"), call))).kind, "unavailable");
   await until(async () => (await access.state("middle", "e")).status === "error", "the end");
-  assert.equal(lines.filter((line) => /cannot be recorded, and waits/.test(line)).length, 1);
+  assert.equal(lines.filter((line) => /cannot be recorded and waits/.test(line)).length, 1);
 });
 
 test("an execution of which nothing can be recorded any more is given up, and its steps are not run over and over", async (t) => {

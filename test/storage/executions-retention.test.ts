@@ -88,7 +88,7 @@ for (const engine of ENGINES) {
       assert.deepEqual(await keysOf(store), keysFor([{ number: 999, status: "completed", at: NOW }]));
     });
 
-    test("`most`: the oldest that have ended go until so many are left, of all statuses together", async (t) => {
+    test("maxEnded: the oldest that have ended go until so many are left, of all statuses together", async (t) => {
       const store = await engine.open(t);
       const samples = Array.from(
         { length: 300 },

@@ -187,7 +187,7 @@ for (const engine of ENGINES) {
         assert.ok(error instanceof ServiceError);
         assert.deepEqual(
           [error.kind, error.message],
-          ["invalid_input", "offset: more than 100000 executions cannot be passed over"],
+          ["invalid_input", "offset: more than 100000 executions cannot be skipped"],
         );
         return true;
       });

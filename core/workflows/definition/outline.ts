@@ -63,4 +63,4 @@ export function outlineSteps(pinned: PinnedDefinition): Outline {
   return outline;
 }
 
-export const TOO_MANY_STEPS = `more than ${MAX_STEPS} steps, those of the workflows that it calls counted each time`;
+const TOO_MANY_STEPS = `more than ${MAX_STEPS} steps, those of the workflows that it calls counted each time`;

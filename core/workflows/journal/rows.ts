@@ -8,7 +8,7 @@
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
 
 /** The second part of a record row, after the record that lists return. */
-export interface RecordRow {
+interface RecordRow {
   readonly start: ExecutionStart;
   /** Entries that were committed with the start. */
   readonly first: readonly JournalEntry[];
@@ -19,7 +19,7 @@ export interface RecordRow {
 }
 
 /** `start` and `first` are null after a resume: the record row has them. */
-export interface OpenRow {
+interface OpenRow {
   /** The process that runs it. */
   readonly process: string;
   readonly start: ExecutionStart | null;

@@ -87,7 +87,7 @@ export class ExecutionLookup {
     return { spaces: this.#engine.spaces, owner, matches };
   }
 
-  /** Whose execution of that id is selector. Who sees everything and names nobody means the only one there is. */
+  /** Whose execution with this id is meant. A caller who sees everything and names no user means the only one there is. */
   #owner(workflowId: string, id: string, userId: string | undefined): string | undefined | Promise<string> {
     const acting = permittedUser(this.#principal, userId);
     return acting !== undefined || !this.#engine.spaces.owned ? acting : this.#onlyOwner(workflowId, id);

@@ -96,5 +96,5 @@ function jsonCopy(change: Record<string, unknown>): object {
   } catch {
     // The message of JSON.stringify would not tell the user which call was wrong.
   }
-  throw new Error("setState takes what JSON can hold");
+  throw new Error("setState takes values that JSON can hold");
 }

@@ -119,7 +119,7 @@ function outputAsJson(step: WorkStep, result: unknown): AttemptResult {
   try {
     text = JSON.stringify(result ?? null) ?? "null";
   } catch {
-    return new Failure("gave something that is not JSON", false);
+    return new Failure("returned something that is not JSON", false);
   }
   const output: unknown = JSON.parse(text);
   if (step.tap) return { output, text };

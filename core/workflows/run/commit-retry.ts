@@ -15,7 +15,7 @@ export class UnrecordableError extends Error {
   override readonly name = "Unrecordable";
 
   constructor(cause: unknown) {
-    const why = cause instanceof ServiceError ? cause.message : "the store refuses what it holds";
+    const why = cause instanceof ServiceError ? cause.message : "the store refuses its data";
     super(`the execution cannot be recorded: ${why}`, { cause });
   }
 }
@@ -33,7 +33,7 @@ interface RetryOptions {
 
 /**
  * @param failure of the first try
- * @throws CommitConflict; Unrecordable, when another try cannot mend it; the last failure when nobody waits any more
+ * @throws CommitConflict; UnrecordableError when another try would not help; the last failure once `isOver`
  */
 export async function commitWithRetry(
   store: Store,

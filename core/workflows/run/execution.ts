@@ -272,7 +272,7 @@ export class Execution {
   #report(error: ServiceError, isFirst: boolean): void {
     const { id } = this.state.start;
     if (isFirst) {
-      const message = `an execution cannot be recorded, and waits: ${error.message}`;
+      const message = `an execution cannot be recorded and waits: ${error.message}`;
       executionLogger(this).error({ err: error }, message);
     }
     for (const reject of this.#failureListeners.splice(0)) reject(notRecordedYet(id, error));

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { User } from "../../identity/user.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
+import { isObject } from "../../lib/is-object.ts";
 import type { StepContext } from "../../plugin/plugin.ts";
 import { type StepCall, Suspend } from "../definition/definition.ts";
 
@@ -79,7 +80,7 @@ export class PluginCall implements StepContext {
   get setState(): (change: Values) => void {
     const call = this.#call;
     return (change) => {
-      if (typeof change !== "object" || change === null || Array.isArray(change)) {
+      if (!isObject(change)) {
         throw new Error("setState takes an object");
       }
       call.setState(change);
