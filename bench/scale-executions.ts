@@ -9,7 +9,7 @@ import type { Outline, StepOutline } from "../core/workflows/definition/definiti
 import type { ExecutionStart, ExecutionStatus, JournalEntry } from "../core/workflows/journal/entries.ts";
 import { indexKeys } from "../core/workflows/journal/index-rows.ts";
 import { executionRecordText } from "../core/workflows/journal/record.ts";
-import { entriesText, restText } from "../core/workflows/journal/rows.ts";
+import { entriesText, recordRowText } from "../core/workflows/journal/rows.ts";
 import { stateFromJournal } from "../core/workflows/journal/state.ts";
 import { MARKER, numeral } from "./numbers.ts";
 import { enveloped } from "./replies.ts";
@@ -97,7 +97,7 @@ function rowsOf(index: number): [string, string][] {
   const [first, journal, tail] = groups.map((group) => entriesText(group.map((entry) => JSON.stringify(entry))));
   const record = executionRecordText(stateFromJournal(start, groups.flat()), OUTLINE);
   const put: [string, string][] = [
-    [executionKey(number), restText(record, JSON.stringify(start), first!, 1, tail!)],
+    [executionKey(number), recordRowText(record, JSON.stringify(start), first!, 1, tail!)],
     [journalKey(number, 0), journal!],
   ];
   const ended = status === "suspended" ? "0" : String(at + 5);

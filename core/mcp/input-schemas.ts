@@ -2,7 +2,7 @@
 
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { StepManifest, WorkflowManifest } from "../manifest/manifest.ts";
-import { sequenceOf, sequencesIn } from "../workflows/definition/outline.ts";
+import { branchesIn, flattenSteps } from "../workflows/definition/outline.ts";
 
 const CONVERSATION = { type: "string", minLength: 1, maxLength: 256 };
 const EXECUTION = { type: "string", pattern: "^[A-Za-z0-9_.:-]{1,128}$" };
@@ -48,9 +48,9 @@ export const resumeSchema = (workflow: WorkflowManifest): JsonSchema => ({
 /** A step that waits may want something else than the workflow says, and that of a sub-workflow does not ask it at all. */
 function resumeDataOf({ resume, steps }: WorkflowManifest): object {
   const special = (step: StepManifest): boolean =>
-    step.resumeSchema !== undefined || step.andWorkflow !== undefined || sequencesIn(step).flat().some(special);
+    step.resumeSchema !== undefined || step.andWorkflow !== undefined || branchesIn(step).flat().some(special);
   const anything = { description: "What the waiting step is given." };
-  return resume === undefined || sequenceOf(steps).some(special) ? anything : resume;
+  return resume === undefined || flattenSteps(steps).some(special) ? anything : resume;
 }
 
 /** A schema inside another: what it says of itself with `#` must lead to where it stands now. */

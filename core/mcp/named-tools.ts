@@ -1,13 +1,13 @@
 /** The tools that a manifest speaks of. */
 import type { Manifest, StepManifest } from "../manifest/manifest.ts";
-import { sequenceOf, sequencesIn } from "../workflows/definition/outline.ts";
+import { branchesIn, flattenSteps } from "../workflows/definition/outline.ts";
 
 /** By agents, steps of workflows and MCP servers; those that an expression may name are not among them. */
 export function namedTools({ agents, workflows, mcp }: Manifest): Set<string> {
   const ofAgents = Object.values(agents).flatMap(({ tools }) =>
     tools.map((item) => (typeof item === "string" ? item : item.use)),
   );
-  const ofSteps = Object.values(workflows).flatMap(({ steps }) => sequenceOf(steps).flatMap(toolsIn));
+  const ofSteps = Object.values(workflows).flatMap(({ steps }) => flattenSteps(steps).flatMap(toolsIn));
   const ofServers = Object.values(mcp.servers).flatMap(({ tools }) => tools);
   return new Set([...ofAgents, ...ofSteps, ...ofServers]);
 }
@@ -16,5 +16,5 @@ function toolsIn(step: StepManifest): string[] {
   const own = [step.andThen, step.andTap].flatMap((work) =>
     work !== undefined && "tool" in work ? (work.tool ?? []) : [],
   );
-  return [...own, ...sequencesIn(step).flat().flatMap(toolsIn)];
+  return [...own, ...branchesIn(step).flat().flatMap(toolsIn)];
 }

@@ -1,4 +1,4 @@
-/** New executions. */
+/** Begins new executions for a request. */
 
 import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
 import { actingUser } from "../identity/acting-user.ts";
@@ -10,11 +10,11 @@ import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { executionIdTaken } from "./journal/errors.ts";
 import { executionOwner } from "./journal/ids.ts";
-import { findExecution, startsOf } from "./journal/load.ts";
+import { findExecution, startsWithId } from "./journal/load.ts";
 import type { Execution } from "./run/execution.ts";
 import type { WorkflowCall } from "./workflows.ts";
 
-/** @throws ServiceError as `WorkflowAccess` has it */
+/** @throws ServiceError as documented at `WorkflowAccess` */
 export async function beginExecution(
   engine: Engine,
   principal: Principal,
@@ -23,7 +23,7 @@ export async function beginExecution(
   call: WorkflowCall,
 ): Promise<Execution> {
   const definition = engine.declared(workflowId);
-  engine.room.require();
+  engine.capacity.requireFree();
   const { input = null, options = {} } = body;
   const problem = definition.inputCheck?.(input, "input") ?? null;
   if (problem !== null) throw invalid(problem);
@@ -32,9 +32,10 @@ export async function beginExecution(
   const next = engine.sequence.next();
   const number = typeof next === "number" ? next : await next;
   if (executionId !== undefined) {
-    // A commit makes sure of it; this spares a second one the work. Nothing may come between the last look and the beginning.
-    const exists = runs(engine, executionId, userId) || (await isRecorded(engine, executionId, userId));
-    if (exists || runs(engine, executionId, userId)) throw executionIdTaken(executionId);
+    // The first commit makes sure that the id is free. This check spares an execution with a taken id from running its first steps.
+    // Nothing may be awaited between the last check and the begin.
+    const exists = isLive(engine, executionId, userId) || (await isStored(engine, executionId, userId));
+    if (exists || isLive(engine, executionId, userId)) throw executionIdTaken(executionId);
   }
   const start: ExecutionStart = {
     id: executionId ?? engine.newId(number),
@@ -56,16 +57,16 @@ export async function beginExecution(
   return engine.begin(start, definition, call);
 }
 
-/** Whether an execution runs here that has the id which a new one is to have: with isolation the user's own, without it anybody's. */
-function runs(engine: Engine, id: string, userId = ""): boolean {
-  const execution = engine.liveOf(id, userId);
+/** Whether an execution with this id runs here: with isolation one of the user, without it one of anybody. */
+function isLive(engine: Engine, id: string, userId = ""): boolean {
+  const execution = engine.liveExecution(id, userId);
   return execution !== undefined && (!engine.spaces.isolated || executionOwner(execution.state.start) === userId);
 }
 
-/** The same of one that is on record. */
-async function isRecorded({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
+/** The same for executions in the store. */
+async function isStored({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
   const { isolated, owned } = spaces;
-  if (owned && !isolated) return (await startsOf(store, spaces, id)).length > 0;
-  const is = (start: ExecutionStart) => !isolated || executionOwner(start) === userId;
-  return (await findExecution(store, id, { spaces, owner: userId, is })) !== null;
+  if (owned && !isolated) return (await startsWithId(store, spaces, id)).length > 0;
+  const matches = (start: ExecutionStart) => !isolated || executionOwner(start) === userId;
+  return (await findExecution(store, id, { spaces, owner: userId, matches })) !== null;
 }

@@ -1,4 +1,4 @@
-/** The workflows of a service: what runs here, what is declared, and what is on record. */
+/** The workflow engine of a process: the executions that run here, the definitions, and the store. */
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
@@ -15,32 +15,32 @@ import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { noWorkflow } from "./journal/errors.ts";
-import { createExecutionIds, nameIn, nameOf } from "./journal/ids.ts";
+import { createExecutionIds, liveKey, liveKeyFor } from "./journal/ids.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
-import { RemoteExecution } from "./list/running.ts";
-import { Room } from "./run/capacity.ts";
-import { isStoreUnavailable } from "./run/commit.ts";
+import { RemoteExecutions } from "./list/running.ts";
+import { ExecutionCapacity } from "./run/capacity.ts";
+import { isStoreUnavailable } from "./run/commit-retry.ts";
 import { drive } from "./run/drive.ts";
-import type { ExecutionEnvironment } from "./run/environment.ts";
-import { Execution, type ExecutionCaller, type Recorded } from "./run/execution.ts";
-import { countEntry, countExit } from "./run/metrics.ts";
-import { beginWorkflow, contextText, ExecutionSpans, type Occasion } from "./run/spans.ts";
+import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
+import { Execution } from "./run/execution.ts";
+import { countEnd, countStart } from "./run/metrics.ts";
+import { beginWorkflow, contextText, ExecutionSpans, type RunReason } from "./run/spans.ts";
 import { ScopedWorkflows } from "./scoped.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
-export interface EngineParts {
+interface EngineParts {
   readonly store: Store;
   readonly logger: Logger;
-  /** Names this process in the store. */
+  /** The id of this process in the store. */
   readonly process: string;
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
   readonly definitions: Definitions;
   /** By id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
-  /** Most executions that run here at once. */
-  readonly most: number;
-  /** What executions are traced with that no request asked for; absent where nothing is traced. */
+  /** How many executions may run here at once. */
+  readonly maxExecutions: number;
+  /** Begins the traces of executions that are recovered; absent where nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
 }
 
@@ -52,16 +52,19 @@ export class Engine implements Workflows {
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
   readonly trace: SpanOrigin | undefined;
-  readonly around: ExecutionEnvironment;
-  /** What runs here, by `nameOf`. */
+  readonly environment: ExecutionEnvironment;
+  /** The executions that run here, by `liveKey`. */
   readonly live = new Map<string, Execution>();
-  readonly room: Room;
-  /** Set when the store may say that something runs here which does not: nobody heard whether its first commit happened. */
-  adrift = false;
-  /** Numbers of executions that could not even be ended: until the next start nothing of them is tried again. */
-  readonly givenUp = new Set<number>();
-  /** What runs elsewhere; null for a store of this process alone. */
-  readonly elsewhere: RemoteExecution | null;
+  readonly capacity: ExecutionCapacity;
+  /**
+   * Set when the store was unavailable during a commit, so that it is not known whether that happened: the store may have an open row of
+   * this process for an execution that does not run.
+   */
+  mayHaveUnowned = false;
+  /** Numbers of executions that failed in a way that could not be recorded. They are not recovered before the next start. */
+  readonly abandoned = new Set<number>();
+  /** Executions of other processes; null when the store is used by this process alone. */
+  readonly remote: RemoteExecutions | null;
   readonly #described: ReadonlyMap<string, DescribedWorkflow>;
   readonly #running = new Map<string, number>();
   #list: Serialized | null = null;
@@ -74,9 +77,9 @@ export class Engine implements Workflows {
     this.spaces = parts.spaces;
     this.trace = parts.trace;
     const { store, process } = parts;
-    this.room = new Room(parts.most, () => this.live.size);
-    this.around = { store, process, shared: isShared(store), volatile: isVolatile(store) };
-    this.elsewhere = this.around.shared ? new RemoteExecution(store, () => this.numbers()) : null;
+    this.capacity = new ExecutionCapacity(parts.maxExecutions, () => this.live.size);
+    this.environment = { store, process, shared: isShared(store), volatile: isVolatile(store) };
+    this.remote = this.environment.shared ? new RemoteExecutions(store, () => this.liveNumbers()) : null;
     this.#described = parts.described;
   }
 
@@ -97,89 +100,87 @@ export class Engine implements Workflows {
     return new ScopedWorkflows(this, principal);
   }
 
-  /** What runs here with an id: the owner's, else what has that id in the space of everybody, which may be another's. */
-  liveOf(id: string, owner: string | undefined): Execution | undefined {
-    const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(nameIn(id, owner));
+  /** The running execution with an id: the one that is the owner's own, else the one with that id in the shared space, whose owner may be another user. */
+  liveExecution(id: string, owner: string | undefined): Execution | undefined {
+    const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(liveKeyFor(id, owner));
     return own ?? this.live.get(id);
   }
 
-  /** Numbers of what runs here. */
-  numbers(): ReadonlySet<number> {
+  /** The numbers of the executions that run here. */
+  liveNumbers(): ReadonlySet<number> {
     return new Set([...this.live.values()].map(({ state }) => state.start.number));
   }
 
   /** @throws ServiceError `not_found` */
   declared(id: string): WorkflowDefinition {
-    const definition = this.definitions.of(id);
+    const definition = this.definitions.current(id);
     if (definition === undefined) throw noWorkflow(id);
     return definition;
   }
 
   /**
-   * Begins an execution; what comes of it, `settled` tells. `before` is `Start.trace` of the one that it is made from.
+   * Begins an execution; its `settled` tells when it has come to rest. `before` is `ExecutionStart.trace` of the one that it replays.
    *
    * @throws ServiceError `unavailable` when too many are running
    */
   begin(start: ExecutionStart, definition: WorkflowDefinition, caller: ExecutionCaller, before?: string): Execution {
-    this.room.require();
+    this.capacity.requireFree();
     const root = beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
-    const execution = new Execution(initialState(known), definition, caller, this.around, null);
-    const occasion = start.replay === undefined ? "execute" : "replay";
-    if (root !== null)
-      execution.spans = new ExecutionSpans(root, execution.state, definition.outline, occasion, before);
+    const execution = new Execution(initialState(known), definition, caller, this.environment, null);
+    const reason = start.replay === undefined ? "execute" : "replay";
+    if (root !== null) execution.spans = new ExecutionSpans(root, execution.state, definition.outline, reason, before);
     return this.run(execution);
   }
 
-  /** Makes an execution that is on record one that can go on here. */
-  restore(state: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, recorded: Recorded): Execution {
-    return new Execution(state, definition, caller, this.around, recorded);
+  /** An execution that is in the store, as one that can go on here. */
+  restore(state: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, stored: StoredRows): Execution {
+    return new Execution(state, definition, caller, this.environment, stored);
   }
 
-  /** Traces an execution that was restored, from now until it rests. */
-  follow(execution: Execution, occasion: Occasion): void {
+  /** Traces a restored execution from now until it comes to rest. */
+  beginTrace(execution: Execution, reason: RunReason): void {
     const { state, definition, caller } = execution;
     const root = beginWorkflow(caller.trace, state.start);
-    if (root !== null)
-      execution.spans = new ExecutionSpans(root, state, definition.outline, occasion, state.start.trace);
+    if (root !== null) execution.spans = new ExecutionSpans(root, state, definition.outline, reason, state.start.trace);
   }
 
-  /** Runs it until it rests. `work` is what is done; by default its steps. */
+  /** Runs an execution until it comes to rest. By default `work` runs its steps. */
   run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
     const { start } = execution.state;
-    this.live.set(nameOf(start), execution);
+    this.live.set(liveKey(start), execution);
     this.#count(start.workflowId, 1);
-    countEntry(execution);
-    execution.settled = this.#follow(execution, work);
-    // Who waits for it hears of it; who has left need not.
+    countStart(execution);
+    execution.settled = this.#runToRest(execution, work);
+    // Whoever waits for it handles the rejection; when nobody does, it must not end the process.
     execution.settled.catch(() => {});
     return execution;
   }
 
-  async #follow(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
+  async #runToRest(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
     const { start } = execution.state;
-    const name = nameOf(start);
+    const key = liveKey(start);
     try {
       await work(execution);
       execution.spans?.end(execution.state);
     } catch (error) {
       execution.spans?.end(execution.state, error);
-      if (isStoreUnavailable(error)) this.adrift = true;
-      if (execution.recorded) this.#lost(execution, error);
+      if (isStoreUnavailable(error)) this.mayHaveUnowned = true;
+      if (execution.isRecorded) this.#logAbandoned(execution, error);
       throw error;
     } finally {
-      if (this.live.get(name) === execution) this.live.delete(name);
+      if (this.live.get(key) === execution) this.live.delete(key);
       this.#count(start.workflowId, -1);
-      countExit(execution);
-      this.room.left();
-      execution.gone = !execution.rested;
-      execution.wake();
+      countEnd(execution);
+      this.capacity.slotFreed();
+      execution.abandoned = !execution.isAtRest;
+      execution.notifyReaders();
     }
   }
 
-  /** Stops what runs here where it stands: another process, or this one after its restart, takes it up. */
+  /** Interrupts what runs here: another process, or this one after its restart, recovers it. */
   async close(): Promise<void> {
-    const stop = { kind: "closing", reason: "the server is stopping", patience: 0 } as const;
+    const stop = { kind: "closing", reason: "the server is stopping", gracePeriod: 0 } as const;
     const settled = [...this.live.values()].map((execution) => {
       execution.stop(stop);
       return execution.settled.catch(() => {});
@@ -187,28 +188,28 @@ export class Engine implements Workflows {
     await Promise.all(settled);
   }
 
-  /** Resolves when nothing runs here, at the latest after some milliseconds. */
-  async idle(patience: number): Promise<void> {
+  /** Resolves when nothing runs here any more, at the latest after `timeoutMs`. */
+  async idle(timeoutMs: number): Promise<void> {
     if (this.live.size === 0) return;
     let timer: NodeJS.Timeout | undefined;
     const settled = Promise.allSettled([...this.live.values()].map((execution) => execution.settled));
     await Promise.race([
       settled,
       new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, patience);
+        timer = setTimeout(resolve, timeoutMs);
       }),
     ]);
     clearTimeout(timer);
   }
 
-  #lost(execution: Execution, error: unknown): void {
+  #logAbandoned(execution: Execution, error: unknown): void {
     const { id, number, workflowId } = execution.state.start;
-    // Not the caller's logger: it may be gone, and this is about the process.
+    // Not the logger of the request: this is about the process.
     const about = { executionId: id, workflowId };
     if (error instanceof CommitConflict) {
-      this.logger.warn(about, "another process has taken this execution over: it is given up here");
+      this.logger.warn(about, "another process has recovered this execution: it is given up here");
     } else if (execution.lifetime.stopped?.kind !== "closing") {
-      if (!isStoreUnavailable(error)) this.givenUp.add(number);
+      if (!isStoreUnavailable(error)) this.abandoned.add(number);
       this.logger.error({ ...about, err: error }, `an execution is given up here: ${messageOf(error)}`);
     }
   }

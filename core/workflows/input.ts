@@ -1,21 +1,21 @@
-/** From what a request says to what the engine takes: status, dates, metadata, cursor. */
+/** Parses what the requests about executions say: status, dates, metadata, event cursor. */
 import { isDeepStrictEqual } from "node:util";
 import { defaults } from "../../generated/defaults.ts";
 import type { AttachQuery, ExecutionsQuery } from "../../generated/types.ts";
 import { invalid, notFound } from "../lib/errors.ts";
 import { parseInstant } from "../lib/instant.ts";
+import { isObject } from "../lib/is-object.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 import type { ExecutionQuery } from "./workflows.ts";
 
-const LONGEST_ID = 128;
-const LONGEST_VALUE = 4096;
-/** Keys of metadata in one request. */
-const MOST_KEYS = 64;
-/** Brackets in a value to compare with: it is compared level by level. */
-const MOST_BRACKETS = 256;
-const BY_KEY = "metadata.";
+const MAX_ID_LENGTH = 128;
+const MAX_VALUE_LENGTH = 4096;
+const MAX_METADATA_KEYS = 64;
+/** Brackets in a value: comparing goes one call deeper with each level. */
+const MAX_BRACKETS = 256;
+const METADATA_PREFIX = "metadata.";
 
-/** Contract: filter aliases. */
+/** The statuses that a filter may name: those of executions, and two aliases. */
 const STATUS: Readonly<Record<NonNullable<ExecutionsQuery["status"]>, ExecutionStatus>> = {
   running: "running",
   suspended: "suspended",
@@ -26,10 +26,10 @@ const STATUS: Readonly<Record<NonNullable<ExecutionsQuery["status"]>, ExecutionS
   pending: "running",
 };
 
-export function executionIdOf(params: Record<string, string>): string {
+export function executionIdParam(params: Record<string, string>): string {
   const id = params.executionId!;
-  // Longer ones cannot be chosen.
-  if (id.length > LONGEST_ID) throw notFound("no execution has so long an id");
+  // No client can choose a longer id.
+  if (id.length > MAX_ID_LENGTH) throw notFound("no execution has such a long id");
   return id;
 }
 
@@ -43,50 +43,50 @@ export function executionQuery(query: ExecutionsQuery): ExecutionQuery {
   if (from !== undefined) list.from = parseInstant("from", from);
   if (to !== undefined) list.to = parseInstant("to", to);
   if (userId !== undefined) list.userId = userId;
-  const metadata = metadataOf(query);
+  const metadata = parseMetadata(query);
   if (metadata.size > 0) list.metadata = metadata;
   return list;
 }
 
-function metadataOf(query: ExecutionsQuery): Map<string, readonly unknown[]> {
+function parseMetadata(query: ExecutionsQuery): Map<string, readonly unknown[]> {
   const wanted = new Map<string, readonly unknown[]>();
   if (query.metadata !== undefined) {
     for (const [key, value] of Object.entries(parseObject(query.metadata))) wanted.set(key, [value]);
   }
   for (const [name, value] of Object.entries(query as Record<string, unknown>)) {
-    if (!name.startsWith(BY_KEY)) continue;
-    const key = name.slice(BY_KEY.length);
+    if (!name.startsWith(METADATA_PREFIX)) continue;
+    const key = name.slice(METADATA_PREFIX.length);
     if (key === "") throw invalid("metadata. needs the name of a key: metadata.team=sales");
     const text = value as string;
-    if (text.length > LONGEST_VALUE)
-      throw invalid(`${name.slice(0, 100)} must not be longer than ${LONGEST_VALUE} characters`);
-    const values = readings(text);
+    if (text.length > MAX_VALUE_LENGTH)
+      throw invalid(`${name.slice(0, 100)} must not be longer than ${MAX_VALUE_LENGTH} characters`);
+    const values = possibleValues(text);
     const others = wanted.get(key);
     wanted.set(
       key,
       others === undefined ? values : values.filter((each) => others.some((other) => isDeepStrictEqual(each, other))),
     );
   }
-  if (wanted.size > MOST_KEYS) throw invalid(`metadata must not name more than ${MOST_KEYS} keys`);
+  if (wanted.size > MAX_METADATA_KEYS) throw invalid(`metadata must not name more than ${MAX_METADATA_KEYS} keys`);
   return wanted;
 }
 
 function parseObject(text: string): object {
   const hint = 'metadata must be a JSON object such as {"team":"sales"}, URL-encoded';
-  if (bracketsIn(text) > MOST_BRACKETS) throw invalid("metadata is nested too deeply");
+  if (bracketsIn(text) > MAX_BRACKETS) throw invalid("metadata is nested too deeply");
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     throw invalid(hint);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw invalid(hint);
+  if (!isObject(value)) throw invalid(hint);
   return value;
 }
 
-/** `7` means the text and the number. */
-function readings(text: string): unknown[] {
-  if (bracketsIn(text) > MOST_BRACKETS) return [text];
+/** `7` may mean the text and the number. */
+function possibleValues(text: string): unknown[] {
+  if (bracketsIn(text) > MAX_BRACKETS) return [text];
   try {
     return [text, JSON.parse(text)];
   } catch {
@@ -97,12 +97,12 @@ function readings(text: string): unknown[] {
 const bracketsIn = (text: string): number => text.match(/[[{]/g)?.length ?? 0;
 
 /**
- * The number of the last event that a reader knows. The header goes before the query: a reader that lost its connection asks for
- * the same address again.
+ * The number of the last event that a client has. The header goes before the query, because a client that lost its connection requests
+ * the same URL again.
  *
  * @throws ServiceError `invalid_input` when the header is not a number
  */
-export function cursorOf(query: AttachQuery, headers: Readonly<Record<string, string>>): number {
+export function parseEventCursor(query: AttachQuery, headers: Readonly<Record<string, string>>): number {
   const last = headers["last-event-id"];
   if (last === undefined || last === "") return query.fromSequence ?? defaults.AttachQuery.fromSequence;
   if (!/^\d{1,15}$/.test(last)) throw invalid("Last-Event-ID must be the number of an event");

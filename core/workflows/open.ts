@@ -1,4 +1,4 @@
-/** The workflows of a service, from the manifest to an engine that runs them, and back to rest. */
+/** Makes the workflow engine from the manifest: compiles the workflows, recovers executions at the start, and shuts down. */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
@@ -22,17 +22,17 @@ import type { Parts, WorkflowProblem } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
-/** Ended executions that `memory:` keeps: what it holds is in the heap. */
-const MOST_IN_MEMORY = 20_000;
+/** How many ended executions `memory:` keeps, because they are in the heap. */
+const MAX_ENDED_IN_MEMORY = 20_000;
 
-export interface OpenedWorkflows {
+interface OpenedWorkflows {
   engine: Engine;
   problems: WorkflowProblem[];
-  /** Takes up what an earlier process left running. */
+  /** Recovers the executions that an earlier process left running. */
   start(): Promise<void>;
-  /** Waits until nothing runs, at most some milliseconds. */
-  idle(patience: number): Promise<void>;
-  /** What still runs stands still; it goes on after the next start. */
+  /** Waits until nothing runs any more, at most `timeoutMs`. */
+  idle(timeoutMs: number): Promise<void>;
+  /** Interrupts what still runs. It goes on after the next start. */
   close(): Promise<void>;
 }
 
@@ -63,66 +63,66 @@ export async function openWorkflows(
   );
   const sequence = await createSequence(store, EXECUTION_SEQUENCE);
   const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
-  const most = manifest.server.limits.executions;
+  const maxExecutions = manifest.server.limits.executions;
   const kept = { store, sequence, spaces, definitions, described };
-  const engine = new Engine({ ...kept, logger, process: randomUUID(), most, trace });
+  const engine = new Engine({ ...kept, logger, process: randomUUID(), maxExecutions, trace });
   const retention = new ExecutionRetention(store, {
-    workflows: retentionsOf(manifest),
-    otherwise: manifest.history.retention as unknown as number,
+    workflows: retentionPeriods(manifest),
+    otherWorkflows: manifest.history.retention as unknown as number,
     logger,
-    ...(isVolatile(store) && { most: MOST_IN_MEMORY }),
+    ...(isVolatile(store) && { maxEnded: MAX_ENDED_IN_MEMORY }),
   });
-  /** Set from the signal to stop on: what waits for a place to go on is left to the next process. */
-  let over = false;
-  const retire = () => {
-    over = true;
-    processes?.retire();
-    engine.room.release();
+  /** Set when the shutdown begins: what still waits for a free slot is left to the next process. */
+  let isStopping = false;
+  const beginShutdown = () => {
+    isStopping = true;
+    processes?.stopRecovering();
+    engine.capacity.releaseWaiting();
   };
   const recover = async () => {
     const executions = await recoverExecutions(
       engine,
       () => true,
-      () => over,
+      () => isStopping,
     );
     if (executions > 0) logger.info({ executions }, "executions that were interrupted go on");
   };
   let recovering = Promise.resolve();
-  const processes = engine.around.shared ? new Processes(engine, processTimes) : null;
+  const processes = engine.environment.shared ? new Processes(engine, processTimes) : null;
   return {
     engine,
     problems,
     async start() {
-      await definitions.keep();
+      await definitions.store();
       if (processes !== null) await processes.start();
       else {
         const recovered = recover();
         recovering = recovered.catch((error) => {
           logger.error({ err: error }, `executions that were interrupted wait for the next start: ${messageOf(error)}`);
         });
-        // Those for which there is no place yet keep nobody waiting but each other.
-        await Promise.race([recovered, engine.room.full]);
+        // The start does not wait for executions that have to wait for a free slot.
+        await Promise.race([recovered, engine.capacity.full]);
       }
       retention.start();
     },
-    idle(patience) {
-      retire();
-      return engine.idle(patience);
+    idle(timeoutMs) {
+      beginShutdown();
+      return engine.idle(timeoutMs);
     },
     async close() {
-      retire();
+      beginShutdown();
       await recovering;
       await retention.close();
-      // First of all, so that it takes up nothing of what the engine lets go.
+      // Before the engine is closed, so that this process does not recover what the engine interrupts.
       await processes?.stop();
       await engine.close();
-      await processes?.leave();
+      await processes?.deregister();
     },
   };
 }
 
-/** Milliseconds by id. */
-function retentionsOf({ workflows, history }: Manifest): Map<string, number> {
+/** In milliseconds, by workflow id. */
+function retentionPeriods({ workflows, history }: Manifest): Map<string, number> {
   const retention = (own: unknown) => (own ?? history.retention) as number;
   return new Map(Object.entries(workflows).map(([id, workflow]) => [id, retention(workflow.retention)]));
 }

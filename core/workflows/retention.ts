@@ -1,6 +1,6 @@
 /**
- * What happens to executions that are over for long: they go, in the background and a few at a time. Those that are suspended
- * never do.
+ * Removes executions in the background, a few at a time, when they have ended longer ago than their workflow keeps them. Suspended
+ * executions are never removed.
  */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
@@ -15,46 +15,45 @@ import {
 } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
 import { ENDED } from "./journal/index-rows.ts";
-import { Walk } from "./list/walk.ts";
+import { IndexWalk } from "./list/walk.ts";
 import { removeEnded } from "./removal.ts";
 
-/** Milliseconds: between two rounds, before the first one, and between two looks at how many there are. */
-const ROUND = 60_000;
-const FIRST = 5_000;
-const LOOK = 1_000;
+const FIRST_ROUND_AFTER_MS = 5_000;
+const ROUND_INTERVAL_MS = 60_000;
+const COUNT_INTERVAL_MS = 1_000;
 
-export interface ExecutionRetentionOptions {
-  /** Milliseconds after their end, by workflow id. */
+interface ExecutionRetentionOptions {
+  /** How many milliseconds after their end executions are kept, by workflow id. */
   readonly workflows: ReadonlyMap<string, number>;
-  /** The same of workflows that are not served any more. */
-  readonly otherwise: number;
+  /** The same for workflows that the manifest does not have any more. */
+  readonly otherWorkflows: number;
   readonly logger: Logger;
-  /** How many that have ended are kept at all, about: the oldest go. */
-  readonly most?: number;
+  /** About how many ended executions are kept at all; the oldest are removed. */
+  readonly maxEnded?: number;
 }
 
 export class ExecutionRetention {
   readonly #store: Store;
   readonly #options: ExecutionRetentionOptions;
-  /** By the prefix of a workflow's index rows. */
-  readonly #kept: ReadonlyMap<string, number>;
+  /** Retention periods by the prefix of the index rows of a workflow. */
+  readonly #periods: ReadonlyMap<string, number>;
   readonly #stop = new AbortController();
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #work = new Set<Promise<void>>();
   #failing = false;
-  /** Where the sequence stood when there were no more than `most`. */
-  #looked: string | undefined;
+  /** The execution sequence when there were at last no more than `maxEnded`. */
+  #checkedSequence: string | undefined;
 
   constructor(store: Store, options: ExecutionRetentionOptions) {
     this.#store = store;
     this.#options = options;
-    this.#kept = new Map([...options.workflows].map(([id, kept]) => [workflowIndex(id), kept]));
+    this.#periods = new Map([...options.workflows].map(([id, kept]) => [workflowIndex(id), kept]));
   }
 
   start(): void {
-    this.#repeat(FIRST, ROUND, () => this.forget(Date.now()));
-    const { most } = this.#options;
-    if (most !== undefined) this.#repeat(LOOK, LOOK, () => this.#look(most));
+    this.#repeat(FIRST_ROUND_AFTER_MS, ROUND_INTERVAL_MS, () => this.removeExpired(Date.now()));
+    const { maxEnded } = this.#options;
+    if (maxEnded !== undefined) this.#repeat(COUNT_INTERVAL_MS, COUNT_INTERVAL_MS, () => this.#removeSurplus(maxEnded));
   }
 
   async close(): Promise<void> {
@@ -63,8 +62,8 @@ export class ExecutionRetention {
     await Promise.all(this.#work);
   }
 
-  /** Removes what is over for too long at `now` (milliseconds since 1970). */
-  async forget(now: number): Promise<void> {
+  /** Removes what has been kept long enough at `now` (milliseconds since 1970). */
+  async removeExpired(now: number): Promise<void> {
     const store = this.#store;
     const { signal } = this.#stop;
     let after: string | undefined;
@@ -73,8 +72,8 @@ export class ExecutionRetention {
       const [row] = await store.scan(after === undefined ? range : { ...range, after });
       if (row === undefined) return;
       const index = workflowIndexOf(row.key);
-      const ended = Math.floor(now - (this.#kept.get(index) ?? this.#options.otherwise));
-      // What began later has not ended before.
+      const ended = Math.floor(now - (this.#periods.get(index) ?? this.#options.otherWorkflows));
+      // Index rows are ordered by begin: an execution that began after this time has not ended before it.
       if (ended > 0) {
         for (const status of ENDED) {
           const prefix = `${index}${status}/`;
@@ -85,13 +84,13 @@ export class ExecutionRetention {
     }
   }
 
-  /** Removes the oldest that have ended, down to `most`. */
-  async trim(most: number): Promise<void> {
-    const walk = new Walk(
+  /** Removes the oldest ended executions down to `maxEnded`. */
+  async removeOldest(maxEnded: number): Promise<void> {
+    const walk = new IndexWalk(
       this.#store,
       ENDED.map((status) => ({ prefix: executionIndex(status) })),
     );
-    await walk.pass(most);
+    await walk.skip(maxEnded);
     const [newest] = await walk.next(1);
     if (newest === undefined) return;
     for (const status of ENDED) {
@@ -101,19 +100,19 @@ export class ExecutionRetention {
     }
   }
 
-  /** Counting costs more than a look at the sequence: what has begun since tells whether there may be more. */
-  async #look(most: number): Promise<void> {
+  /** Counts only when the sequence has changed, which is one read: otherwise no execution has begun since the last time. */
+  async #removeSurplus(maxEnded: number): Promise<void> {
     const begun = (await this.#store.get(EXECUTION_SEQUENCE))?.value;
-    if (begun === this.#looked) return;
-    await this.trim(most);
-    this.#looked = begun;
+    if (begun === this.#checkedSequence) return;
+    await this.removeOldest(maxEnded);
+    this.#checkedSequence = begun;
   }
 
   #repeat(first: number, period: number, work: () => Promise<void>): void {
     if (this.#stop.signal.aborted) return;
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
-      const done = this.#watched(work).finally(() => {
+      const done = this.#logFirstFailure(work).finally(() => {
         this.#work.delete(done);
         this.#repeat(period, period, work);
       });
@@ -123,13 +122,13 @@ export class ExecutionRetention {
     this.#timers.add(timer);
   }
 
-  /** A store that cannot be used says so once. */
-  async #watched(work: () => Promise<void>): Promise<void> {
+  /** While a store is unavailable, only the first failure is logged. */
+  async #logFirstFailure(work: () => Promise<void>): Promise<void> {
     try {
       await work();
       this.#failing = false;
     } catch (error) {
-      const message = `executions that are over cannot be removed: ${messageOf(error)}`;
+      const message = `ended executions cannot be removed: ${messageOf(error)}`;
       if (!this.#failing) this.#options.logger.warn({ err: error }, message);
       this.#failing = true;
     }

@@ -1,4 +1,4 @@
-/** The workflows for one principal: what the rows of the API do. */
+/** The workflows for one principal: what the endpoints of the API do. */
 import { defaults } from "../../generated/defaults.ts";
 import type {
   ExecuteWorkflowRequest,
@@ -21,13 +21,13 @@ import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, executionIdTaken, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import { nameOf } from "./journal/ids.ts";
+import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
 import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
-import { parseOpen } from "./journal/rows.ts";
+import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
-import { ExecutionLookup, type OnRecord } from "./list/lookup.ts";
+import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import type { Execution } from "./run/execution.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
@@ -52,8 +52,8 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
-    while (!execution.recorded) {
-      const moved = Promise.race([execution.more(), execution.settled]);
+    while (!execution.isRecorded) {
+      const moved = Promise.race([execution.progress(), execution.settled]);
       await this.#unlessLost(execution, moved, () => executionIdTaken(execution.state.start.id));
     }
     return this.#follow(execution, 0);
@@ -68,7 +68,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     const request: StopRequest = { kind: "suspend", reason };
     const found = await this.#lookup.find(workflowId, id, userId);
     const { suspension, status } = await this.#stop(found, request);
-    // It was resumed before this could be said.
+    // It was resumed before this could be reported.
     if (status === "running") throw resumedMeanwhile(id);
     if (suspension === null) throw alreadyEnded(status);
     const suspendedAt = new Date(suspension.at).toISOString();
@@ -84,16 +84,16 @@ export class ScopedWorkflows implements WorkflowAccess {
     const request: StopRequest = { kind: "cancel", reason };
     for (;;) {
       const found = await this.#lookup.find(workflowId, id, userId);
-      const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.open === null;
+      const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.openRow === null;
       const state = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
-      // Somebody resumed it meanwhile.
+      // It was resumed meanwhile: cancel the new run.
       if (state === null || state.status === "running") continue;
       const { status, cancellation } = state;
       if (cancellation !== null) {
         const cancelledAt = new Date(cancellation.at).toISOString();
         return { executionId: id, status: "cancelled", cancelledAt, reason: cancellation.reason };
       }
-      // Unless it suspended itself before it heard of it.
+      // A suspension of its own came first: then cancel it at rest.
       if (status !== "suspended") throw alreadyEnded(status);
     }
   }
@@ -108,10 +108,14 @@ export class ScopedWorkflows implements WorkflowAccess {
     const { found, loaded } = await this.#suspended(workflowId, id, userId);
     const definition = await this.#engine.definitions.pinned(found.start.definition);
     const entry = planResume(loaded.state, definition, body);
-    if (this.#engine.live.has(nameOf(found.start))) throw notSuspended(id, "running");
-    this.#engine.room.require();
-    const execution = this.#engine.restore(loaded.state, definition, call, { loaded, open: null, rest: found.rest });
-    this.#engine.follow(execution, "resume");
+    if (this.#engine.live.has(liveKey(found.start))) throw notSuspended(id, "running");
+    this.#engine.capacity.requireFree();
+    const execution = this.#engine.restore(loaded.state, definition, call, {
+      loaded,
+      openRow: null,
+      recordRow: found.recordRow,
+    });
+    this.#engine.beginTrace(execution, "resume");
     execution.append(entry);
     this.#engine.run(execution);
     return this.#result(execution, call, () => notSuspended(id, "running"));
@@ -124,8 +128,8 @@ export class ScopedWorkflows implements WorkflowAccess {
     call: WorkflowCall,
     userId?: string,
   ): Promise<Serialized> {
-    const { found, loaded } = await this.#past(workflowId, id, userId);
-    this.#engine.room.require();
+    const { found, loaded } = await this.#atRest(workflowId, id, userId);
+    this.#engine.capacity.requireFree();
     const { start } = found;
     const outline = await this.#engine.definitions.outline(start.definition);
     const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
@@ -146,7 +150,7 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async state(workflowId: string, id: string, userId?: string): Promise<ExecutionState> {
-    const { state: current, outline } = await this.#lookup.look(workflowId, id, userId);
+    const { state: current, outline } = await this.#lookup.readState(workflowId, id, userId);
     return executionStateView(current, outline);
   }
 
@@ -154,48 +158,48 @@ export class ScopedWorkflows implements WorkflowAccess {
     const { workflowId } = query;
     if (workflowId !== undefined) this.#engine.declared(workflowId);
     permittedUser(this.#principal, query.userId);
-    const { store, live, definitions, elsewhere } = this.#engine;
+    const { store, live, definitions, remote } = this.#engine;
     const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;
     return listExecutions(owned, {
       store,
       *running() {
-        for (const { state, definition, recorded } of live.values()) {
-          if (!recorded) continue;
+        for (const { state, definition, isRecorded } of live.values()) {
+          if (!isRecorded) continue;
           const record = () => (state.status === "running" ? executionRecordText(state, definition.outline) : null);
           yield { start: state.start, record };
         }
       },
-      elsewhere,
+      remote,
       outlineOf: (hash) => definitions.outline(hash),
     });
   }
 
   async attach(workflowId: string, id: string, after: number, userId?: string): Promise<EventProducer> {
-    const { store, around, definitions } = this.#engine;
+    const { store, environment, definitions } = this.#engine;
     const execution = await this.#lookup.find(workflowId, id, userId);
     if (!("loaded" in execution)) return this.#follow(execution, after);
     const { loaded, found } = execution;
     const outline = await definitions.outline(found.start.definition);
-    const follows = found.open !== null && around.shared;
+    const follows = found.openRow !== null && environment.shared;
     return follows ? followRemoteExecution(store, found, outline, after) : followLoaded(loaded, outline, after);
   }
 
-  /** When another process takes it over, its events come from there. */
+  /** When another process recovers the execution, the events go on with what that process writes. */
   #follow(execution: Execution, after: number): EventProducer {
-    const { store, around, definitions, givenUp } = this.#engine;
+    const { store, environment, definitions, abandoned } = this.#engine;
     const { start } = execution.state;
     return followLive(execution, after, store, async (last) => {
-      const stands = execution.lifetime.stopped?.kind === "closing" || givenUp.has(start.number);
-      const found = around.shared && !stands ? await readExecution(store, start.number) : null;
-      const ours = found?.open != null && parseOpen(found.open.value).process === around.process;
+      const isInterrupted = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
+      const found = environment.shared && !isInterrupted ? await readExecution(store, start.number) : null;
+      const ours = found?.openRow != null && parseOpenRow(found.openRow.value).process === environment.process;
       if (found === null || ours) throw stillRunning(start.id);
       return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
     });
   }
 
-  /** `data` of a reply that waits for the execution to rest. `lost` explains that somebody else was first. */
+  /** `data` of the reply once the execution has come to rest. `lost` is the error when the first commit lost to another process. */
   async #result(execution: Execution, call: WorkflowCall, lost: () => ServiceError): Promise<Serialized> {
-    // It goes on when the reply cannot wait any longer: who asked must be able to find it.
+    // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
     call.cutHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
     const { state, definition } = execution;
@@ -208,41 +212,45 @@ export class ScopedWorkflows implements WorkflowAccess {
     return new Serialized(executionResultText(state, definition.outline));
   }
 
-  /** Waits until it rests, or says why that takes longer than a request should. */
+  /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */
   #settled(execution: Execution, lost: () => ServiceError): Promise<void> {
-    return this.#unlessLost(execution, Promise.race([execution.settled, execution.troubled()]), lost);
+    return this.#unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
   }
 
-  /** `lost` is for one that did not even begin here; what another process has taken over goes on there. */
+  /** `lost` is the error for an execution that did not begin here; one that another process has recovered is still running. */
   async #unlessLost(execution: Execution, waiting: Promise<void>, lost: () => ServiceError): Promise<void> {
     try {
       await waiting;
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
-      throw execution.recorded ? stillRunning(execution.state.start.id) : lost();
+      throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost();
     }
   }
 
-  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
+  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
     const record = await this.#lookup.find(workflowId, id, userId);
     if (!("loaded" in record)) throw notSuspended(id, "running");
     const { status } = record.loaded.state;
-    if (record.found.open !== null || status !== "suspended") throw notSuspended(id, status);
+    if (record.found.openRow !== null || status !== "suspended") throw notSuspended(id, status);
     return record;
   }
 
-  async #past(workflowId: string, id: string, userId: string | undefined): Promise<OnRecord> {
+  async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
     const record = await this.#lookup.find(workflowId, id, userId);
-    if ("loaded" in record && record.found.open === null) return record;
-    throw invalid("the execution is still running: it can be replayed once it rests");
+    if ("loaded" in record && record.found.openRow === null) return record;
+    throw invalid("the execution is still running: it can be replayed once it has ended or is suspended");
   }
 
-  /** Stops what runs, and waits until it rests. @throws ServiceError `invalid_input` when it rests already */
-  async #stop(execution: Execution | OnRecord, request: StopRequest): Promise<JournalState> {
+  /**
+   * Stops a running execution, and waits until it has come to rest.
+   *
+   * @throws ServiceError `invalid_input` when it is at rest already
+   */
+  async #stop(execution: Execution | StoredExecution, request: StopRequest): Promise<JournalState> {
     if ("loaded" in execution) {
       const { found, loaded } = execution;
-      if (found.open === null) throw alreadyEnded(loaded.state.status);
-      return this.#stopElsewhere(found, request);
+      if (found.openRow === null) throw alreadyEnded(loaded.state.status);
+      return this.#stopRemote(found, request);
     }
     const { state } = execution;
     execution.stop(stopFromRequest(request));
@@ -251,24 +259,28 @@ export class ScopedWorkflows implements WorkflowAccess {
     return state;
   }
 
-  #stopElsewhere(found: FoundExecution, request: StopRequest): Promise<JournalState> {
-    const { store, around } = this.#engine;
-    // In a store of our own it is one that could not go on here.
-    if (!around.shared) throw stillRunning(found.start.id);
+  #stopRemote(found: FoundExecution, request: StopRequest): Promise<JournalState> {
+    const { store, environment } = this.#engine;
+    // Without other processes it is an execution that this process has given up.
+    if (!environment.shared) throw stillRunning(found.start.id);
     return stopRemoteExecution(store, found, request);
   }
 
-  /** @returns null when it does not rest any more */
-  async #cancelResting({ found, loaded }: OnRecord, reason: string): Promise<JournalState | null> {
-    // What is gone of its definition does not matter: nothing runs any more.
+  /** @returns null when the execution was resumed meanwhile */
+  async #cancelResting({ found, loaded }: StoredExecution, reason: string): Promise<JournalState | null> {
+    // Nothing runs any more, so the outline is enough even when plugins of the definition are gone.
     const definition = {
       outline: await this.#engine.definitions.outline(found.start.definition),
     } as WorkflowDefinition;
     const caller = { requestId: "", logger: this.#engine.logger };
-    const execution = this.#engine.restore(loaded.state, definition, caller, { loaded, open: null, rest: found.rest });
+    const execution = this.#engine.restore(loaded.state, definition, caller, {
+      loaded,
+      openRow: null,
+      recordRow: found.recordRow,
+    });
     execution.append(["cancel", "", timeAfter(execution.state), reason]);
     try {
-      await execution.rest();
+      await execution.writeRecord();
     } catch (error) {
       if (error instanceof CommitConflict) return null;
       throw error;

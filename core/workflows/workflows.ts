@@ -1,4 +1,4 @@
-/** What the API sees of the workflows (contract, "Workflows"). */
+/** What the rest of the service can do with workflows and their executions. */
 import type {
   ExecuteWorkflowRequest,
   ExecutionCancellation,
@@ -14,24 +14,24 @@ import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 
-/** Who asked: the part of a request's context that an execution needs. */
+/** The part of a request's context that an execution needs. */
 export type WorkflowCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "logger" | "trace" | "cutHeaders">;
 
-/** Filters combine with and. Times are milliseconds since 1970, inclusive. */
+/** An execution must match all filters. Times are milliseconds since 1970, inclusive. */
 export interface ExecutionQuery {
   workflowId?: string;
   status?: ExecutionStatus;
   from?: number;
   to?: number;
   userId?: string;
-  /** Every key must have one of the values: JSON values, compared deeply. */
+  /** For each key the JSON values that it may have, compared deeply. */
   metadata?: ReadonlyMap<string, readonly unknown[]>;
   limit: number;
   offset: number;
 }
 
 export interface Workflows {
-  /** `data` of `GET /workflows`, made anew only when the status of a workflow has changed. */
+  /** `data` of `GET /workflows`. It is built again only when the status of a workflow has changed. */
   list(): Serialized;
   /** @throws ServiceError `not_found` */
   detail(id: string): WorkflowDetail;
@@ -39,15 +39,17 @@ export interface Workflows {
 }
 
 /**
- * The workflows for one principal. An unknown workflow or execution, or one that belongs to somebody else or to another
- * workflow, is ServiceError `not_found`; input that makes no sense is `invalid_input`, and so is an id that several users have,
- * unless `userId` says whose is meant; an id that is taken is `conflict`, a step that failed `step_failed` with the header
- * `x-execution-id`, a store that cannot be used `unavailable`.
+ * The workflows for one principal. Errors are ServiceErrors:
+ * - `not_found`: the workflow or execution is unknown, or belongs to another user or another workflow.
+ * - `invalid_input`: the input does not fit, or several users have an execution with this id and `userId` does not say whose is meant.
+ * - `conflict`: the id of a new execution is taken.
+ * - `step_failed`, with the header `x-execution-id`: a step failed.
+ * - `unavailable`: the store cannot be used, or too many executions run.
  */
 export interface WorkflowAccess {
-  /** Resolves when the execution rests: `data` of the reply. A client that leaves does not stop it. */
+  /** Resolves with `data` of the reply when the execution has come to rest. It goes on when the client leaves. */
   execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized>;
-  /** Resolves when the execution is on record. */
+  /** Resolves when the execution is in the store. */
   stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer>;
   suspend(
     workflowId: string,
@@ -78,6 +80,6 @@ export interface WorkflowAccess {
   state(workflowId: string, executionId: string, userId?: string): Promise<ExecutionState>;
   /** Newest first. */
   executions(query: ExecutionQuery): Promise<Serialized>;
-  /** The events after the one numbered `after`, then those to come until the execution rests. */
+  /** The events after the one numbered `after`, then those to come until the execution comes to rest. */
   attach(workflowId: string, executionId: string, after: number, userId?: string): Promise<EventProducer>;
 }

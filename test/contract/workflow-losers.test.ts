@@ -88,9 +88,6 @@ test("POST /workflows/:id/executions/:executionId/resume: a step that was left b
   const { status, error } = await refused(
     client.command("halfSuspends", id, "resume", { resumeData: {}, options: { stepId: "beside" } }),
   );
-  assert.deepEqual(
-    [status, error],
-    [400, 'options.stepId: it is not step "beside" that waits to be resumed, but open'],
-  );
+  assert.deepEqual([status, error], [400, 'options.stepId: step "beside" does not wait to be resumed; waiting: open']);
   assert.equal((await client.resume("halfSuspends", id, { ok: 1 })).status, "completed");
 });

@@ -221,7 +221,10 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
     const { id, reply } = client.begin("held", "held-1");
     const call = await watched.next("a", id);
     const { status, error } = await refused(client.command("held", id, "replay", { stepId: "a" }));
-    assert.deepEqual([status, error], [400, "the execution is still running: it can be replayed once it rests"]);
+    assert.deepEqual(
+      [status, error],
+      [400, "the execution is still running: it can be replayed once it has ended or is suspended"],
+    );
     call.release(1);
     await dataOf(reply);
     assert.equal((await refused(client.command("held", "unknown", "replay", { stepId: "a" }))).status, 404);

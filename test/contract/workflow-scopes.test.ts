@@ -160,7 +160,7 @@ describe("shared state", () => {
     );
     for (const data of ["round", "big"]) {
       const { status, error } = await refused(odd.service.post("/workflows/odd/execute", { input: data }));
-      assert.deepEqual([status, error], [500, 'step "s": setState takes what JSON can hold']);
+      assert.deepEqual([status, error], [500, 'step "s": setState takes values that JSON can hold']);
     }
     assert.deepEqual((await odd.execute("odd", "fine")).result, { at: "1970-01-01T00:00:00.000Z" });
   });

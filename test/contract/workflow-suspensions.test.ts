@@ -249,10 +249,7 @@ describe("branches that suspend", () => {
   test("andAll, several: options.stepId chooses; a step that does not wait is 400", async () => {
     const { id } = await suspend("several", {});
     const { status, error } = await refused(client.command("several", id, "resume", { options: { stepId: "b2" } }));
-    assert.deepEqual(
-      [status, error],
-      [400, 'options.stepId: it is not step "b2" that waits to be resumed, but a, b, c'],
-    );
+    assert.deepEqual([status, error], [400, 'options.stepId: step "b2" does not wait to be resumed; waiting: a, b, c']);
     const unknown = await refused(client.command("several", id, "resume", { options: { stepId: "d" } }));
     assert.equal(unknown.status, 400);
     assert.match(unknown.error, /^options\.stepId: there is no step "d"/);
@@ -271,10 +268,7 @@ describe("branches that suspend", () => {
     const { id, suspension } = await suspend("raced", {});
     assert.equal(suspension.stepId, "later");
     const { status, error } = await refused(client.command("raced", id, "resume", { options: { stepId: "ask" } }));
-    assert.deepEqual(
-      [status, error],
-      [400, 'options.stepId: it is not step "ask" that waits to be resumed, but later'],
-    );
+    assert.deepEqual([status, error], [400, 'options.stepId: step "ask" does not wait to be resumed; waiting: later']);
     assert.deepEqual((await client.resume("raced", id)).result, null);
   });
   test("andRace, several: the one that is resumed wins", async () => {
@@ -287,7 +281,7 @@ describe("branches that suspend", () => {
     const { id, suspension } = await suspend("left", {});
     assert.equal(suspension.stepId, "b");
     const { status, error } = await refused(client.command("left", id, "resume", { options: { stepId: "a" } }));
-    assert.deepEqual([status, error], [400, 'options.stepId: it is not step "a" that waits to be resumed, but b']);
+    assert.deepEqual([status, error], [400, 'options.stepId: step "a" does not wait to be resumed; waiting: b']);
     assert.deepEqual((await client.resume("left", id, { ok: 1 })).result, { won: { ok: 1 } });
     assert.deepEqual(watched.paths(id), ["bad"]);
   });

@@ -66,7 +66,7 @@ export class Runs {
       for (const { id } of executions) {
         const found = await findExecution(store, id);
         const loaded = found === null ? null : await loadExecution(store, found);
-        if (found?.open) running += 1;
+        if (found?.openRow) running += 1;
         for (const step of loaded?.state.steps.values() ?? []) {
           if (step.status === "done") this.#done.add(`${id}:${step.path}`);
         }

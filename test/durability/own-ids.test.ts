@@ -116,7 +116,9 @@ for (const [kind, database] of Object.entries(SHARED)) {
     const processes = [];
     for (let count = 0; count < 2; count++) {
       const store = await openStore();
-      const { opened } = await start(store, { processTimes: { sign: 1_000, silence: 60_000, orders: 20 } });
+      const { opened } = await start(store, {
+        processTimes: { heartbeatInterval: 1_000, leaseTimeout: 60_000, stopRequestInterval: 20 },
+      });
       t.after(() => opened.close().then(() => store.close()));
       processes.push({ store, opened });
     }

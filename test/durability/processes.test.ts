@@ -12,7 +12,7 @@ import { soon } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
 import { CALL, cutStore, type Process, processesOf, refusal } from "../support/workflow-process.ts";
 
-const TIMES = { sign: 50, silence: 400, orders: 20 };
+const TIMES = { heartbeatInterval: 50, leaseTimeout: 400, stopRequestInterval: 20 };
 
 const world = { runs: [] as string[], began: () => {}, open: Promise.resolve() as Promise<unknown>, heeds: true };
 (globalThis as { penstockProcesses?: typeof world }).penstockProcesses = world;
@@ -271,7 +271,7 @@ for (const { name, skip, open } of SHARED) {
         ["one", "two"],
       );
       assert.ok(
-        lines.some((line) => /another process has taken this execution over/.test(line)),
+        lines.some((line) => /another process has recovered this execution/.test(line)),
         lines.join("\n"),
       );
     });
@@ -318,7 +318,7 @@ for (const { name, skip, open } of SHARED) {
       const { began, go } = hold();
       const executed = one.access.execute("w", input("e"), CALL);
       await soon(began, "the step");
-      await new Promise((resolve) => setTimeout(resolve, TIMES.silence));
+      await new Promise((resolve) => setTimeout(resolve, TIMES.leaseTimeout));
       go();
       assert.equal((await parsed(executed)).status, "completed");
       assert.deepEqual(world.runs, ["e:one", "e:two"]);

@@ -33,7 +33,7 @@ const PLUGINS = {
       throw new Error("not the first time"); } };`,
 };
 
-const TIMES = { sign: 2, silence: 10, orders: 5 };
+const TIMES = { heartbeatInterval: 2, leaseTimeout: 10, stopRequestInterval: 5 };
 
 type Step = Record<string, unknown>;
 

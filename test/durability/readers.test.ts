@@ -63,7 +63,7 @@ test("producers end when their readers leave, and the others go on", async (t) =
 });
 
 test("GET /workflows/:id/executions/:executionId/stream: the service hears at once that a client has left", async (t) => {
-  const wake = t.mock.method(Execution.prototype, "wake");
+  const wake = t.mock.method(Execution.prototype, "notifyReaders");
   const plugins = [pluginFolder(t, PLUGINS)];
   const service = await startService(t, { name: "Test", version: "1.0.0", workflows: WORKFLOWS }, { plugins });
   service.post("/workflows/w/execute", { input: {}, options: { executionId: "e" } }).catch(() => {});

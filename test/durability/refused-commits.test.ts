@@ -62,14 +62,17 @@ async function processOn(t: TestContext, refuses: (commit: Commit) => Error | nu
   world.runs = [];
   const { logger, lines } = recordingLogger();
   const start = await processesOf(t, { workflows: WORKFLOWS }, { plugins: PLUGINS });
-  const process = await start(store, { logger, processTimes: { sign: 20, silence: 1_000, orders: 20 } });
+  const process = await start(store, {
+    logger,
+    processTimes: { heartbeatInterval: 20, leaseTimeout: 1_000, stopRequestInterval: 20 },
+  });
   t.after(() => process.opened.close());
   return { ...process, base, lines, call: { ...CALL, logger } };
 }
 
 const tooLarge = (commit: Commit) => (holds(commit, "POISON") ? new RangeError("value too large: /srv/secret") : null);
 const input = (id: string) => ({ input: {}, options: { executionId: id } });
-const MESSAGE = "the execution cannot be recorded: the store refuses what it holds";
+const MESSAGE = "the execution cannot be recorded: the store refuses its data";
 
 for (const [workflow, runs] of [
   ["middle", ["one", "two"]],
@@ -133,7 +136,7 @@ test("a store that comes back with a refusal after it was away ends the executio
   });
   assert.equal((await refusal(access.execute("middle", input("e"), call))).kind, "unavailable");
   await until(async () => (await access.state("middle", "e")).status === "error", "the end");
-  assert.equal(lines.filter((line) => /cannot be recorded, and waits/.test(line)).length, 1);
+  assert.equal(lines.filter((line) => /cannot be recorded and waits/.test(line)).length, 1);
 });
 
 test("an execution of which nothing can be recorded any more is given up, and its steps are not run over and over", async (t) => {

@@ -6,7 +6,7 @@ import { definitionKey, executionKey, journalKey, OPEN_EXECUTIONS, PROCESSES } f
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { recoverExecutions } from "../../core/workflows/cluster/recovery.ts";
-import { parseRest } from "../../core/workflows/journal/rows.ts";
+import { parseRecordRow } from "../../core/workflows/journal/rows.ts";
 import { silent } from "../support/agents.ts";
 import { collectEvents } from "../support/event-sink.ts";
 import { until } from "../support/probe.ts";
@@ -41,7 +41,7 @@ const WORKFLOWS = {
   },
 };
 
-const TIMES = { sign: 30, silence: 240, orders: 10_000 };
+const TIMES = { heartbeatInterval: 30, leaseTimeout: 240, stopRequestInterval: 10_000 };
 const never = new Promise<never>(() => {});
 const input = (id: string) => ({ input: { a: 1 }, options: { executionId: id } });
 
@@ -57,10 +57,10 @@ async function shared(t: TestContext, limits: object = {}) {
     t.after(() => Promise.race([process.opened.close(), new Promise((resolve) => setTimeout(resolve, 100))]));
     return process;
   };
-  /** Runs executions in a process that is killed then: it answers nothing any more, and its sign of life is old. */
+  /** Runs executions in a process that is killed then: it answers nothing any more, and its heartbeat is old. */
   const killed = async (ids: readonly string[], workflow = "w") => {
     const store = cutStore(base, "shared");
-    const process = await unbounded(store, { processTimes: { ...TIMES, sign: 60_000 } });
+    const process = await unbounded(store, { processTimes: { ...TIMES, heartbeatInterval: 60_000 } });
     world.open = never;
     for (const id of ids) process.access.execute(workflow, input(id), CALL).catch(() => {});
     await until(
@@ -75,7 +75,7 @@ async function shared(t: TestContext, limits: object = {}) {
   return { base, open, killed };
 }
 
-test("a process that takes over for long gives its sign of life all the time", async (t) => {
+test("a process that takes over for long writes its heartbeat all the time", async (t) => {
   const { base, open, killed } = await shared(t);
   await killed(Array.from({ length: 60 }, (_, index) => `e${index}`));
   let oldest = 0;
@@ -92,8 +92,8 @@ test("a process that takes over for long gives its sign of life all the time", a
   };
   const begun = Date.now();
   await open(slow);
-  assert.ok(Date.now() - begun > 2 * TIMES.silence, "it took long");
-  assert.ok(oldest > 0 && oldest < TIMES.silence, `the sign of life was ${oldest} ms old`);
+  assert.ok(Date.now() - begun > 2 * TIMES.leaseTimeout, "it took long");
+  assert.ok(oldest > 0 && oldest < TIMES.leaseTimeout, `the heartbeat was ${oldest} ms old`);
   assert.equal(new Set(world.runs).size, 60);
 });
 
@@ -132,7 +132,7 @@ test("an execution that begins and ends while its process looks at what is open 
         return rows;
       },
     },
-    { processTimes: { ...TIMES, sign: 60_000 } },
+    { processTimes: { ...TIMES, heartbeatInterval: 60_000 } },
   );
   let go: (value?: unknown) => void = () => {};
   world.open = new Promise((resolve) => {
@@ -158,7 +158,7 @@ test("an execution that begins and ends while its process looks at what is open 
   assert.deepEqual(world.runs, ["e:one"]);
 });
 
-test("what cannot be taken up is logged, and stops neither the others nor the service", async (t) => {
+test("an execution that cannot be recovered is logged, and stops neither the others nor the service", async (t) => {
   const { base, open, killed } = await shared(t);
   await killed(["a", "b", "c", "d"]);
   const rows = await base.scan({ prefix: OPEN_EXECUTIONS, limit: 9 });
@@ -176,7 +176,11 @@ test("what cannot be taken up is logged, and stops neither the others nor the se
   const { access } = await open({}, { logger });
   await until(async () => (await access.state("w", "d")).status === "completed", "the end of the one that can");
   assert.deepEqual(world.runs, ["d:one"]);
-  assert.equal(lines.filter((line) => /error: an execution cannot be taken up/.test(line)).length, 3, lines.join("\n"));
+  assert.equal(
+    lines.filter((line) => /error: an execution cannot be recovered/.test(line)).length,
+    3,
+    lines.join("\n"),
+  );
 });
 
 test("a process that shows that it lives while it is given up is not forgotten", async (t) => {
@@ -194,7 +198,7 @@ test("a process that shows that it lives while it is given up is not forgotten",
     },
   });
   await until(() => forgotten, "the end of its time");
-  await new Promise((resolve) => setTimeout(resolve, TIMES.sign * 2));
+  await new Promise((resolve) => setTimeout(resolve, TIMES.heartbeatInterval * 2));
   assert.ok(Number((await base.get(key))?.value) > 1, "its row is there");
 });
 
@@ -219,7 +223,7 @@ test("open executions are not read as long as no process is gone", async (t) => 
 
 test("GET /workflows/executions of a shared store: lists that come together look at the open executions once", async (t) => {
   const { base, open } = await shared(t);
-  const first = await open({}, { processTimes: { ...TIMES, sign: 60_000 } });
+  const first = await open({}, { processTimes: { ...TIMES, heartbeatInterval: 60_000 } });
   world.open = never;
   first.access.execute("w", input("e"), CALL).catch(() => {});
   await until(() => world.runs.length === 1, "the step");
@@ -231,7 +235,7 @@ test("GET /workflows/executions of a shared store: lists that come together look
       return base.scan(range);
     },
   };
-  const { access } = await open(counting, { processTimes: { ...TIMES, sign: 60_000 } });
+  const { access } = await open(counting, { processTimes: { ...TIMES, heartbeatInterval: 60_000 } });
   looks = 0;
   const lists = Array.from({ length: 20 }, () => access.executions({ limit: 5, offset: 0 }));
   for (const { json } of await Promise.all(lists))
@@ -246,11 +250,11 @@ test("GET /workflows/executions of a shared store: lists that come together look
 
 test("recovery: fail blames the step that was interrupted, and none that had lost a race", async (t) => {
   const { base, open } = await shared(t);
-  const first = await open({}, { processTimes: { ...TIMES, sign: 60_000 } });
+  const first = await open({}, { processTimes: { ...TIMES, heartbeatInterval: 60_000 } });
   assert.equal(JSON.parse((await first.access.execute("race", input("e"), CALL)).json).status, "suspended");
   // Resumed by a process that ended before its step began.
   const number = Number((await base.get("xn/e"))!.value);
-  const { rows, tail } = parseRest((await base.get(executionKey(number)))!.value);
+  const { rows, tail } = parseRecordRow((await base.get(executionKey(number)))!.value);
   const entries = [...tail, ["resume", "ask", Date.now(), {}]];
   await base.commit({
     put: [
@@ -258,7 +262,7 @@ test("recovery: fail blames the step that was interrupted, and none that had los
       [journalKey(number, rows), JSON.stringify(entries)],
     ],
   });
-  const { access } = await open({}, { processTimes: { ...TIMES, sign: 60_000 } });
+  const { access } = await open({}, { processTimes: { ...TIMES, heartbeatInterval: 60_000 } });
   await until(async () => (await access.state("race", "e")).status === "error", "the end");
   const events = await collectEvents(await access.attach("race", "e", 0));
   const failed = events.filter(({ data }) => data.type === "step-error").map(({ data }) => data.from);

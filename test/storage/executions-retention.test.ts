@@ -16,8 +16,8 @@ const NOW = Date.parse("2026-11-20T08:00:00Z");
 const DAY = 86_400_000;
 const STATUSES: readonly ExecutionStatus[] = ["completed", "error", "cancelled", "suspended", "running"];
 
-const retention = (store: Store, workflows: Record<string, number> = {}, otherwise = 30 * DAY) =>
-  new ExecutionRetention(store, { workflows: new Map(Object.entries(workflows)), otherwise, logger: silent });
+const retention = (store: Store, workflows: Record<string, number> = {}, otherWorkflows = 30 * DAY) =>
+  new ExecutionRetention(store, { workflows: new Map(Object.entries(workflows)), otherWorkflows, logger: silent });
 
 /** Every key of executions there is. */
 async function keysOf(store: Store): Promise<string[]> {
@@ -53,7 +53,7 @@ for (const engine of ENGINES) {
         }),
       );
       await putExecutions(store, samples);
-      await retention(store, kept, 5 * DAY).forget(NOW);
+      await retention(store, kept, 5 * DAY).removeExpired(NOW);
       const left = samples.filter(({ status, at, workflowId }) => {
         const over = status === "completed" || status === "error" || status === "cancelled";
         return !over || at + 1000 >= NOW - (kept[workflowId!] ?? 5 * DAY);
@@ -71,7 +71,7 @@ for (const engine of ENGINES) {
         { number: 4, status: "error", at: NOW - 31 * DAY, rested: NOW - 30 * DAY - 1 },
       ];
       await putExecutions(store, samples);
-      await retention(store).forget(NOW);
+      await retention(store).removeExpired(NOW);
       assert.deepEqual(await keysOf(store), keysFor([samples[0]!, samples[2]!]));
     });
 
@@ -82,13 +82,13 @@ for (const engine of ENGINES) {
         (_, index): Sample => ({ number: index + 1, status: "completed", at: index, userId: "ada" }),
       );
       await putExecutions(store, [...samples, { number: 999, status: "completed", at: NOW }]);
-      await Promise.all([retention(store).forget(NOW), retention(store).forget(NOW)]);
+      await Promise.all([retention(store).removeExpired(NOW), retention(store).removeExpired(NOW)]);
       // Where both wanted the same ones in one commit, neither may have got all of them: the next round does.
-      await retention(store).forget(NOW);
+      await retention(store).removeExpired(NOW);
       assert.deepEqual(await keysOf(store), keysFor([{ number: 999, status: "completed", at: NOW }]));
     });
 
-    test("`most`: the oldest that have ended go until so many are left, of all statuses together", async (t) => {
+    test("maxEnded: the oldest that have ended go until so many are left, of all statuses together", async (t) => {
       const store = await engine.open(t);
       const samples = Array.from(
         { length: 300 },
@@ -102,9 +102,9 @@ for (const engine of ENGINES) {
       await putExecutions(store, samples);
       const over = samples.filter(({ status }) => status !== "suspended" && status !== "running");
       const keeper = retention(store);
-      await keeper.trim(over.length);
+      await keeper.removeOldest(over.length);
       assert.deepEqual(await keysOf(store), keysFor(samples));
-      await keeper.trim(60);
+      await keeper.removeOldest(60);
       const gone = new Set(over.slice(0, -60));
       assert.deepEqual(await keysOf(store), keysFor(samples.filter((sample) => !gone.has(sample))));
     });
@@ -114,7 +114,7 @@ for (const engine of ENGINES) {
       const sample: Sample = { number: 5, status: "completed", at: 5 };
       await putExecutions(store, [sample]);
       await store.commit({ clear: ["x/"] });
-      await retention(store).forget(NOW);
+      await retention(store).removeExpired(NOW);
       assert.deepEqual(
         (await keysOf(store)).filter((key) => key.startsWith("xw/")),
         [],
@@ -125,7 +125,12 @@ for (const engine of ENGINES) {
 
 test("a store in memory is kept down while executions come, and closing waits for what is under way", async () => {
   const store = createMemoryStore();
-  const keeper = new ExecutionRetention(store, { workflows: new Map(), otherwise: DAY, logger: silent, most: 1_000 });
+  const keeper = new ExecutionRetention(store, {
+    workflows: new Map(),
+    otherWorkflows: DAY,
+    logger: silent,
+    maxEnded: 1_000,
+  });
   keeper.start();
   const many = Array.from(
     { length: 5_000 },
@@ -152,7 +157,7 @@ test("a store that cannot be used is said once, and again only after it could be
     },
   };
   const { logger, lines } = recordingLogger();
-  const keeper = new ExecutionRetention(failing, { workflows: new Map(), otherwise: DAY, logger });
+  const keeper = new ExecutionRetention(failing, { workflows: new Map(), otherWorkflows: DAY, logger });
   keeper.start();
   const round = async (milliseconds: number) => {
     t.mock.timers.tick(milliseconds);
@@ -160,7 +165,7 @@ test("a store that cannot be used is said once, and again only after it could be
   };
   await round(5_000);
   await round(60_000);
-  const line = "warn: executions that are over cannot be removed: storage is unavailable: no disk";
+  const line = "warn: ended executions cannot be removed: storage is unavailable: no disk";
   assert.deepEqual(lines, [line]);
   broken = false;
   await round(60_000);

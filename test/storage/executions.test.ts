@@ -7,7 +7,7 @@ import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
 import type { ExecutionListQuery } from "../../core/workflows/list/filter.ts";
 import { listExecutions, type RunningHere } from "../../core/workflows/list/list.ts";
-import { RemoteExecution } from "../../core/workflows/list/running.ts";
+import { RemoteExecutions } from "../../core/workflows/list/running.ts";
 import {
   ENGINES,
   finish,
@@ -33,8 +33,8 @@ async function page(
   query: Partial<ExecutionListQuery> = {},
   running: () => Iterable<RunningHere> = () => [],
 ) {
-  const elsewhere = store.kind === "postgres" ? new RemoteExecution(store, () => new Set()) : null;
-  const sources = { store, running, elsewhere, outlineOf };
+  const remote = store.kind === "postgres" ? new RemoteExecutions(store, () => new Set()) : null;
+  const sources = { store, running, remote, outlineOf };
   const { json } = await listExecutions({ limit: 50, offset: 0, ...query }, sources);
   return JSON.parse(json) as Record<string, unknown>[];
 }
@@ -187,7 +187,7 @@ for (const engine of ENGINES) {
         assert.ok(error instanceof ServiceError);
         assert.deepEqual(
           [error.kind, error.message],
-          ["invalid_input", "offset: more than 100000 executions cannot be passed over"],
+          ["invalid_input", "offset: more than 100000 executions cannot be skipped"],
         );
         return true;
       });

@@ -8,10 +8,10 @@ import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Range, Store } from "../../core/storage/store.ts";
 import type { Outline } from "../../core/workflows/definition/definition.ts";
 import type { ExecutionStart, ExecutionStatus, JournalEntry } from "../../core/workflows/journal/entries.ts";
-import { numberIn } from "../../core/workflows/journal/ids.ts";
+import { parseOwnId } from "../../core/workflows/journal/ids.ts";
 import { indexKeys } from "../../core/workflows/journal/index-rows.ts";
 import { executionRecordText } from "../../core/workflows/journal/record.ts";
-import { entriesText, openText, reopenedText, restText } from "../../core/workflows/journal/rows.ts";
+import { entriesText, openRowText, recordRowText, reopenedRowText } from "../../core/workflows/journal/rows.ts";
 import { stateFromJournal } from "../../core/workflows/journal/state.ts";
 import { startPostgres } from "./postgres.ts";
 import { silent } from "./providers.ts";
@@ -98,7 +98,7 @@ export function restRows(sample: Sample): [string, string][] {
   const start = startOf(sample);
   const [second, ...tail] = lastOf(status, rested);
   const state = stateFromJournal(start, [...begun(at), second!, ...tail]);
-  const value = restText(
+  const value = recordRowText(
     executionRecordText(state, OUTLINE),
     JSON.stringify(start),
     textOf(begun(at)),
@@ -110,14 +110,14 @@ export function restRows(sample: Sample): [string, string][] {
     [journalKey(number, 0), textOf([second!])],
   ];
   for (const key of indexKeys(start, status)) rows.push([key, String(state.endedAt ?? 0)]);
-  if (numberIn(start.id) !== number) rows.push([executionNameKey(start.id), String(number)]);
+  if (parseOwnId(start.id) !== number) rows.push([executionNameKey(start.id), String(number)]);
   return rows;
 }
 
 /** The rows of an execution that another process runs. */
 export function openRows(sample: Sample): [string, string][] {
   const entries = begun(sample.at).map((entry) => JSON.stringify(entry));
-  return [[openExecutionKey(sample.number), openText("other", JSON.stringify(startOf(sample)), entries)]];
+  return [[openExecutionKey(sample.number), openRowText("other", JSON.stringify(startOf(sample)), entries)]];
 }
 
 /** Puts executions into a store, each in a commit of its own where its revision matters. */
@@ -132,7 +132,7 @@ export async function resumeElsewhere(store: Store, sample: Sample): Promise<voi
   const [, last] = lastOf("suspended", sample.at + 1000);
   await store.commit({
     put: [
-      [openExecutionKey(sample.number), reopenedText("other")],
+      [openExecutionKey(sample.number), reopenedRowText("other")],
       [journalKey(sample.number, 1), textOf([last!])],
       [journalKey(sample.number, 2), textOf([["resume", "total", sample.at + 2000, 1]])],
     ],

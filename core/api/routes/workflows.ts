@@ -3,7 +3,7 @@
 import type { Service } from "../../app/service.ts";
 import { type Context, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import { cursorOf, executionIdOf, executionQuery } from "../../workflows/input.ts";
+import { executionIdParam, executionQuery, parseEventCursor } from "../../workflows/input.ts";
 import type { WorkflowAccess } from "../../workflows/workflows.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
@@ -82,8 +82,8 @@ export const WORKFLOW_ROUTES = [
     output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE, resumable: true },
     handle({ params, query }, call) {
       const { id } = params;
-      const executionId = executionIdOf(params);
-      return open(call).attach(id!, executionId, cursorOf(query, call.headers), query.userId);
+      const executionId = executionIdParam(params);
+      return open(call).attach(id!, executionId, parseEventCursor(query, call.headers), query.userId);
     },
   }),
   typedRoute<Service, "OwnerQuery", "SuspendExecutionRequest">({
@@ -98,7 +98,7 @@ export const WORKFLOW_ROUTES = [
     bodyOptional: true,
     output: { json: "ExecutionSuspended" },
     handle: ({ params, query, body }, call) =>
-      open(call).suspend(params.id!, executionIdOf(params), body.reason, query.userId),
+      open(call).suspend(params.id!, executionIdParam(params), body.reason, query.userId),
   }),
   typedRoute<Service, "OwnerQuery", "ResumeExecutionRequest">({
     operation: "workflows.resume",
@@ -112,7 +112,7 @@ export const WORKFLOW_ROUTES = [
     bodyOptional: true,
     output: { json: "ExecutionResult" },
     handle: ({ params, query, body }, call) =>
-      open(call).resume(params.id!, executionIdOf(params), body, call, query.userId),
+      open(call).resume(params.id!, executionIdParam(params), body, call, query.userId),
   }),
   typedRoute<Service, "OwnerQuery", "ReplayExecutionRequest">({
     operation: "workflows.replay",
@@ -126,7 +126,7 @@ export const WORKFLOW_ROUTES = [
     body: "ReplayExecutionRequest",
     output: { json: "ExecutionResult" },
     handle: ({ params, query, body }, call) =>
-      open(call).replay(params.id!, executionIdOf(params), body, call, query.userId),
+      open(call).replay(params.id!, executionIdParam(params), body, call, query.userId),
   }),
   typedRoute<Service, "OwnerQuery", "CancelExecutionRequest">({
     operation: "workflows.cancel",
@@ -140,7 +140,7 @@ export const WORKFLOW_ROUTES = [
     bodyOptional: true,
     output: { json: "ExecutionCancellation" },
     handle: ({ params, query, body }, call) =>
-      open(call).cancel(params.id!, executionIdOf(params), body.reason, query.userId),
+      open(call).cancel(params.id!, executionIdParam(params), body.reason, query.userId),
   }),
   typedRoute<Service, "OwnerQuery">({
     operation: "workflows.getState",
@@ -150,6 +150,6 @@ export const WORKFLOW_ROUTES = [
     summary: "Inspect the state of an execution",
     query: "OwnerQuery",
     output: { json: "ExecutionState" },
-    handle: ({ params, query }, call) => open(call).state(params.id!, executionIdOf(params), query.userId),
+    handle: ({ params, query }, call) => open(call).state(params.id!, executionIdParam(params), query.userId),
   }),
 ];

@@ -4,15 +4,18 @@ import type { EventProducer } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
-import { type FoundExecution, incomplete, readExecution, readJournal } from "../journal/load.ts";
-import { parseEntries, parseOpen, parseRest } from "../journal/rows.ts";
+import { type FoundExecution, incompleteJournal, readExecution, readJournal } from "../journal/load.ts";
+import { parseEntries, parseOpenRow, parseRecordRow } from "../journal/rows.ts";
 import { applyEntry, initialState } from "../journal/state.ts";
-import { beginReader, sendEntries } from "../run/follow.ts";
+import { openReader, sendEntries } from "../run/follow.ts";
 
-/** Milliseconds between two looks at the journal. */
-const LOOK = 250;
+const JOURNAL_POLL_MS = 250;
 
-/** The events from after the one numbered `after`, until it rests. @param found an execution that runs */
+/**
+ * The events after the one numbered `after`, until the execution comes to rest.
+ *
+ * @param found an execution that runs
+ */
 export function followRemoteExecution(
   store: Store,
   found: FoundExecution,
@@ -22,36 +25,36 @@ export function followRemoteExecution(
   const { start } = found;
   return async (sink) => {
     const state = initialState(start);
-    const reader = beginReader(state, outline, after, sink);
-    const pass = async (entries: readonly JournalEntry[]) => {
+    const reader = openReader(state, outline, after, sink);
+    const send = async (entries: readonly JournalEntry[]) => {
       for (const entry of entries) applyEntry(state, entry);
       await sendEntries(entries, reader);
     };
-    let passed = 0;
+    let rowsSent = 0;
     let last: string | undefined;
-    /** Revision of the record that the journal is ahead of. */
-    let passedBy: number | undefined;
-    await pass(firstOf(found));
+    /** Revision of a record that has fewer journal rows than were read. */
+    let outdated: number | undefined;
+    await send(firstEntries(found));
     while (!sink.closed) {
       const now = await readExecution(store, start.number);
-      // Its time on record is over.
+      // Retention has removed it.
       if (now === null) return;
       const rows = await readJournal(store, start.number, last);
-      passed += rows.length;
+      rowsSent += rows.length;
       last = rows.at(-1)?.key ?? last;
-      await pass(rows.flatMap((row) => parseEntries(row.value)));
-      if (now.open === null && now.rest !== null) {
-        const rest = parseRest(now.rest.value);
-        if (passed === rest.rows) return pass(rest.tail);
-        // Otherwise it was resumed between the two reads, and its tail is in the journal: its record is another soon.
-        if (passed < rest.rows || now.rest.revision === passedBy) throw incomplete(start.id);
-        passedBy = now.rest.revision;
-      } else await sleep(LOOK, undefined, { ref: false });
+      await send(rows.flatMap((row) => parseEntries(row.value)));
+      if (now.openRow === null && now.recordRow !== null) {
+        const rest = parseRecordRow(now.recordRow.value);
+        if (rowsSent === rest.rows) return send(rest.tail);
+        // More rows than the record tells of: it was resumed between the two reads, so that a new record will follow.
+        if (rowsSent < rest.rows || now.recordRow.revision === outdated) throw incompleteJournal(start.id);
+        outdated = now.recordRow.revision;
+      } else await sleep(JOURNAL_POLL_MS, undefined, { ref: false });
     }
   };
 }
 
-function firstOf({ open, rest }: FoundExecution): readonly JournalEntry[] {
-  const first = open === null ? null : parseOpen(open.value).first;
-  return first ?? (rest === null ? [] : parseRest(rest.value).first);
+function firstEntries({ openRow, recordRow }: FoundExecution): readonly JournalEntry[] {
+  const first = openRow === null ? null : parseOpenRow(openRow.value).first;
+  return first ?? (recordRow === null ? [] : parseRecordRow(recordRow.value).first);
 }

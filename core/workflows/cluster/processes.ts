@@ -1,6 +1,7 @@
 /**
- * Processes that share a store. Each says from time to time that it lives; what a silent one ran, another takes over. No write
- * is needed for a single execution: its open row names its process, and every commit to its journal expects that row.
+ * Processes that share a store. Each writes a heartbeat from time to time. When the heartbeats of one stop, its lease runs out, and
+ * another process recovers the executions that it ran. A single execution needs no lease of its own: its open row names its process,
+ * and every commit to its journal expects that row to be unchanged.
  */
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
@@ -10,110 +11,124 @@ import type { Engine } from "../engine.ts";
 import { recoverExecutions } from "./recovery.ts";
 import { StopRequests } from "./stop-requests.ts";
 
-/** Milliseconds. */
+/** All in milliseconds. */
 export interface ProcessTimes {
-  /** Between two signs of life. */
-  readonly sign: number;
-  /** After which a process without one is taken for dead. */
-  readonly silence: number;
-  /** Between two looks at what other processes want done with what runs here. */
-  readonly orders: number;
+  /** Between two heartbeats. */
+  readonly heartbeatInterval: number;
+  /** A process that wrote no heartbeat for so long is taken for dead. */
+  readonly leaseTimeout: number;
+  /** Between two reads of the stop requests that other processes have written. */
+  readonly stopRequestInterval: number;
 }
 
-export const PROCESS_TIMES: ProcessTimes = { sign: 5_000, silence: 30_000, orders: 250 };
-const MOST = 1_000;
-/** Signs of life of ours within which a process that seems dead shows none: its clock may be another. */
-const WATCHED = 3;
-/** Looks at the processes to one at everything that runs: usually none has left anything. */
-const THOROUGH = 12;
+const DEFAULT_PROCESS_TIMES: ProcessTimes = {
+  heartbeatInterval: 5_000,
+  leaseTimeout: 30_000,
+  stopRequestInterval: 250,
+};
+const MAX_PROCESSES = 1_000;
+/** Its clock may differ from ours: only a process whose heartbeat has not changed during so many of our own is taken for dead. */
+const UNCHANGED_HEARTBEATS = 3;
+/** Every so many rounds all open executions are read, even when no process has gone: usually there is nothing to recover. */
+const ROUNDS_PER_FULL_SCAN = 12;
+
+interface SeenHeartbeat {
+  readonly value: string;
+  /** When this process first saw that value. */
+  readonly since: number;
+}
 
 export class Processes {
   readonly #engine: Engine;
   readonly #times: ProcessTimes;
-  readonly #orders: StopRequests;
-  /** Two, so that what there is to take over, however much, keeps no sign of life waiting. */
-  readonly #signs: Interval;
-  readonly #looks: Interval;
-  /** By key: what the sign of life of another process was, and since when. */
-  #seen = new Map<string, { value: string; since: number }>();
+  readonly #stopRequests: StopRequests;
+  /** Apart from the recovery, so that however much there is to recover, no heartbeat is late. */
+  readonly #heartbeats: Interval;
+  readonly #recovery: Interval;
+  /** The last heartbeat of each process, by its key. */
+  #seen = new Map<string, SeenHeartbeat>();
   #round = 0;
-  /** Whether something may have been left that has not been looked for. */
-  #due = true;
-  #retired = false;
+  /** Whether there may be executions to recover that have not been looked for. */
+  #recoveryDue = true;
+  #stopped = false;
 
-  constructor(engine: Engine, times: ProcessTimes = PROCESS_TIMES) {
+  constructor(engine: Engine, times: ProcessTimes = DEFAULT_PROCESS_TIMES) {
     this.#engine = engine;
     this.#times = times;
-    this.#orders = new StopRequests(engine, times.orders);
+    this.#stopRequests = new StopRequests(engine, times.stopRequestInterval);
     const failed = (what: string) => (error: unknown) =>
       engine.logger.warn({ err: error }, `${what}: ${messageOf(error)}`);
-    this.#signs = new Interval(
-      times.sign,
-      () => this.#sign(),
-      failed("other processes cannot be told that this one lives"),
+    this.#heartbeats = new Interval(
+      times.heartbeatInterval,
+      () => this.#writeHeartbeat(),
+      failed("the heartbeat of this process cannot be written"),
     );
-    this.#looks = new Interval(times.sign, () => this.#look(), failed("other processes could not be looked for"));
+    this.#recovery = new Interval(
+      times.heartbeatInterval,
+      () => this.#recover(),
+      failed("other processes could not be checked"),
+    );
   }
 
   async start(): Promise<void> {
-    await this.#sign();
-    this.#signs.start();
-    // What has to wait for a place to go on keeps nobody else waiting.
-    await Promise.race([this.#looks.begin(), this.#engine.room.full]);
-    await this.#orders.start();
+    await this.#writeHeartbeat();
+    this.#heartbeats.start();
+    // The start does not wait for executions that have to wait for a free slot.
+    await Promise.race([this.#recovery.begin(), this.#engine.capacity.full]);
+    await this.#stopRequests.start();
   }
 
-  /** Takes nothing over any more, but lives. */
-  retire(): void {
-    this.#retired = true;
+  /** Recovers nothing from now on, but still writes heartbeats. */
+  stopRecovering(): void {
+    this.#stopped = true;
   }
 
   async stop(): Promise<void> {
-    this.#retired = true;
-    await Promise.all([this.#signs.stop(), this.#looks.stop(), this.#orders.close()]);
+    this.#stopped = true;
+    await Promise.all([this.#heartbeats.stop(), this.#recovery.stop(), this.#stopRequests.close()]);
   }
 
-  /** What it has left may be taken over at once. */
-  async leave(): Promise<void> {
-    await this.#engine.store.commit({ delete: [processKey(this.#engine.around.process)] }).catch(() => {});
+  /** Removes the heartbeat, so that others may recover at once what is still open. */
+  async deregister(): Promise<void> {
+    await this.#engine.store.commit({ delete: [processKey(this.#engine.environment.process)] }).catch(() => {});
   }
 
-  async #sign(): Promise<void> {
-    const { store, around } = this.#engine;
-    await store.commit({ put: [[processKey(around.process), String(Date.now())]] });
+  async #writeHeartbeat(): Promise<void> {
+    const { store, environment } = this.#engine;
+    await store.commit({ put: [[processKey(environment.process), String(Date.now())]] });
   }
 
-  /** Takes over what others have left. */
-  async #look(): Promise<void> {
+  /** Recovers the executions of processes that are gone. */
+  async #recover(): Promise<void> {
     const { store } = this.#engine;
     const known = this.#seen;
-    const rows = await store.scan({ prefix: PROCESSES, limit: MOST });
-    const dead = this.#deadOf(rows, Date.now());
-    const hasLeft = [...known.keys()].some((key) => !this.#seen.has(key));
-    const isThorough = ++this.#round % THOROUGH === 0;
-    if (dead.length > 0 || hasLeft || isThorough || this.#engine.adrift) this.#due = true;
-    if (!this.#due || this.#retired) return;
-    this.#engine.adrift = false;
-    await this.#takeUp(rows, new Set(dead.map(({ key }) => key)));
-    if (this.#retired) return;
-    this.#due = false;
+    const rows = await store.scan({ prefix: PROCESSES, limit: MAX_PROCESSES });
+    const dead = this.#deadProcesses(rows, Date.now());
+    const hasDeregistered = [...known.keys()].some((key) => !this.#seen.has(key));
+    const isFullScan = ++this.#round % ROUNDS_PER_FULL_SCAN === 0;
+    if (dead.length > 0 || hasDeregistered || isFullScan || this.#engine.mayHaveUnowned) this.#recoveryDue = true;
+    if (!this.#recoveryDue || this.#stopped) return;
+    this.#engine.mayHaveUnowned = false;
+    await this.#recoverFrom(rows, new Set(dead.map(({ key }) => key)));
+    if (this.#stopped) return;
+    this.#recoveryDue = false;
     await Promise.all(dead.map((row) => this.#forget(row)));
   }
 
-  async #takeUp(rows: readonly Row[], dead: ReadonlySet<string>): Promise<void> {
+  async #recoverFrom(rows: readonly Row[], dead: ReadonlySet<string>): Promise<void> {
     const { store, logger } = this.#engine;
     const gone = new Map(rows.map(({ key }) => [key, dead.has(key)]));
     const isGone = async (process: string) => {
       const key = processKey(process);
-      // One that has begun since then has said so before it ran anything.
+      // A process that started after the scan wrote its heartbeat before it ran anything.
       if (!gone.has(key)) gone.set(key, (await store.get(key)) === undefined);
       return gone.get(key) === true;
     };
-    const count = await recoverExecutions(this.#engine, isGone, () => this.#retired);
-    if (count > 0) logger.info({ executions: count }, "took over executions of a process that is gone");
+    const count = await recoverExecutions(this.#engine, isGone, () => this.#stopped);
+    if (count > 0) logger.info({ executions: count }, "recovered executions of a process that is gone");
   }
 
-  /** Unless it has turned out to live. */
+  /** Removes the heartbeat of a dead process, unless that has written another one meanwhile. */
   async #forget({ key, revision }: Row): Promise<void> {
     try {
       await this.#engine.store.commit({ delete: [key], expect: [[key, revision]] });
@@ -122,19 +137,21 @@ export class Processes {
     }
   }
 
-  /** Those that have been silent for long. */
-  #deadOf(rows: readonly Row[], now: number): Row[] {
-    const own = processKey(this.#engine.around.process);
-    const seen = new Map<string, { value: string; since: number }>();
+  /** Those whose lease has run out. */
+  #deadProcesses(rows: readonly Row[], now: number): Row[] {
+    const own = processKey(this.#engine.environment.process);
+    const seen = new Map<string, SeenHeartbeat>();
     for (const { key, value } of rows) {
       const before = this.#seen.get(key);
       seen.set(key, before?.value === value ? before : { value, since: now });
     }
     this.#seen = seen;
-    const { sign, silence } = this.#times;
+    const { heartbeatInterval, leaseTimeout } = this.#times;
     return rows.filter(({ key }) => {
       const { value, since } = seen.get(key)!;
-      return key !== own && Number(value) < now - silence && since <= now - WATCHED * sign;
+      return (
+        key !== own && Number(value) < now - leaseTimeout && since <= now - UNCHANGED_HEARTBEATS * heartbeatInterval
+      );
     });
   }
 }

@@ -1,6 +1,7 @@
 /**
- * What one process of a shared store asks of another: to stop an execution that the other one runs. The request is a row; who runs
- * the execution looks for such rows while it runs any, and who asked looks at the execution until it rests.
+ * Stop requests between processes of a shared store: one process asks another to suspend or cancel an execution that the other one
+ * runs. The request is a row. A process that runs executions reads these rows at an interval, and the process that asked reads the
+ * execution until it has come to rest.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
@@ -13,68 +14,71 @@ import { type FoundExecution, loadExecution, readExecution } from "../journal/lo
 import type { JournalState } from "../journal/state.ts";
 import type { Stop } from "../run/lifetime.ts";
 
-/** Milliseconds that steps may take to heed a cancel. */
-const GRACE = 5_000;
-/** Milliseconds between two looks at the execution: the first, and the longest; and how long they go on. */
-const LOOK = { first: 50, longest: 1_000, end: 600_000 };
-const PAGE = 1_000;
+/** How long the steps of a cancelled execution may still work after their signal has aborted. */
+const CANCEL_GRACE_MS = 5_000;
+/** Pauses between two reads of the execution that is to stop, and how long it is read at all. */
+const FIRST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 1_000;
+const GIVE_UP_AFTER_MS = 600_000;
+const MAX_REQUESTS_PER_READ = 1_000;
 
 export type StopRequest = Pick<Stop, "reason"> & { readonly kind: "suspend" | "cancel" };
 
 export const stopFromRequest = ({ kind, reason }: StopRequest): Stop => ({
   kind,
   reason,
-  patience: kind === "cancel" ? GRACE : Number.POSITIVE_INFINITY,
+  gracePeriod: kind === "cancel" ? CANCEL_GRACE_MS : Number.POSITIVE_INFINITY,
 });
 
-/** `open`: revision of the open row that it is about, so that it does not stop what was resumed since. */
-type Order = readonly [kind: StopRequest["kind"], reason: string, open: number];
+/** `open`: revision of the open row that it is about, so that a run which was resumed since is not stopped. */
+type StoredRequest = readonly [kind: StopRequest["kind"], reason: string, open: number];
 
-const parseOrder = (row: Row): Order => JSON.parse(row.value) as Order;
+const parseRequest = (row: Row): StoredRequest => JSON.parse(row.value) as StoredRequest;
 
 /**
- * Has an execution stopped that another process runs, and resolves when it rests; whoever runs it by then.
+ * Asks for an execution to be stopped that another process runs. Resolves when it has come to rest, whichever process runs it by then.
  *
- * @returns its fold; still running when it rested, and was resumed
+ * @returns its state; "running" when it came to rest and was resumed before that was seen
  */
 export async function stopRemoteExecution(
   store: Store,
-  { start, rest }: FoundExecution,
+  { start, recordRow }: FoundExecution,
   request: StopRequest,
 ): Promise<JournalState> {
-  const end = performance.now() + LOOK.end;
+  const end = performance.now() + GIVE_UP_AFTER_MS;
   let asked: number | null = null;
-  for (let delay = LOOK.first; performance.now() < end; delay = Math.min(delay * 2, LOOK.longest)) {
+  for (let delay = FIRST_PAUSE_MS; performance.now() < end; delay = Math.min(delay * 2, LONGEST_PAUSE_MS)) {
     const found = await readExecution(store, start.number);
     if (found === null) throw noExecution(start.id);
-    const { open } = found;
-    if (open === null || found.rest?.revision !== rest?.revision) {
+    const { openRow } = found;
+    if (openRow === null || found.recordRow?.revision !== recordRow?.revision) {
       const loaded = await loadExecution(store, found);
       if (loaded !== null) {
-        if (asked !== null) await withdraw(store, start.number, asked).catch(() => {});
+        if (asked !== null) await withdrawRequest(store, start.number, asked).catch(() => {});
         return loaded.state;
       }
     }
-    // Another process may have taken it over, which knows nothing of the request.
-    else if (open.revision !== asked && (await ask(store, open, start.number, request))) asked = open.revision;
+    // When another process has recovered it, the request is about a row that is gone: write it again.
+    else if (openRow.revision !== asked && (await writeRequest(store, openRow, start.number, request)))
+      asked = openRow.revision;
     await sleep(delay, undefined, { ref: false });
   }
   throw stillRunning(start.id);
 }
 
-/** False when something has changed meanwhile. */
-async function ask(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
+/** False when the execution, or the request for it, has changed meanwhile. */
+async function writeRequest(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
   const key = orderKey(number);
   const known = await store.get(key);
   if (known !== undefined) {
-    const [knownKind, , about] = parseOrder(known);
-    // A suspension does not take a cancel back.
+    const [knownKind, , about] = parseRequest(known);
+    // A request to suspend does not replace one to cancel.
     if (about === open.revision && (knownKind === "cancel" || knownKind === kind)) return true;
   }
-  const order: Order = [kind, reason, open.revision];
+  const stored: StoredRequest = [kind, reason, open.revision];
   try {
     await store.commit({
-      put: [[key, JSON.stringify(order)]],
+      put: [[key, JSON.stringify(stored)]],
       expect: [
         [open.key, open.revision],
         [key, known?.revision ?? null],
@@ -87,67 +91,67 @@ async function ask(store: Store, open: Row, number: number, { kind, reason }: St
   }
 }
 
-/** What is asked of a run that is over. Somebody may ask for something of the next one by now. */
-async function withdraw(store: Store, number: number, open: number): Promise<void> {
-  const order = await store.get(orderKey(number));
-  if (order === undefined || parseOrder(order)[2] !== open) return;
-  await remove(store, order);
+/** Removes the request for a run that is over, but not one that is already about the next run. */
+async function withdrawRequest(store: Store, number: number, open: number): Promise<void> {
+  const row = await store.get(orderKey(number));
+  if (row === undefined || parseRequest(row)[2] !== open) return;
+  await removeRow(store, row);
 }
 
-const remove = (store: Store, { key, revision }: Row) =>
+const removeRow = (store: Store, { key, revision }: Row) =>
   store.commit({ delete: [key], expect: [[key, revision]] }).then(() => {}, ignoreConflict);
 
-/** Does what other processes ask of this one. */
+/** Reads the stop requests for executions that run in this process, and stops them. */
 export class StopRequests {
   readonly #engine: Engine;
-  readonly #looks: Interval;
+  readonly #reads: Interval;
 
-  /** @param interval milliseconds between two looks, while something runs here */
+  /** @param interval milliseconds between two reads; nothing is read while nothing runs here */
   constructor(engine: Engine, interval: number) {
     this.#engine = engine;
-    this.#looks = new Interval(
+    this.#reads = new Interval(
       interval,
-      () => this.#look(),
+      () => this.#read(),
       (error) => {
-        const message = `what other processes ask for could not be read: ${messageOf(error)}`;
+        const message = `stop requests of other processes could not be read: ${messageOf(error)}`;
         engine.logger.warn({ err: error }, message);
       },
     );
   }
 
-  /** Removes what is about executions that do not run any more, and begins. */
+  /** Removes requests for runs that are over, and begins to read. */
   async start(): Promise<void> {
     const { store } = this.#engine;
-    const rows = await store.scan({ prefix: ORDERS, limit: PAGE });
+    const rows = await store.scan({ prefix: ORDERS, limit: MAX_REQUESTS_PER_READ });
     const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
-    const stale = rows.filter((row, index) => open[index]?.revision !== parseOrder(row)[2]);
-    await Promise.all(stale.map((row) => remove(store, row)));
-    this.#looks.start();
+    const stale = rows.filter((row, index) => open[index]?.revision !== parseRequest(row)[2]);
+    await Promise.all(stale.map((row) => removeRow(store, row)));
+    this.#reads.start();
   }
 
   close(): Promise<void> {
-    return this.#looks.stop();
+    return this.#reads.stop();
   }
 
-  async #look(): Promise<void> {
+  async #read(): Promise<void> {
     const { store, live } = this.#engine;
     if (live.size === 0) return;
-    const rows = await store.scan({ prefix: ORDERS, limit: PAGE });
+    const rows = await store.scan({ prefix: ORDERS, limit: MAX_REQUESTS_PER_READ });
     if (rows.length === 0) return;
-    const orders = new Map(rows.map((row) => [indexedExecution(row.key), row]));
+    const requests = new Map(rows.map((row) => [indexedExecution(row.key), row]));
     for (const execution of live.values()) {
-      const row = orders.get(execution.state.start.number);
+      const row = requests.get(execution.state.start.number);
       if (row === undefined) continue;
-      const [kind, reason, open] = parseOrder(row);
+      const [kind, reason, open] = parseRequest(row);
       if (open !== execution.revision) continue;
       execution.stop(stopFromRequest({ kind, reason }));
-      // Should this process end before the execution rests, it is asked of the next one.
-      await remove(store, row);
+      // If this process ends before the execution has come to rest, whoever asked writes the request for the next process.
+      await removeRow(store, row);
     }
   }
 }
 
-/** Somebody asks for more by now. */
+/** The row has been replaced by a newer request, which must stay. */
 function ignoreConflict(error: unknown): void {
   if (!(error instanceof CommitConflict)) throw error;
 }

@@ -1,12 +1,12 @@
-/** From a pinned definition to one that runs: names become plugins, tools and agents, texts become functions. */
+/** Compiles a pinned definition: names become plugins, tools and agents, expressions become functions. */
 import { messageOf } from "../../lib/errors.ts";
 import type { Outline, WorkflowDefinition } from "../definition/definition.ts";
-import { compileCheck, type Linking, type Parts, type WorkflowProblem } from "../definition/linking.ts";
-import { outlineOf } from "../definition/outline.ts";
-import { hashOf, type PinnedDefinition, reveal } from "../definition/pinned.ts";
+import { compileCheck, type LinkContext, type Parts, type WorkflowProblem } from "../definition/linking.ts";
+import { outlineSteps } from "../definition/outline.ts";
+import { hashDefinition, type PinnedDefinition, reveal } from "../definition/pinned.ts";
 import { compileSteps } from "./steps.ts";
 
-export type CompiledDefinition =
+type CompiledDefinition =
   | { definition: WorkflowDefinition }
   /** `missing`: what it names and is not there, `step plugin "x"`, `environment variable "TOKEN"`. */
   | { problems: WorkflowProblem[]; missing: string[] };
@@ -16,13 +16,13 @@ export function compileDefinition(pinned: PinnedDefinition, parts: Parts): Compi
   const at = ["workflows", workflowId];
   let outline: Outline;
   try {
-    outline = outlineOf(pinned);
+    outline = outlineSteps(pinned);
   } catch (error) {
     return { problems: [{ path: at, message: messageOf(error) }], missing: [] };
   }
   const revealed = reveal(pinned, parts.env, parts.folder);
   const { workflows } = revealed.pinned;
-  const linking: Linking = {
+  const linking: LinkContext = {
     parts,
     workflows,
     checks: new Map(),
@@ -36,14 +36,14 @@ export function compileDefinition(pinned: PinnedDefinition, parts: Parts): Compi
     workflow,
     prefix: "",
     open: [workflowId],
-    // Those of the outermost workflow are the definition's own.
+    // The checks of the outermost workflow are in the definition itself.
     suspendCheck: null,
     resumeCheck: null,
   });
   const definition: WorkflowDefinition = {
     workflowId,
     name: workflow.name,
-    hash: hashOf(JSON.stringify(pinned)),
+    hash: hashDefinition(JSON.stringify(pinned)),
     outline,
     steps,
     inputCheck: compileCheck(linking, workflow.input, [...at, "input"]),

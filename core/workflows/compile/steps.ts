@@ -1,23 +1,23 @@
-/** From the text of steps to steps: one function for each type. */
+/** Compiles the steps of a manifest, with one function for each type of step. */
 import { compileCondition, ExpressionError, SCOPES } from "../../manifest/expression.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest, StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
 import type { EvaluateInScope, Retry, Step, StepType, ValueCheck, WorkStep } from "../definition/definition.ts";
-import { accept, compileCheck, compileText, compileValue, type Linking } from "../definition/linking.ts";
-import { typeOf } from "../definition/outline.ts";
+import { accept, compileCheck, compileText, compileValue, type LinkContext } from "../definition/linking.ts";
+import { stepType } from "../definition/outline.ts";
 import { compileAgent } from "../steps/agent.ts";
 import { compilePlugin } from "../steps/plugin.ts";
 import { compileTool } from "../steps/tool.ts";
 
 /** The workflow whose steps are compiled. */
-export interface Within {
-  readonly linking: Linking;
+interface Within {
+  readonly linking: LinkContext;
   readonly workflow: WorkflowManifest;
-  /** Of the paths of its steps: `""`, `sub/`. */
+  /** Prefix of the paths of its steps: `""`, `sub/`. */
   readonly prefix: string;
-  /** Ids of the workflows that it is in, and its own. */
+  /** Its id, and those of the workflows that call it. */
   readonly open: readonly string[];
-  /** Of what its steps hand out when they suspend, and are resumed with, where they have no schema of their own. */
+  /** For the data of suspensions and resumes, when a step has no schema of its own. */
   readonly suspendCheck: ValueCheck | null;
   readonly resumeCheck: ValueCheck | null;
 }
@@ -30,24 +30,24 @@ export function compileSteps(steps: StepManifest | StepList, at: Path, within: W
 
 type Run = WorkStep["run"];
 
-/** None for what is missing: then the definition cannot be used anyway. */
+/** Nothing when something is missing: then the definition cannot be used anyway. */
 function compileStep(step: StepManifest, at: Path, within: Within): Step[] {
-  const type = typeOf(step);
-  const compiled = COMPILERS[type](step, [...at, type], within, baseOf(step, type, at, within));
+  const type = stepType(step);
+  const compiled = COMPILERS[type](step, [...at, type], within, compileBase(step, type, at, within));
   return compiled === null ? [] : [compiled];
 }
 
-type Base = ReturnType<typeof baseOf>;
+type Base = ReturnType<typeof compileBase>;
 
-const ONCE: Retry = Object.freeze({ attempts: 0, delay: 0, backoff: "fixed" });
-/** The steps in them are tried again by themselves. */
+const NO_RETRY: Retry = Object.freeze({ attempts: 0, delay: 0, backoff: "fixed" });
+/** The retry of the workflow is for the steps inside them, not for the container steps themselves. */
 const CONTAINERS: readonly StepType[] = ["andWhen", "andAll", "andRace", "andWorkflow"];
 
-function baseOf(step: StepManifest, type: StepType, at: Path, within: Within) {
+function compileBase(step: StepManifest, type: StepType, at: Path, within: Within) {
   const { linking, workflow, prefix, suspendCheck, resumeCheck } = within;
   const check = (key: "inputSchema" | "outputSchema" | "suspendSchema" | "resumeSchema") =>
     compileCheck(linking, step[key], [...at, key]);
-  const inherited = CONTAINERS.includes(type) ? ONCE : (workflow.retry as Retry);
+  const inherited = CONTAINERS.includes(type) ? NO_RETRY : (workflow.retry as Retry);
   return {
     id: step.id,
     path: `${prefix}${step.id}`,
@@ -73,18 +73,22 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
       return { ...base, kind: "suspend", reason, data };
     }
     if (set !== undefined) return { ...base, kind: "set", evaluate: compileValue(linking, set, [...at, "set"]) };
-    return workStep(base, false, runOf(step.andThen!, at, linking, false));
+    return workStep(base, false, compileWork(step.andThen!, at, linking, false));
   },
-  andTap: (step, at, { linking }, base) => workStep(base, true, runOf(step.andTap!, at, linking, true)),
-  andAgent: (step, at, { linking }, base) => workStep(base, false, askOf(step.andAgent!, at, linking)),
+  andTap: (step, at, { linking }, base) => workStep(base, true, compileWork(step.andTap!, at, linking, true)),
+  andAgent: (step, at, { linking }, base) => workStep(base, false, compileAgentWork(step.andAgent!, at, linking)),
   andWhen(step, at, within, base) {
     const { if: text, then, else: other } = step.andWhen!;
     const condition = compileIf(within.linking, text, [...at, "if"]);
     const otherwise = other === undefined ? null : compileSteps(other, [...at, "else"], within);
     return { ...base, kind: "when", condition, then: compileSteps(then, [...at, "then"], within), else: otherwise };
   },
-  andAll: (step, at, within, base) => ({ ...base, kind: "all", branches: branchesOf(step.andAll!, at, within) }),
-  andRace: (step, at, within, base) => ({ ...base, kind: "race", branches: branchesOf(step.andRace!, at, within) }),
+  andAll: (step, at, within, base) => ({ ...base, kind: "all", branches: compileBranches(step.andAll!, at, within) }),
+  andRace: (step, at, within, base) => ({
+    ...base,
+    kind: "race",
+    branches: compileBranches(step.andRace!, at, within),
+  }),
   andWorkflow(step, at, within, base) {
     const { linking, prefix, open } = within;
     const { workflow: id, input } = step.andWorkflow!;
@@ -114,7 +118,7 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
   },
 };
 
-const branchesOf = (branches: StepList, at: Path, within: Within): Step[][] =>
+const compileBranches = (branches: StepList, at: Path, within: Within): Step[][] =>
   branches.map((branch, index) => compileSteps(branch, [...at, index], within));
 
 const workStep = (base: Base, tap: boolean, run: Run | null): WorkStep | null =>
@@ -128,17 +132,17 @@ interface WorkManifest {
   readonly input?: unknown;
 }
 
-const runOf = (work: WorkManifest, at: Path, linking: Linking, tap: boolean): Run | null =>
-  once(linking, work, () =>
+const compileWork = (work: WorkManifest, at: Path, linking: LinkContext, tap: boolean): Run | null =>
+  compileOnce(linking, work, () =>
     work.use !== undefined
       ? compilePlugin(linking, { use: work.use, with: work.with, tap }, at)
       : compileTool(linking, { tool: work.tool!, input: work.input }, at),
   );
 
-const askOf = (work: AgentStepManifest, at: Path, linking: Linking): Run | null =>
-  once(linking, work, () => compileAgent(linking, work, at));
+const compileAgentWork = (work: AgentStepManifest, at: Path, linking: LinkContext): Run | null =>
+  compileOnce(linking, work, () => compileAgent(linking, work, at));
 
-function once({ runs }: Linking, work: object, make: () => Run | null): Run | null {
+function compileOnce({ runs }: LinkContext, work: object, make: () => Run | null): Run | null {
   let run = runs.get(work);
   if (run === undefined) {
     run = make();
@@ -147,17 +151,17 @@ function once({ runs }: Linking, work: object, make: () => Run | null): Run | nu
   return run;
 }
 
-function compileIf(linking: Linking, text: string, at: Path): EvaluateInScope {
+function compileIf(linking: LinkContext, text: string, at: Path): EvaluateInScope {
   const evaluate = accept(linking, compileCondition(text, SCOPES.workflow), at);
   return (scope) => {
     const value = evaluate(scope);
     if (typeof value === "boolean") return value;
     const expression = text.replace(/^\s*\{\{|\}\}\s*$/g, "").trim();
-    throw new ExpressionError(expression, `must give true or false, not ${kindOf(value)}`);
+    throw new ExpressionError(expression, `must give true or false, not ${describeType(value)}`);
   };
 }
 
-function kindOf(value: unknown): string {
+function describeType(value: unknown): string {
   if (value === null || value === undefined) return "null";
   if (Array.isArray(value)) return "a list";
   return typeof value === "string" ? "text" : typeof value === "number" ? "a number" : "an object";

@@ -1,4 +1,4 @@
-/** Boot: the workflows of the manifest, each pinned and compiled. */
+/** Pins and compiles the workflows of the manifest. */
 import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
@@ -10,16 +10,16 @@ export interface CompiledWorkflow extends Pinned {
   readonly definition: WorkflowDefinition;
 }
 
-export interface CompiledWorkflows {
+interface CompiledWorkflows {
   /** By id, in the order of the manifest. */
   workflows: Map<string, CompiledWorkflow>;
   problems: WorkflowProblem[];
 }
 
 /**
- * A workflow that names what does not exist is left out without a word: `checkReferences` reports it.
+ * A workflow that names something that does not exist is left out without a problem, because `checkReferences` reports it.
  *
- * @param manifest the whole, or what is sound of it
+ * @param manifest the whole manifest, or the valid part of it
  */
 export function compileWorkflows(
   manifest: Pick<Manifest, "workflows">,

@@ -1,4 +1,4 @@
-/** A workflow as the interpreter runs it: a tree of steps whose names are resolved, expressions and schemas compiled. */
+/** A workflow as the interpreter runs it: a tree of steps, with names resolved and expressions and schemas compiled. */
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
@@ -6,25 +6,25 @@ import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
 
-/** What expressions see, and step plugins as copies of their own. */
+/** What expressions see. Step plugins get copies of these values. */
 export interface StepScope {
-  /** Output of the step before. */
+  /** The output of the step before. */
   readonly data: unknown;
-  /** Input of the workflow, of the sub-workflow inside one. */
+  /** The input of the workflow; inside a sub-workflow, the input of that. */
   readonly input: unknown;
   readonly state: Readonly<Record<string, unknown>>;
   readonly context: Readonly<Record<string, unknown>>;
   readonly user: User | null;
-  /** Outputs by id, of the steps of this workflow that are done. */
+  /** Outputs by step id, of the steps of this workflow that are done. */
   readonly steps: Readonly<Record<string, unknown>>;
-  /** What came with the last resume, or null. */
+  /** The data of the last resume, or null. */
   readonly resume: unknown;
 }
 
-/** Throws for a field that is missing: a failure of the step that no other try can mend. */
+/** Throws for a missing field. Then the step fails without another try. */
 export type EvaluateInScope = (scope: StepScope) => unknown;
 
-/** Every problem of a value joined by `; `, or null when it fits. `root` is what the value is called: `input`, `output`. */
+/** The problems of a value, joined by `; `, or null when it fits. `root` names the value in them: `input`, `output`. */
 export type ValueCheck = (value: unknown, root: string) => string | null;
 
 export type StepType = "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
@@ -42,9 +42,9 @@ export interface StepCall {
   readonly scope: StepScope;
   readonly executionId: string;
   readonly conversationId: string | undefined;
-  /** Whose execution it is. */
+  /** The user that the execution belongs to. */
   readonly userId: string | undefined;
-  /** As what it was begun. */
+  /** The kind of caller that began the execution. */
   readonly caller: Caller;
   /** The same for every try, after a restart too: `executionId:path`. */
   readonly idempotencyKey: string;
@@ -58,13 +58,13 @@ export interface StepCall {
   readonly trace?: SpanOrigin | undefined;
   /** Made when first read. Aborts when the execution is to stop, at time limits, and when another branch has won. */
   readonly signal: AbortSignal;
-  /** Changes shared state together with the end of this try; a try that fails changes nothing. */
+  /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
-  /** Passes a part of an agent's run on to the stream; a promise when it is to wait. */
+  /** Sends a part of an agent's run to the stream. The agent waits for the promise, if there is one. */
   part(part: unknown): Promise<void> | undefined;
 }
 
-/** What work gives to say that it waits to be resumed. */
+/** The work of a step returns this to wait until it is resumed. */
 export class Suspend {
   readonly reason: string;
   readonly data: unknown;
@@ -84,19 +84,19 @@ interface StepBase {
   readonly suspendCheck: ValueCheck | null;
   readonly resumeCheck: ValueCheck | null;
   readonly retry: Retry;
-  /** Milliseconds of one try, or null. */
+  /** Time limit of one try in milliseconds, or null. */
   readonly timeout: number | null;
 }
 
-/** Computes its output, without effects: needs no record before it begins. */
-export type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
-/** Waits; then gives `{...data, ...resumeData}`, or the resume data. */
+/** Computes its output without effects. */
+type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
+/** Waits to be resumed. Its output is `{...data, ...resumeData}` when both are objects, else the resume data. */
 export type SuspendStep = StepBase & {
   readonly kind: "suspend";
   readonly reason: EvaluateInScope;
   readonly data: EvaluateInScope;
 };
-/** A step plugin, a tool, an agent. Gives its output, a Suspend, or a promise of either; throws what a person may read. */
+/** A step plugin, a tool or an agent. `run` returns the output, a Suspend, or a promise of either. Clients see the messages of its errors. */
 export type WorkStep = StepBase & {
   readonly kind: "work";
   /** andTap: neither its output nor its failure matters. */
@@ -124,19 +124,19 @@ export type SubStep = StepBase & {
 
 export type Step = SetStep | SuspendStep | WorkStep | WhenStep | AllStep | RaceStep | SubStep;
 
-/** What events and states say of a step; known of a pinned definition too whose plugins are gone. */
+/** What events and states say of a step. It needs no plugins, so that it is known of old definitions too. */
 export interface StepOutline {
   readonly path: StepPath;
   readonly id: string;
   readonly name: string;
   readonly type: StepType;
-  /** Of the step at the top that it is or that it is in. */
+  /** The index of the top-level step that it is, or that it is in. */
   readonly index: number;
-  /** Place in the order of the text: smaller than that of what it holds, and of what comes after. */
+  /** Position in the manifest: steps inside a step, and steps after it, have a higher one. */
   readonly order: number;
-  /** Steps that hold it, outermost first. */
+  /** The container steps around it, outermost first. */
   readonly parents: readonly StepPath[];
-  /** The workflow whose steps it holds; absent for every step but andWorkflow. */
+  /** The workflow that an andWorkflow step calls; absent for other steps. */
   readonly calls?: { readonly workflowId: string; readonly workflowName: string };
 }
 
@@ -145,21 +145,21 @@ export type Outline = ReadonlyMap<StepPath, StepOutline>;
 export interface WorkflowDefinition {
   readonly workflowId: string;
   readonly name: string;
-  /** Names the pinned definition in the store. */
+  /** The hash of the pinned definition, which is its key in the store. */
   readonly hash: string;
   readonly outline: Outline;
   readonly steps: readonly Step[];
   readonly inputCheck: ValueCheck | null;
   readonly resultCheck: ValueCheck | null;
-  /** Data that a suspended step hands out, and data that it is resumed with, where the step has no schema of its own. */
+  /** For the data of a suspension and of a resume, when the step has no schema of its own. */
   readonly suspendCheck: ValueCheck | null;
   readonly resumeCheck: ValueCheck | null;
-  /** Milliseconds that an execution may run, its suspensions not counted; or null. */
+  /** How many milliseconds an execution may run, not counting suspensions; or null. */
   readonly timeout: number | null;
   readonly recovery: "resume" | "fail";
-  /** What its executions are counted by. */
+  /** Counts its executions and steps. */
   readonly meter?: WorkflowMeter | undefined;
 }
 
-/** Names of a step's own in its workflow's `steps`: the last part of its path. */
-export const sourceOfInput = (path: StepPath): ValueSource => `${path}/`;
+/** The source of the input of a sub-workflow, by the path of its step. */
+export const subWorkflowInputSource = (path: StepPath): ValueSource => `${path}/`;

@@ -1,102 +1,103 @@
-/** Definitions by their hash: those of the manifest, and those that older executions are pinned to. */
+/** Workflow definitions by their hash: those of the manifest, and older ones that executions in the store are pinned to. */
 import { CommitConflict, unavailable } from "../../lib/errors.ts";
 import { definitionKey } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline, WorkflowDefinition } from "./definition.ts";
-import { outlineOf } from "./outline.ts";
+import { outlineSteps } from "./outline.ts";
 import { type PinnedDefinition, parsePinned } from "./pinned.ts";
 
 /** A definition of the manifest. */
-export interface Current {
+interface CurrentDefinition {
   readonly definition: WorkflowDefinition;
   /** JSON text of what is pinned. */
   readonly text: string;
 }
 
-/** Links a pinned definition with what the service has now; gives the names of what is gone when it cannot. */
-export type Link = (pinned: PinnedDefinition, hash: string) => WorkflowDefinition | { missing: readonly string[] };
+/** Compiles a pinned definition with the plugins, tools and agents of this process, or returns the names of those that are missing. */
+type LinkDefinition = (pinned: PinnedDefinition, hash: string) => WorkflowDefinition | { missing: readonly string[] };
 
-/** Definitions of the past kept in memory: as they are pinned, and linked. */
-const KEPT = 100;
+/** How many old definitions are kept in memory. */
+const MAX_OLD_DEFINITIONS = 100;
 
 export class Definitions {
   readonly #store: Store;
-  readonly #link: Link;
-  readonly #current: ReadonlyMap<string, Current>;
-  readonly #past = new Map<string, Promise<{ pinned: PinnedDefinition; outline: Outline } | null>>();
-  /** By hash: of the manifest, and of the past. */
-  readonly #present = new Map<string, WorkflowDefinition>();
-  readonly #linked = new Map<string, WorkflowDefinition>();
+  readonly #link: LinkDefinition;
+  readonly #current: ReadonlyMap<string, CurrentDefinition>;
+  readonly #pinnedByHash = new Map<string, Promise<{ pinned: PinnedDefinition; outline: Outline } | null>>();
+  /** Compiled definitions by hash: those of the manifest, and old ones. */
+  readonly #currentByHash = new Map<string, WorkflowDefinition>();
+  readonly #oldByHash = new Map<string, WorkflowDefinition>();
 
   /** @param current by the id of the workflow */
-  constructor(store: Store, current: ReadonlyMap<string, Current>, link: Link) {
+  constructor(store: Store, current: ReadonlyMap<string, CurrentDefinition>, link: LinkDefinition) {
     this.#store = store;
     this.#link = link;
     this.#current = current;
-    for (const { definition } of current.values()) this.#present.set(definition.hash, definition);
+    for (const { definition } of current.values()) this.#currentByHash.set(definition.hash, definition);
   }
 
-  /** Of the manifest. */
-  of(workflowId: string): WorkflowDefinition | undefined {
+  /** The definition that the manifest has now. */
+  current(workflowId: string): WorkflowDefinition | undefined {
     return this.#current.get(workflowId)?.definition;
   }
 
-  /** Puts the definitions of the manifest on record, so that executions can be pinned to them. */
-  async keep(): Promise<void> {
+  /** Writes the definitions of the manifest to the store, so that executions can be pinned to them. */
+  async store(): Promise<void> {
     for (const { definition, text } of this.#current.values()) {
       const key = definitionKey(definition.hash);
       if ((await this.#store.get(key)) !== undefined) continue;
       try {
         await this.#store.commit({ put: [[key, text]], expect: [[key, null]] });
       } catch (error) {
-        // Another process was first, with the same.
+        // Another process has written the same.
         if (!(error instanceof CommitConflict)) throw error;
       }
     }
   }
 
-  /** @throws ServiceError `unavailable` that names what is gone */
+  /** @throws ServiceError `unavailable` that names what is missing */
   async pinned(hash: string): Promise<WorkflowDefinition> {
     const found = await this.find(hash);
     if (typeof found === "string") throw unavailable(found);
     return found;
   }
 
-  /** A definition, or for people what it needs and is gone. */
+  /** A definition, or a message that says what is missing. */
   async find(hash: string): Promise<WorkflowDefinition | string> {
-    const known = this.#present.get(hash) ?? this.#linked.get(hash);
+    const known = this.#currentByHash.get(hash) ?? this.#oldByHash.get(hash);
     if (known !== undefined) return known;
     const past = await this.#read(hash);
     if (past === null) return "the definition of the execution is gone";
     const linked = this.#link(past.pinned, hash);
-    if ("missing" in linked) return `the execution needs ${linked.missing.join(", ")}, which this service has not`;
-    keep(this.#linked, hash, linked);
+    if ("missing" in linked)
+      return `the execution needs ${linked.missing.join(", ")}, which this service does not have`;
+    remember(this.#oldByHash, hash, linked);
     return linked;
   }
 
-  /** What is known of a definition even when something that it needs is gone. */
+  /** The outline is known even when plugins of the definition are missing. */
   async outline(hash: string): Promise<Outline> {
-    const known = this.#present.get(hash) ?? this.#linked.get(hash);
+    const known = this.#currentByHash.get(hash) ?? this.#oldByHash.get(hash);
     return known?.outline ?? (await this.#read(hash))?.outline ?? new Map();
   }
 
   #read(hash: string): Promise<{ pinned: PinnedDefinition; outline: Outline } | null> {
-    let reading = this.#past.get(hash);
+    let reading = this.#pinnedByHash.get(hash);
     if (reading === undefined) {
       reading = this.#store.get(definitionKey(hash)).then((row) => {
         if (row === undefined) return null;
         const pinned = parsePinned(row.value);
-        return { pinned, outline: outlineOf(pinned) };
+        return { pinned, outline: outlineSteps(pinned) };
       });
-      reading.catch(() => this.#past.delete(hash));
-      keep(this.#past, hash, reading);
+      reading.catch(() => this.#pinnedByHash.delete(hash));
+      remember(this.#pinnedByHash, hash, reading);
     }
     return reading;
   }
 }
 
-function keep<T>(known: Map<string, T>, hash: string, value: T): void {
+function remember<T>(known: Map<string, T>, hash: string, value: T): void {
   known.set(hash, value);
   const [oldest] = known.keys();
-  if (known.size > KEPT && oldest !== undefined) known.delete(oldest);
+  if (known.size > MAX_OLD_DEFINITIONS && oldest !== undefined) known.delete(oldest);
 }

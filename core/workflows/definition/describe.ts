@@ -1,4 +1,4 @@
-/** Workflows as the API shows them (contract, "Workflow summary", "Workflow detail"). All but the status is known at boot. */
+/** Workflows as `GET /workflows` and `GET /workflows/:id` show them. All but the status is known at boot. */
 import type {
   StepManifest,
   WorkflowDetail,
@@ -7,7 +7,7 @@ import type {
   WorkflowStep,
   WorkflowSummary,
 } from "../../../generated/types.ts";
-import { sequenceOf, sequencesIn, typeOf } from "./outline.ts";
+import { branchesIn, flattenSteps, stepType } from "./outline.ts";
 
 export interface DescribedWorkflow {
   summary(status: WorkflowStatus): WorkflowSummary;
@@ -16,7 +16,7 @@ export interface DescribedWorkflow {
 
 export function describeWorkflow(id: string, workflow: WorkflowManifest): DescribedWorkflow {
   const { name, purpose, input = null, result = null, suspend = null, resume = null } = workflow;
-  const steps = sequenceOf(workflow.steps).map(stepOf);
+  const steps = flattenSteps(workflow.steps).map(describeStep);
   const head = { id, name: name || id, purpose, stepsCount: steps.length };
   const schemas = { inputSchema: input, resultSchema: result, suspendSchema: suspend, resumeSchema: resume };
   return {
@@ -27,15 +27,15 @@ export function describeWorkflow(id: string, workflow: WorkflowManifest): Descri
 
 const SCHEMAS = ["inputSchema", "outputSchema", "suspendSchema", "resumeSchema"] as const;
 
-/** A list of steps has no name of its own, so that its steps are shown in its place. */
-function stepOf(step: StepManifest): WorkflowStep {
+/** A list of steps among steps has no id of its own: its steps are shown in its place. */
+function describeStep(step: StepManifest): WorkflowStep {
   const { id, name, purpose } = step;
-  const described: WorkflowStep = { id, name: name || id, type: typeOf(step), purpose };
+  const described: WorkflowStep = { id, name: name || id, type: stepType(step), purpose };
   for (const schema of SCHEMAS) if (step[schema] !== undefined) described[schema] = step[schema];
-  const branches = sequencesIn(step);
+  const branches = branchesIn(step);
   if (branches.length > 0) {
-    described.steps = branches.flat().map(stepOf);
-    described.branches = branches.map((branch) => branch.map((held) => held.id));
+    described.steps = branches.flat().map(describeStep);
+    described.branches = branches.map((branch) => branch.map((inner) => inner.id));
   }
   if (step.andWorkflow !== undefined) described.workflow = step.andWorkflow.workflow;
   return described;

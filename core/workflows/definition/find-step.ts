@@ -1,13 +1,13 @@
-/** The step that a client means: by its path, or by an id that only one step has. */
+/** Finds the step that a client names: by its path, or by an id that only one step has. */
 import { invalid } from "../../lib/errors.ts";
 import { suggest } from "../../manifest/issues.ts";
 import type { Outline, StepOutline } from "./definition.ts";
 
 /**
- * @param field what the request calls it
+ * @param field the field of the request, for the message
  * @throws ServiceError `invalid_input` when there is no such step, or more than one
  */
-export function stepNamed(outline: Outline, name: string, field: string): StepOutline {
+export function findStepByName(outline: Outline, name: string, field: string): StepOutline {
   const exact = outline.get(name);
   if (exact !== undefined) return exact;
   const steps = [...outline.values()];

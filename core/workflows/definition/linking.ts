@@ -1,4 +1,4 @@
-/** What the parts of a definition are compiled with, and where they say what is wrong. */
+/** What a definition is compiled with, and where its problems are collected. */
 import type { Agent } from "../../agents/agent.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
@@ -12,16 +12,16 @@ import type { Registry } from "../../registry/registry.ts";
 import type { Tool } from "../../tools/tool.ts";
 import type { EvaluateInScope, StepScope, ValueCheck, WorkStep } from "./definition.ts";
 
-/** What a definition is linked with. */
+/** What definitions may refer to. */
 export interface Parts {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly agents: ReadonlyMap<string, Agent>;
   readonly registry: Registry;
   readonly schemas: SchemaCompiler;
-  /** For the settings of plugins: it must fill in defaults. */
+  /** For the settings of plugins: fills in defaults. */
   readonly configs: SchemaCompiler;
   readonly env: Environment;
-  /** The folder of the manifest: paths of files in it start there. */
+  /** The folder of the manifest, which relative paths of files start from. */
   readonly folder: string;
   /** By the id of the workflow. */
   readonly meters?: NamedMeters<WorkflowMeter>;
@@ -34,20 +34,19 @@ export interface WorkflowProblem {
 }
 
 /** One definition while it is compiled. */
-export interface Linking {
+export interface LinkContext {
   readonly parts: Parts;
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
-  /** Both grow: a workflow that is called twice has its schemas and the work of its steps once. */
+  /** Compiled schemas and the work of steps, so that a workflow that is called twice is compiled once. */
   readonly checks: Map<object, ValueCheck | null>;
   readonly runs: Map<object, WorkStep["run"] | null>;
-  /** Grows. */
   readonly problems: WorkflowProblem[];
-  /** Grows: `step plugin "x"`. */
+  /** What it names and is not there: `step plugin "x"`. */
   readonly missing: Set<string>;
 }
 
 /** Null for a schema that is not declared. */
-export function compileCheck(linking: Linking, schema: object | undefined, at: Path): ValueCheck | null {
+export function compileCheck(linking: LinkContext, schema: object | undefined, at: Path): ValueCheck | null {
   if (schema === undefined) return null;
   const known = linking.checks.get(schema);
   if (known !== undefined) return known;
@@ -63,20 +62,20 @@ export function compileCheck(linking: Linking, schema: object | undefined, at: P
 }
 
 /** A value with `{{ expressions }}` in it. */
-export const compileValue = (linking: Linking, value: unknown, at: Path): EvaluateInScope =>
+export const compileValue = (linking: LinkContext, value: unknown, at: Path): EvaluateInScope =>
   accept(linking, compileTemplate(value, SCOPES.workflow), at);
 
-/** The same for a text: what is none becomes one. */
-export function compileText(linking: Linking, text: string, at: Path): (scope: StepScope) => string {
+/** The same for a text: other values are turned into text. */
+export function compileText(linking: LinkContext, text: string, at: Path): (scope: StepScope) => string {
   const evaluate = compileValue(linking, text, at);
   return (scope) => valueAsText(evaluate(scope));
 }
 
-export function accept(linking: Linking, compiled: CompileResult, at: Path): EvaluateInScope {
+export function accept(linking: LinkContext, compiled: CompileResult, at: Path): EvaluateInScope {
   if ("problem" in compiled) {
     linking.problems.push({ path: [...at, ...compiled.path], message: compiled.problem });
     return () => null;
   }
-  // Scopes are values by name, whatever their type.
+  // Expressions take any object as their scope.
   return compiled.evaluate as unknown as EvaluateInScope;
 }

@@ -1,6 +1,6 @@
 /**
- * The definition that an execution is pinned to: its workflow and all that this one calls, as JSON. What came from the
- * environment is not in it but the reference to it, so that no secret is stored, and is looked up when it is compiled.
+ * The definition that an execution is pinned to: its workflow and those that it calls, as JSON. In place of values from the environment
+ * it has the references to them, so that no secret is stored. They are looked up when the definition is compiled.
  */
 import { createHash } from "node:crypto";
 import { type Environment, substitute } from "../../manifest/environment.ts";
@@ -12,8 +12,8 @@ import { workflowsCalled } from "./outline.ts";
 export interface PinnedDefinition {
   readonly workflowId: string;
   /**
-   * By id; durations are milliseconds. Where a text refers to the environment stands `{"$env": "Bearer ${TOKEN}"}`, and
-   * `{"$as": {...}}` where the manifest itself has an object with such a key.
+   * By id. Durations are milliseconds. A text that refers to the environment is stored as `{"$env": "Bearer ${TOKEN}"}`. An object of
+   * the manifest that has such a key itself is stored as `{"$as": {...}}`.
    */
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
 }
@@ -25,7 +25,7 @@ export interface Pinned {
   readonly pinned: PinnedDefinition;
 }
 
-/** @param manifest a workflow that is called and is not in it is left out */
+/** @param manifest called workflows that it does not have are left out */
 export function pin(
   workflowId: string,
   manifest: Pick<Manifest, "workflows">,
@@ -40,23 +40,24 @@ export function pin(
   };
   add(workflowId);
   const text = JSON.stringify({ workflowId, workflows });
-  // Read back from the text, so that it is what it will be after a restart.
-  return { hash: hashOf(text), text, pinned: parsePinned(text) };
+  // Parsed from the text, so that it is exactly what it will be after a restart.
+  return { hash: hashDefinition(text), text, pinned: parsePinned(text) };
 }
 
 export const parsePinned = (text: string): PinnedDefinition => JSON.parse(text) as PinnedDefinition;
 
-/** Names a definition by what is in it. @param text JSON, as `pin` gave it */
-export const hashOf = (text: string): string => createHash("sha256").update(text).digest("base64url").slice(0, 22);
+/** @param text of `pin` */
+export const hashDefinition = (text: string): string =>
+  createHash("sha256").update(text).digest("base64url").slice(0, 22);
 
 const REFERENCE = "$env";
 const ESCAPE = "$as";
 
-/** Keys of workflows and steps that hold more of the same; below the others lies what the user thought up. */
+/** Keys of workflows and steps that contain further parts of workflows; under other keys are objects with keys of the user's own. */
 const STRUCTURE = /^(steps|and[A-Z][a-z]+|then|else|retry)$/;
-/** Names that the API shows anyway, and by which plugins, tools and agents are found. */
+/** Keys whose texts are stored as they are: the API shows them anyway, or plugins, tools and agents are found by them. */
 const NAMES = /^(id|name|purpose|use|tool|agent|workflow)$/;
-/** Is no part of what is executed: how long executions are kept, and the user's own notes. */
+/** Keys that do not change what is executed: retention and the user's own notes. */
 const LEFT_OUT = /^(retention|x-.*)$/;
 
 function conceal(value: unknown, path: Path, structural: boolean, referenceAt: LoadedManifest["referenceAt"]): unknown {
@@ -76,13 +77,17 @@ function conceal(value: unknown, path: Path, structural: boolean, referenceAt: L
   return Object.hasOwn(copy, REFERENCE) || Object.hasOwn(copy, ESCAPE) ? { [ESCAPE]: copy } : copy;
 }
 
-export interface Revealed {
+interface Revealed {
   pinned: PinnedDefinition;
-  /** What the environment no longer has: `environment variable "TOKEN"`, `file "/run/secrets/x"`. */
+  /** What the environment does not have any more: `environment variable "TOKEN"`, `file "/run/secrets/x"`. */
   missing: string[];
 }
 
-/** Fills in what the environment has now. @param folder what relative paths of files start from */
+/**
+ * Replaces the references with what the environment has now.
+ *
+ * @param folder which relative paths of files start from
+ */
 export function reveal(pinned: PinnedDefinition, env: Environment, folder: string): Revealed {
   const missing = new Set<string>();
   const fill = (value: unknown): unknown => {
@@ -94,14 +99,14 @@ export function reveal(pinned: PinnedDefinition, env: Environment, folder: strin
   };
   const lookUp = (text: string): unknown => {
     const { value, problems } = substitute(text, env, folder);
-    for (const { message } of problems) missing.add(nameOf(message));
+    for (const { message } of problems) missing.add(missingName(message));
     return value;
   };
   return { pinned: fill(pinned) as PinnedDefinition, missing: [...missing] };
 }
 
-/** What a problem of `substitute` is about. */
-function nameOf(message: string): string {
+/** The file or variable that a problem of `substitute` is about. */
+function missingName(message: string): string {
   const [, file] = /^\$\{file:([^}]*)\}/.exec(message) ?? [];
   if (file !== undefined) return `file ${JSON.stringify(file)}`;
   const [, variable] = /^the environment variable (\w+)/.exec(message) ?? [];

@@ -1,3 +1,4 @@
+/** The journal of an execution: what it began with, and the entries that say what happened since. */
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
 
@@ -5,43 +6,43 @@ import type { User } from "../../identity/user.ts";
 type Time = number;
 
 /**
- * Where a step stands: its id, behind those of the sub-workflow steps that it runs in: `sub/mark`. Ids are unique in one
- * workflow, so that lists and branches need no place in it.
+ * Names a step: its id, after the ids of the sub-workflow steps that it runs in, as in `sub/mark`. Step ids are unique within a
+ * workflow, so that lists and branches do not appear in the path.
  */
 export type StepPath = string;
 
 /**
- * Where a value comes from: the path of the step whose output it is, `""` for the input of the execution, and a path that ends
- * in `/` for the input that a sub-workflow step gave.
+ * Where a value comes from: the path of the step whose output it is, `""` for the input of the execution, or the path of a
+ * sub-workflow step followed by `/` for the input of the sub-workflow.
  */
 export type ValueSource = string;
 
 /** What an execution begins with. */
 export interface ExecutionStart {
   readonly id: string;
-  /** Rises with every execution; the prefix of all its rows. */
+  /** Every execution has a higher number than the ones before. It is in the keys of all its rows. */
   readonly number: number;
   readonly workflowId: string;
   readonly workflowName: string;
-  /** Of the pinned definition. */
+  /** Hash of the pinned definition. */
   readonly definition: string;
   readonly at: Time;
-  /** Set where a client chose the id and it is the user's own, which others may have too (storage/id-spaces.ts). */
+  /** Set when a client chose the id and it is unique for this user only (storage/id-spaces.ts). */
   readonly ownId?: true;
   readonly input: unknown;
   readonly context: Record<string, unknown>;
   /** Shared state at the beginning. */
   readonly state: Record<string, unknown>;
-  /** Absent for nobody's. */
+  /** Absent when the execution belongs to no user. */
   readonly userId?: string;
   readonly conversationId?: string;
   readonly metadata?: Record<string, unknown>;
-  /** As the auth provider gave it: what steps see as `user`, after a restart too. */
+  /** The user as the auth provider returned it. Steps see it as `user`, after a restart too. */
   readonly user?: User;
-  /** As what it was begun, where that sees everything. */
+  /** The kind of caller that began it, when that may see everything. */
   readonly caller?: Caller["kind"];
   readonly replay?: Replay;
-  /** The span that it began with, where it is traced: `TRACE-SPAN`, as W3C Trace Context names both. */
+  /** Its first span when it is traced: `TRACE-SPAN`, the ids of W3C Trace Context. */
   readonly trace?: string;
 }
 
@@ -49,44 +50,44 @@ export interface ExecutionStart {
 export interface Replay {
   readonly executionId: string;
   readonly stepId: StepPath;
-  /** Steps that are not run again, in order, with what they gave; those that hold the chosen step with their choice alone. */
+  /** Steps that are not run again, in order, with their outputs. Of container steps around the chosen step only the choice is kept. */
   readonly kept: readonly ReplayedEntry[];
-  /** Instead of the input that the chosen step would have. */
+  /** Replaces the input of the chosen step. */
   readonly input?: { readonly value: unknown };
-  /** `waited`: the step had asked for it, or is told that it had. */
+  /** What the chosen step is resumed with. `waited`: the step goes on as if it had suspended itself before. */
   readonly resume?: { readonly data: unknown; readonly waited: boolean };
-  /** `resume` of expressions, as it was when the chosen step began. Absent for null. */
+  /** What expressions saw as `resume` when the chosen step began. Absent for null. */
   readonly resumed?: unknown;
 }
 
 export type ReplayedEntry =
   | readonly ["done", StepPath, unknown]
   | readonly ["same", StepPath, ValueSource]
-  /** A choice of andWhen, or the input of a sub-workflow, in a step that runs again because of what it holds. */
+  /** The choice of an andWhen, or the input of a sub-workflow, when the chosen step is inside it. */
   | readonly ["begin", StepPath, ValueSource, unknown];
 
 export type Branch = "then" | "else" | "none";
 
 export type JournalEntry =
-  /** A step begins with the value from `source`. `extra`: the branch that andWhen takes, the input that andWorkflow gives. */
+  /** A step begins with the value from a source. Last: the branch that andWhen takes, or the input that andWorkflow gives. */
   | readonly ["begin", StepPath, Time, ValueSource, unknown?]
-  /** It gave a value, and changed shared state. */
+  /** It has ended with an output, and perhaps a change of shared state. */
   | readonly ["done", StepPath, Time, unknown, Record<string, unknown>?]
-  /** It gave a value that is on record already, and changed shared state. */
+  /** The same when its output is a value that is in the journal already. */
   | readonly ["same", StepPath, Time, ValueSource, Record<string, unknown>?]
-  /** It failed for good; the third is what it said. */
+  /** It failed for good, with a message. */
   | readonly ["fail", StepPath, Time, string]
-  /** A try failed, and another follows: the try (from 1), what it said, the steps that it holds which failed and begin again. */
+  /** A try failed, and another follows: its number (from 1), the message, and failed steps inside it that run again. */
   | readonly ["retry", StepPath, Time, number, string, (readonly StepPath[])?]
-  /** It wants to wait to be resumed: reason, data. */
+  /** It waits to be resumed: reason, data, change of shared state. */
   | readonly ["wait", StepPath, Time, string, unknown, Record<string, unknown>?]
-  /** A part of the run of an agent step that streams. */
+  /** A part of the stream of an agent step. */
   | readonly ["part", StepPath, Time, unknown]
-  /** The execution rests until it is resumed: the step it stands at, reason, data. The path is "" where there is no step to name. */
+  /** The execution is suspended: the step it stands at (`""` for none), reason, data. */
   | readonly ["suspend", StepPath, Time, string, unknown]
-  /** It goes on: the step that is given the data. The data is left out when there is none. */
+  /** The execution is resumed: the step that is given the data, and the data if there is any. */
   | readonly ["resume", StepPath, Time, unknown?]
-  /** It ends: with a result, with an error of a step (`""` of none), cancelled with a reason. */
+  /** The execution ends: with a result, with the error of a step (`""` for none), or cancelled with a reason. */
   | readonly ["end", "", Time, unknown]
   | readonly ["error", StepPath, Time, string]
   | readonly ["cancel", "", Time, string];
@@ -95,7 +96,7 @@ export type EntryKind = JournalEntry[0];
 
 export type ExecutionStatus = "running" | "suspended" | "completed" | "error" | "cancelled";
 
-/** The status that an entry leads to, for those that change it. */
+/** The status of the execution after an entry, for entries that change it. */
 export const STATUS_AFTER: Readonly<Partial<Record<EntryKind, ExecutionStatus>>> = {
   suspend: "suspended",
   resume: "running",
@@ -104,8 +105,8 @@ export const STATUS_AFTER: Readonly<Partial<Record<EntryKind, ExecutionStatus>>>
   cancel: "cancelled",
 };
 
-/** How many events of the stream an entry is (events.ts): they are numbered over the whole execution. */
-export const EVENTS_OF: Readonly<Record<EntryKind, number>> = {
+/** How many events of the stream an entry stands for (events.ts). Events are numbered through the whole execution. */
+export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   begin: 1,
   done: 1,
   same: 1,

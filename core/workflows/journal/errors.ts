@@ -1,33 +1,33 @@
-/** What cannot be done with an execution, as the API says it. */
+/** The errors that clients get for workflows and executions. */
 import { invalid, notFound, ServiceError } from "../../lib/errors.ts";
 import type { ExecutionStatus } from "./entries.ts";
 
-const named = (id: string) => JSON.stringify(id.slice(0, 128));
+const quoted = (id: string) => JSON.stringify(id.slice(0, 128));
 
-const said = (status: ExecutionStatus): string => (status === "error" ? "over: it failed" : status);
+const describeStatus = (status: ExecutionStatus): string => (status === "error" ? "over: it failed" : status);
 
-export const noWorkflow = (id: string) => notFound(`workflow ${named(id)} does not exist`);
+export const noWorkflow = (id: string) => notFound(`workflow ${quoted(id)} does not exist`);
 
-export const noExecution = (id: string) => notFound(`execution ${named(id)} does not exist`);
+export const noExecution = (id: string) => notFound(`execution ${quoted(id)} does not exist`);
 
 export const severalUsers = (id: string) =>
-  invalid(`several users have an execution ${named(id)}: say whose with userId`);
+  invalid(`several users have an execution ${quoted(id)}: say whose with userId`);
 
 export const notSuspended = (id: string, status: ExecutionStatus) =>
-  notFound(`execution ${named(id)} is not suspended: it is ${said(status)}`);
+  notFound(`execution ${quoted(id)} is not suspended: it is ${describeStatus(status)}`);
 
-export const alreadyEnded = (status: ExecutionStatus) => invalid(`the execution is already ${said(status)}`);
+export const alreadyEnded = (status: ExecutionStatus) => invalid(`the execution is already ${describeStatus(status)}`);
 
 export const executionIdTaken = (id: string) =>
-  new ServiceError("conflict", `options.executionId: ${named(id)} is taken`);
+  new ServiceError("conflict", `options.executionId: ${quoted(id)} is taken`);
 
-/** A suspend that came between two runs of it. */
+/** The execution came to rest, but was resumed before the request to suspend it was answered. */
 export const resumedMeanwhile = (id: string) =>
   new ServiceError("unavailable", "the execution has been resumed meanwhile: suspend it again", {
     headers: { "retry-after": "1", "x-execution-id": id },
   });
 
-/** It is on record, and goes on after a restart, or in another process. */
+/** The execution is in the store, and goes on after a restart or in another process. */
 export const stillRunning = (id: string) =>
   new ServiceError("unavailable", "the execution has been interrupted: it goes on when the server is back", {
     headers: { "retry-after": "1", "x-execution-id": id },

@@ -1,6 +1,6 @@
 /**
- * The events of an execution's stream (contract, "Workflow stream"), each as JSON text. They follow from its journal, so that
- * the same ones are told to whoever listens now and to whoever asks later.
+ * The events of an execution's stream, each as JSON text. They follow from its journal, so that a client that reads the stream later
+ * gets the same events as one that is connected now.
  */
 
 import { isoTime } from "../../lib/iso-time.ts";
@@ -9,16 +9,16 @@ import type { EntryKind, JournalEntry, StepPath } from "./entries.ts";
 import { cancellationText, entryJson, errorText, outcomeText, type RestEntry, suspensionText } from "./outcome-text.ts";
 import type { JournalState } from "./state.ts";
 
-/** Event 1. */
+/** The event with the number 1. */
 export const startEvent = (state: JournalState, _outline: Outline): string =>
   `${workflowHead("workflow-start", state, state.start.at)},"status":"running","input":${entryJson(state.start.input)}}`;
 
 /**
- * The events that an entry is; `EVENTS_OF` says how many.
+ * The events that an entry stands for; `EVENT_COUNTS` says how many.
  *
- * @param state one that has the entry; it may have gone on since
+ * @param state after the entry, or after later ones
  */
-export const eventsOf = (entry: JournalEntry, state: JournalState, outline: Outline): string[] =>
+export const eventTexts = (entry: JournalEntry, state: JournalState, outline: Outline): string[] =>
   (EVENTS[entry[0]] as Events<JournalEntry>)(entry, state, outline);
 
 type Events<E extends JournalEntry> = (entry: E, current: JournalState, outline: Outline) => string[];
@@ -72,7 +72,7 @@ const EVENTS: EventTable = {
   },
 };
 
-/** What all events begin with. Types, ids and paths hold nothing that JSON would escape. */
+/** All events begin with this. Types, ids and paths contain nothing that JSON would escape. */
 const head = (type: string, { start }: JournalState, at: number): string =>
   `{"type":"${type}","executionId":"${start.id}","timestamp":"${isoTime(at)}"`;
 

@@ -1,13 +1,17 @@
-/** Ids of executions: ours say where the execution is, so that they need no row of their own; a client may choose another. */
+/**
+ * Ids of executions. An id that the engine makes has the number of the execution in it, so that no row is needed to find it. An id that
+ * a client chose has a row.
+ */
 import { randomBytes } from "node:crypto";
 import { number, numberOf } from "../../storage/encoding.ts";
 import { executionNameKey } from "../../storage/keys.ts";
 import type { ExecutionStart } from "./entries.ts";
 
-const OURS = /^[0-9a-z]{9}-[0-9a-f]{16}$/;
-/** Digits that cannot be guessed, and how many are made at once. */
-const DIGITS = 16;
-const POOL = 4096;
+const OWN_ID = /^[0-9a-z]{9}-[0-9a-f]{16}$/;
+/** Random hex digits in an id, so that it cannot be guessed. */
+const RANDOM_DIGITS = 16;
+/** How many random bytes are made at once: a call for each id costs more. */
+const POOL_BYTES = 4096;
 
 /** Makes the id of the execution with a number. */
 export function createExecutionIds(): (execution: number) => string {
@@ -15,32 +19,32 @@ export function createExecutionIds(): (execution: number) => string {
   let at = 0;
   return (execution) => {
     if (at === pool.length) {
-      pool = randomBytes(POOL).toString("hex");
+      pool = randomBytes(POOL_BYTES).toString("hex");
       at = 0;
     }
-    at += DIGITS;
-    return `${number(execution)}-${pool.slice(at - DIGITS, at)}`;
+    at += RANDOM_DIGITS;
+    return `${number(execution)}-${pool.slice(at - RANDOM_DIGITS, at)}`;
   };
 }
 
-/** The number in an id that may be one of ours. Whether it is, only the execution of that number tells. */
-export const numberIn = (id: string): number | null => (OURS.test(id) ? numberOf(id.slice(0, 9)) : null);
+/** The number in an id that has the form of the engine's own; null for others. A client may have chosen an id of this form. */
+export const parseOwnId = (id: string): number | null => (OWN_ID.test(id) ? numberOf(id.slice(0, 9)) : null);
 
-type Called = Pick<ExecutionStart, "id" | "ownId" | "userId">;
+type NamedExecution = Pick<ExecutionStart, "id" | "ownId" | "userId">;
 
-/** Whose an execution is; an empty text: nobody's. */
+/** The user that an execution belongs to; an empty text for none. */
 export const executionOwner = ({ userId = "" }: Pick<ExecutionStart, "userId">): string => userId;
 
-/** The row of an id that a client chose. */
-export const nameKeyOf = (start: Called): string =>
+/** The key of the row for an id that a client chose. */
+export const chosenIdKey = (start: NamedExecution): string =>
   executionNameKey(start.id, start.ownId === true ? executionOwner(start) : undefined);
 
-/** What an execution is called among all of this process: an id that is a user's own comes with that user. */
-export const nameIn = (id: string, owner: string | undefined): string =>
+/** The key of an execution among those that run in this process. With an owner, the id is unique for that user only. */
+export const liveKeyFor = (id: string, owner: string | undefined): string =>
   owner === undefined ? id : `${owner.length}/${owner}/${id}`;
-export const nameOf = (start: Called): string =>
-  nameIn(start.id, start.ownId === true ? executionOwner(start) : undefined);
+export const liveKey = (start: NamedExecution): string =>
+  liveKeyFor(start.id, start.ownId === true ? executionOwner(start) : undefined);
 
-/** What its steps are called where they have an effect: of two users with the same id, one must not be taken for the other. */
-export const effectsOf = ({ id, number, ownId }: Pick<ExecutionStart, "id" | "number" | "ownId">): string =>
+/** Idempotency keys of its steps begin with this. Two users with the same id must not have the same keys. */
+export const idempotencyPrefix = ({ id, number, ownId }: Pick<ExecutionStart, "id" | "number" | "ownId">): string =>
   ownId === true ? `${id}@${number}` : id;

@@ -1,13 +1,13 @@
-/** The rows by which executions that rest are listed; they come and go in the commits that let an execution rest and go on. */
+/** Index rows: executions at rest are listed by them. They are written when an execution comes to rest, and removed by its resume. */
 import { executionEntry, executionIndex } from "../../storage/keys.ts";
 import type { ExecutionStart, ExecutionStatus } from "./entries.ts";
 
-/** The statuses of executions that rest. */
+/** The statuses of executions at rest. */
 export const RESTING: readonly ExecutionStatus[] = ["suspended", "completed", "error", "cancelled"];
-/** The statuses of executions that are over for good. */
+/** The statuses of executions that have ended and cannot be resumed. */
 export const ENDED: readonly ExecutionStatus[] = ["completed", "error", "cancelled"];
 
-/** The keys of one resting status: two, and two more for an execution that belongs to a user. */
+/** The keys of its index rows: two, and two more for an execution that belongs to a user. */
 export function indexKeys(
   { at, number, workflowId, userId }: Pick<ExecutionStart, "at" | "number" | "workflowId" | "userId">,
   status: ExecutionStatus,

@@ -1,51 +1,60 @@
-/** Executions as the store has them. */
+/** Reads executions from the store. */
 import { ServiceError, unavailable } from "../../lib/errors.ts";
 import { type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
-import { numberIn } from "./ids.ts";
-import { parseEntries, parseOpen, parseRest } from "./rows.ts";
+import { parseOwnId } from "./ids.ts";
+import { parseEntries, parseOpenRow, parseRecordRow } from "./rows.ts";
 import { type JournalState, stateFromJournal } from "./state.ts";
 
-const ROWS = 200;
-/** Reads of one that changes between two looks each time; no execution rests and goes on that often in so short a time. */
-const TRIES = 20;
+const ROWS_PER_READ = 200;
+/** How often an execution is read again that changed during the read. None comes to rest and is resumed so often in so short a time. */
+const MAX_READS = 20;
 
-/** An execution that is on record, running or not, here or elsewhere. */
+/** The rows of an execution that is in the store, whether it runs or not, in this process or another. */
 export interface FoundExecution {
   readonly start: ExecutionStart;
-  /** Its first row, when it runs. */
-  readonly open: Row | null;
+  /** Null unless it runs. */
+  readonly openRow: Row | null;
   /** Null while it runs for the first time. */
-  readonly rest: Row | null;
+  readonly recordRow: Row | null;
 }
 
-/** Which execution of an id is meant. */
-export interface Meant {
+/** Which of the executions with an id is selector. */
+export interface ExecutionSelector {
   readonly spaces: IdSpaces;
-  /** Undefined: an id is one for everybody. */
+  /** The user whose own ids count; undefined when ids are unique for all users. */
   readonly owner: string | undefined;
-  is(start: ExecutionStart): boolean;
+  matches(start: ExecutionStart): boolean;
 }
 
-const ANYBODYS: Meant = { spaces: { isolated: false, owned: false }, owner: undefined, is: () => true };
+const ANY_OWNER: ExecutionSelector = {
+  spaces: { isolated: false, owned: false },
+  owner: undefined,
+  matches: () => true,
+};
 
-/** @returns null when there is none with this id that is meant */
-export async function findExecution(store: Store, id: string, meant: Meant = ANYBODYS): Promise<FoundExecution | null> {
-  const isMeant = (found: FoundExecution | null) => found !== null && found.start.id === id && meant.is(found.start);
-  const ours = numberIn(id);
+/** @returns null when no execution with this id is selected */
+export async function findExecution(
+  store: Store,
+  id: string,
+  selector: ExecutionSelector = ANY_OWNER,
+): Promise<FoundExecution | null> {
+  const isSelected = (found: FoundExecution | null) =>
+    found !== null && found.start.id === id && selector.matches(found.start);
+  const ours = parseOwnId(id);
   const found = ours === null ? null : await readExecution(store, ours);
-  if (isMeant(found)) return found;
-  const place = await parseIdPlace(store, meant.spaces, executionNameKeys(id), meant.owner);
+  if (isSelected(found)) return found;
+  const place = await parseIdPlace(store, selector.spaces, executionNameKeys(id), selector.owner);
   const named = place === undefined ? null : await readExecution(store, place.number);
-  return isMeant(named) ? named : null;
+  return isSelected(named) ? named : null;
 }
 
-/** What all executions of an id began with, whosever they are; `MOST_PLACES` at most, beside one with an id of ours. */
-export async function startsOf(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
+/** The starts of all executions with an id, of any user: at most `MOST_PLACES` with a chosen id, and one with an id of the engine. */
+export async function startsWithId(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
   const places = await placesOf(store, spaces, executionNameKeys(id));
-  const ours = numberIn(id);
+  const ours = parseOwnId(id);
   const numbers = new Set([...(ours === null ? [] : [ours]), ...places.map(({ number }) => number)]);
   const found = await Promise.all([...numbers].map((number) => readExecution(store, number)));
   return found.flatMap((each) => (each?.start.id === id ? [each.start] : []));
@@ -54,32 +63,35 @@ export async function startsOf(store: Store, spaces: IdSpaces, id: string): Prom
 export async function readExecution(store: Store, number: number): Promise<FoundExecution | null> {
   const [open, rest] = await store.getMany([openExecutionKey(number), executionKey(number)]);
   const start =
-    (open === undefined ? null : parseOpen(open.value).start) ??
-    (rest === undefined ? null : parseRest(rest.value).start);
-  return start === null ? null : { start, open: open ?? null, rest: rest ?? null };
+    (open === undefined ? null : parseOpenRow(open.value).start) ??
+    (rest === undefined ? null : parseRecordRow(rest.value).start);
+  return start === null ? null : { start, openRow: open ?? null, recordRow: rest ?? null };
 }
 
-/** All that is on record of an execution. */
+/** Everything the store has of an execution. */
 export interface Loaded {
   readonly state: JournalState;
   readonly entries: readonly JournalEntry[];
   /** Entries that were committed with the start. */
   readonly first: readonly JournalEntry[];
-  /** Entries beside the record. None while it runs. */
+  /** Entries in the record row. None while it runs. */
   readonly tail: readonly JournalEntry[];
   /** Rows of the journal. */
   readonly rows: number;
 }
 
-/** @returns null when it is gone meanwhile */
-export async function loadExecution(store: Store, { start, open, rest }: FoundExecution): Promise<Loaded | null> {
-  const resting = rest === null ? null : parseRest(rest.value);
-  const first = (open === null ? null : parseOpen(open.value).first) ?? resting?.first ?? [];
-  const rests = open === null && resting !== null;
+/** @returns null when it was resumed or removed meanwhile */
+export async function loadExecution(
+  store: Store,
+  { start, openRow, recordRow }: FoundExecution,
+): Promise<Loaded | null> {
+  const resting = recordRow === null ? null : parseRecordRow(recordRow.value);
+  const first = (openRow === null ? null : parseOpenRow(openRow.value).first) ?? resting?.first ?? [];
+  const rests = openRow === null && resting !== null;
   let rows = rests && resting.rows === 0 ? [] : await readJournal(store, start.number);
   if (rests) {
     if (rows.length < resting.rows) return null;
-    // What comes behind these is of a run that began after the record was read.
+    // Later rows are of a run that was resumed after the record row was read.
     rows = rows.slice(0, resting.rows);
   }
   const tail = rests ? resting.tail : [];
@@ -88,10 +100,10 @@ export async function loadExecution(store: Store, { start, open, rest }: FoundEx
 }
 
 /**
- * All of an execution, read again when it has changed between two reads.
+ * Everything of an execution, read again when it has changed between two reads.
  *
- * @param find null: there is none
- * @param enough whether this is as much as is known to be there
+ * @param find reads its rows; null when there is none
+ * @param enough whether the entries that are known to exist are among those that were read
  * @throws ServiceError `internal` when rows of its journal are missing
  */
 export async function loadWhole(
@@ -104,12 +116,12 @@ export async function loadWhole(
     if (found === null) return null;
     const loaded = await loadExecution(store, found);
     if (loaded !== null && enough(loaded)) return { found, loaded };
-    if (tries === TRIES) throw incomplete(found.start.id);
+    if (tries === MAX_READS) throw incompleteJournal(found.start.id);
   }
 }
 
 /** The first entries of an execution, as many as are known to be on disk. */
-export async function entriesOnDisk(
+export async function readEntries(
   store: Store,
   { number }: ExecutionStart,
   count: number,
@@ -123,17 +135,19 @@ export async function entriesOnDisk(
   return record.loaded.entries.slice(0, count);
 }
 
-export const incomplete = (id: string) =>
+export const incompleteJournal = (id: string) =>
   new ServiceError("internal", "the journal of the execution is not complete", { headers: { "x-execution-id": id } });
 
-/** Rows of the journal, those behind the one with the key `behind`. */
+/** Rows of the journal; with `behind`, only those after the row with that key. */
 export async function readJournal(store: Store, number: number, behind?: string): Promise<Row[]> {
   const prefix = journalRows(number);
   const all: Row[] = [];
   for (;;) {
     const after = all.at(-1)?.key ?? behind;
-    const rows = await store.scan(after === undefined ? { prefix, limit: ROWS } : { prefix, after, limit: ROWS });
+    const rows = await store.scan(
+      after === undefined ? { prefix, limit: ROWS_PER_READ } : { prefix, after, limit: ROWS_PER_READ },
+    );
     all.push(...rows);
-    if (rows.length < ROWS) return all;
+    if (rows.length < ROWS_PER_READ) return all;
   }
 }

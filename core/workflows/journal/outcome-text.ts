@@ -1,20 +1,19 @@
-/** JSON text of how an execution came to rest, as results, records, states and events put it together. */
+/** How an execution came to rest, as JSON text for results, records, states and events. */
 
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { EntryKind, JournalEntry, StepPath } from "./entries.ts";
 import type { JournalState } from "./state.ts";
 
-type Rests = Extract<EntryKind, "suspend" | "end" | "error" | "cancel">;
-/** An entry after which an execution rests. */
-export type RestEntry = Extract<JournalEntry, readonly [Rests, ...unknown[]]>;
+type RestKind = Extract<EntryKind, "suspend" | "end" | "error" | "cancel">;
+/** An entry with which an execution comes to rest. */
+export type RestEntry = Extract<JournalEntry, readonly [RestKind, ...unknown[]]>;
 
-/** JSON text of a value; of none at all, null. */
+/** JSON text of a value; `null` for undefined. */
 export const entryJson = (value: unknown): string => JSON.stringify(value) ?? "null";
 
 /**
- * @param index what the place of the step at the top is called
- * @returns an object; `suspendData` is what the step hands out
+ * @param index the member for the index of the step: results and events call it differently
  */
 export function suspensionText(
   [, stepId, at, reason, data]: Extract<JournalEntry, readonly ["suspend", ...unknown[]]>,
@@ -23,8 +22,8 @@ export function suspensionText(
 ): string {
   const place = `"${index}":${outline.get(stepId)?.index ?? 0}`;
   const step = stepId === "" ? "" : `,"stepId":"${stepId}"`;
-  const handed = data === undefined || data === null ? "" : `,"suspendData":${JSON.stringify(data)}`;
-  return `{"suspendedAt":"${isoTime(at)}","reason":${JSON.stringify(reason)},${place}${step}${handed}}`;
+  const suspendData = data === undefined || data === null ? "" : `,"suspendData":${JSON.stringify(data)}`;
+  return `{"suspendedAt":"${isoTime(at)}","reason":${JSON.stringify(reason)},${place}${step}${suspendData}}`;
 }
 
 export function errorText(message: string, stepId: StepPath): string {
@@ -35,7 +34,7 @@ export function errorText(message: string, stepId: StepPath): string {
 export const cancellationText = (at: number, reason: string): string =>
   `{"cancelledAt":"${isoTime(at)}","reason":${JSON.stringify(reason)}}`;
 
-/** Why it rests: `"suspension":{...}`, `"error":{...}` or `"cancellation":{...}`. */
+/** The member that says how it came to rest: `"suspension":{...}`, `"error":{...}` or `"cancellation":{...}`. */
 export function outcomeMembers(entry: Exclude<RestEntry, readonly ["end", ...unknown[]]>, outline: Outline): string {
   switch (entry[0]) {
     case "suspend":
@@ -47,7 +46,7 @@ export function outcomeMembers(entry: Exclude<RestEntry, readonly ["end", ...unk
   }
 }
 
-/** The members of an execution result from `startAt` on. */
+/** The members of an execution result, from `startAt` on. */
 export function outcomeText(startAt: number, entry: RestEntry, outline: Outline): string {
   const start = `"startAt":"${isoTime(startAt)}"`;
   if (entry[0] === "suspend") {
@@ -60,8 +59,15 @@ export function outcomeText(startAt: number, entry: RestEntry, outline: Outline)
   return `${end},"status":"${status}","result":null,${outcomeMembers(entry, outline)}`;
 }
 
-/** The entry after which it rests. Null while it runs. */
-export function restOf({ suspension, cancellation, error, status, output, endedAt }: JournalState): RestEntry | null {
+/** The entry with which it came to rest; null while it runs. */
+export function restEntry({
+  suspension,
+  cancellation,
+  error,
+  status,
+  output,
+  endedAt,
+}: JournalState): RestEntry | null {
   if (suspension !== null) {
     const { stepId, at, reason, data } = suspension;
     return ["suspend", stepId, at, reason, data];

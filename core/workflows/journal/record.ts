@@ -1,13 +1,13 @@
-/** An execution as lists, results and states show it (contract, "Workflow execution record", "Execution result", "Execution state"). */
+/** An execution as the API shows it: the record of lists, the result, and the state. */
 import type { ExecutionState } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
-import { entryJson, outcomeMembers, outcomeText, type RestEntry, restOf } from "./outcome-text.ts";
+import { entryJson, outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
 import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
 import { isSuperseded } from "./superseded.ts";
 
-/** The record as JSON: one text per execution is written to the store, and lists hand it out as it is. */
+/** The record as JSON. It is written to the store when the execution comes to rest, and lists return that text unchanged. */
 export function executionRecordText(state: JournalState, outline: Outline): string {
   const { start, status, values } = state;
   const workflow = JSON.stringify(start.workflowId);
@@ -16,7 +16,7 @@ export function executionRecordText(state: JournalState, outline: Outline): stri
   const createdAt = isoTime(start.at);
   const input = entryJson(start.input);
   let events = `{"id":"start","type":"workflow-start",${named},"startTime":"${createdAt}","endTime":"${createdAt}","status":"running","input":${input}}`;
-  // Steps often hand on what they were given, and the last one's output is the execution's.
+  // Steps often pass a value on, and the last output is that of the execution: do not write the same value as JSON twice.
   let value: unknown = start.input;
   let text = input;
   for (const step of state.steps.values()) {
@@ -29,10 +29,10 @@ export function executionRecordText(state: JournalState, outline: Outline): stri
       }
       output = text;
     }
-    const left = output === "" && isSuperseded(step.path, state, outline);
-    events += `,${stepText(step, left ? "completed" : status, outline, output)}`;
+    const superseded = output === "" && isSuperseded(step.path, state, outline);
+    events += `,${stepText(step, superseded ? "completed" : status, outline, output)}`;
   }
-  const rest = restOf(state);
+  const rest = restEntry(state);
   let outcome = "";
   if (rest !== null) {
     const members =
@@ -60,7 +60,7 @@ const END_TYPE = {
 } as const;
 const END_STATUS = { suspend: "suspended", end: "success", error: "error", cancel: "cancelled" } as const;
 
-/** Nothing but a suspension may still end. */
+/** A suspension has no end time, because the execution may go on. */
 function endText(rest: RestEntry, named: string, members: string): string {
   const [kind, , at] = rest;
   const time = isoTime(at);
@@ -69,9 +69,9 @@ function endText(rest: RestEntry, named: string, members: string): string {
   return `{"id":"end","type":"${END_TYPE[kind]}",${named},"startTime":"${time}"${end},"status":"${END_STATUS[kind]}"${outcome}}`;
 }
 
-/** The result of an execution that rests, as JSON. */
+/** The result of an execution at rest, as JSON. */
 export function executionResultText(state: JournalState, outline: Outline): string {
-  const rest = restOf(state);
+  const rest = restEntry(state);
   if (rest === null) throw new Error(`execution ${state.start.id} has no result yet`);
   return `{"executionId":"${state.start.id}",${outcomeText(state.start.at, rest, outline)}}`;
 }
@@ -79,7 +79,7 @@ export function executionResultText(state: JournalState, outline: Outline): stri
 export function executionStateView(current: JournalState, outline: Outline): ExecutionState {
   const { start, status, state, endedAt } = current;
   const { replay } = start;
-  const rest = restOf(current);
+  const rest = restEntry(current);
   const members = rest === null || rest[0] === "end" ? {} : JSON.parse(`{${outcomeMembers(rest, outline)}}`);
   return {
     executionId: start.id,

@@ -1,9 +1,9 @@
-/** From a journal to what is known about its execution. `apply` is the only thing that changes a fold, one entry at a time. */
+/** The state of an execution, which follows from its journal. Only `applyEntry` changes a state, one entry at a time. */
 import { storedTime } from "../../lib/clock.ts";
 import {
   type Branch,
   type EntryKind,
-  EVENTS_OF,
+  EVENT_COUNTS,
   type ExecutionStart,
   type ExecutionStatus,
   type JournalEntry,
@@ -13,33 +13,33 @@ import {
   type ValueSource,
 } from "./entries.ts";
 
-export type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
+type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
 
 export interface StepState {
   readonly path: StepPath;
   status: StepStatus;
   /** Milliseconds since 1970. */
   begunAt: number;
-  /** Null too for one that failed and begins again. */
+  /** Null until it has ended, and again when it failed and is about to run again. */
   endedAt: number | null;
   /** Where its input comes from. */
   source: ValueSource;
-  /** Where its output is found, once it is done: itself, or the step that gave the value. */
+  /** Where its output comes from once it is done: its own path, or the source of a value that it passed on. */
   output: ValueSource;
-  /** Tries that failed, and when the last of them did. */
+  /** How many tries have failed, and when the last of them did. */
   tries: number;
   triedAt: number;
   /** The choice of andWhen. */
   branch: Branch | null;
   /** Why it waits, or why it failed. */
   message: string;
-  /** What it hands out while it waits. */
+  /** The data of its suspension. */
   data: unknown;
-  /** Set from the resume until it waits again. `waited`: it had asked for it. */
+  /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
   resume: { readonly data: unknown; readonly waited: boolean } | null;
 }
 
-export interface Suspension {
+interface Suspension {
   readonly stepId: StepPath;
   readonly at: number;
   readonly reason: string;
@@ -49,29 +49,29 @@ export interface Suspension {
 export interface JournalState {
   readonly start: ExecutionStart;
   status: ExecutionStatus;
-  /** Events so far; the first is `workflow-start`. */
+  /** How many events there are so far; the first is `workflow-start`. */
   sequence: number;
-  /** In the order of their first begin. */
+  /** Steps that have begun, in that order. */
   readonly steps: Map<StepPath, StepState>;
-  /** Outputs and inputs by where they come from. What is here never changes. */
+  /** Outputs and inputs. The values themselves never change. */
   readonly values: Map<ValueSource, unknown>;
-  /** Shared state. A new object after each change. */
+  /** Shared state, a new object after each change. */
   state: Readonly<Record<string, unknown>>;
-  /** `resume` of expressions: what came with the last resume; null before. */
+  /** What expressions see as `resume`: the data of the last resume; null before the first. */
   resume: unknown;
   suspension: Suspension | null;
   error: { readonly message: string; readonly stepId: StepPath } | null;
   cancellation: { readonly at: number; readonly reason: string } | null;
   output: unknown;
-  /** Of the last entry. */
+  /** The time of the last entry. */
   updatedAt: number;
   endedAt: number | null;
-  /** Milliseconds that it ran before `since`, the time when it was last started or resumed. */
+  /** Milliseconds that it had run before `since`, the time of the start or of the last resume. */
   ran: number;
   since: number;
 }
 
-/** The fold of an execution that has only begun. */
+/** The state of an execution that has just begun. */
 export function initialState(start: ExecutionStart): JournalState {
   const current: JournalState = {
     start,
@@ -90,43 +90,43 @@ export function initialState(start: ExecutionStart): JournalState {
     ran: 0,
     since: start.at,
   };
-  if (start.replay !== undefined) takeOver(current, start.replay);
+  if (start.replay !== undefined) applyReplay(current, start.replay);
   return current;
 }
 
-/** The input that a replay gives to its step. */
+/** The source of the input that a replay gives to its step. */
 export const REPLAY_INPUT: ValueSource = "!";
 
-/** The steps that a replay does not run again are done from the start, without events. */
-function takeOver(state: JournalState, { kept, stepId, input, resume, resumed }: Replay): void {
+/** Steps that a replay does not run again are done from the start, without events. */
+function applyReplay(state: JournalState, { kept, stepId, input, resume, resumed }: Replay): void {
   const { at } = state.start;
   state.resume = resumed ?? null;
   if (input !== undefined) state.values.set(REPLAY_INPUT, input.value);
   for (const [kind, path, value, extra] of kept) {
     if (kind === "begin") {
-      const step = stepOf(state, path, at);
+      const step = getOrAddStep(state, path, at);
       step.source = value as ValueSource;
-      hold(state, step, extra);
+      keepExtra(state, step, extra);
       step.status = "failed";
     } else if (kind === "done") APPLY.done(state, ["done", path, at, value]);
     else APPLY.same(state, ["same", path, at, value as ValueSource]);
   }
   if (resume !== undefined) {
-    const step = stepOf(state, stepId, at);
+    const step = getOrAddStep(state, stepId, at);
     step.status = "failed";
     step.resume = resume;
     state.resume = resume.data ?? null;
   }
 }
 
-/** When what comes next happens: the process that wrote last may have had a later clock. */
+/** The time for the next entry: never before the last one, which a process with another clock may have written. */
 export const timeAfter = ({ updatedAt }: JournalState): number => Math.max(storedTime(), updatedAt);
 
-/** @returns the fold, changed */
+/** Changes the state. @returns the same state */
 export function applyEntry(state: JournalState, entry: JournalEntry): JournalState {
   const [kind, , at] = entry;
   (APPLY[kind] as (current: JournalState, entry: JournalEntry) => void)(state, entry);
-  state.sequence += EVENTS_OF[kind];
+  state.sequence += EVENT_COUNTS[kind];
   state.updatedAt = at;
   const status = STATUS_AFTER[kind];
   if (status === undefined) return state;
@@ -149,39 +149,39 @@ type Appliers = {
 
 const APPLY: Appliers = {
   begin(state, [, path, at, source, extra]) {
-    const step = stepOf(state, path, at);
+    const step = getOrAddStep(state, path, at);
     step.status = "running";
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
-    hold(state, step, extra);
+    keepExtra(state, step, extra);
   },
   done(state, [, path, at, output, change]) {
     state.values.set(path, output);
-    close(stepOf(state, path, at), "done", at, path);
+    endStep(getOrAddStep(state, path, at), "done", at, path);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
   same(state, [, path, at, source, change]) {
-    const step = stepOf(state, path, at);
-    close(step, step.branch === "none" ? "skipped" : "done", at, source);
+    const step = getOrAddStep(state, path, at);
+    endStep(step, step.branch === "none" ? "skipped" : "done", at, source);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
   fail(state, [, path, at, message]) {
-    const step = stepOf(state, path, at);
-    close(step, "failed", at, "");
+    const step = getOrAddStep(state, path, at);
+    endStep(step, "failed", at, "");
     step.message = message;
     step.tries = 0;
     step.resume = null;
   },
   retry(state, [, path, at, attempt, , again]) {
-    const step = stepOf(state, path, at);
+    const step = getOrAddStep(state, path, at);
     step.tries = attempt;
     step.triedAt = at;
     step.endedAt = null;
-    for (const inner of again ?? []) stepOf(state, inner, at).endedAt = null;
+    for (const inner of again ?? []) getOrAddStep(state, inner, at).endedAt = null;
   },
   wait(state, [, path, at, reason, data, change]) {
-    const step = stepOf(state, path, at);
+    const step = getOrAddStep(state, path, at);
     step.status = "waiting";
     step.message = reason;
     step.data = data;
@@ -196,16 +196,16 @@ const APPLY: Appliers = {
   resume(state, [, path, at, data]) {
     state.suspension = null;
     state.resume = data ?? null;
-    // Whoever resumes it wants it to go on now.
+    // A resume does not wait for the end of a pause between two tries.
     for (const step of state.steps.values()) step.triedAt = 0;
     if (path === "") return;
     const known = state.steps.get(path);
     const waited = known?.status === "waiting";
-    // One that was stopped from outside has asked for nothing: without data it goes on as if nothing had been.
+    // A step that was stopped from outside has not asked for data. Without data it goes on as if it had not been stopped.
     if (!waited && data === undefined) return;
-    const step = known ?? stepOf(state, path, at);
+    const step = known ?? getOrAddStep(state, path, at);
     step.resume = { data, waited };
-    // It has not begun yet, or begins again.
+    // It has not begun yet, or has to run again.
     if (waited || known === undefined) step.status = "failed";
   },
   end(state, [, , , output]) {
@@ -220,20 +220,20 @@ const APPLY: Appliers = {
   },
 };
 
-/** What a choice or a sub-workflow's input leaves behind. */
-function hold(state: JournalState, step: StepState, extra: unknown): void {
+/** Keeps the choice of an andWhen, or the input of a sub-workflow. */
+function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
   if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
   else state.values.set(`${step.path}/`, (extra as { input: unknown }).input);
 }
 
-function close(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
+function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
   step.status = status;
   step.endedAt = at;
   step.output = output;
 }
 
-function stepOf(state: JournalState, path: StepPath, at: number): StepState {
+function getOrAddStep(state: JournalState, path: StepPath, at: number): StepState {
   let step = state.steps.get(path);
   if (step === undefined) {
     step = {

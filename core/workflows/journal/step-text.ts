@@ -6,7 +6,7 @@ import type { ExecutionStatus } from "./entries.ts";
 import { errorText } from "./outcome-text.ts";
 import type { StepState } from "./state.ts";
 
-/** How a step stands that is not over, by the status of its execution. */
+/** The status of a step that has not ended, by the status of its execution. */
 const UNFINISHED: Readonly<Record<ExecutionStatus, string>> = {
   running: "running",
   suspended: "suspended",
@@ -23,26 +23,26 @@ export function stepText(step: StepState, status: ExecutionStatus, outline: Outl
   const name = JSON.stringify(outline.get(step.path)?.name ?? step.path);
   switch (step.status) {
     case "done":
-      return overText("step-complete", step, name, `"success","output":${output}`);
+      return endedStepText("step-complete", step, name, `"success","output":${output}`);
     case "skipped":
-      return overText("step-complete", step, name, `"skipped","output":${output}`);
+      return endedStepText("step-complete", step, name, `"skipped","output":${output}`);
     case "failed":
-      // Else it has not failed, but is about to run again.
+      // Otherwise it is about to run again.
       if (step.resume === null && step.endedAt !== null)
-        return overText("step-error", step, name, `"error","error":${errorText(step.message, step.path)}`);
-      return openText(step, name, UNFINISHED[status]);
+        return endedStepText("step-error", step, name, `"error","error":${errorText(step.message, step.path)}`);
+      return unfinishedStepText(step, name, UNFINISHED[status]);
     case "waiting":
-      return openText(step, name, status === "running" ? "suspended" : UNFINISHED[status]);
+      return unfinishedStepText(step, name, status === "running" ? "suspended" : UNFINISHED[status]);
     case "running":
-      return openText(step, name, UNFINISHED[status]);
+      return unfinishedStepText(step, name, UNFINISHED[status]);
   }
 }
 
 const headText = (type: string, { path, begunAt }: StepState, name: string): string =>
   `{"id":"step:${path}","type":"${type}","name":${name},"from":"${path}","startTime":"${isoTime(begunAt)}"`;
 
-const overText = (type: string, step: StepState, name: string, rest: string): string =>
+const endedStepText = (type: string, step: StepState, name: string, rest: string): string =>
   `${headText(type, step, name)},"endTime":"${isoTime(step.endedAt ?? step.begunAt)}","status":${rest}}`;
 
-const openText = (step: StepState, name: string, status: string): string =>
+const unfinishedStepText = (step: StepState, name: string, status: string): string =>
   `${headText("step-start", step, name)},"status":"${status}"}`;

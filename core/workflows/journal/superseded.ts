@@ -1,14 +1,14 @@
-/** Steps in branches that do not matter any more. */
+/** Steps whose outcome does not matter any more, because a container step around them has ended. */
 import type { Outline } from "../definition/definition.ts";
 import type { StepPath } from "./entries.ts";
 import type { JournalState, StepState } from "./state.ts";
 
-/** Whether something that holds a step is over without it: the step is not about to go on, whatever its execution does. */
+/** Whether a container step around a step has ended, so that the step will not go on, even when the execution is resumed. */
 export function isSuperseded(path: StepPath, { steps }: Pick<JournalState, "steps">, outline: Outline): boolean {
-  return (outline.get(path)?.parents ?? []).some((parent) => isOver(steps.get(parent)));
+  return (outline.get(path)?.parents ?? []).some((parent) => hasEnded(steps.get(parent)));
 }
 
-/** One that begins again, after a failed try or a resume, has no end. */
-const isOver = (step: StepState | undefined): boolean =>
+/** A failed step that runs again, after a retry or a resume, has no `endedAt`. */
+const hasEnded = (step: StepState | undefined): boolean =>
   step !== undefined &&
   (step.status === "done" || step.status === "skipped" || (step.status === "failed" && step.endedAt !== null));

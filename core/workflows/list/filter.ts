@@ -1,11 +1,11 @@
-/** Which executions a list is of. */
+/** Decides which executions a list contains. */
 import { isDeepStrictEqual } from "node:util";
 import { NUMBER_LIMIT, number } from "../../storage/encoding.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
 import type { ExecutionQuery } from "../workflows.ts";
 
 export type ExecutionListQuery = ExecutionQuery & {
-  /** The user whose executions alone the caller may see; null: those that are nobody's. */
+  /** The user whose executions the caller may see; null for those without a user; absent when the caller may see all. */
   owner?: string | null;
 };
 
@@ -15,21 +15,21 @@ export interface Filter {
   /** Whole milliseconds, inclusive. */
   readonly from: number;
   readonly to: number;
-  /** Beside what the index rows tell. Null: they tell everything. */
+  /** Filters that index rows cannot decide; null when there are none. */
   readonly record: RecordFilter | null;
 }
 
 interface RecordFilter {
-  readonly nobodys: boolean;
+  readonly withoutUser: boolean;
   readonly metadata: ReadonlyMap<string, readonly unknown[]>;
-  /** Texts without which a record cannot match: one of each list. */
+  /** The text of a matching record contains at least one of each list. */
   readonly needles: readonly (readonly string[])[];
 }
 
-/** What is compared of an execution that no index tells. */
-type Told = Pick<ExecutionStart, "userId" | "metadata">;
+/** The fields that a record filter compares. */
+type FilteredFields = Pick<ExecutionStart, "userId" | "metadata">;
 
-/** Null: nothing can match. */
+/** @returns null when nothing can match */
 export function executionFilter({
   workflowId,
   userId,
@@ -41,42 +41,45 @@ export function executionFilter({
   if (owner !== undefined && userId !== undefined && owner !== userId) return null;
   const bounds = { from: Math.max(0, Math.ceil(from)), to: Math.min(NUMBER_LIMIT - 1, Math.floor(to)) };
   if (bounds.from > bounds.to) return null;
-  const nobodys = owner === null;
+  const withoutUser = owner === null;
   const wanted = metadata ?? new Map<string, readonly unknown[]>();
-  const needles = [...wanted].map(([key, values]) => values.map((value) => needleOf(key, value)));
-  const record = nobodys || wanted.size > 0 ? { nobodys, metadata: wanted, needles } : null;
+  const needles = [...wanted].map(([key, values]) => values.map((value) => searchText(key, value)));
+  const record = withoutUser || wanted.size > 0 ? { withoutUser, metadata: wanted, needles } : null;
   return { workflowId, userId: userId ?? owner ?? undefined, ...bounds, record };
 }
 
-/** Keys of an object may come in any order. */
-const needleOf = (key: string, value: unknown): string =>
+/** For an object only the key: the order of its keys is not known. */
+const searchText = (key: string, value: unknown): string =>
   `${JSON.stringify(key)}:${typeof value === "object" && value !== null ? "" : JSON.stringify(value)}`;
 
-/** The bounds of an index range: both are exclusive, and rows of a time come after the time alone. */
+/** The bounds of an index range. Both are exclusive, and the key of a row is longer than its time alone. */
 export function timeBounds(prefix: string, { from, to }: Filter): { after: string; before?: string } {
   const after = prefix + number(from);
   return to + 1 < NUMBER_LIMIT ? { after, before: prefix + number(to + 1) } : { after };
 }
 
-export function matchesStart(filter: Filter, start: Told & Pick<ExecutionStart, "workflowId" | "at">): boolean {
+export function matchesStart(
+  filter: Filter,
+  start: FilteredFields & Pick<ExecutionStart, "workflowId" | "at">,
+): boolean {
   if (filter.workflowId !== undefined && filter.workflowId !== start.workflowId) return false;
   if (filter.userId !== undefined && filter.userId !== start.userId) return false;
-  return start.at >= filter.from && start.at <= filter.to && tells(filter.record, start);
+  return start.at >= filter.from && start.at <= filter.to && matchesRecordFilter(filter.record, start);
 }
 
-/** Whether the record of an execution that was found by its index row matches in the rest too. */
+/** Whether an execution that was found by its index row matches the filters that the index cannot decide. */
 export function matchesRecord({ record }: Filter, text: string): boolean {
   if (record === null) return true;
-  // Parsing costs more than all else: most that cannot match go before.
+  // Parsing costs more than all else: a search in the text spares it for most records that do not match.
   return (
     record.needles.every((some) => some.some((needle) => text.includes(needle))) &&
-    tells(record, JSON.parse(text) as Told)
+    matchesRecordFilter(record, JSON.parse(text) as FilteredFields)
   );
 }
 
-function tells(record: RecordFilter | null, { userId, metadata = {} }: Told): boolean {
+function matchesRecordFilter(record: RecordFilter | null, { userId, metadata = {} }: FilteredFields): boolean {
   if (record === null) return true;
-  if (record.nobodys && userId !== undefined) return false;
+  if (record.withoutUser && userId !== undefined) return false;
   for (const [key, values] of record.metadata) {
     if (!Object.hasOwn(metadata, key)) return false;
     if (!values.some((value) => isDeepStrictEqual(value, metadata[key]))) return false;

@@ -1,7 +1,7 @@
 /**
- * Pages of executions, newest first. Those that rest are found by index rows, and their records are cut out of their rows
- * without a look inside: a page costs the same however many executions there are, of a workflow, a status, a user, a time. What
- * no index tells (metadata) is compared record by record, from the newest on until the page is full.
+ * Pages of executions, newest first. Executions at rest are found by index rows (by workflow, status, user and time), and their records
+ * are cut out of their rows without parsing: a page costs the same however many executions there are. Metadata is in no index: it is
+ * compared record by record, from the newest on, until the page is full.
  */
 import { invalid } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
@@ -11,7 +11,7 @@ import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import { recordInRow } from "../journal/rows.ts";
+import { recordOfRow } from "../journal/rows.ts";
 import {
   type ExecutionListQuery,
   executionFilter,
@@ -20,27 +20,26 @@ import {
   matchesStart,
   timeBounds,
 } from "./filter.ts";
-import { type Begun, openRecord, type RemoteExecution } from "./running.ts";
-import { type Item, Walk } from "./walk.ts";
+import { type ListedStart, type RemoteExecutions, remoteRecordText } from "./running.ts";
+import { IndexWalk, type Item } from "./walk.ts";
 
-/** Records read at once: a page of large ones must not come as one text that nothing can hold. */
-const PIECE = 100;
-/** Characters of a page. */
-const LARGEST = 64 * 1024 * 1024;
+/** Records read at once, so that large ones do not fill the memory before their size is known. */
+const RECORDS_PER_READ = 100;
+const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
 /** An execution that runs in this process. */
 export interface RunningHere {
   readonly start: ExecutionStart;
-  /** As lists give it, at present: JSON text. Null once it has come to rest and that is not on disk yet: the store tells then. */
+  /** Its record at present, as JSON text. Null once it has come to rest: then the record in the store counts. */
   record(): string | null;
 }
 
-export interface ListSources {
+interface ListSources {
   readonly store: Store;
   running(): Iterable<RunningHere>;
-  /** Null for a store of this process alone: what runs, runs here. */
-  readonly elsewhere: RemoteExecution | null;
-  /** Of a pinned definition, by its hash. */
+  /** Null when no other process uses the store. */
+  readonly remote: RemoteExecutions | null;
+  /** The outline of a pinned definition, by its hash. */
   outlineOf(hash: string): Promise<Outline>;
 }
 
@@ -50,28 +49,29 @@ export interface ListSources {
  */
 export async function listExecutions(query: ExecutionListQuery, sources: ListSources): Promise<Serialized> {
   const { limit, offset, status } = query;
-  if (offset > SKIP_LIMIT) throw invalid(`offset: more than ${SKIP_LIMIT} executions cannot be passed over`);
+  if (offset > SKIP_LIMIT) throw invalid(`offset: more than ${SKIP_LIMIT} executions cannot be skipped`);
   const filter = executionFilter(query);
   if (filter === null) return new Serialized("[]");
   const walk = await openWalk(query, filter, sources);
-  // Where records decide, those that match are counted.
-  let pass = filter.record === null ? 0 : offset;
-  if (filter.record === null) await walk.pass(offset);
+  // When records decide, only matching ones count for the offset.
+  let toSkip = filter.record === null ? 0 : offset;
+  if (filter.record === null) await walk.skip(offset);
   const texts: string[] = [];
   let size = 0;
-  let piece = limit;
+  let count = limit;
   while (texts.length < limit) {
-    const items = await walk.next(Math.min(PIECE, piece));
+    const items = await walk.next(Math.min(RECORDS_PER_READ, count));
     if (items.length === 0) break;
-    for (const text of await load(items, status, filter, sources)) {
-      if (text === null || pass-- > 0) continue;
+    for (const text of await loadRecords(items, status, filter, sources)) {
+      if (text === null || toSkip-- > 0) continue;
       if (texts.length === limit) break;
       texts.push(text);
       size += text.length;
     }
-    // As many as are missing, or more and more where few match.
-    piece = filter.record === null ? limit - texts.length : piece * 2;
-    if (size > LARGEST) throw invalid("these executions are larger than 64 MiB together: ask for fewer with limit");
+    // As many as are missing; when records decide, more each time, because few may match.
+    count = filter.record === null ? limit - texts.length : count * 2;
+    if (size > MAX_PAGE_CHARACTERS)
+      throw invalid("these executions are larger than 64 MiB together: ask for fewer with limit");
   }
   return new Serialized(`[${texts.join()}]`);
 }
@@ -80,35 +80,35 @@ async function openWalk(
   { status, limit, offset }: ExecutionListQuery,
   filter: Filter,
   sources: ListSources,
-): Promise<Walk> {
+): Promise<IndexWalk> {
   const { store } = sources;
   const statuses = status === undefined ? RESTING : status === "running" ? [] : [status];
   const ranges = statuses.map((resting) => {
     const prefix = executionIndex(resting, filter.workflowId, filter.userId);
     return { prefix, ...timeBounds(prefix, filter) };
   });
-  const walk = new Walk(store, ranges);
+  const walk = new IndexWalk(store, ranges);
   if (status !== undefined && status !== "running") return walk;
-  const running = new Map<number, Begun>();
-  const look = () => {
+  const running = new Map<number, ListedStart>();
+  const addRunningHere = () => {
     for (const { start } of sources.running()) running.set(start.number, start);
   };
-  look();
+  addRunningHere();
   const [elsewhere] = await Promise.all([
-    sources.elsewhere?.starts() ?? [],
-    offset === 0 ? walk.fill(Math.min(PIECE, limit)) : undefined,
+    sources.remote?.starts() ?? [],
+    offset === 0 ? walk.fill(Math.min(RECORDS_PER_READ, limit)) : undefined,
   ]);
-  // Once more: one that was resumed before its index row could be read is in neither else.
-  look();
+  // Once more, for an execution that was resumed before its index row was read, and after the first call.
+  addRunningHere();
   for (const start of elsewhere) running.set(start.number, start);
-  walk.add([...running.values()].filter((start) => matchesStart(filter, start)).map(itemOf));
+  walk.add([...running.values()].filter((start) => matchesStart(filter, start)).map(toItem));
   return walk;
 }
 
-const itemOf = ({ at, number }: Begun): Item => ({ entry: executionEntry(at, number), number, revision: null });
+const toItem = ({ at, number }: ListedStart): Item => ({ entry: executionEntry(at, number), number, revision: null });
 
-/** The records of items: null for those that are none of the list any more. */
-async function load(
+/** The records of items; null for those that do not belong to the list any more. */
+async function loadRecords(
   items: readonly Item[],
   status: ExecutionStatus | undefined,
   filter: Filter,
@@ -116,21 +116,21 @@ async function load(
 ): Promise<(string | null)[]> {
   const { store } = sources;
   const here = recordsHere(items, sources);
-  const rows = await rowsOf(store, items, here);
+  const rows = await readRows(store, items, here);
   const one = async ({ number, revision }: Item): Promise<string | null> => {
     const record = rows.get(executionKey(number));
-    if (revision !== null) return resting(record, revision, status, filter);
+    if (revision !== null) return recordAtRest(record, revision, status, filter);
     const text = here.get(number);
     if (text !== undefined) return text;
     const open = rows.get(openExecutionKey(number));
-    if (open !== undefined) return openRecord(store, open, record, sources.outlineOf);
+    if (open !== undefined) return remoteRecordText(store, open, record, sources.outlineOf);
     // It has come to rest meanwhile.
-    return record === undefined || status === "running" ? null : recordInRow(record.value);
+    return record === undefined || status === "running" ? null : recordOfRow(record.value);
   };
   return Promise.all(items.map(one));
 }
 
-/** Of those that still run here. What does not has its row in the store. */
+/** The records of items that still run here; the store has those of the others. */
 function recordsHere(items: readonly Item[], { running }: ListSources): Map<number, string> {
   const texts = new Map<number, string>();
   const wanted = new Set<number>();
@@ -143,7 +143,7 @@ function recordsHere(items: readonly Item[], { running }: ListSources): Map<numb
   return texts;
 }
 
-async function rowsOf(
+async function readRows(
   store: Store,
   items: readonly Item[],
   here: ReadonlyMap<number, string>,
@@ -159,15 +159,15 @@ async function rowsOf(
   return rows;
 }
 
-/** Index row and record are written together: when their revisions differ, it has gone on between the two reads. */
-function resting(
+/** Index row and record row are written together: when their revisions differ, the execution was resumed between the two reads. */
+function recordAtRest(
   row: Row | undefined,
   revision: number,
   status: ExecutionStatus | undefined,
   filter: Filter,
 ): string | null {
   if (row === undefined) return null;
-  const text = recordInRow(row.value);
+  const text = recordOfRow(row.value);
   if (row.revision !== revision && status !== undefined) {
     if ((JSON.parse(text) as { status: ExecutionStatus }).status !== status) return null;
   }

@@ -1,22 +1,22 @@
-/** Executions of several index ranges, and those that run, as one list: newest first. */
+/** Merges the executions of several index ranges, and those that run, into one list, newest first. */
 import { SKIP_LIMIT } from "../../storage/check.ts";
 import { indexedEntry, indexedExecution } from "../../storage/keys.ts";
 import type { Range, Store } from "../../storage/store.ts";
 
-/** Rows read at once. */
-const LEAST = 16;
-const PIECE = 256;
+/** Rows read at once from a range. */
+const MIN_ROWS_PER_READ = 16;
+const MAX_ROWS_PER_READ = 256;
 
 /** An execution by its place in the list. */
 export interface Item {
   /** Orders items: time of creation, then number. */
   readonly entry: string;
   readonly number: number;
-  /** Of its index row; null for one that runs. */
+  /** Revision of its index row; null for one that runs. */
   readonly revision: number | null;
 }
 
-export class Walk {
+export class IndexWalk {
   readonly #store: Store;
   readonly #cursors: Cursor[];
   #last = "";
@@ -26,42 +26,42 @@ export class Walk {
     this.#cursors = ranges.map((range) => ({ range, items: [], next: 0 }));
   }
 
-  /** Items that come from elsewhere, before anything is passed or read. */
+  /** Adds items of running executions. To be called before anything is skipped or read. */
   add(items: readonly Item[]): void {
     if (items.length === 0) return;
     const sorted = [...items].sort((a, b) => (a.entry < b.entry ? 1 : -1));
-    // In front: of an execution that is found twice, the first one counts.
+    // In front, so that an execution which is found twice counts as running.
     this.#cursors.unshift({ range: null, items: sorted, next: 0 });
   }
 
-  /** Reads what the first items are taken from: one moment of the store. */
+  /** Reads the next rows of every range that has none left. */
   async fill(count: number): Promise<void> {
-    const limit = Math.min(PIECE, Math.max(LEAST, count));
+    const limit = Math.min(MAX_ROWS_PER_READ, Math.max(MIN_ROWS_PER_READ, count));
     const empty = this.#cursors.filter(({ range, items, next }) => range !== null && next === items.length);
     await Promise.all(empty.map((cursor) => refill(this.#store, cursor, limit)));
   }
 
   /**
-   * Passes over items without reading them. Of n ranges, the one whose item number left/n comes first of all such items holds
-   * no item before it that is behind those to pass: so many can be passed in it at once.
+   * Skips items without reading them. With n ranges, look at the item at position left/n of each range. The newest of these, and what
+   * comes before it in its range, is certainly among the items to skip, so that the whole share of this range is skipped at once.
    */
-  async pass(count: number): Promise<void> {
+  async skip(count: number): Promise<void> {
     let left = count;
     for (;;) {
       const open = this.#cursors.filter(({ range, items, next }) => range !== null || next < items.length);
       if (open.length === 0) return;
       const share = Math.min(SKIP_LIMIT, Math.floor(left / open.length));
-      if (share < PIECE) break;
+      if (share < MAX_ROWS_PER_READ) break;
       const marks = await Promise.all(open.map((cursor) => peek(this.#store, cursor, share)));
       let first = 0;
       for (let index = 1; index < marks.length; index++) if ((marks[index] ?? "") > (marks[first] ?? "")) first = index;
       const mark = marks[first];
       if (mark === undefined) {
-        // All of them together are fewer than those to pass.
+        // All ranges together have fewer items than are to be skipped.
         this.#cursors.length = 0;
         return;
       }
-      skip(open[first]!, share, mark);
+      skipInRange(open[first]!, share, mark);
       left -= share;
     }
     if (left > 0) await this.next(left);
@@ -79,14 +79,14 @@ export class Walk {
     return taken;
   }
 
-  /** Until one of them has to be filled again. */
+  /** Takes items in order until a range has to be read again. */
   #merge(cursors: readonly Cursor[], taken: Item[], count: number): void {
     let open = cursors;
     while (taken.length < count) {
       let first = open[0]!;
       for (const cursor of open) if (entryOf(cursor) > entryOf(first)) first = cursor;
       const item = first.items[first.next++]!;
-      // One that has come to rest meanwhile is among both.
+      // An execution that has come to rest meanwhile is among the running ones and in an index.
       if (item.entry !== this.#last) taken.push(item);
       this.#last = item.entry;
       if (first.next < first.items.length) continue;
@@ -97,7 +97,7 @@ export class Walk {
 }
 
 interface Cursor {
-  /** What is not read yet; null: nothing. */
+  /** The part of the range that has not been read; null when all has been. */
   range: Omit<Range, "limit"> | null;
   items: readonly Item[];
   next: number;
@@ -118,15 +118,15 @@ async function refill(store: Store, cursor: Cursor, limit: number): Promise<void
   cursor.range = rows.length < limit ? null : { ...range, before: rows.at(-1)!.key };
 }
 
-/** The entry of its item number `count`, from 1, if there is one. */
+/** The entry of the item at position `count`, from 1, if there is one. */
 async function peek(store: Store, { range, items, next }: Cursor, count: number): Promise<string | undefined> {
-  const held = items[next + count - 1];
-  if (held !== undefined || range === null) return held?.entry;
+  const known = items[next + count - 1];
+  if (known !== undefined || range === null) return known?.entry;
   const [row] = await store.scan({ ...range, reverse: true, limit: 1, skip: count - 1 - (items.length - next) });
   return row && indexedEntry(row.key);
 }
 
-function skip(cursor: Cursor, count: number, mark: string): void {
+function skipInRange(cursor: Cursor, count: number, mark: string): void {
   if (cursor.next + count <= cursor.items.length) {
     cursor.next += count;
     return;

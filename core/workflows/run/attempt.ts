@@ -1,17 +1,17 @@
-/** One try of a step's work: what it may read and do, for as long as it lasts. */
+/** One try of a step's work: what the work may read and do while the try lasts. */
 
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
-import { effectsOf } from "../journal/ids.ts";
+import { idempotencyPrefix } from "../journal/ids.ts";
 import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
-import { loggerOf } from "./logger.ts";
+import { executionLogger } from "./logger.ts";
 
-export class WorkCall implements StepCall {
+export class StepAttempt implements StepCall {
   readonly scope: StepScope;
   readonly attempt: number;
   readonly resume: { readonly data: unknown } | null;
@@ -21,7 +21,7 @@ export class WorkCall implements StepCall {
   readonly #lifetime: Lifetime;
   #change: Record<string, unknown> | undefined;
   #logger: Logger | null = null;
-  #over = false;
+  #hasEnded = false;
 
   constructor(execution: Execution, step: WorkStep, scope: StepScope, attempt: number, lifetime: Lifetime) {
     this.#execution = execution;
@@ -51,7 +51,7 @@ export class WorkCall implements StepCall {
   }
 
   get idempotencyKey(): string {
-    return `${effectsOf(this.#execution.state.start)}:${this.#step.path}`;
+    return `${idempotencyPrefix(this.#execution.state.start)}:${this.#step.path}`;
   }
 
   get requestId(): string {
@@ -59,7 +59,7 @@ export class WorkCall implements StepCall {
   }
 
   get logger(): Logger {
-    this.#logger ??= boundLogger(loggerOf(this.#execution), {
+    this.#logger ??= boundLogger(executionLogger(this.#execution), {
       stepId: this.#step.path,
       spanId: this.trace?.spanId,
     });
@@ -71,30 +71,30 @@ export class WorkCall implements StepCall {
   }
 
   setState(change: Record<string, unknown>): void {
-    if (!this.#over) this.#change = { ...this.#change, ...asJson(change) };
+    if (!this.#hasEnded) this.#change = { ...this.#change, ...jsonCopy(change) };
   }
 
   part(part: unknown): Promise<void> | undefined {
     const execution = this.#execution;
-    if (this.#over || this.#lifetime.over) return undefined;
+    if (this.#hasEnded || this.#lifetime.isAbandoned) return undefined;
     execution.append(["part", this.#step.path, timeAfter(execution.state), part]);
     return execution.flush();
   }
 
-  /** Ends the try: what it does from now on has no effect. Gives its change of shared state. */
+  /** Ends the try, so that nothing it does from now on has an effect. @returns its changes of shared state */
   end(): Record<string, unknown> | undefined {
-    this.#over = true;
+    this.#hasEnded = true;
     return this.#change;
   }
 }
 
-/** A copy, as the journal holds it. */
-function asJson(change: Record<string, unknown>): object {
+/** A copy as the journal will have it. */
+function jsonCopy(change: Record<string, unknown>): object {
   try {
     const copy: unknown = JSON.parse(JSON.stringify(change));
     if (typeof copy === "object" && copy !== null) return copy;
   } catch {
-    // What it says is about JSON, and not about the step.
+    // The message of JSON.stringify would not tell the user which call was wrong.
   }
-  throw new Error("setState takes what JSON can hold");
+  throw new Error("setState takes values that JSON can hold");
 }

@@ -1,4 +1,4 @@
-/** The work of a step: tries, their time limits, and what comes of them. */
+/** Runs the work of a step: its tries, their time limits and pauses, and the entry that each of them ends with. */
 
 import { storedTime } from "../../lib/clock.ts";
 import { formatDuration } from "../../lib/duration.ts";
@@ -7,41 +7,41 @@ import { isThenable } from "../../lib/thenable.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "../definition/definition.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
-import { WorkCall } from "./attempt.ts";
+import { StepAttempt } from "./attempt.ts";
 import type { Execution } from "./execution.ts";
-import { type Frame, fail, passInput, type StepInput, scopeOf, suspend } from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { done, type Outcome, stopped } from "./outcome.ts";
+import { expressionScope, type Frame, type StepInput } from "./scope.ts";
+import { failStep, failTap, suspendStep } from "./step-entries.ts";
 
-/** Milliseconds. */
-const LONGEST_DELAY = 3_600_000;
+const MAX_RETRY_DELAY_MS = 3_600_000;
 
 /** @param attempt the try that failed, from 1 */
 const retryDelay = ({ delay, backoff }: Retry, attempt: number): number =>
-  backoff === "fixed" ? delay : Math.min(delay * 2 ** (attempt - 1), LONGEST_DELAY);
+  backoff === "fixed" ? delay : Math.min(delay * 2 ** (attempt - 1), MAX_RETRY_DELAY_MS);
 
-/** Milliseconds that are left of the pause before the next try; a restart does not cut it short, a resume does. */
+/** Milliseconds that are left of the pause before the next try. A restart does not cut the pause short, a resume does. */
 export function pauseLeft({ retry }: Step, known: StepState | undefined): number {
   if (known === undefined || known.tries === 0) return 0;
   const pause = retryDelay(retry, known.tries);
-  // Where the clock was set back the pause does not become longer.
+  // When the clock was set back, the pause does not become longer.
   return Math.min(Math.max(known.triedAt + pause - storedTime(), 0), pause);
 }
 
-/** What one try came to. */
-type Try = { output: unknown; text: string } | Suspend | Failure | null;
+/** The result of one try; null when it was stopped. */
+type AttemptResult = { output: unknown; text: string } | Suspend | Failure | null;
 
 class Failure {
   readonly message: string;
-  /** Whether another try may go better. */
-  readonly passing: boolean;
-  constructor(message: string, passing: boolean) {
+  /** Whether another try may succeed. */
+  readonly isTemporary: boolean;
+  constructor(message: string, isTemporary: boolean) {
     this.message = message;
-    this.passing = passing;
+    this.isTemporary = isTemporary;
   }
 }
 
-/** Runs the work of a step whose beginning has been appended. */
+/** Runs the work of a step. Its `begin` entry has been appended already. */
 export async function runWork(
   execution: Execution,
   step: WorkStep,
@@ -50,24 +50,24 @@ export async function runWork(
   lifetime: Lifetime,
 ): Promise<Outcome> {
   for (let attempt = (execution.state.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
-    // Whatever the step does, that it began is on disk, and so is that a try failed: a restart must not give it again.
+    // The begin entry, or the failure of the last try, is on disk before the work has any effect: a restart must not repeat a try.
     await execution.flush();
     const pause = pauseLeft(step, execution.state.steps.get(step.path));
     if (pause > 0) await lifetime.sleep(pause);
     if (lifetime.stopped !== null) return stopped(step.path);
     const own = new Lifetime(lifetime, step.timeout);
-    const call = new WorkCall(execution, step, scopeOf(execution, frame, given.data), attempt, own);
-    let result: Try;
+    const call = new StepAttempt(execution, step, expressionScope(execution, frame, given.data), attempt, own);
+    let result: AttemptResult;
     try {
-      result = await once(step, call, own, lifetime);
+      result = await runAttempt(step, call, own, lifetime);
     } finally {
       own.end();
     }
     const change = call.end();
-    if (result === null || lifetime.over) return stopped(step.path);
-    if (result instanceof Suspend) return suspend(execution, step, result.reason, result.data, change);
+    if (result === null || lifetime.isAbandoned) return stopped(step.path);
+    if (result instanceof Suspend) return suspendStep(execution, step, result.reason, result.data, change);
     if (!(result instanceof Failure)) {
-      if (step.tap) return tapped(execution, step, given, change);
+      if (step.tap) return completeTap(execution, step, given, change);
       const { output, text } = result;
       const at = timeAfter(execution.state);
       const path = JSON.stringify(step.path);
@@ -75,14 +75,14 @@ export async function runWork(
       else execution.append(["done", step.path, at, output, change]);
       return done(output, step.path);
     }
-    if (!result.passing || attempt > step.retry.attempts)
-      return step.tap ? passInput(execution, step, given, result.message) : fail(execution, step, result.message);
+    if (!result.isTemporary || attempt > step.retry.attempts)
+      return step.tap ? failTap(execution, step, given, result.message) : failStep(execution, step, result.message);
     execution.append(["retry", step.path, timeAfter(execution.state), attempt, result.message]);
   }
 }
 
-/** What it was given goes on, whatever it gave itself. */
-function tapped(
+/** A tap passes its input on, whatever it gave itself. */
+function completeTap(
   execution: Execution,
   step: WorkStep,
   { data, source }: StepInput,
@@ -94,27 +94,32 @@ function tapped(
   return done(data, source);
 }
 
-/** @returns null when the work was stopped: nothing came of it */
-async function once(step: WorkStep, call: WorkCall, own: Lifetime, lifetime: Lifetime): Promise<Try> {
+/** @returns null when the work was stopped, so that its result does not count */
+async function runAttempt(
+  step: WorkStep,
+  call: StepAttempt,
+  own: Lifetime,
+  lifetime: Lifetime,
+): Promise<AttemptResult> {
   try {
     const running = step.run(call);
     const result = isThenable(running) ? await own.wait(running) : running;
-    return result instanceof Suspend ? jsonSuspend(result) : read(step, result);
+    return result instanceof Suspend ? suspendAsJson(result) : outputAsJson(step, result);
   } catch (thrown) {
     if (lifetime.stopped !== null) return null;
-    // Its own time limit, then.
+    // Otherwise it was its own time limit.
     if (own.stopped !== null) return new Failure(`timed out after ${formatDuration(step.timeout ?? 0)}`, true);
-    return failureOf(thrown);
+    return toFailure(thrown);
   }
 }
 
-/** The output as JSON holds it: what the next step sees is what a restart would read. */
-function read(step: WorkStep, result: unknown): Try {
+/** The output after a round trip through JSON: the next step sees exactly what it would see after a restart. */
+function outputAsJson(step: WorkStep, result: unknown): AttemptResult {
   let text: string;
   try {
     text = JSON.stringify(result ?? null) ?? "null";
   } catch {
-    return new Failure("gave something that is not JSON", false);
+    return new Failure("returned something that is not JSON", false);
   }
   const output: unknown = JSON.parse(text);
   if (step.tap) return { output, text };
@@ -122,7 +127,7 @@ function read(step: WorkStep, result: unknown): Try {
   return problem === null ? { output, text } : new Failure(problem, true);
 }
 
-function jsonSuspend({ reason, data }: Suspend): Try {
+function suspendAsJson({ reason, data }: Suspend): AttemptResult {
   try {
     return new Suspend(String(reason ?? ""), data === undefined ? null : JSON.parse(JSON.stringify(data)));
   } catch {
@@ -130,11 +135,12 @@ function jsonSuspend({ reason, data }: Suspend): Try {
   }
 }
 
-const LASTING = new Set(["invalid_input", "not_found", "conflict"]);
+/** Kinds of errors for which another try is pointless. */
+const PERMANENT_ERRORS = new Set(["invalid_input", "not_found", "conflict"]);
 
-function failureOf(given: unknown): Failure {
+function toFailure(given: unknown): Failure {
   const thrown = caught(given);
   if (thrown instanceof ExpressionError) return new Failure(thrown.message, false);
-  if (thrown instanceof ServiceError) return new Failure(thrown.message, !LASTING.has(thrown.kind));
+  if (thrown instanceof ServiceError) return new Failure(thrown.message, !PERMANENT_ERRORS.has(thrown.kind));
   return new Failure(messageOf(thrown), true);
 }

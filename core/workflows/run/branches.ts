@@ -1,69 +1,74 @@
-/** Steps that run side by side: all of them, or the first that succeeds. */
+/** The steps andAll and andRace: branches that run in parallel until all of them, or the first, have succeeded. */
 
 import { isObject } from "../../lib/is-object.ts";
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
 import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
-import { type Frame, pass, runSteps, type StepInput } from "./interpreter.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { done, failed, type Outcome, stopped } from "./outcome.ts";
+import type { Frame, RunSteps, StepInput } from "./scope.ts";
+import { passValueOn } from "./step-entries.ts";
 
-const DECIDED: Stop = { kind: "branch", reason: "another branch has decided", patience: 0 };
+const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };
 
-const GIVEN_UP: Stop = { kind: "lost", reason: "the execution cannot go on here", patience: 0 };
+const EXECUTION_LOST: Stop = { kind: "lost", reason: "the execution cannot go on here", gracePeriod: 0 };
 
-type Decides = (outcome: Outcome) => boolean;
-
-/** Runs all branches until one decides, which stops the others. @returns their outcomes; undefined for those still unwinding */
+/**
+ * Runs all branches until the outcome of one of them decides, which stops the others.
+ *
+ * @returns the outcomes; undefined for branches that were stopped and have not returned yet
+ */
 function runBranches(
+  runSteps: RunSteps,
   execution: Execution,
   branches: readonly (readonly Step[])[],
   frame: Frame,
   given: StepInput,
   lifetime: Lifetime,
-  decides: Decides,
+  decides: (outcome: Outcome) => boolean,
 ): Promise<{ outcomes: (Outcome | undefined)[]; decider: Outcome | null }> {
   const group = new Lifetime(lifetime);
   const outcomes: (Outcome | undefined)[] = branches.map(() => undefined);
   return new Promise((resolve, reject) => {
-    let left = branches.length;
-    const settle = (decider: Outcome | null) => {
+    let running = branches.length;
+    const finish = (decider: Outcome | null) => {
       group.end();
       resolve({ outcomes, decider });
     };
-    const lost = (error: unknown) => {
-      group.stop(GIVEN_UP);
+    const abort = (error: unknown) => {
+      group.stop(EXECUTION_LOST);
       group.end();
       reject(error as Error);
     };
     branches.forEach((steps, index) => {
       runSteps(execution, steps, frame, given, group).then((outcome) => {
-        // What comes of a branch after the decision is nothing.
-        if (group.own) return;
+        // The branches have been decided: later outcomes do not count.
+        if (group.stoppedItself) return;
         outcomes[index] = outcome;
-        left--;
+        running--;
         if (decides(outcome)) {
-          group.stop(DECIDED);
-          settle(outcome);
-        } else if (left === 0) settle(null);
-        // The others may run for long: what came of this one must not be lost with them.
-        else execution.flush().catch(lost);
-      }, lost);
+          group.stop(BRANCH_DECIDED);
+          finish(outcome);
+        } else if (running === 0) finish(null);
+        // The others may run for long: write the outcome of this one now, so that a crash does not lose it.
+        else execution.flush().catch(abort);
+      }, abort);
     });
   });
 }
 
-/** What keeps branches of which none has decided from being over: one was stopped, or some wait. Undefined for neither. */
-function heldBy(outcomes: readonly (Outcome | undefined)[]): Outcome | undefined {
+/** When no branch has decided: stopped if one of them was, suspended if some of them wait; otherwise undefined. */
+function unfinishedOutcome(outcomes: readonly (Outcome | undefined)[]): Outcome | undefined {
   const stop = outcomes.find((outcome) => outcome?.kind === "stopped");
   if (stop !== undefined) return stop;
   const paths = outcomes.flatMap((outcome) => (outcome?.kind === "suspended" ? outcome.paths : []));
   return paths.length === 0 ? undefined : { kind: "suspended", paths };
 }
 
-/** A branch that fails stops the others; one that waits does not: they finish, and are kept. */
+/** A branch that fails stops the others. While a branch waits to be resumed, the others finish and keep their outputs. */
 export async function runAll(
+  runSteps: RunSteps,
   execution: Execution,
   step: AllStep,
   frame: Frame,
@@ -71,6 +76,7 @@ export async function runAll(
   lifetime: Lifetime,
 ): Promise<Outcome> {
   const { outcomes, decider } = await runBranches(
+    runSteps,
     execution,
     step.branches,
     frame,
@@ -78,10 +84,10 @@ export async function runAll(
     lifetime,
     (outcome) => outcome.kind === "failed",
   );
-  if (lifetime.over) return stopped(step.path);
+  if (lifetime.isAbandoned) return stopped(step.path);
   if (decider !== null) return decider;
-  const held = heldBy(outcomes);
-  if (held !== undefined) return held;
+  const unfinished = unfinishedOutcome(outcomes);
+  if (unfinished !== undefined) return unfinished;
   let merged: Record<string, unknown> = {};
   step.branches.forEach((steps, index) => {
     const outcome = outcomes[index];
@@ -95,25 +101,27 @@ export async function runAll(
   return done(merged, step.path);
 }
 
-/** What the first branch gave that was over when the process ended: the others are not run again. */
-function winnerOnRecord({ state }: Execution, { branches }: RaceStep): { data: unknown; source: ValueSource } | null {
+/** After a restart: the output of the branch that had won by then. The others are not run again. */
+function recordedWinner({ state }: Execution, { branches }: RaceStep): { data: unknown; source: ValueSource } | null {
   const last = branches.map((steps) => state.steps.get(steps.at(-1)?.path ?? ""));
   const over = last.filter((step) => step?.status === "done" || step?.status === "skipped");
   const [first] = over.sort((a, b) => (a?.endedAt ?? 0) - (b?.endedAt ?? 0));
   return first === undefined ? null : { data: state.values.get(first.output), source: first.output };
 }
 
-/** The first success wins, and stops the others. Waits only when no branch can succeed any more without being resumed. */
+/** The first branch that succeeds wins and stops the others. It waits only when no branch can succeed without being resumed. */
 export async function runRace(
+  runSteps: RunSteps,
   execution: Execution,
   step: RaceStep,
   frame: Frame,
   given: StepInput,
   lifetime: Lifetime,
 ): Promise<Outcome> {
-  const won = winnerOnRecord(execution, step);
-  if (won !== null) return pass(execution, step, won.data, won.source);
+  const won = recordedWinner(execution, step);
+  if (won !== null) return passValueOn(execution, step, won.data, won.source);
   const { outcomes, decider } = await runBranches(
+    runSteps,
     execution,
     step.branches,
     frame,
@@ -121,7 +129,7 @@ export async function runRace(
     lifetime,
     (outcome) => outcome.kind === "done",
   );
-  if (lifetime.over) return stopped(step.path);
-  if (decider?.kind === "done") return pass(execution, step, decider.data, decider.source);
-  return heldBy(outcomes) ?? outcomes[0] ?? stopped(step.path);
+  if (lifetime.isAbandoned) return stopped(step.path);
+  if (decider?.kind === "done") return passValueOn(execution, step, decider.data, decider.source);
+  return unfinishedOutcome(outcomes) ?? outcomes[0] ?? stopped(step.path);
 }

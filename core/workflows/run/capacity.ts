@@ -1,64 +1,64 @@
-/** How many executions run in this process at once. */
+/** Limits how many executions run in this process at once. */
 import { unavailable } from "../../lib/errors.ts";
 
-export class Room {
-  readonly #most: number;
+export class ExecutionCapacity {
+  readonly #limit: number;
   readonly #running: () => number;
-  /** Places kept for what is about to run. */
-  #kept = 0;
+  /** Slots reserved for executions that are about to run. */
+  #reserved = 0;
   readonly #waiting: (() => void)[] = [];
-  #tellFull: () => void = () => {};
-  /** Settles when something has to wait for the first time. */
+  #resolveFull: () => void = () => {};
+  /** Resolves when something has to wait for a slot for the first time. */
   readonly full: Promise<void> = new Promise((resolve) => {
-    this.#tellFull = resolve;
+    this.#resolveFull = resolve;
   });
 
-  constructor(most: number, running: () => number) {
-    this.#most = most;
+  constructor(limit: number, running: () => number) {
+    this.#limit = limit;
     this.#running = running;
   }
 
   get #free(): boolean {
-    return this.#running() + this.#kept < this.#most;
+    return this.#running() + this.#reserved < this.#limit;
   }
 
   /**
-   * For what a client asks for, which does not wait: what does goes first.
+   * For an execution that a client asks for. It does not wait for a slot, and it does not overtake those that do.
    *
    * @throws ServiceError `unavailable`
    */
-  require(): void {
+  requireFree(): void {
     if (this.#free && this.#waiting.length === 0) return;
-    throw unavailable(`${this.#most} executions are running, as many as server.limits.executions allows: try again`);
+    throw unavailable(`${this.#limit} executions are running, as many as server.limits.executions allows: try again`);
   }
 
-  /** Runs `work`, which may begin one, as soon as there is a place for it. */
-  async keep<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#free) this.#kept++;
+  /** Runs `work`, which may begin an execution, as soon as there is a free slot for it. */
+  async whenFree<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#free) this.#reserved++;
     else {
-      this.#tellFull();
+      this.#resolveFull();
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
     try {
       return await work();
     } finally {
-      this.#kept--;
-      this.left();
+      this.#reserved--;
+      this.slotFreed();
     }
   }
 
-  /** A place may have become free. */
-  left(): void {
+  /** To be called when an execution has ended, or will not begin after all. */
+  slotFreed(): void {
     if (this.#waiting.length === 0 || !this.#free) return;
-    this.#kept++;
+    this.#reserved++;
     this.#waiting.shift()!();
   }
 
-  /** Lets all that waits go on at once: nothing is to begin any more. */
-  release(): void {
-    for (const go of this.#waiting.splice(0)) {
-      this.#kept++;
-      go();
+  /** Lets everything that waits go on at once, for the shutdown: it sees for itself that nothing may begin any more. */
+  releaseWaiting(): void {
+    for (const proceed of this.#waiting.splice(0)) {
+      this.#reserved++;
+      proceed();
     }
   }
 }

@@ -1,31 +1,31 @@
-/** Steps that hold others: a choice, branches, a sub-workflow; their tries and time limits. */
+/** Container steps, which contain other steps: andWhen, andAll, andRace and andWorkflow, with their retries and time limits. */
 import { formatDuration } from "../../lib/duration.ts";
-import { type Step, type SubStep, sourceOfInput, type WhenStep } from "../definition/definition.ts";
+import { type Step, type SubStep, subWorkflowInputSource, type WhenStep } from "../definition/definition.ts";
 import type { Branch, StepPath } from "../journal/entries.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
 import { pauseLeft } from "./attempts.ts";
 import { runAll, runRace } from "./branches.ts";
 import type { Execution } from "./execution.ts";
-import {
-  beginStep,
-  evaluate,
-  type Frame,
-  frameOf,
-  pass,
-  runSteps,
-  ScopeProblem,
-  type StepInput,
-  scopeOf,
-} from "./interpreter.ts";
 import { Lifetime } from "./lifetime.ts";
 import { failed, type Outcome, stopped } from "./outcome.ts";
+import {
+  createFrame,
+  EvaluationFailure,
+  evaluate,
+  expressionScope,
+  type Frame,
+  type RunSteps,
+  type StepInput,
+} from "./scope.ts";
+import { beginStep, passValueOn } from "./step-entries.ts";
 
-type Holder = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
+type ContainerStep = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
 
-/** A step that holds others, with tries and a time limit of its own. What succeeded inside is not done again. */
+/** Runs a container step that has retries or a time limit of its own. A new try does not repeat what has succeeded inside. */
 export async function tryContainer(
+  runSteps: RunSteps,
   execution: Execution,
-  step: Holder,
+  step: ContainerStep,
   frame: Frame,
   given: StepInput,
   lifetime: Lifetime,
@@ -38,8 +38,8 @@ export async function tryContainer(
     const own = new Lifetime(lifetime, step.timeout);
     let outcome: Outcome;
     try {
-      outcome = await runContainer(execution, step, frame, given, known, own, attempt <= step.retry.attempts);
-      if (outcome.kind === "stopped" && own.own && lifetime.stopped === null) {
+      outcome = await runContainer(runSteps, execution, step, frame, given, known, own, attempt <= step.retry.attempts);
+      if (outcome.kind === "stopped" && own.stoppedItself && lifetime.stopped === null) {
         outcome = failed(step.path, `timed out after ${formatDuration(step.timeout ?? 0)}`);
         if (attempt > step.retry.attempts)
           execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
@@ -47,23 +47,23 @@ export async function tryContainer(
     } finally {
       own.end();
     }
-    if (outcome.kind !== "failed" || outcome.lasting || attempt > step.retry.attempts) return outcome;
-    if (lifetime.over) return stopped(step.path);
+    if (outcome.kind !== "failed" || outcome.isPermanent || attempt > step.retry.attempts) return outcome;
+    if (lifetime.isAbandoned) return stopped(step.path);
     execution.append([
       "retry",
       step.path,
       timeAfter(execution.state),
       attempt,
       outcome.message,
-      failedIn(execution, step.path),
+      failedSteps(execution, step.path),
     ]);
-    // A restart meanwhile must not give the try again.
+    // On disk before the next try begins: a restart must not grant this one again.
     await execution.flush();
   }
 }
 
-/** What failed in a step that is tried again; elsewhere what failed has failed for good, and a tap's failure does not matter. */
-const failedIn = ({ state, definition }: Execution, path: StepPath): StepPath[] =>
+/** The steps in a container that failed, and that run again with its next try. A failed tap does not: its failure does not matter. */
+const failedSteps = ({ state, definition }: Execution, path: StepPath): StepPath[] =>
   [...state.steps.values()]
     .filter((step) => step.status === "failed" && step.endedAt !== null)
     .filter((step) => {
@@ -72,27 +72,29 @@ const failedIn = ({ state, definition }: Execution, path: StepPath): StepPath[] 
     })
     .map((step) => step.path);
 
-/** @param again whether a failure is followed by another try, so that it is none yet */
+/** @param hasNextTry whether a failure is followed by another try, and is therefore not recorded as one */
 export async function runContainer(
+  runSteps: RunSteps,
   execution: Execution,
-  step: Holder,
+  step: ContainerStep,
   frame: Frame,
   given: StepInput,
   known: StepState | undefined,
   lifetime: Lifetime,
-  again = false,
+  hasNextTry = false,
 ): Promise<Outcome> {
-  const outcome = await runInside(execution, step, frame, given, known, lifetime);
-  if (lifetime.over) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
-  if (outcome.kind === "failed" && (outcome.lasting || !again)) {
+  const outcome = await runInside(runSteps, execution, step, frame, given, known, lifetime);
+  if (lifetime.isAbandoned) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
+  if (outcome.kind === "failed" && (outcome.isPermanent || !hasNextTry)) {
     execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
   }
   return outcome;
 }
 
 function runInside(
+  runSteps: RunSteps,
   execution: Execution,
-  step: Holder,
+  step: ContainerStep,
   frame: Frame,
   given: StepInput,
   known: StepState | undefined,
@@ -100,19 +102,20 @@ function runInside(
 ): Outcome | Promise<Outcome> {
   switch (step.kind) {
     case "when":
-      return runWhen(execution, step, frame, given, known, lifetime);
+      return runWhen(runSteps, execution, step, frame, given, known, lifetime);
     case "sub":
-      return runSub(execution, step, frame, given, known, lifetime);
+      return runSub(runSteps, execution, step, frame, given, known, lifetime);
     case "all":
       beginStep(execution, step, known, given);
-      return runAll(execution, step, frame, given, lifetime);
+      return runAll(runSteps, execution, step, frame, given, lifetime);
     case "race":
       beginStep(execution, step, known, given);
-      return runRace(execution, step, frame, given, lifetime);
+      return runRace(runSteps, execution, step, frame, given, lifetime);
   }
 }
 
 async function runWhen(
+  runSteps: RunSteps,
   execution: Execution,
   step: WhenStep,
   frame: Frame,
@@ -120,11 +123,12 @@ async function runWhen(
   known: StepState | undefined,
   lifetime: Lifetime,
 ): Promise<Outcome> {
-  // The choice on record stands: what it was made from may have changed since.
+  // A recorded choice is not made again: the values in its condition may have changed since.
   let branch: Branch | null = known?.branch ?? null;
   if (branch === null) {
-    const holds = evaluate(step.condition, scopeOf(execution, frame, given.data));
-    const problem = holds instanceof ScopeProblem ? holds.message : typeof holds === "boolean" ? null : NO_CONDITION;
+    const holds = evaluate(step.condition, expressionScope(execution, frame, given.data));
+    const problem =
+      holds instanceof EvaluationFailure ? holds.message : typeof holds === "boolean" ? null : NOT_A_CONDITION;
     if (problem !== null) {
       beginStep(execution, step, known, given);
       return failed(step.path, problem, true);
@@ -132,15 +136,16 @@ async function runWhen(
     branch = holds === true ? "then" : step.else === null ? "none" : "else";
   }
   beginStep(execution, step, known, given, branch);
-  if (branch === "none") return pass(execution, step, given.data, given.source);
+  if (branch === "none") return passValueOn(execution, step, given.data, given.source);
   const outcome = await runSteps(execution, (branch === "then" ? step.then : step.else) ?? [], frame, given, lifetime);
-  if (outcome.kind !== "done" || lifetime.over) return outcome;
-  return pass(execution, step, outcome.data, outcome.source);
+  if (outcome.kind !== "done" || lifetime.isAbandoned) return outcome;
+  return passValueOn(execution, step, outcome.data, outcome.source);
 }
 
-const NO_CONDITION = "the condition gave neither true nor false";
+const NOT_A_CONDITION = "the condition gave neither true nor false";
 
 async function runSub(
+  runSteps: RunSteps,
   execution: Execution,
   step: SubStep,
   frame: Frame,
@@ -149,20 +154,20 @@ async function runSub(
   lifetime: Lifetime,
 ): Promise<Outcome> {
   const { values } = execution.state;
-  const source = sourceOfInput(step.path);
+  const source = subWorkflowInputSource(step.path);
   let input = values.get(source);
   if (!values.has(source)) {
-    input = evaluate(step.input, scopeOf(execution, frame, given.data));
-    const problem = input instanceof ScopeProblem ? input.message : (step.startCheck?.(input, "input") ?? null);
+    input = evaluate(step.input, expressionScope(execution, frame, given.data));
+    const problem = input instanceof EvaluationFailure ? input.message : (step.startCheck?.(input, "input") ?? null);
     if (problem !== null) {
       beginStep(execution, step, known, given);
       return failed(step.path, problem, true);
     }
   }
   beginStep(execution, step, known, given, { input });
-  const inner = frameOf(execution, input, source);
+  const inner = createFrame(execution, input, source);
   const outcome = await runSteps(execution, step.steps, inner, { data: input, source }, lifetime);
-  if (outcome.kind !== "done" || lifetime.over) return outcome;
+  if (outcome.kind !== "done" || lifetime.isAbandoned) return outcome;
   const problem = step.resultCheck?.(outcome.data, "result") ?? null;
-  return problem === null ? pass(execution, step, outcome.data, outcome.source) : failed(step.path, problem);
+  return problem === null ? passValueOn(execution, step, outcome.data, outcome.source) : failed(step.path, problem);
 }

@@ -1,54 +1,55 @@
-/** Runs an execution until it rests: from where its journal stands to an entry that says how it came out. */
+/** Runs an execution from where its journal stands until it comes to rest, and records how it came out. */
 
 import { formatDuration } from "../../lib/duration.ts";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { timeAfter } from "../journal/state.ts";
-import { Unrecordable } from "./commit.ts";
+import { UnrecordableError } from "./commit-retry.ts";
 import type { Execution } from "./execution.ts";
-import { frameOf, runSteps } from "./interpreter.ts";
-import { loggerOf } from "./logger.ts";
+import { runSteps } from "./interpreter.ts";
+import { executionLogger } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
+import { createFrame } from "./scope.ts";
 
 /**
- * Resolves when the execution rests, or stands still because the process is closing. Rejects when it cannot go on here: its id
- * was taken, it is another process's by now, or its first commit failed.
+ * Resolves when the execution has come to rest, or was interrupted because the process is closing. Rejects when it cannot go on here:
+ * its id is taken, another process has recovered it, or its first commit failed.
  */
 export async function drive(execution: Execution): Promise<void> {
   const { state, definition, lifetime } = execution;
   if (definition.timeout !== null) {
     const ran = state.ran + (state.updatedAt - state.since);
-    lifetime.limit(Math.max(definition.timeout - ran, 0));
+    lifetime.setTimeLimit(Math.max(definition.timeout - ran, 0));
   }
   try {
     const { input } = state.start;
-    const frame = frameOf(execution, input, "");
+    const frame = createFrame(execution, input, "");
     const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
     await conclude(execution, outcome);
   } catch (error) {
-    if (error instanceof CommitConflict || !execution.recorded || lifetime.stopped?.kind === "closing") throw error;
-    // A fault of ours: the execution must not hang for it. Other branches end too, and record nothing more.
-    lifetime.stop({ kind: "lost", reason: "internal error", patience: 0 });
-    loggerOf(execution).error({ err: error }, messageOf(error));
-    // What it came to included, when that is what cannot be recorded.
-    if (error instanceof Unrecordable || state.status !== "running") await execution.retreat();
-    const message = error instanceof Unrecordable ? error.message : "internal error";
+    if (error instanceof CommitConflict || !execution.isRecorded || lifetime.stopped?.kind === "closing") throw error;
+    // A bug of ours must not leave the execution hanging. Branches that still run are stopped and record nothing more.
+    lifetime.stop({ kind: "lost", reason: "internal error", gracePeriod: 0 });
+    executionLogger(execution).error({ err: error }, messageOf(error));
+    // The outcome itself may be what cannot be recorded: then the state before it counts.
+    if (error instanceof UnrecordableError || state.status !== "running") await execution.rollBack();
+    const message = error instanceof UnrecordableError ? error.message : "internal error";
     execution.append(["error", "", timeAfter(execution.state), message]);
-    await execution.rest();
+    await execution.writeRecord();
   } finally {
     lifetime.end();
   }
 }
 
 async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
-  const entry = entryOf(execution, outcome);
+  const entry = outcomeEntry(execution, outcome);
   if (entry === null) return execution.flush();
   execution.append(entry);
-  return execution.rest();
+  return execution.writeRecord();
 }
 
-/** How it came out; null when it only stands still. */
-function entryOf(execution: Execution, outcome: Outcome): JournalEntry | null {
+/** The entry for the outcome; null when the execution was interrupted and goes on later. */
+function outcomeEntry(execution: Execution, outcome: Outcome): JournalEntry | null {
   const { state, definition } = execution;
   const at = timeAfter(execution.state);
   switch (outcome.kind) {

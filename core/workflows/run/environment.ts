@@ -1,12 +1,31 @@
-/** Where an execution runs: the store, and who else uses it. */
-import type { Store } from "../../storage/store.ts";
+/** What an execution is given when it runs in this process: the store, the caller, and what is on disk of it already. */
+import type { Logger } from "pino";
+import type { SpanOrigin } from "../../observability/span.ts";
+import type { Row, Store } from "../../storage/store.ts";
+import type { Loaded } from "../journal/load.ts";
 
 export interface ExecutionEnvironment {
   readonly store: Store;
-  /** This process, as open rows name it. */
+  /** The id of this process in open rows. */
   readonly process: string;
-  /** Whether other processes use the store: then each commit expects that the execution still is ours. */
+  /** Whether other processes use the store too: then each commit makes sure that none of them has recovered the execution. */
   readonly shared: boolean;
-  /** Whether the store ends with the process: nobody could go on from a journal in it, so that there is none. */
+  /** Whether the store ends with the process: then no journal is written, because nobody could go on from it. */
   readonly volatile: boolean;
+}
+
+/** The request on whose behalf the execution runs at present. */
+export interface ExecutionCaller {
+  readonly requestId: string;
+  readonly logger: Logger;
+  /** What its spans begin from. */
+  readonly trace?: SpanOrigin | undefined;
+}
+
+/** What is on disk of an execution that goes on: one of the two rows is null. */
+export interface StoredRows {
+  readonly loaded: Loaded;
+  /** `openRow` when it is recovered, `recordRow` when it is resumed. */
+  readonly openRow: Row | null;
+  readonly recordRow: Row | null;
 }

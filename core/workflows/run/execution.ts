@@ -1,45 +1,29 @@
 /**
- * An execution that runs in this process: its fold, and the entries that are still on their way to disk. Entries are applied at
- * once and committed in groups; what is told to others (`committed`) are those on disk alone.
+ * An execution that runs in this process: its state, and the journal entries that are still on their way to disk. Entries are applied
+ * to the state at once and committed in groups. Readers of events see committed entries only.
+ *
+ * An execution comes to rest when it ends or is suspended. While it runs, the store has an open row and journal rows of it. When it
+ * comes to rest, a record row replaces the open row (journal/rows.ts).
  */
-import type { Logger } from "pino";
 import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
-import type { SpanOrigin } from "../../observability/span.ts";
-import { executionKey, journalKey, openExecutionKey } from "../../storage/keys.ts";
+import { journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
-import { nameKeyOf, numberIn } from "../journal/ids.ts";
-import { indexKeys } from "../journal/index-rows.ts";
-import { entriesOnDisk, type Loaded } from "../journal/load.ts";
+import { readEntries } from "../journal/load.ts";
 import { executionRecordText } from "../journal/record.ts";
-import { entriesText, openText, reopenedText, restText } from "../journal/rows.ts";
+import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
 import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
-import { commitWithRetry, notStoredYet } from "./commit.ts";
-import type { ExecutionEnvironment } from "./environment.ts";
+import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
+import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./environment.ts";
+import { type Reopening, reopeningOf, restRows, restWithoutReopening, withChosenId } from "./execution-commits.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { loggerOf } from "./logger.ts";
+import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
 import type { ExecutionSpans } from "./spans.ts";
 
-/** Entries kept in memory for readers; those who are further behind read the store. */
-const LOG = 1024;
-
-/** On whose behalf it runs at present. */
-export interface ExecutionCaller {
-  readonly requestId: string;
-  readonly logger: Logger;
-  /** What its spans begin from. */
-  readonly trace?: SpanOrigin | undefined;
-}
-
-/** What is on disk of an execution that goes on. */
-export interface Recorded {
-  readonly loaded: Loaded;
-  /** The row that it goes on from: its open row, when another process left it; its record, when it rests. */
-  readonly open: Row | null;
-  readonly rest: Row | null;
-}
+/** Entries kept in memory for readers of events; a reader who is further behind reads the store. */
+const MAX_LOG_ENTRIES = 1024;
 
 export class Execution {
   readonly state: JournalState;
@@ -48,84 +32,80 @@ export class Execution {
   caller: ExecutionCaller;
   /** Null when it is not traced. */
   spans: ExecutionSpans | null = null;
-  readonly #around: ExecutionEnvironment;
-  /** JSON text of the start. */
-  readonly #start: string;
-  #first: string | null = null;
-  /** Until the store knows of it at all. */
-  #fresh = true;
-  #rows = 0;
+  readonly #environment: ExecutionEnvironment;
+  /** The start, as JSON. */
+  readonly #startText: string;
+  /** The entries that were committed together with the start, as JSON. Null until then. */
+  #firstText: string | null = null;
+  /** Whether nothing of it is in the store yet. */
+  #isNew = true;
+  #journalRows = 0;
   #revision = 0;
   /** Entries that are not on disk yet, as text. */
   #pending: string[] = [];
   #log: JournalEntry[] = [];
+  /** Entries that came before those in `#log`. */
   #dropped = 0;
   #committed = 0;
+  /** The commit under way, and the one that follows it with what was appended meanwhile. */
   #writing: Promise<void> | null = null;
-  #next: Promise<void> | null = null;
-  /** Set while its record says that it rests: what the first commit must find, and take away. */
-  #leaving: Pick<Commit, "delete" | "expect"> | null = null;
-  #more: { promise: Promise<void>; resolve: () => void } | null = null;
-  #rested = false;
-  /** Why it could not be recorded, while the store cannot be used. */
-  #trouble: ((error: unknown) => void)[] = [];
-  /** Set by the engine: settles when the execution rests, or when it is given up here. */
+  #nextWrite: Promise<void> | null = null;
+  /** Set from a resume to the first commit after it, which has to turn the record row back into an open row. */
+  #reopening: Reopening | null = null;
+  #progress: { promise: Promise<void>; resolve: () => void } | null = null;
+  #isAtRest = false;
+  /** Those who want to know when the store cannot take a commit. */
+  #failureListeners: ((error: unknown) => void)[] = [];
+  /** Set by the engine: resolves when the execution has come to rest, rejects when this process gives it up. */
   settled: Promise<void> = Promise.resolve();
 
   constructor(
     state: JournalState,
     definition: WorkflowDefinition,
     caller: ExecutionCaller,
-    around: ExecutionEnvironment,
-    recorded: Recorded | null,
+    environment: ExecutionEnvironment,
+    stored: StoredRows | null,
   ) {
     this.state = state;
     this.definition = definition;
     this.caller = caller;
-    this.#around = around;
-    this.#start = JSON.stringify(state.start);
-    if (recorded === null) return;
-    this.#fresh = false;
-    const { loaded, open, rest } = recorded;
-    this.#first = JSON.stringify(loaded.first);
-    this.#rows = loaded.rows;
+    this.#environment = environment;
+    this.#startText = JSON.stringify(state.start);
+    if (stored === null) return;
+    this.#isNew = false;
+    const { loaded, openRow, recordRow } = stored;
+    this.#firstText = JSON.stringify(loaded.first);
+    this.#journalRows = loaded.rows;
     this.#log = [...loaded.entries];
     this.#committed = loaded.entries.length;
-    if (open !== null) this.#revision = open.revision;
-    else if (rest !== null) this.#leave(rest, loaded.tail);
+    if (openRow !== null) this.#revision = openRow.revision;
+    else if (recordRow !== null) this.#reopen(recordRow, loaded.tail);
   }
 
-  /** From rest to running, with the first commit. What stood beside the record moves into the journal. */
-  #leave({ key, revision }: Row, tail: readonly JournalEntry[]): void {
-    const { start, status } = this.state;
+  /** A resume: with the first commit the entries that the record row holds move into the journal. */
+  #reopen(recordRow: Row, tail: readonly JournalEntry[]): void {
     this.#pending = tail.map((entry) => JSON.stringify(entry));
-    this.#leaving = {
-      delete: indexKeys(start, status),
-      expect: [
-        [key, revision],
-        [openExecutionKey(start.number), null],
-      ],
-    };
+    this.#reopening = reopeningOf(this.state, recordRow);
   }
 
-  /** Whether the store says that it runs here, or that it has come to rest. */
-  get recorded(): boolean {
-    return this.#rested || (this.#first !== null && this.#leaving === null);
+  /** Whether the store knows that it runs here, or that it has come to rest. */
+  get isRecorded(): boolean {
+    return this.#isAtRest || (this.#firstText !== null && this.#reopening === null);
   }
 
-  /** Of its open row, as far as other processes may ask for something. */
+  /** Of its open row: stop requests name it. */
   get revision(): number {
     return this.#revision;
   }
 
-  get rested(): boolean {
-    return this.#rested;
+  get isAtRest(): boolean {
+    return this.#isAtRest;
   }
 
-  /** True once it cannot go on here, although it does not rest. */
-  gone = false;
+  /** Set by the engine once this process has given it up before it came to rest. */
+  abandoned = false;
 
-  /** Entries on disk. */
+  /** How many entries are on disk. */
   get committed(): number {
     return this.#committed;
   }
@@ -135,7 +115,7 @@ export class Execution {
     return { from: this.#dropped, entries: this.#log };
   }
 
-  /** @param text the entry as JSON, where it is at hand */
+  /** @param text the entry as JSON, where the caller has it already */
   append(entry: JournalEntry, text: string = JSON.stringify(entry)): void {
     applyEntry(this.state, entry);
     this.spans?.entry(entry, this.state);
@@ -144,40 +124,40 @@ export class Execution {
     this.#pending.push(text);
   }
 
-  /** Resolves when all that was appended is on disk. Rejects when that cannot be any more: the execution is not ours. */
+  /** Resolves when all that was appended is on disk. Rejects when that can never be: another process has the execution. */
   flush(): Promise<void> {
-    if (this.#around.volatile && this.#leaving === null) {
-      this.#first ??= "[]";
-      this.#done(this.#log.length);
-      return DONE;
+    if (this.#environment.volatile && this.#reopening === null) {
+      this.#firstText ??= "[]";
+      this.#onCommitted(this.#log.length);
+      return RESOLVED;
     }
-    if (this.#next !== null) return this.#next;
-    if (this.#pending.length === 0) return this.#writing ?? DONE;
+    if (this.#nextWrite !== null) return this.#nextWrite;
+    if (this.#pending.length === 0) return this.#writing ?? RESOLVED;
     if (this.#writing === null) return this.#write();
-    this.#next = this.#writing.then(() => this.#write());
-    return this.#next;
+    this.#nextWrite = this.#writing.then(() => this.#write());
+    return this.#nextWrite;
   }
 
-  /** Resolves when there is more on disk than there was, and when the execution rests or is given up. */
-  more(): Promise<void> {
-    if (this.#more === null) {
+  /** Resolves when more entries are on disk, when the execution comes to rest, and when it is given up. */
+  progress(): Promise<void> {
+    if (this.#progress === null) {
       let resolve = () => {};
       const promise = new Promise<void>((done) => {
         resolve = done;
       });
-      this.#more = { promise, resolve };
+      this.#progress = { promise, resolve };
     }
-    return this.#more.promise;
+    return this.#progress.promise;
   }
 
-  wake(): void {
-    this.#more?.resolve();
-    this.#more = null;
+  notifyReaders(): void {
+    this.#progress?.resolve();
+    this.#progress = null;
   }
 
-  /** Rejects while the store cannot take what the execution has to write; the execution itself waits. */
-  troubled(): Promise<never> {
-    return new Promise((_resolve, reject) => this.#trouble.push(reject));
+  /** Rejects when the store cannot take a commit. The execution itself waits until the store is back. */
+  commitFailure(): Promise<never> {
+    return new Promise((_resolve, reject) => this.#failureListeners.push(reject));
   }
 
   stop(stop: Stop): void {
@@ -185,110 +165,106 @@ export class Execution {
   }
 
   #write(): Promise<void> {
-    this.#next = null;
+    this.#nextWrite = null;
     const texts = this.#pending;
     const count = this.#log.length + this.#dropped;
     this.#pending = [];
     const { number } = this.state.start;
-    const { process } = this.#around;
+    const { process } = this.#environment;
     const text = entriesText(texts);
     const open = openExecutionKey(number);
-    const first = this.#fresh;
+    const first = this.#isNew;
     let commit: Commit;
-    if (first) commit = this.#named({ put: [[open, openText(process, this.#start, texts)]] });
+    if (first) commit = withChosenId({ put: [[open, openRowText(process, this.#startText, texts)]] }, this.state.start);
     else {
-      const row: [string, string] = [journalKey(number, this.#rows), text];
-      const leaving = this.#leaving;
+      const row: [string, string] = [journalKey(number, this.#journalRows), text];
+      const reopening = this.#reopening;
       commit =
-        leaving === null ? this.#ours({ put: [row] }) : { ...leaving, put: [row, [open, reopenedText(process)]] };
+        reopening === null
+          ? this.#ifStillOwned({ put: [row] })
+          : { ...reopening, put: [row, [open, reopenedRowText(process)]] };
     }
     this.#writing = this.#commit(commit).then((revision) => {
-      this.#fresh = false;
-      if (first) this.#first = text;
-      else this.#rows++;
-      if (first || this.#leaving !== null) this.#revision = revision;
-      this.#leaving = null;
-      this.#done(count);
+      this.#isNew = false;
+      if (first) this.#firstText = text;
+      else this.#journalRows++;
+      if (first || this.#reopening !== null) this.#revision = revision;
+      this.#reopening = null;
+      this.#onCommitted(count);
     });
     return this.#writing;
   }
 
-  /** Writes the record beside what is left of the journal, and ends what is open. */
-  async rest(): Promise<void> {
-    while (this.#next !== null || this.#writing !== null) await (this.#next ?? this.#writing);
+  /** Writes the record row, with the entries that are not on disk yet in it, and removes the open row. */
+  async writeRecord(): Promise<void> {
+    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const { state } = this;
-    const { start, status } = state;
     const tail = entriesText(this.#pending);
     const count = this.#log.length + this.#dropped;
     this.#pending = [];
     const record = executionRecordText(state, this.definition.outline);
-    const value = restText(record, this.#start, this.#first ?? "[]", this.#rows, tail);
-    const ended = String(state.endedAt ?? 0);
-    const put: [string, string][] = [[executionKey(start.number), value]];
-    for (const key of indexKeys(start, status)) put.push([key, ended]);
-    await this.#commit(this.#resting(put));
-    this.#first ??= "[]";
-    this.#fresh = false;
-    this.#leaving = null;
-    this.#rested = true;
-    this.#done(count);
+    const value = recordRowText(record, this.#startText, this.#firstText ?? "[]", this.#journalRows, tail);
+    await this.#commit(this.#restCommit(restRows(state, value)));
+    this.#firstText ??= "[]";
+    this.#isNew = false;
+    this.#reopening = null;
+    this.#isAtRest = true;
+    this.#onCommitted(count);
   }
 
-  /** Back to what is on disk: what came after it cannot be recorded, and is as if it had not been. */
-  async retreat(): Promise<void> {
+  /** Goes back to the state on disk, because what came after it cannot be recorded. */
+  async rollBack(): Promise<void> {
     const { start } = this.state;
     this.#pending = [];
     this.#writing = null;
-    this.#next = null;
+    this.#nextWrite = null;
     this.#log.length = this.#committed - this.#dropped;
-    const entries = this.#dropped === 0 ? this.#log : await entriesOnDisk(this.#around.store, start, this.#committed);
+    const entries =
+      this.#dropped === 0 ? this.#log : await readEntries(this.#environment.store, start, this.#committed);
     Object.assign(this.state, stateFromJournal(start, entries));
   }
 
-  #resting(put: readonly [string, string][]): Commit {
-    if (this.#fresh) return this.#named({ put });
-    const leaving = this.#leaving;
-    if (leaving === null) return this.#ours({ put, delete: [openExecutionKey(this.state.start.number)] });
-    const kept = new Set(put.map(([key]) => key));
-    return { put, delete: leaving.delete?.filter((key) => !kept.has(key)), expect: leaving.expect };
+  #restCommit(put: readonly [string, string][]): Commit {
+    const { start } = this.state;
+    if (this.#isNew) return withChosenId({ put }, start);
+    if (this.#reopening !== null) return restWithoutReopening(put, this.#reopening);
+    return this.#ifStillOwned({ put, delete: [openExecutionKey(start.number)] });
   }
 
-  #done(count: number): void {
-    this.#writing = null;
-    this.#committed = count;
-    while (!this.#around.volatile && this.#log.length > LOG && this.#committed - this.#dropped > LOG / 2) this.#drop();
-    this.wake();
-  }
-
-  /** Forgets the older half of what readers may still want: it is on disk. */
-  #drop(): void {
-    this.#log.splice(0, LOG / 2);
-    this.#dropped += LOG / 2;
-  }
-
-  /** The id that a client chose must be free. */
-  #named(commit: Commit): Commit {
-    const { id, number } = this.state.start;
-    if (numberIn(id) === number) return commit;
-    const key = nameKeyOf(this.state.start);
-    return { ...commit, put: [...(commit.put ?? []), [key, String(number)]], expect: [[key, null]] };
-  }
-
-  #ours(commit: Commit): Commit {
-    if (!this.#around.shared) return commit;
+  /** On a shared store the commit fails when another process has recovered the execution. */
+  #ifStillOwned(commit: Commit): Commit {
+    if (!this.#environment.shared) return commit;
     return { ...commit, expect: [[openExecutionKey(this.state.start.number), this.#revision]] };
   }
 
-  /** Before the store knows that it runs here, a failure is the end of it; later it waits until the store is back. */
+  #onCommitted(count: number): void {
+    this.#writing = null;
+    this.#committed = count;
+    while (
+      !this.#environment.volatile &&
+      this.#log.length > MAX_LOG_ENTRIES &&
+      this.#committed - this.#dropped > MAX_LOG_ENTRIES / 2
+    )
+      this.#dropOldest();
+    this.notifyReaders();
+  }
+
+  /** Forgets the older half of the log, which is on disk. */
+  #dropOldest(): void {
+    this.#log.splice(0, MAX_LOG_ENTRIES / 2);
+    this.#dropped += MAX_LOG_ENTRIES / 2;
+  }
+
+  /** A failed first commit ends the execution. Later ones are tried again until the store is back. */
   async #commit(commit: Commit): Promise<number> {
-    const { store } = this.#around;
+    const { store } = this.#environment;
     try {
       return await store.commit(commit);
     } catch (error) {
-      if (!this.recorded || error instanceof CommitConflict) throw error;
+      if (!this.isRecorded || error instanceof CommitConflict) throw error;
       return await commitWithRetry(store, commit, error, {
         report: (failure, isFirst) => this.#report(failure, isFirst),
-        over: () => this.lifetime.stopped?.kind === "closing",
+        isOver: () => this.lifetime.stopped?.kind === "closing",
       });
     }
   }
@@ -296,11 +272,11 @@ export class Execution {
   #report(error: ServiceError, isFirst: boolean): void {
     const { id } = this.state.start;
     if (isFirst) {
-      const message = `an execution cannot be recorded, and waits: ${error.message}`;
-      loggerOf(this).error({ err: error }, message);
+      const message = `an execution cannot be recorded and waits: ${error.message}`;
+      executionLogger(this).error({ err: error }, message);
     }
-    for (const reject of this.#trouble.splice(0)) reject(notStoredYet(id, error));
+    for (const reject of this.#failureListeners.splice(0)) reject(notRecordedYet(id, error));
   }
 }
 
-const DONE = Promise.resolve();
+const RESOLVED = Promise.resolve();

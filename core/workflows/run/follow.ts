@@ -1,74 +1,83 @@
+/** Sends the events of an execution that runs in this process, or of one at rest, to a client that reads them. */
 import type { EventProducer, EventSink } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
-import { EVENTS_OF, type JournalEntry } from "../journal/entries.ts";
-import { eventsOf, startEvent } from "../journal/events.ts";
-import { entriesOnDisk, type Loaded } from "../journal/load.ts";
+import { EVENT_COUNTS, type JournalEntry } from "../journal/entries.ts";
+import { eventTexts, startEvent } from "../journal/events.ts";
+import { type Loaded, readEntries } from "../journal/load.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 
-/** Entries that a reader who is far behind holds at once. */
-const PAGE = 256;
+/** Entries at once for a reader who is far behind. */
+const MAX_ENTRIES_PER_READ = 256;
 
-export interface Reader {
+interface EventReader {
   readonly state: JournalState;
   readonly outline: Outline;
-  /** Number of the last event that it has already. */
+  /** Number of the last event that the client has already. */
   readonly after: number;
   readonly sink: EventSink;
-  /** Entries that it has passed, and the number of the last event of these. */
+  /** Entries sent or skipped so far, and the number of their last event. */
   index: number;
   sequence: number;
 }
 
-/** Goes on after an event with an execution that is not run by this process any more. */
-type GoOn = (after: number) => Promise<EventProducer>;
+/** The events after one event of an execution that this process does not run any more. */
+type FollowElsewhere = (after: number) => Promise<EventProducer>;
 
-/** The events of an execution that runs here, from after the event numbered `after`, until it rests. */
-export function followLive(execution: Execution, after: number, store: Store, goOn: GoOn): EventProducer {
+/** The events after the one numbered `after` of an execution that runs here, until it comes to rest. */
+export function followLive(
+  execution: Execution,
+  after: number,
+  store: Store,
+  followElsewhere: FollowElsewhere,
+): EventProducer {
   return async (sink) => {
-    const reader = beginReader(execution.state, execution.definition.outline, after, sink);
+    const reader = openReader(execution.state, execution.definition.outline, after, sink);
     // A step may run for hours before there is anything to send.
-    sink.onLeave(() => execution.wake());
+    sink.onLeave(() => execution.notifyReaders());
     while (!sink.closed) {
       while (reader.index < execution.committed) {
         const { from, entries } = execution.log;
         const ready =
           reader.index < from
-            ? // What a reader that is far behind misses is not in memory any more.
-              (await entriesOnDisk(store, execution.state.start, from)).slice(reader.index, reader.index + PAGE)
+            ? // The reader is so far behind that the next entries are not in memory any more.
+              (await readEntries(store, execution.state.start, from)).slice(
+                reader.index,
+                reader.index + MAX_ENTRIES_PER_READ,
+              )
             : entries.slice(reader.index - from, execution.committed - from);
         await sendEntries(ready, reader);
         if (sink.closed) return;
       }
-      if (execution.rested) return;
-      if (execution.gone) return (await goOn(Math.max(after, reader.sequence)))(sink);
-      await execution.more();
+      if (execution.isAtRest) return;
+      if (execution.abandoned) return (await followElsewhere(Math.max(after, reader.sequence)))(sink);
+      await execution.progress();
     }
   };
 }
 
-/** The events of an execution that rests. */
+/** The events of an execution at rest. */
 export function followLoaded({ state, entries }: Loaded, outline: Outline, after: number): EventProducer {
-  return (sink) => sendEntries(entries, beginReader(state, outline, after, sink));
+  return (sink) => sendEntries(entries, openReader(state, outline, after, sink));
 }
 
-export function beginReader(state: JournalState, outline: Outline, after: number, sink: EventSink): Reader {
+export function openReader(state: JournalState, outline: Outline, after: number, sink: EventSink): EventReader {
   sink.open();
   if (after < 1) sink.send(startEvent(state, outline), 1);
   return { state, outline, after, sink, index: 0, sequence: 1 };
 }
 
-export async function sendEntries(ready: readonly JournalEntry[], reader: Reader): Promise<void> {
+export async function sendEntries(ready: readonly JournalEntry[], reader: EventReader): Promise<void> {
   const { state, outline, after, sink } = reader;
   for (const entry of ready) {
     reader.index++;
-    const count = EVENTS_OF[entry[0]];
+    const count = EVENT_COUNTS[entry[0]];
     if (reader.sequence + count <= after || count === 0) {
       reader.sequence += count;
       continue;
     }
-    for (const event of eventsOf(entry, state, outline)) {
+    for (const event of eventTexts(entry, state, outline)) {
       if (++reader.sequence <= after) continue;
       const behind = sink.send(event, reader.sequence);
       if (behind !== undefined) await behind;

@@ -1,43 +1,50 @@
 /**
- * How long something may run. Lifetimes form a tree: execution, branch, try. To stop one stops all below it. Signals, timers and
- * listeners are made when somebody asks for them, and end with the lifetime.
+ * How long something may run. Lifetimes form a tree: execution, branch, attempt. Stopping one stops all below it. Abort signals,
+ * timers and listeners are made when they are first needed, and end with the lifetime.
  */
 import { setMaxListeners } from "node:events";
 
-/** Why something is stopped, later ones over earlier ones. */
-export type StopKind = "suspend" | "cancel" | "timeout" | "branch" | "closing" | "lost";
+/** Why something is stopped. A stop of a higher rank replaces one of a lower rank. */
+type StopKind = "suspend" | "cancel" | "timeout" | "branch" | "closing" | "lost";
 
-const RANK: Readonly<Record<StopKind, number>> = { suspend: 0, cancel: 1, timeout: 2, branch: 2, closing: 3, lost: 4 };
+const STOP_RANK: Readonly<Record<StopKind, number>> = {
+  suspend: 0,
+  cancel: 1,
+  timeout: 2,
+  branch: 2,
+  closing: 3,
+  lost: 4,
+};
 
 export interface Stop {
   readonly kind: StopKind;
   /** For people. */
   readonly reason: string;
-  /** Milliseconds that work may still take to heed its signal, before it is given up and its result discarded. */
-  readonly patience: number;
+  /** Milliseconds that work may still take after its signal has aborted, before it is abandoned and its result discarded. */
+  readonly gracePeriod: number;
 }
 
-/** Work that was given up. */
+/** The work was abandoned. Also the reason of its aborted signal. */
 export class GivenUp extends Error {
   override readonly name = "GivenUp";
 }
 
-/** The longest delay that a timer takes; a longer one would fire at once. */
-const LONGEST = 2 ** 31 - 1;
+/** A timer with a longer delay would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class Lifetime {
-  /** Why it is to stop, or null while it may go on. */
+  /** Why it has to stop, or null while it may go on. */
   stopped: Stop | null = null;
-  /** Whether it was stopped itself, and not something above it. */
-  own = false;
+  /** Whether the stop was for this lifetime, and not for one above it. */
+  stoppedItself = false;
   readonly #parent: Lifetime | null;
   #children: Set<Lifetime> | null = null;
   #controller: AbortController | null = null;
-  #limit: NodeJS.Timeout | null = null;
-  #patience: NodeJS.Timeout | null = null;
-  #giveUp: ((error: GivenUp) => void) | null = null;
+  #limitTimer: NodeJS.Timeout | null = null;
+  #graceTimer: NodeJS.Timeout | null = null;
+  #rejectWork: ((error: GivenUp) => void) | null = null;
 
-  /** @param limit milliseconds after which it stops by itself; null: none */
+  /** @param limit milliseconds after which it stops by itself; null for no time limit */
   constructor(parent: Lifetime | null, limit: number | null = null) {
     this.#parent = parent;
     if (parent !== null) {
@@ -45,25 +52,28 @@ export class Lifetime {
       parent.#children ??= new Set();
       parent.#children.add(this);
     }
-    if (limit !== null) this.limit(limit);
+    if (limit !== null) this.setTimeLimit(limit);
   }
 
   /** Stops it by itself after some milliseconds. */
-  limit(milliseconds: number): void {
-    const stop: Stop = { kind: "timeout", reason: "timed out", patience: 0 };
-    const left = milliseconds - LONGEST;
-    this.#limit = setTimeout(() => (left > 0 ? this.limit(left) : this.stop(stop)), Math.min(milliseconds, LONGEST));
+  setTimeLimit(milliseconds: number): void {
+    const stop: Stop = { kind: "timeout", reason: "timed out", gracePeriod: 0 };
+    const left = milliseconds - MAX_TIMER_MS;
+    this.#limitTimer = setTimeout(
+      () => (left > 0 ? this.setTimeLimit(left) : this.stop(stop)),
+      Math.min(milliseconds, MAX_TIMER_MS),
+    );
   }
 
-  /** Whether work is to be given up at once, so that nothing of it may be recorded any more. */
-  get over(): boolean {
-    return this.stopped !== null && this.stopped.patience === 0;
+  /** Whether the work is abandoned at once, without a grace period: nothing of it may be recorded any more. */
+  get isAbandoned(): boolean {
+    return this.stopped !== null && this.stopped.gracePeriod === 0;
   }
 
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
-      // Branches that run side by side listen each: that is no leak, and Node would warn of one.
+      // Each of many parallel branches may listen. Node would take that for a leak and warn.
       setMaxListeners(0, this.#controller.signal);
       if (this.stopped !== null) this.#controller.abort(new GivenUp(this.stopped.reason));
     }
@@ -71,66 +81,66 @@ export class Lifetime {
   }
 
   stop(stop: Stop): void {
-    if (this.stopped !== null && RANK[stop.kind] <= RANK[this.stopped.kind]) return;
-    this.own = true;
+    if (this.stopped !== null && STOP_RANK[stop.kind] <= STOP_RANK[this.stopped.kind]) return;
+    this.stoppedItself = true;
     this.#stop(stop);
   }
 
   #stop(stop: Stop): void {
     this.stopped = stop;
-    // Before the work hears of it, so that its own complaint about the abort is not taken for the outcome.
-    if (this.#giveUp !== null) this.#run(stop);
+    // Before the signal aborts, so that an error which the work throws because of the abort is not taken for its outcome.
+    if (this.#rejectWork !== null) this.#startGracePeriod(stop);
     this.#controller?.abort(new GivenUp(stop.reason));
     if (this.#children === null) return;
     for (const child of this.#children) {
-      if (child.stopped === null || RANK[stop.kind] > RANK[child.stopped.kind]) {
-        child.own = false;
+      if (child.stopped === null || STOP_RANK[stop.kind] > STOP_RANK[child.stopped.kind]) {
+        child.stoppedItself = false;
         child.#stop(stop);
       }
     }
   }
 
-  /** Waits for work, as long as it is not given up. */
+  /** The result of the work; rejects with `GivenUp` when the work is abandoned first. */
   wait(work: PromiseLike<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.#giveUp = reject;
-      if (this.stopped !== null) this.#run(this.stopped);
-      // A thenable may do anything, and more than once.
+      this.#rejectWork = reject;
+      if (this.stopped !== null) this.#startGracePeriod(this.stopped);
+      // A foreign thenable may call back more than once, a promise does not.
       Promise.resolve(work).then(resolve, reject);
     });
   }
 
-  #run({ patience, reason }: Stop): void {
-    const giveUp = this.#giveUp as (error: GivenUp) => void;
-    if (this.#patience !== null) clearTimeout(this.#patience);
-    if (patience === 0) giveUp(new GivenUp(reason));
-    else if (patience < LONGEST) this.#patience = setTimeout(() => giveUp(new GivenUp(reason)), patience);
+  #startGracePeriod({ gracePeriod, reason }: Stop): void {
+    const reject = this.#rejectWork as (error: GivenUp) => void;
+    if (this.#graceTimer !== null) clearTimeout(this.#graceTimer);
+    if (gracePeriod === 0) reject(new GivenUp(reason));
+    else if (gracePeriod < MAX_TIMER_MS) this.#graceTimer = setTimeout(() => reject(new GivenUp(reason)), gracePeriod);
   }
 
-  /** Whether the time passed; false when it is to stop. */
+  /** Resolves to true when the time has passed, to false when the lifetime was stopped before. */
   async sleep(milliseconds: number): Promise<boolean> {
     const { signal } = this;
-    for (let left = milliseconds; this.stopped === null; left -= LONGEST) {
+    for (let left = milliseconds; this.stopped === null; left -= MAX_TIMER_MS) {
       await new Promise<void>((resolve) => {
-        const woken = () => {
+        const wake = () => {
           clearTimeout(timer);
-          signal.removeEventListener("abort", woken);
+          signal.removeEventListener("abort", wake);
           resolve();
         };
-        const timer = setTimeout(woken, Math.min(left, LONGEST));
-        signal.addEventListener("abort", woken);
+        const timer = setTimeout(wake, Math.min(left, MAX_TIMER_MS));
+        signal.addEventListener("abort", wake);
       });
-      if (left <= LONGEST) break;
+      if (left <= MAX_TIMER_MS) break;
     }
     return this.stopped === null;
   }
 
-  /** Over: nothing stays behind. */
+  /** Clears timers and leaves the tree. To be called when what it is for has ended. */
   end(): void {
     const siblings = this.#parent === null ? null : this.#parent.#children;
     siblings?.delete(this);
-    if (this.#limit !== null) clearTimeout(this.#limit);
-    if (this.#patience !== null) clearTimeout(this.#patience);
-    this.#giveUp = null;
+    if (this.#limitTimer !== null) clearTimeout(this.#limitTimer);
+    if (this.#graceTimer !== null) clearTimeout(this.#graceTimer);
+    this.#rejectWork = null;
   }
 }

@@ -1,10 +1,10 @@
-/** Executions are counted when they come to rest, steps by what the journal of their execution says of them. */
+/** Counts executions when they come to rest, and steps by the entries of the journal. */
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { StepOutcome } from "../../observability/metrics/outcomes.ts";
 import type { EntryKind, JournalEntry } from "../journal/entries.ts";
 import type { Execution } from "./execution.ts";
 
-/** What an entry says of how a step came out. */
+/** The outcome of a step that an entry stands for. */
 const OUTCOMES: Readonly<Partial<Record<EntryKind, StepOutcome>>> = {
   done: "done",
   same: "done",
@@ -18,12 +18,12 @@ export function countStep(meter: WorkflowMeter | undefined, [kind, path]: Journa
   if (outcome !== undefined) meter?.steps.of(path).count(outcome);
 }
 
-export function countEntry({ definition: { meter } }: Execution): void {
+export function countStart({ definition: { meter } }: Execution): void {
   if (meter !== undefined) meter.running++;
 }
 
-export function countExit({ definition: { meter }, state: { status }, rested }: Execution): void {
+export function countEnd({ definition: { meter }, state: { status }, isAtRest }: Execution): void {
   if (meter === undefined) return;
   meter.running--;
-  if (rested && status !== "running") meter.executions.count(status);
+  if (isAtRest && status !== "running") meter.executions.count(status);
 }

@@ -1,12 +1,12 @@
-/** What a replay takes over from its source: everything before the chosen step, as it was. */
+/** Plans a replay: what it takes over from its source, which is everything before the chosen step. */
 import type { ReplayExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Outline, StepOutline } from "../definition/definition.ts";
-import { stepNamed } from "../definition/find-step.ts";
+import { findStepByName } from "../definition/find-step.ts";
 import type { JournalEntry, Replay, ReplayedEntry, StepPath } from "../journal/entries.ts";
 import { type JournalState, stateFromJournal } from "../journal/state.ts";
 
-export interface ReplayPlan {
+interface ReplayPlan {
   readonly replay: Replay;
   readonly state: Record<string, unknown>;
 }
@@ -18,48 +18,51 @@ export function planReplay(
   outline: Outline,
   body: ReplayExecutionRequest,
 ): ReplayPlan {
-  const step = stepNamed(outline, body.stepId, "stepId");
+  const step = findStepByName(outline, body.stepId, "stepId");
   const recorded = source.steps.get(step.path);
   if (recorded === undefined) throw invalid(`stepId: the execution never reached ${JSON.stringify(step.path)}`);
-  const kept = keptOf(source, outline, step);
-  const resume = resumeOf(resumeOnRecord(source, entries, step.path) ?? recorded.resume, body);
-  const resumed = resumedBefore(source, entries, step.path);
+  const kept = keptEntries(source, outline, step);
+  const resume = replayResume(recordedResume(source, entries, step.path) ?? recorded.resume, body);
+  const resumed = resumeDataBefore(source, entries, step.path);
   const replay: Replay = {
     executionId: source.start.id,
     stepId: step.path,
     kept,
-    ...inputOf(source, step.path, body),
+    ...replayInput(source, step.path, body),
     ...resume,
     ...(resumed !== null && { resumed }),
   };
   const waited = resume.resume === undefined ? null : step.path;
-  return { replay, state: body.workflowStateOverride ?? stateOf(source, entries, kept, waited) };
+  return { replay, state: body.workflowStateOverride ?? sharedStateBefore(source, entries, kept, waited) };
 }
 
-function inputOf(
+function replayInput(
   { start }: JournalState,
   path: StepPath,
   { inputData }: ReplayExecutionRequest,
 ): Pick<Replay, "input"> {
   if (inputData !== undefined) return { input: { value: inputData } };
-  // A replay of a replay, from the same step: the input that it was given there.
+  // A replay of a replay from the same step has the input that the first replay gave it.
   const { replay } = start;
   return replay?.stepId === path && replay.input !== undefined ? { input: replay.input } : {};
 }
 
-function resumeOf(recorded: Replay["resume"] | null, { resumeData }: ReplayExecutionRequest): Pick<Replay, "resume"> {
+function replayResume(
+  recorded: Replay["resume"] | null,
+  { resumeData }: ReplayExecutionRequest,
+): Pick<Replay, "resume"> {
   if (resumeData !== undefined) return { resume: { data: resumeData, waited: true } };
   return recorded === null ? {} : { resume: recorded };
 }
 
-/** What the step was last given that it had asked for, whatever came of it then. */
-function resumeOnRecord(
+/** The resume that the step was last given after it had asked for one. */
+function recordedResume(
   { start: { replay } }: JournalState,
   entries: readonly JournalEntry[],
   path: StepPath,
 ): NonNullable<Replay["resume"]> | null {
   let waited = false;
-  // A replay of a replay, from the same step: it began as after it had waited.
+  // In a replay of a replay from the same step, it began as if it had waited.
   let resume = replay?.stepId === path ? (replay.resume ?? null) : null;
   for (const [kind, other, , data] of entries) {
     if (other !== path) continue;
@@ -69,11 +72,11 @@ function resumeOnRecord(
   return resume;
 }
 
-/** Steps that are over before the chosen one in the order of the text, and the choices of those that hold it. */
-function keptOf(source: JournalState, outline: Outline, step: StepOutline): ReplayedEntry[] {
+/** The outputs of steps that come before the chosen one in the definition, and the choices of the container steps it is in. */
+function keptEntries(source: JournalState, outline: Outline, step: StepOutline): ReplayedEntry[] {
   const kept: ReplayedEntry[] = [];
   const given = new Set<StepPath>([""]);
-  // A race is run anew when one of its branches is replayed: a winner on record would end it at once.
+  // A race is run anew when one of its branches is replayed: a recorded winner would end it at once.
   const anew = step.parents.filter((path) => outline.get(path)?.type === "andRace");
   const steps = [...source.steps.values()]
     .map((state) => ({ state, outline: outline.get(state.path) }))
@@ -101,18 +104,18 @@ function keptOf(source: JournalState, outline: Outline, step: StepOutline): Repl
   return kept;
 }
 
-/** `resume` of expressions when the step first began; when it was itself taken over by a replay, what that began with. */
-function resumedBefore({ start }: JournalState, entries: readonly JournalEntry[], path: StepPath): unknown {
+/** What expressions saw as `resume` when the step first began. */
+function resumeDataBefore({ start }: JournalState, entries: readonly JournalEntry[], path: StepPath): unknown {
   const first = entries.findIndex(([kind, other]) => kind === "begin" && other === path);
   return stateFromJournal(start, entries.slice(0, Math.max(first, 0))).resume;
 }
 
 /**
- * Shared state as the steps made it that are taken over. That is how it was when the chosen step began, but for steps beside it.
+ * Shared state after the steps that are taken over: as it was when the chosen step began, but without the changes of parallel steps.
  *
- * @param waited the chosen step, when it goes on as after it had waited: with what it had set by then
+ * @param waited the chosen step, when it goes on as if it had waited: the changes that it had made by then count too
  */
-function stateOf(
+function sharedStateBefore(
   { start }: JournalState,
   entries: readonly JournalEntry[],
   kept: readonly ReplayedEntry[],

@@ -1,9 +1,9 @@
-/** Which step a resume goes on from, and whether what it brings fits. */
+/** Checks the data of a resume or replay, and finds the step that a resume goes on with. */
 
 import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Step, ValueCheck, WorkflowDefinition } from "../definition/definition.ts";
-import { stepNamed } from "../definition/find-step.ts";
+import { findStepByName } from "../definition/find-step.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { type JournalState, type StepState, timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
@@ -18,10 +18,10 @@ export function planResume(
   definition: WorkflowDefinition,
   { resumeData, options }: ResumeExecutionRequest,
 ): JournalEntry {
-  const path = targetOf(state, definition, options?.stepId);
+  const path = findResumeTarget(state, definition, options?.stepId);
   const waits = state.steps.get(path)?.status === "waiting";
-  // An execution that was suspended from outside has asked for nothing: it may go on without data.
-  const check = waits || resumeData !== undefined ? checkOf(definition, path) : null;
+  // An execution that was suspended by a request has not asked for data: it may go on without.
+  const check = waits || resumeData !== undefined ? resumeCheckFor(definition, path) : null;
   const problem = check?.(resumeData ?? null, "resumeData") ?? null;
   if (problem !== null) throw invalid(resumeData === undefined ? `resumeData is required: ${problem}` : problem);
   const at = timeAfter(state);
@@ -33,41 +33,41 @@ export function checkReplay(definition: WorkflowDefinition, path: StepPath, body
   const { inputData, resumeData } = body;
   const problems: (string | null | undefined)[] = [];
   if (inputData !== undefined) problems.push(findStep(definition.steps, path)?.inputCheck?.(inputData, "inputData"));
-  if (resumeData !== undefined) problems.push(checkOf(definition, path)?.(resumeData, "resumeData"));
-  const said = problems.filter((problem) => typeof problem === "string");
-  if (said.length > 0) throw invalid(said.join("; "));
+  if (resumeData !== undefined) problems.push(resumeCheckFor(definition, path)?.(resumeData, "resumeData"));
+  const messages = problems.filter((problem) => typeof problem === "string");
+  if (messages.length > 0) throw invalid(messages.join("; "));
 }
 
-function targetOf(state: JournalState, { outline }: WorkflowDefinition, stepId: string | undefined): StepPath {
-  const standing = state.suspension?.stepId ?? "";
-  if (stepId === undefined) return standing;
-  const { path } = stepNamed(outline, stepId, "options.stepId");
+function findResumeTarget(state: JournalState, { outline }: WorkflowDefinition, stepId: string | undefined): StepPath {
+  const suspendedAt = state.suspension?.stepId ?? "";
+  if (stepId === undefined) return suspendedAt;
+  const { path } = findStepByName(outline, stepId, "options.stepId");
   const waiting = [...state.steps.values()].filter((step) => isWaiting(step, state, outline)).map((step) => step.path);
-  if (path === standing || waiting.includes(path)) return path;
-  const others = [...new Set([standing, ...waiting])].filter((other) => other !== "");
-  const hint = others.length === 0 ? "" : `, but ${others.join(", ")}`;
-  throw invalid(`options.stepId: it is not step ${JSON.stringify(path)} that waits to be resumed${hint}`);
+  if (path === suspendedAt || waiting.includes(path)) return path;
+  const others = [...new Set([suspendedAt, ...waiting])].filter((other) => other !== "");
+  const hint = others.length === 0 ? "" : `; waiting: ${others.join(", ")}`;
+  throw invalid(`options.stepId: step ${JSON.stringify(path)} does not wait to be resumed${hint}`);
 }
 
-/** Not one that was left behind in a branch that lost. */
+/** A step in a branch that lost does not wait any more. */
 const isWaiting = ({ status, path }: StepState, state: JournalState, outline: WorkflowDefinition["outline"]): boolean =>
   status === "waiting" && !isSuperseded(path, state, outline);
 
-/** The step's own schema goes before the workflow's. */
-function checkOf(definition: WorkflowDefinition, path: StepPath): ValueCheck | null {
+/** The schema of the step itself goes before that of the workflow. */
+function resumeCheckFor(definition: WorkflowDefinition, path: StepPath): ValueCheck | null {
   return findStep(definition.steps, path)?.resumeCheck ?? definition.resumeCheck;
 }
 
 function findStep(steps: readonly Step[], path: StepPath): Step | undefined {
   for (const step of steps) {
     if (step.path === path) return step;
-    const found = findStep(insideOf(step), path);
+    const found = findStep(stepsInside(step), path);
     if (found !== undefined) return found;
   }
   return undefined;
 }
 
-function insideOf(step: Step): readonly Step[] {
+function stepsInside(step: Step): readonly Step[] {
   switch (step.kind) {
     case "when":
       return [...step.then, ...(step.else ?? [])];

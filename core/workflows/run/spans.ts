@@ -1,6 +1,6 @@
 /**
- * What is traced of an execution, from when it begins or goes on until it rests: a span for each step, told by the entries of its
- * journal, so that the trace and the record say the same. What goes on later is a trace of its own that names the first one.
+ * The trace of an execution, from its begin or resume until it comes to rest: one span per step. The spans follow from the entries of
+ * the journal, so that trace and record agree. A later resume is a trace of its own, linked to the first one.
  */
 import { CommitConflict } from "../../lib/errors.ts";
 import {
@@ -19,11 +19,11 @@ import type { ExecutionStart, JournalEntry, StepPath } from "../journal/entries.
 import type { JournalState } from "../journal/state.ts";
 
 /** Why an execution runs. */
-export type Occasion = "execute" | "resume" | "replay" | "recovery";
+export type RunReason = "execute" | "resume" | "replay" | "recovery";
 
 const OK = Object.freeze({ code: 1 } as const);
 
-const entityOf = ({
+const toEntity = ({
   workflowId: id,
   workflowName: name,
 }: Pick<ExecutionStart, "workflowId" | "workflowName">): Entity => ({
@@ -32,23 +32,23 @@ const entityOf = ({
   name,
 });
 
-type Whose = Pick<ExecutionStart, "workflowId" | "workflowName" | "userId">;
+type TracedStart = Pick<ExecutionStart, "workflowId" | "workflowName" | "userId">;
 
-/** @returns null when it is not traced */
-export function beginWorkflow(origin: SpanOrigin | undefined, start: Whose): Span | null {
-  return origin?.begin(workflowSpan(start.workflowName), 0, entityOf(start), start.userId) ?? null;
+/** @returns null when the execution is not traced */
+export function beginWorkflow(origin: SpanOrigin | undefined, start: TracedStart): Span | null {
+  return origin?.begin(workflowSpan(start.workflowName), 0, toEntity(start), start.userId) ?? null;
 }
 
-/** A span as `Start.trace` keeps it. */
+/** A span as `ExecutionStart.trace` stores it. */
 export const contextText = ({ traceId, spanId }: SpanContext): string => `${traceId}-${spanId}`;
 
-function contextOf(text: string): SpanContext {
+function parseContext(text: string): SpanContext {
   const [traceId = "", spanId = ""] = text.split("-");
   return { traceId, spanId };
 }
 
-/** How a step stands that its journal says nothing more of, by the entry with which its execution comes to rest. */
-const LEFT: Readonly<Partial<Record<JournalEntry[0], "suspended" | "cancelled">>> = {
+/** The status of a step that is still open when its execution comes to rest, by the entry with which that happens. */
+const STATUS_WHEN_LEFT_OPEN: Readonly<Partial<Record<JournalEntry[0], "suspended" | "cancelled">>> = {
   suspend: "suspended",
   end: "cancelled",
   error: "cancelled",
@@ -58,27 +58,27 @@ const LEFT: Readonly<Partial<Record<JournalEntry[0], "suspended" | "cancelled">>
 export class ExecutionSpans {
   readonly root: Span;
   readonly #outline: Outline;
-  /** Of steps that have begun and are not over; of a sub-workflow the one that its steps are part of too, as `path/`. */
+  /** Spans of steps that have begun and not ended, by path. The span of a called workflow has the path of its step and `/`. */
   readonly #open = new Map<string, Span>();
 
-  /** @param before `Start.trace` of the execution that this goes on from */
-  constructor(root: Span, { start }: JournalState, outline: Outline, occasion: Occasion, before: string | undefined) {
+  /** @param before `ExecutionStart.trace` of the execution that is resumed or replayed */
+  constructor(root: Span, { start }: JournalState, outline: Outline, occasion: RunReason, before: string | undefined) {
     this.root = root;
     this.#outline = outline;
     root.set(workflowAttributes(start.workflowName, start.id, start.conversationId, occasion));
     root.content(CONTENT.input, start.input);
-    if (before !== undefined) root.link(contextOf(before));
+    if (before !== undefined) root.link(parseContext(before));
   }
 
-  /** The span of a step that runs. One that was begun before a restart begins here. */
+  /** The span of a running step. For a step that began before a restart, a new span begins. */
   of(path: StepPath): Span {
     return this.#open.get(path) ?? this.#begin(path);
   }
 
-  /** Takes notice of what was recorded. `fold` is what it has led to. */
+  /** Begins and ends spans for an entry that was appended. `state` is the state after it. */
   entry(entry: JournalEntry, state: JournalState): void {
     const [kind, path] = entry;
-    const left = LEFT[kind];
+    const left = STATUS_WHEN_LEFT_OPEN[kind];
     if (left !== undefined) this.#closeAll(left);
     else if (kind === "begin") this.of(path);
     else if (kind === "done" || kind === "same") this.#done(path, state);
@@ -87,13 +87,13 @@ export class ExecutionSpans {
     else if (kind === "retry") this.#open.get(path)?.event(STEP_RETRY, { "workflow.step.attempt": entry[3] });
   }
 
-  /** The execution rests, or is given up here: `thrown` says why. */
+  /** The execution has come to rest, or is given up in this process because of `thrown`. */
   end({ status, error, output }: JournalState, thrown?: unknown): void {
     const { root } = this;
     this.#closeAll("cancelled");
     root.set({ "workflow.execution.status": status });
     if (status === "completed") root.content(CONTENT.output, output);
-    if (thrown instanceof CommitConflict) root.fail("conflict", "somebody else was first");
+    if (thrown instanceof CommitConflict) root.fail("conflict", "another process was first");
     else if (thrown !== undefined) failSpan(root, thrown);
     else if (status === "error") root.fail("step_failed", error?.message ?? "");
     else if (status === "cancelled") cancelSpan(root);
@@ -104,7 +104,7 @@ export class ExecutionSpans {
   #begin(path: StepPath): Span {
     const place = this.#outline.get(path);
     const above = place?.parents.at(-1);
-    const parent = above === undefined ? this.root : this.#inside(above);
+    const parent = above === undefined ? this.root : this.#parentInside(above);
     const type = place?.type ?? "andThen";
     const span = parent.child(stepSpan(type, place?.id ?? path), 0);
     span.set(stepAttributes(path, place?.name ?? path, type));
@@ -112,15 +112,15 @@ export class ExecutionSpans {
     return span;
   }
 
-  /** What the steps that a step holds are part of: the step, or the workflow that it calls. */
-  #inside(path: StepPath): Span {
+  /** The parent of the spans in a container step: the step itself, or the workflow that it calls. */
+  #parentInside(path: StepPath): Span {
     const step = this.of(path);
     const calls = this.#outline.get(path)?.calls;
     if (calls === undefined) return step;
     const key = `${path}/`;
     const known = this.#open.get(key);
     if (known !== undefined) return known;
-    const span = step.begin(workflowSpan(calls.workflowName), 0, entityOf(calls));
+    const span = step.begin(workflowSpan(calls.workflowName), 0, toEntity(calls));
     span.set(workflowAttributes(calls.workflowName, undefined, undefined, undefined));
     this.#open.set(key, span);
     return span;
@@ -133,16 +133,16 @@ export class ExecutionSpans {
     this.#end(path, step?.status === "skipped" ? "skipped" : "success");
   }
 
-  /** What a step still holds when it is over was stopped for it; of a sub-workflow it is the workflow itself, too. */
+  /** Ends the span of a step, of the workflow that it calls, and of steps inside it that were stopped with it. */
   #end(path: StepPath, status: string, message?: string): void {
     for (const [open] of [...this.#open].reverse()) {
       if (open === `${path}/`) this.#close(open, status, message);
-      else if (this.#holds(path, open)) this.#close(open, status === "suspended" ? status : "cancelled");
+      else if (this.#contains(path, open)) this.#close(open, status === "suspended" ? status : "cancelled");
     }
     this.#close(path, status, message);
   }
 
-  #holds(path: StepPath, open: string): boolean {
+  #contains(path: StepPath, open: string): boolean {
     return open.startsWith(`${path}/`) || (this.#outline.get(open)?.parents.includes(path) ?? false);
   }
 

@@ -1,4 +1,4 @@
-/** An agent as the work of a step. */
+/** The work of an andAgent step: runs an agent. */
 import type { Agent, TaskBody } from "../../agents/agent.ts";
 import type { AgentPart, PartSink } from "../../agents/run/parts.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
@@ -6,11 +6,11 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest } from "../../manifest/manifest.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
-import { compileCheck, compileText, type Linking } from "../definition/linking.ts";
+import { compileCheck, compileText, type LinkContext } from "../definition/linking.ts";
 import { StepCaller } from "./tool.ts";
 
-/** Null when there is no such agent. */
-export function compileAgent(linking: Linking, work: AgentStepManifest, at: Path): WorkStep["run"] | null {
+/** @returns null when there is no such agent */
+export function compileAgent(linking: LinkContext, work: AgentStepManifest, at: Path): WorkStep["run"] | null {
   const prompt = compileText(linking, work.prompt, [...at, "prompt"]);
   const { schema } = work;
   const check = compileCheck(linking, schema, [...at, "schema"]);
@@ -23,17 +23,17 @@ export function compileAgent(linking: Linking, work: AgentStepManifest, at: Path
     schema === undefined || check === null
       ? undefined
       : { schema, problems: (value: unknown) => check(value, "result") };
-  return (call) => ask(agent, { prompt, result, stream: work.stream }, call);
+  return (call) => runAgent(agent, { prompt, result, stream: work.stream }, call);
 }
 
-interface Task {
+interface AgentTask {
   prompt(scope: StepScope): string;
   readonly result: TaskBody["result"];
   readonly stream: boolean;
 }
 
-/** Gives the object with a schema, else the text. */
-async function ask(agent: Agent, { prompt, result, stream }: Task, call: StepCall): Promise<unknown> {
+/** The output is an object when the step has a schema, else `{ text }`. */
+async function runAgent(agent: Agent, { prompt, result, stream }: AgentTask, call: StepCall): Promise<unknown> {
   const { conversationId, userId, scope } = call;
   const options = { context: cloneJson(scope.context), memory: { conversationId, userId } };
   const body: TaskBody = { input: prompt(scope), options, result };
@@ -41,13 +41,13 @@ async function ask(agent: Agent, { prompt, result, stream }: Task, call: StepCal
     const outcome = await agent.run(body, new StepCaller(call), stream ? new StepSink(call) : undefined);
     return result === undefined ? { text: outcome.text } : outcome.output;
   } catch (error) {
-    // What is no ServiceError is for the log, unless the step itself was stopped.
+    // The message of any other error is for the log alone. When the step was stopped, the error does not matter.
     if (error instanceof ServiceError || call.signal.aborted) throw error;
     throw new Error(`agent ${JSON.stringify(agent.id)} failed`, { cause: error });
   }
 }
 
-/** Passes the parts of the run on. It ends by the signal of the step alone. */
+/** Sends the parts of the run to the stream of the execution. Only the signal of the step ends the run. */
 class StepSink implements PartSink {
   readonly closed = false;
   readonly #call: StepCall;
@@ -57,12 +57,12 @@ class StepSink implements PartSink {
   }
 
   part(part: AgentPart): Promise<void> | undefined {
-    return this.#call.part(partOf(part));
+    return this.#call.part(streamedPart(part));
   }
 }
 
-/** Deltas may carry fields of the provider that are nobody's business. */
-function partOf(part: AgentPart): unknown {
+/** Leaves out fields of the provider that deltas may carry. */
+function streamedPart(part: AgentPart): unknown {
   if (part.type !== "text-delta" && part.type !== "reasoning-delta") return part;
   const { type, id, delta, subAgentId, subAgentName } = part;
   return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName };

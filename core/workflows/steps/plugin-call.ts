@@ -1,13 +1,14 @@
-/** What a step plugin sees of one try: values of its own, each copied when it is first read. */
+/** What a step plugin sees of one try. Each value is a copy, made when it is first read, so that a plugin cannot change ours. */
 import type { Logger } from "pino";
 import type { User } from "../../identity/user.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
+import { isObject } from "../../lib/is-object.ts";
 import type { StepContext } from "../../plugin/plugin.ts";
 import { type StepCall, Suspend } from "../definition/definition.ts";
 
 type Values = Record<string, unknown>;
 
-/** The copies that were made. What is null needs none. */
+/** The copies made so far. */
 interface Copies {
   data?: unknown;
   input?: unknown;
@@ -22,7 +23,7 @@ interface Copies {
 export class PluginCall implements StepContext {
   readonly #call: StepCall;
   readonly #config: unknown;
-  readonly #own: Copies = {};
+  readonly #copies: Copies = {};
 
   constructor(call: StepCall, config: unknown) {
     this.#call = call;
@@ -30,46 +31,46 @@ export class PluginCall implements StepContext {
   }
 
   get data(): unknown {
-    this.#own.data ??= cloneJson(this.#call.scope.data);
-    return this.#own.data;
+    this.#copies.data ??= cloneJson(this.#call.scope.data);
+    return this.#copies.data;
   }
 
   get input(): unknown {
-    this.#own.input ??= cloneJson(this.#call.scope.input);
-    return this.#own.input;
+    this.#copies.input ??= cloneJson(this.#call.scope.input);
+    return this.#copies.input;
   }
 
   get state(): unknown {
-    this.#own.state ??= cloneJson(this.#call.scope.state);
-    return this.#own.state;
+    this.#copies.state ??= cloneJson(this.#call.scope.state);
+    return this.#copies.state;
   }
 
   get steps(): Values {
-    this.#own.steps ??= cloneJson(this.#call.scope.steps);
-    return this.#own.steps;
+    this.#copies.steps ??= cloneJson(this.#call.scope.steps);
+    return this.#copies.steps;
   }
 
   get context(): Values {
-    this.#own.context ??= cloneJson(this.#call.scope.context);
-    return this.#own.context;
+    this.#copies.context ??= cloneJson(this.#call.scope.context);
+    return this.#copies.context;
   }
 
   get user(): User | null {
-    this.#own.user ??= cloneJson(this.#call.scope.user);
-    return this.#own.user;
+    this.#copies.user ??= cloneJson(this.#call.scope.user);
+    return this.#copies.user;
   }
 
   get config(): unknown {
-    this.#own.config ??= cloneJson(this.#config);
-    return this.#own.config;
+    this.#copies.config ??= cloneJson(this.#config);
+    return this.#copies.config;
   }
 
-  /** Undefined until the step was resumed; null when that was done without data. */
+  /** Undefined until the step is resumed; null after a resume without data. */
   get resumeData(): unknown {
     const { resume } = this.#call;
     if (resume === null) return undefined;
-    this.#own.resumeData ??= cloneJson(resume.data ?? null);
-    return this.#own.resumeData;
+    this.#copies.resumeData ??= cloneJson(resume.data ?? null);
+    return this.#copies.resumeData;
   }
 
   get suspend(): (reason: string, data?: unknown) => Suspend {
@@ -79,7 +80,7 @@ export class PluginCall implements StepContext {
   get setState(): (change: Values) => void {
     const call = this.#call;
     return (change) => {
-      if (typeof change !== "object" || change === null || Array.isArray(change)) {
+      if (!isObject(change)) {
         throw new Error("setState takes an object");
       }
       call.setState(change);

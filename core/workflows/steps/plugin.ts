@@ -1,11 +1,11 @@
-/** A step plugin as the work of a step. */
+/** The work of a step that uses a step plugin. */
 
 import { isThenable } from "../../lib/thenable.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { StepPlugin } from "../../plugin/plugin.ts";
 import { configure } from "../../registry/create.ts";
 import { Suspend, type WorkStep } from "../definition/definition.ts";
-import type { Linking } from "../definition/linking.ts";
+import type { LinkContext } from "../definition/linking.ts";
 import { PluginCall } from "./plugin-call.ts";
 
 interface PluginWork {
@@ -14,8 +14,8 @@ interface PluginWork {
   readonly tap: boolean;
 }
 
-/** Null when there is no such plugin, or its settings do not fit. */
-export function compilePlugin(linking: Linking, work: PluginWork, at: Path): WorkStep["run"] | null {
+/** @returns null when there is no such plugin, or its settings do not fit */
+export function compilePlugin(linking: LinkContext, work: PluginWork, at: Path): WorkStep["run"] | null {
   const plugin = linking.parts.registry.get("step", work.use);
   if (plugin === undefined) {
     linking.missing.add(`step plugin ${JSON.stringify(work.use)}`);
@@ -26,23 +26,23 @@ export function compilePlugin(linking: Linking, work: PluginWork, at: Path): Wor
     linking.problems.push({ path: [...at, "with"], message: problem });
     return null;
   }
-  return work.tap ? tapOf(plugin, config) : runOf(plugin, config);
+  return work.tap ? runTap(plugin, config) : runPlugin(plugin, config);
 }
 
-const runOf =
+const runPlugin =
   (plugin: StepPlugin, config: unknown): WorkStep["run"] =>
   (call) =>
     plugin.execute(new PluginCall(call, config));
 
-/** What goes by waits for nobody. */
-const tapOf =
+/** A tap cannot suspend the execution. */
+const runTap =
   (plugin: StepPlugin, config: unknown): WorkStep["run"] =>
   (call) => {
     const given = plugin.execute(new PluginCall(call, config));
-    return isThenable(given) ? Promise.resolve(given).then(ignore) : ignore(given);
+    return isThenable(given) ? Promise.resolve(given).then(discardOutput) : discardOutput(given);
   };
 
-function ignore(given: unknown): null {
+function discardOutput(given: unknown): null {
   if (given instanceof Suspend) throw new Error("a step of andTap cannot suspend");
   return null;
 }

@@ -1,4 +1,4 @@
-/** A tool as the work of a step. */
+/** The work of a step that calls a tool. */
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
@@ -8,11 +8,11 @@ import type { SpanOrigin } from "../../observability/span.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { ToolOrigin } from "../../tools/tool.ts";
 import type { StepCall, WorkStep } from "../definition/definition.ts";
-import { compileValue, type Linking } from "../definition/linking.ts";
+import { compileValue, type LinkContext } from "../definition/linking.ts";
 
-/** Null when there is no such tool. */
+/** @returns null when there is no such tool */
 export function compileTool(
-  linking: Linking,
+  linking: LinkContext,
   work: { tool: string; input: unknown },
   at: Path,
 ): WorkStep["run"] | null {
@@ -25,7 +25,7 @@ export function compileTool(
   return (call) => executeTool(tool, cloneJson(input(call.scope)), new StepOrigin(call));
 }
 
-/** On whose behalf tools and agents run in a step. The signal is made when somebody asks for it. */
+/** On whose behalf tools and agents run in a step. The signal is made when it is first read. */
 export class StepCaller {
   readonly user: User | null;
   readonly caller: Caller;

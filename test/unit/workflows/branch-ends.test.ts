@@ -81,7 +81,7 @@ async function begun(t: TestContext, shape: object) {
   const { store, state } = recordingStore();
   const start = await processesOf(t, { workflows: { w: { steps: [{ id: "s", ...shape }] } } }, { plugins: PLUGINS });
   const { opened, access } = await start(store);
-  const steps = stepsByPath(opened.engine.definitions.of("w")!.steps);
+  const steps = stepsByPath(opened.engine.definitions.current("w")!.steps);
   const reply = refusal(access.execute("w", { input: {}, options: { executionId: "one" } }, CALL));
   const [a, b, c] = [await watched.next("a"), await watched.next("b"), await watched.next("c")];
   const execution = opened.engine.live.get("one")!;

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { checkReferences } from "../../../core/manifest/references.ts";
 import { compileDefinition } from "../../../core/workflows/compile/definition.ts";
-import { MOST_STEPS, outlineOf } from "../../../core/workflows/definition/outline.ts";
+import { MAX_STEPS, outlineSteps } from "../../../core/workflows/definition/outline.ts";
 import { PLUGINS } from "../../manifest/cases.ts";
 import { callOf, linked, oneStep, run, scopeOf, stepsByPath, workflowsOf } from "../../support/definitions.ts";
 
@@ -236,7 +236,7 @@ test("what a definition names and is gone is listed by kind and name, and its ou
     problems: [],
     missing: ['environment variable "GREETING"', 'step plugin "mine"', 'tool "add"', 'agent "writer"'],
   });
-  assert.deepEqual(outlineOf(pinned), definition.outline);
+  assert.deepEqual(outlineSteps(pinned), definition.outline);
   assert.equal(definition.outline.get("a")?.name, "First");
 });
 
@@ -285,7 +285,7 @@ test("sub-workflows that multiply beyond what a machine should hold are a proble
     problems.map(({ path }) => path),
     [["workflows", "w0"]],
   );
-  assert.match(problems[0]!.message, new RegExp(String(MOST_STEPS)));
+  assert.match(problems[0]!.message, new RegExp(String(MAX_STEPS)));
 });
 
 test("workflows that call each other in a circle, or one that is not there, do not keep the rest from being compiled", async (t) => {

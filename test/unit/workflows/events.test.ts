@@ -1,8 +1,8 @@
 /** Contract, "Workflow stream": the events of an execution, from a journal made by hand. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { EVENTS_OF, type ExecutionStart, type JournalEntry } from "../../../core/workflows/journal/entries.ts";
-import { eventsOf, startEvent } from "../../../core/workflows/journal/events.ts";
+import { EVENT_COUNTS, type ExecutionStart, type JournalEntry } from "../../../core/workflows/journal/entries.ts";
+import { eventTexts, startEvent } from "../../../core/workflows/journal/events.ts";
 import { applyEntry, type JournalState } from "../../../core/workflows/journal/state.ts";
 import { validators } from "../../../generated/all-validators.js";
 import { at, COMPLETED, folded, iso, OUTLINE, outlineWith, SUSPENDED } from "../../support/journals.ts";
@@ -21,12 +21,12 @@ function parse(texts: readonly string[]): Event[] {
 /** All events of a journal, told by its last fold. */
 function streamOf(entries: readonly JournalEntry[], overrides: Partial<ExecutionStart> = {}): Event[] {
   const state = folded(entries, overrides);
-  return parse([startEvent(state, OUTLINE), ...entries.flatMap((entry) => eventsOf(entry, state, OUTLINE))]);
+  return parse([startEvent(state, OUTLINE), ...entries.flatMap((entry) => eventTexts(entry, state, OUTLINE))]);
 }
 
 /** The events of the last entry. */
 function last(entries: readonly JournalEntry[], overrides: Partial<ExecutionStart> = {}): Event[] {
-  return parse(eventsOf(entries.at(-1)!, folded(entries, overrides), OUTLINE));
+  return parse(eventTexts(entries.at(-1)!, folded(entries, overrides), OUTLINE));
 }
 
 const HEAD = { executionId: "e1" };
@@ -110,7 +110,7 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
       ["cancel", "", at(9), "x"],
     ];
     for (const entry of [...COMPLETED, ...others]) {
-      assert.equal(eventsOf(entry, state, OUTLINE).length, EVENTS_OF[entry[0]], entry[0]);
+      assert.equal(eventTexts(entry, state, OUTLINE).length, EVENT_COUNTS[entry[0]], entry[0]);
     }
     assert.equal(state.sequence, streamOf(COMPLETED).length);
   });
@@ -224,7 +224,7 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
     const state: JournalState = folded([], { workflowId: 'a "b" \\ c' });
     assert.equal(parse([startEvent(state, OUTLINE)])[0]!.from, 'a "b" \\ c');
     applyEntry(state, BEGUN);
-    const [event] = parse(eventsOf(BEGUN, state, outlineWith({})));
+    const [event] = parse(eventTexts(BEGUN, state, outlineWith({})));
     assert.deepEqual(Object.keys(event!), ["type", "executionId", "timestamp", "from", "status", "input"]);
   });
 });

@@ -10,13 +10,13 @@ import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import type { WorkflowDefinition } from "../../../core/workflows/definition/definition.ts";
 import {
-  EVENTS_OF,
+  EVENT_COUNTS,
   type ExecutionStart,
   type ExecutionStatus,
   type JournalEntry,
 } from "../../../core/workflows/journal/entries.ts";
 import { loadExecution, readExecution } from "../../../core/workflows/journal/load.ts";
-import { openText } from "../../../core/workflows/journal/rows.ts";
+import { openRowText } from "../../../core/workflows/journal/rows.ts";
 import {
   applyEntry,
   initialState,
@@ -63,7 +63,7 @@ async function finish(
     disturb(running);
     await drive(running);
     const found = await readExecution(store, running.state.start.number);
-    assert.equal(found!.open, null);
+    assert.equal(found!.openRow, null);
     const loaded = (await loadExecution(store, found!))!;
     // What was told while it ran is what was recorded.
     assert.deepEqual(loaded.state, running.state);
@@ -71,7 +71,11 @@ async function finish(
     const { stepId } = loaded.state.suspension!;
     const waits = loaded.state.steps.get(stepId)?.status === "waiting";
     const entry = planResume(loaded.state, definition, waits ? { resumeData: { [`answer ${stepId}`]: 1 } } : {});
-    running = new Execution(loaded.state, definition, CALLER, around(store), { loaded, open: null, rest: found!.rest });
+    running = new Execution(loaded.state, definition, CALLER, around(store), {
+      loaded,
+      openRow: null,
+      recordRow: found!.recordRow,
+    });
     running.append(entry);
   }
 }
@@ -109,7 +113,7 @@ function stopsAt(turns: readonly number[], kind: "suspend" | "cancel" = "suspend
     let wait = left.shift();
     if (wait === undefined) return;
     const turn = () => {
-      if (wait === 0) execution.stop({ kind, reason: "outside", patience: Number.POSITIVE_INFINITY });
+      if (wait === 0) execution.stop({ kind, reason: "outside", gracePeriod: Number.POSITIVE_INFINITY });
       else setImmediate(turn);
       wait!--;
     };
@@ -149,11 +153,11 @@ test("taken up from any point of the journal, they give the same", async () => {
       const store = createMemoryStore();
       const key = openExecutionKey(start.number);
       const texts = kept.map((entry) => JSON.stringify(entry));
-      await store.commit({ put: [[key, openText("gone", JSON.stringify(start), texts)]] });
+      await store.commit({ put: [[key, openRowText("gone", JSON.stringify(start), texts)]] });
       const found = (await readExecution(store, start.number))!;
       const loaded = (await loadExecution(store, found))!;
       const definition = definitionOf(list, new Map());
-      const recorded = { loaded, open: found.open, rest: null };
+      const recorded = { loaded, openRow: found.openRow, recordRow: null };
       const execution = new Execution(loaded.state, definition, CALLER, around(store), recorded);
       const { state } = await finish(execution, definition, store, stopsAt(turns));
       isAsExpected(state, evaluate(list, INPUT));
@@ -206,7 +210,7 @@ test("their journals fold the same in one go and in two, number their events wit
           values: new Map(step.values),
         };
         applyEntry(step, entry);
-        assert.equal(step.sequence, before.sequence + EVENTS_OF[entry[0]]);
+        assert.equal(step.sequence, before.sequence + EVENT_COUNTS[entry[0]]);
         assert.ok(NEXT[before.status].includes(step.status), `${before.status} -> ${step.status}`);
         for (const [source, value] of before.values) {
           const again = entry[0] === "done" && entry[1] === source;

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { parseQuery, requireValid } from "../../../core/http/decode.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
-import { cursorOf, executionIdOf, executionQuery } from "../../../core/workflows/input.ts";
+import { executionIdParam, executionQuery, parseEventCursor } from "../../../core/workflows/input.ts";
 import { validators } from "../../../generated/all-validators.js";
 import type { AttachQuery, ExecutionsQuery } from "../../../generated/types.ts";
 
@@ -128,7 +128,7 @@ describe("GET /workflows/:id/executions/:executionId/stream: where to go on", ()
   const cursor = (text: string, headers: Record<string, string> = {}) => {
     const query = parseQuery(text);
     requireValid(validators.AttachQuery, query);
-    return cursorOf(query as AttachQuery, headers);
+    return parseEventCursor(query as AttachQuery, headers);
   };
 
   test("from the first event, after fromSequence, after Last-Event-ID; the header goes first", () => {
@@ -155,6 +155,6 @@ describe("GET /workflows/:id/executions/:executionId/stream: where to go on", ()
 });
 
 test("an execution id that is longer than any can be is not found", () => {
-  assert.equal(executionIdOf({ executionId: "e" }), "e");
-  assert.throws(() => executionIdOf({ executionId: "x".repeat(129) }), { kind: "not_found" });
+  assert.equal(executionIdParam({ executionId: "e" }), "e");
+  assert.throws(() => executionIdParam({ executionId: "x".repeat(129) }), { kind: "not_found" });
 });

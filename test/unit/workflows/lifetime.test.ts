@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { GivenUp, Lifetime, type Stop } from "../../../core/workflows/run/lifetime.ts";
 
-const stop = (kind: Stop["kind"], patience = 0, reason: string = kind): Stop => ({ kind, reason, patience });
+const stop = (kind: Stop["kind"], gracePeriod = 0, reason: string = kind): Stop => ({ kind, reason, gracePeriod });
 const FOREVER = new Promise<never>(() => {});
 
 describe("a lifetime", () => {
@@ -17,7 +17,7 @@ describe("a lifetime", () => {
       [null, null],
     );
     assert.deepEqual(
-      [left, inner].map(({ stopped, own }) => [stopped?.kind, own]),
+      [left, inner].map(({ stopped, stoppedItself }) => [stopped?.kind, stoppedItself]),
       [
         ["branch", true],
         ["branch", false],
@@ -107,7 +107,7 @@ describe("limits and sleep", () => {
   test("a limit stops it, and is gone with it", async () => {
     const limited = new Lifetime(null, 10);
     await assert.rejects(limited.wait(FOREVER), GivenUp);
-    assert.deepEqual([limited.stopped?.kind, limited.own, limited.over], ["timeout", true, true]);
+    assert.deepEqual([limited.stopped?.kind, limited.stoppedItself, limited.isAbandoned], ["timeout", true, true]);
     const ended = new Lifetime(null, 10);
     ended.end();
     await new Promise((resolve) => setTimeout(resolve, 20));

@@ -5,8 +5,8 @@ import { executionKey, journalKey, openExecutionKey } from "../../../core/storag
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import type { JournalEntry } from "../../../core/workflows/journal/entries.ts";
-import { entriesOnDisk, loadExecution, loadWhole, readExecution } from "../../../core/workflows/journal/load.ts";
-import { entriesText, openText, restText } from "../../../core/workflows/journal/rows.ts";
+import { loadExecution, loadWhole, readEntries, readExecution } from "../../../core/workflows/journal/load.ts";
+import { entriesText, openRowText, recordRowText } from "../../../core/workflows/journal/rows.ts";
 import { at, SUSPENDED, startOf } from "../../support/journals.ts";
 
 const START = startOf({ number: 7 });
@@ -15,7 +15,7 @@ const textOf = (entries: readonly JournalEntry[]) => entriesText(entries.map((en
 /** Suspended, with two entries in each of two journal rows, the last two beside the record. */
 async function suspended(rows = 2): Promise<Store> {
   const store = createMemoryStore();
-  const rest = restText("{}", JSON.stringify(START), "[]", rows, textOf(SUSPENDED.slice(4)));
+  const rest = recordRowText("{}", JSON.stringify(START), "[]", rows, textOf(SUSPENDED.slice(4)));
   await store.commit({
     put: [
       [executionKey(7), rest],
@@ -33,7 +33,7 @@ test("one that is resumed between two reads is what it was when its record was r
   const found = (await readExecution(store, 7))!;
   await store.commit({
     put: [
-      [openExecutionKey(7), openText("p", JSON.stringify(START), [])],
+      [openExecutionKey(7), openRowText("p", JSON.stringify(START), [])],
       [journalKey(7, 2), textOf([...SUSPENDED.slice(4), RESUME])],
     ],
   });
@@ -61,8 +61,8 @@ test("rows that are missing for good end the reads with an error that says so", 
     isIncomplete,
   );
   const whole = await suspended();
-  assert.deepEqual(await entriesOnDisk(whole, START, 5), SUSPENDED.slice(0, 5));
-  await assert.rejects(entriesOnDisk(whole, START, 7), isIncomplete);
+  assert.deepEqual(await readEntries(whole, START, 5), SUSPENDED.slice(0, 5));
+  await assert.rejects(readEntries(whole, START, 7), isIncomplete);
 });
 
 test("one that is removed between two reads is not there", async () => {
@@ -70,5 +70,5 @@ test("one that is removed between two reads is not there", async () => {
   let reads = 0;
   const read = async () => (++reads < 3 ? readExecution(store, 7) : null);
   assert.equal(await loadWhole(store, read), null);
-  await assert.rejects(entriesOnDisk(createMemoryStore(), START, 1), { kind: "unavailable" });
+  await assert.rejects(readEntries(createMemoryStore(), START, 1), { kind: "unavailable" });
 });

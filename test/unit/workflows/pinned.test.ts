@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { parseManifest } from "../../../core/manifest/load.ts";
 import { compileDefinition } from "../../../core/workflows/compile/definition.ts";
-import { hashOf, parsePinned, pin } from "../../../core/workflows/definition/pinned.ts";
+import { hashDefinition, parsePinned, pin } from "../../../core/workflows/definition/pinned.ts";
 import { callOf, linked, run, scopeOf, stepsByPath } from "../../support/definitions.ts";
 import { pluginFolder } from "../../support/plugin-folder.ts";
 
@@ -35,7 +35,7 @@ test("a pinned definition holds the workflow and all that it calls, and none bes
   const { pinned, text, hash } = pinOf(workflows);
   assert.deepEqual(Object.keys(pinned.workflows), ["w", "x", "y"]);
   assert.deepEqual(parsePinned(text), pinned);
-  assert.equal(hash, hashOf(text));
+  assert.equal(hash, hashDefinition(text));
   assert.match(hash, /^[A-Za-z0-9_-]{22}$/);
 });
 

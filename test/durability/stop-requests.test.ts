@@ -20,7 +20,7 @@ const MANIFEST = {
   },
 };
 const PLUGINS = { "steps/never.mjs": `export default { kind: "step", execute: () => new Promise(() => {}) };` };
-const TIMES = { sign: 60_000, silence: 600_000, orders: 60_000 };
+const TIMES = { heartbeatInterval: 60_000, leaseTimeout: 600_000, stopRequestInterval: 60_000 };
 
 test("who asked about a run that is over takes back its own request, and not that of another about the next run", async (t) => {
   const store = createMemoryStore();
@@ -32,7 +32,7 @@ test("who asked about a run that is over takes back its own request, and not tha
   await until(async () => (await store.scan({ prefix: OPEN_EXECUTIONS, limit: 1 })).length === 1, "the resume");
   const number = 1;
   const found = (await readExecution(store, number))!;
-  const open = found.open!;
+  const open = found.openRow!;
 
   // It rests, and is resumed, while the first one waits for an answer; another has asked for a cancel of the new run by then.
   let asked: () => void = () => {};
@@ -52,7 +52,7 @@ test("who asked about a run that is over takes back its own request, and not tha
   const resumed = await store.commit({
     put: [
       [open.key, open.value],
-      [executionKey(number), found.rest!.value],
+      [executionKey(number), found.recordRow!.value],
     ],
   });
   await store.commit({ put: [[orderKey(number), JSON.stringify(["cancel", "second", resumed])]] });
@@ -63,7 +63,7 @@ test("who asked about a run that is over takes back its own request, and not tha
   const again = (await readExecution(store, number))!;
   const second = stopRemoteExecution(store, again, { kind: "cancel", reason: "third" });
   await new Promise((resolve) => setTimeout(resolve, 20));
-  await store.commit({ put: [[executionKey(number), found.rest!.value]] });
+  await store.commit({ put: [[executionKey(number), found.recordRow!.value]] });
   await soon(second, "the answer");
   assert.equal(await store.get(orderKey(number)), undefined);
 });

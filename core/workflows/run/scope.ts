@@ -1,0 +1,75 @@
+/** What the expressions of a step are computed from: its input, and the outputs of the steps of its workflow. */
+import { messageOf } from "../../lib/errors.ts";
+import { ExpressionError } from "../../manifest/expression.ts";
+import type { Step, StepScope } from "../definition/definition.ts";
+import type { StepPath, ValueSource } from "../journal/entries.ts";
+import type { Execution } from "./execution.ts";
+import type { Lifetime } from "./lifetime.ts";
+import type { Outcome } from "./outcome.ts";
+
+/** The input and outputs of one workflow while it runs: the one of the execution, or a sub-workflow. */
+export interface Frame {
+  readonly input: unknown;
+  /** Outputs by step id. Grows while the workflow runs, so that an expression for the whole object gives a copy. */
+  readonly steps: Record<string, unknown>;
+}
+
+/** The input of a step, and where in the journal it comes from. */
+export interface StepInput {
+  readonly data: unknown;
+  readonly source: ValueSource;
+}
+
+/**
+ * Runs steps one after the other. The interpreter passes its function down to the container steps, which run steps themselves, so
+ * that the files do not import one another in a circle.
+ */
+export type RunSteps = (
+  execution: Execution,
+  steps: readonly Step[],
+  frame: Frame,
+  given: StepInput,
+  lifetime: Lifetime,
+) => Promise<Outcome>;
+
+/** @param prefix of the paths of its steps: empty, or the path of the sub-workflow step followed by `/` */
+export function createFrame({ state }: Execution, input: unknown, prefix: StepPath): Frame {
+  const steps = Object.create(null) as Record<string, unknown>;
+  for (const { path, status, output } of state.steps.values()) {
+    if ((status !== "done" && status !== "skipped") || !path.startsWith(prefix)) continue;
+    const id = path.slice(prefix.length);
+    if (!id.includes("/")) steps[id] = state.values.get(output);
+  }
+  return { input, steps };
+}
+
+export function expressionScope(execution: Execution, frame: Frame, data: unknown): StepScope {
+  const { start, state, resume } = execution.state;
+  return {
+    data,
+    input: frame.input,
+    state,
+    context: start.context,
+    user: start.user ?? null,
+    steps: frame.steps,
+    resume,
+  };
+}
+
+/** Why an expression cannot be computed. */
+export class EvaluationFailure {
+  readonly message: string;
+  constructor(message: string) {
+    this.message = message;
+  }
+}
+
+export function evaluate(expression: (scope: StepScope) => unknown, scope: StepScope): unknown {
+  try {
+    const value = expression(scope);
+    return value === undefined ? null : value;
+  } catch (thrown) {
+    if (thrown instanceof ExpressionError) return new EvaluationFailure(thrown.message);
+    return new EvaluationFailure(messageOf(thrown));
+  }
+}
