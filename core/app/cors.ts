@@ -31,14 +31,6 @@ export function compileServiceCors(server: ServerManifest, registry: Registry, l
   };
 }
 
-/** Patterns of `server.corsRoutes` that no route matches. */
-export function idlePatterns(server: ServerManifest, routes: readonly { method: string; path: string }[]): string[] {
-  return Object.keys(server.corsRoutes).filter((text) => {
-    const pattern = compilePattern(text);
-    return !routes.some(({ method, path }) => pattern.matches(method, path));
-  });
-}
-
 /** As in the manifest; code may also give a function for the origin. */
 type Written = Omit<CorsManifest, "origin"> & { origin?: CorsManifest["origin"] | OriginPlugin["origin"] };
 

@@ -97,7 +97,8 @@ export type ServiceParts = Pick<
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
-  const { manifest, agents, tools, memories } = parts;
+  const { manifest, agents, tools, memories, workflows, mcpServers, a2a, routes, sockets } = parts;
+  const { access, store, logs, platform, meters, metrics, traces } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
   let toolList: Serialized | null = null;
@@ -113,8 +114,23 @@ export function createService(parts: ServiceParts): Service {
     service.cards.forget();
   });
   const service: Service = {
-    ...parts,
-    logNews: feedOf(parts.logs),
+    manifest,
+    agents,
+    tools,
+    memories,
+    workflows,
+    mcpServers,
+    a2a,
+    routes,
+    sockets,
+    access,
+    store,
+    logs,
+    platform,
+    meters,
+    metrics,
+    traces,
+    logNews: feedOf(logs),
     chooseMemory: memoryChoice(manifest, memories),
     isolated: isIsolated(manifest),
     toolList() {
@@ -128,14 +144,18 @@ export function createService(parts: ServiceParts): Service {
       tagsOf: (tool) => tools.get(tool)?.tags ?? [],
       version: manifest.version,
       baseUrl: () => baseUrl(manifest.server.publicUrl, service.address),
-      accessOf: (id) => classOf(parts.access.of(A2A), [encodeURIComponent(id)]),
+      accessOf: (id) => classOf(access.of(A2A), [encodeURIComponent(id)]),
     }),
     documentation() {
       documentation ??= import("../api/pages/documentation.ts").then(({ createDocumentation }) =>
         createDocumentation({
-          ...parts,
+          manifest,
+          routes,
+          sockets,
+          agents,
+          tools,
           address: () => service.address,
-          security: documentSecurity(parts.access),
+          security: documentSecurity(access),
         }),
       );
       return documentation;
