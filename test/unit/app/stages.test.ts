@@ -29,7 +29,7 @@ function recorded<Key extends string>(key: Key, log: string[]) {
       log.push(`${what} ${key}: done`);
     };
     return {
-      parts: { [key]: key } as Record<Key, string>,
+      parts: { [key]: key } as unknown as Record<Key, string>,
       begin: () => slowly("begin"),
       idle: (timeout) => slowly(`idle ${timeout}`),
       end: () => slowly("end"),
@@ -39,7 +39,9 @@ function recorded<Key extends string>(key: Key, log: string[]) {
 
 test("stages are made and begin in order, idle all at once, and end in reverse order, each when the one before is done", async () => {
   const log: string[] = [];
-  const { begin, idle, end, parts } = await assemble([recorded("one", log), recorded("two", log)], {}, REPORT);
+  const one = recorded("one", log);
+  const two = recorded("two", log);
+  const { begin, idle, end, parts } = await assemble([one, two], {}, REPORT);
   assert.deepEqual(parts, { one: "one", two: "two" });
   assert.deepEqual(log.splice(0), ["make one", "make two"]);
   await begin();
