@@ -11,10 +11,10 @@ import { pluginFolders } from "../registry/discover.ts";
 import type { Invocation } from "./invocation.ts";
 
 /** Editors write a file in several moves; milliseconds without one more before the service starts again. */
-const QUIET = 100;
+const RESTART_DELAY_MS = 100;
 /** A second signal later than this, in milliseconds, ends a service that still has open streams. */
-const PATIENCE = 1_200;
-const SOURCE = /^[^.].*\.(m?[jt]s|json)$/;
+const SECOND_SIGNAL_DELAY_MS = 1_200;
+const SOURCE_FILE = /^[^.].*\.(m?[jt]s|json)$/;
 
 interface Watched {
   folder: string;
@@ -38,7 +38,7 @@ export async function dev(invocation: Invocation): Promise<number> {
       watch(folder, (_event, name) => {
         if (name === null || !counts(name)) return;
         clearTimeout(timer);
-        timer = setTimeout(() => restart(join(folder, name)), QUIET);
+        timer = setTimeout(() => restart(join(folder, name)), RESTART_DELAY_MS);
       }),
     );
   };
@@ -77,7 +77,7 @@ function serveAgain(): ChildProcess {
 function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
   return new Promise((done) => {
-    const again = setTimeout(() => child.kill("SIGTERM"), PATIENCE);
+    const again = setTimeout(() => child.kill("SIGTERM"), SECOND_SIGNAL_DELAY_MS);
     child.once("exit", () => {
       clearTimeout(again);
       done();
@@ -99,7 +99,7 @@ async function watched({ config, plugins }: Invocation): Promise<Watched[]> {
     { folder: dirname(file), counts: (name: string) => name === basename(file) },
     ...[...new Set(roots.flatMap(foldersIn))].map((path) => ({
       folder: path,
-      counts: (name: string) => SOURCE.test(name),
+      counts: (name: string) => SOURCE_FILE.test(name),
     })),
   ];
 }

@@ -10,9 +10,9 @@ import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 
 /** A group signal arrives twice when npm stands between; a second one within this many milliseconds is the same one. */
-const SAME_SIGNAL = 1_000;
+const SAME_SIGNAL_WINDOW_MS = 1_000;
 /** Milliseconds from the end of the service to that of the process, whatever timers a plugin has left behind. */
-const LINGER = 1_000;
+const EXIT_TIMEOUT_MS = 1_000;
 
 /** Gives the exit code once the service has ended. */
 export async function serve(invocation: Invocation): Promise<number> {
@@ -91,7 +91,7 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
       if (begun === 0) {
         logger.info({ signal }, "stopping");
         stop(0);
-      } else if (performance.now() - begun > SAME_SIGNAL) {
+      } else if (performance.now() - begun > SAME_SIGNAL_WINDOW_MS) {
         logger.warn({ signal }, "stopping now");
         cutAndExit(running);
       }
@@ -130,7 +130,7 @@ function blame(error: unknown, folders: readonly string[], what: string): { plug
 
 /** The process ends by itself when nothing is left to do, else it is ended. */
 function endWith(code: number): number {
-  setTimeout(() => process.exit(code), LINGER).unref();
+  setTimeout(() => process.exit(code), EXIT_TIMEOUT_MS).unref();
   return code;
 }
 

@@ -1,7 +1,7 @@
 /** Answers of foreign MCP servers: at most so many bytes each, and so many for each event of a stream. */
 
 /** Bytes of one message. */
-export const LARGEST_MESSAGE = 4 * 1024 * 1024;
+export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
 /**
  * `fetch` that ends a body with an error once it is larger than what is taken.
@@ -34,7 +34,7 @@ async function* limited(
   try {
     for await (const chunk of body) {
       size += chunk.length;
-      if (size > LARGEST_MESSAGE) throw new Error(`it sent more than ${LARGEST_MESSAGE / 1024 / 1024} MiB`);
+      if (size > MAX_MESSAGE_BYTES) throw new Error(`it sent more than ${MAX_MESSAGE_BYTES / 1024 / 1024} MiB`);
       if (isStream && endsEvent(chunk)) size = 0;
       yield chunk;
     }

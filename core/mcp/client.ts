@@ -12,13 +12,13 @@ import { callOutput } from "./call-output.ts";
 import type { ListedTool, McpConnection } from "./connection.ts";
 
 /** Milliseconds: the first and the longest pause between two attempts to connect, and between two looks at what there is. */
-const FIRST_PAUSE = 1_000;
-const LONGEST_PAUSE = 60_000;
-const REFRESH = 60_000;
+const MIN_RECONNECT_DELAY_MS = 1_000;
+const MAX_RECONNECT_DELAY_MS = 60_000;
+const REFRESH_INTERVAL_MS = 60_000;
 /** Milliseconds for which their schemas are read before everything else has its turn. */
-const SLICE = 8;
+const SCHEMA_SLICE_MS = 8;
 /** Tools of one server. */
-const MOST_TOOLS = 500;
+const MAX_TOOLS = 500;
 
 /** A tool of the server, as models and the API are shown it. */
 export interface ForeignTool {
@@ -49,7 +49,7 @@ export class McpClient {
   #connecting: Promise<void> | null = null;
   /** When the last attempt to connect failed, by `performance.now()`. */
   #failed = Number.NEGATIVE_INFINITY;
-  #pause = FIRST_PAUSE;
+  #pause = MIN_RECONNECT_DELAY_MS;
   /** To connect again, or to look at what there is. */
   #timer: NodeJS.Timeout | null = null;
   #reason = "it has not answered yet";
@@ -129,7 +129,7 @@ export class McpClient {
   }
 
   async #open(signal: AbortSignal): Promise<McpConnection> {
-    const due = performance.now() - this.#failed >= FIRST_PAUSE;
+    const due = performance.now() - this.#failed >= MIN_RECONNECT_DELAY_MS;
     if (this.#connection === null && !this.#end.signal.aborted && (due || this.#connecting !== null))
       await untilAborted(this.connect(), signal);
     if (this.#connection !== null) return this.#connection;
@@ -150,7 +150,7 @@ export class McpClient {
       });
       await this.#take(await connection.list());
       this.#connection = connection;
-      this.#pause = FIRST_PAUSE;
+      this.#pause = MIN_RECONNECT_DELAY_MS;
       this.#logger.info({ tools: this.#tools.size }, "MCP server connected");
     } catch (error) {
       await connection?.close().catch(() => {});
@@ -194,10 +194,10 @@ export class McpClient {
     if (this.#timer !== null) clearTimeout(this.#timer);
     if (this.#end.signal.aborted) return;
     if (this.#connection !== null) {
-      this.#timer = setTimeout(() => void this.#refresh(), REFRESH);
+      this.#timer = setTimeout(() => void this.#refresh(), REFRESH_INTERVAL_MS);
     } else {
       this.#timer = setTimeout(() => void this.connect(), this.#pause);
-      this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE);
+      this.#pause = Math.min(this.#pause * 2, MAX_RECONNECT_DELAY_MS);
     }
     this.#timer.unref();
   }
@@ -206,8 +206,8 @@ export class McpClient {
   async #take(listed: readonly ListedTool[]): Promise<void> {
     const tools = new Map<string, ForeignTool>();
     let since = performance.now();
-    for (const tool of listed.slice(0, MOST_TOOLS)) {
-      if (performance.now() - since > SLICE) {
+    for (const tool of listed.slice(0, MAX_TOOLS)) {
+      if (performance.now() - since > SCHEMA_SLICE_MS) {
         await new Promise(setImmediate);
         since = performance.now();
       }

@@ -14,7 +14,7 @@ import type { Logger } from "pino";
 import { untilAborted } from "../lib/abortable.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
-import { boundedFetch, LARGEST_MESSAGE } from "./bounded-fetch.ts";
+import { boundedFetch, MAX_MESSAGE_BYTES } from "./bounded-fetch.ts";
 import { readLines } from "./lines.ts";
 
 /** A tool as the server describes it. */
@@ -47,11 +47,11 @@ export interface McpConnectionOptions {
 type Broken = Parameters<typeof boundedFetch>[0];
 
 /** Milliseconds for a server to answer the first messages. */
-const PATIENCE = 10_000;
+const RESPONSE_TIMEOUT_MS = 10_000;
 /** Milliseconds for a server to hear that its session is over. */
-const FAREWELL = 1_000;
+const TERMINATE_TIMEOUT_MS = 1_000;
 /** Characters of a line of the log. */
-const LONGEST_LINE = 1_000;
+const MAX_LINE_CHARACTERS = 1_000;
 
 /** Results are not checked against schemas of the server: it would be its own word against itself, at our cost. */
 const TRUSTING: ClientOptions["jsonSchemaValidator"] = {
@@ -77,7 +77,10 @@ export async function openMcpConnection(
       jsonSchemaValidator: TRUSTING,
       listChanged: { tools: { autoRefresh: false, onChanged: () => options.changed() } },
       // To ask a process for its revision would take another process: all of today's speak the one before.
-      versionNegotiation: { mode: settings.url === undefined ? "legacy" : "auto", probe: { timeoutMs: PATIENCE } },
+      versionNegotiation: {
+        mode: settings.url === undefined ? "legacy" : "auto",
+        probe: { timeoutMs: RESPONSE_TIMEOUT_MS },
+      },
     },
   );
   client.onerror = (error) => options.logger.debug({ err: error }, "MCP connection");
@@ -92,7 +95,7 @@ export async function openMcpConnection(
     await client.close();
   };
   try {
-    await untilAborted(client.connect(transport, { timeout: PATIENCE }), options.signal);
+    await untilAborted(client.connect(transport, { timeout: RESPONSE_TIMEOUT_MS }), options.signal);
   } catch (error) {
     // A client that is not connected yet does not know its transport.
     await Promise.allSettled([close(), transport.close()]);
@@ -100,7 +103,7 @@ export async function openMcpConnection(
   }
   return {
     async list() {
-      const { tools } = await client.listTools(undefined, { timeout: PATIENCE, cacheMode: "refresh" });
+      const { tools } = await client.listTools(undefined, { timeout: RESPONSE_TIMEOUT_MS, cacheMode: "refresh" });
       return tools.map(({ name, description = "", inputSchema }) => ({ name, description, inputSchema }));
     },
     call: (name, given, signal, timeout) =>
@@ -123,10 +126,10 @@ function processOf(
     args: [...args],
     cwd: folder,
     stderr: "pipe",
-    maxBufferSize: LARGEST_MESSAGE,
+    maxBufferSize: MAX_MESSAGE_BYTES,
     ...(env !== undefined && { env: { ...env } }),
   });
-  readLines(transport.stderr as Readable, LONGEST_LINE, (line) => logger.info({ stderr: line }, "MCP server"));
+  readLines(transport.stderr as Readable, MAX_LINE_CHARACTERS, (line) => logger.info({ stderr: line }, "MCP server"));
   return transport;
 }
 
@@ -137,27 +140,31 @@ async function farewell(transport: StreamableHTTPClientTransport): Promise<void>
   await Promise.race([
     transport.terminateSession().catch(() => {}),
     new Promise((resolve) => {
-      timer = setTimeout(resolve, FAREWELL);
+      timer = setTimeout(resolve, TERMINATE_TIMEOUT_MS);
     }),
   ]);
   clearTimeout(timer);
 }
 
-const GONE: readonly unknown[] = [SdkErrorCode.NotConnected, SdkErrorCode.ConnectionClosed, SdkErrorCode.SendFailed];
+const CONNECTION_LOST_CODES: readonly unknown[] = [
+  SdkErrorCode.NotConnected,
+  SdkErrorCode.ConnectionClosed,
+  SdkErrorCode.SendFailed,
+];
 /** Failures of the system before anything was sent. */
-const NOT_SENT: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
+const NOT_SENT_CODES: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
 
 /** Whether the server is out of reach, and not the one call wrong. */
 export const isMcpConnectionLost = (error: unknown): boolean =>
   error instanceof SdkHttpError ||
-  (error instanceof SdkError && GONE.includes(error.code)) ||
+  (error instanceof SdkError && CONNECTION_LOST_CODES.includes(error.code)) ||
   systemFailure(error) !== null;
 
 /** Whether the server cannot have begun with what it was sent: a session that it does not know (404) is none that it served. */
 export const isUnsent = (error: unknown): boolean =>
   (error instanceof SdkHttpError && error.status === 404) ||
   (error instanceof SdkError && error.code === SdkErrorCode.NotConnected) ||
-  NOT_SENT.includes(systemFailure(error)?.code);
+  NOT_SENT_CODES.includes(systemFailure(error)?.code);
 
 /** The failure of the system below another one: `ECONNREFUSED`, `ENOENT` of `spawn node`. */
 function systemFailure(error: unknown): { code: string; syscall?: string } | null {

@@ -7,16 +7,16 @@ import { BLANK, isCard, isSecretName, redact } from "./redaction.ts";
 export type ContentMode = "none" | "redacted" | "full";
 
 /** Characters that are kept of one value, and of a message of an error. */
-export const MOST_CONTENT = 8 * 1024;
-const MOST_MESSAGE = 512;
+export const MAX_CONTENT_CHARACTERS = 8 * 1024;
+const MAX_MESSAGE_CHARACTERS = 512;
 /**
  * Characters behind the cut that are read to know whether it goes through a secret, and are not kept: as many as the longest
  * known secret has, within bounds.
  */
-const BEHIND = 256;
-const MOST_BEHIND = 8 * 1024;
+const MIN_LOOKAHEAD = 256;
+const MAX_LOOKAHEAD = 8 * 1024;
 /** Objects within each other. */
-const DEEPEST = 12;
+const MAX_DEPTH = 12;
 const CUT = "…";
 
 export interface Cleaner {
@@ -37,7 +37,7 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
     mode,
     content(value) {
       if (mode === "none" || value === undefined) return undefined;
-      if (typeof value === "string") return cut(value, MOST_CONTENT, clean, behind);
+      if (typeof value === "string") return cut(value, MAX_CONTENT_CHARACTERS, clean, behind);
       try {
         return new Writer(clean, mode === "full", behind).write(value);
       } catch {
@@ -45,14 +45,14 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
       }
     },
     // A message is no content: it is there with `none` too, and its secrets are never.
-    message: (text) => cut(text, MOST_MESSAGE, mode === "full" ? clean : blank, behind),
+    message: (text) => cut(text, MAX_MESSAGE_CHARACTERS, mode === "full" ? clean : blank, behind),
   };
 }
 
 /** Characters behind a cut that have to be read, where these are secrets. */
 export function behindCut(secrets: readonly string[]): number {
   const longest = secrets.reduce((most, { length }) => Math.max(most, length), 0);
-  return Math.min(MOST_BEHIND, Math.max(BEHIND, 2 * longest));
+  return Math.min(MAX_LOOKAHEAD, Math.max(MIN_LOOKAHEAD, 2 * longest));
 }
 
 /** Looks once at what comes twice in a row, as the answer of a model does that is the answer of its agent. */
@@ -69,10 +69,10 @@ function remembering(blank: (text: string) => string): (text: string) => string 
 }
 
 /** Short ones would blank words that only look alike. */
-const SHORTEST_SECRET = 6;
+const MIN_SECRET_LENGTH = 6;
 
 function knownSecrets(secrets: readonly string[]): RegExp | null {
-  const forms = secrets.filter((secret) => secret.length >= SHORTEST_SECRET).flatMap(formsOf);
+  const forms = secrets.filter((secret) => secret.length >= MIN_SECRET_LENGTH).flatMap(formsOf);
   const long = [...new Set(forms)].sort((a, b) => b.length - a.length);
   if (long.length === 0) return null;
   return new RegExp(long.map((secret) => secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "g");
@@ -111,7 +111,7 @@ class Writer {
   }
 
   get #room(): number {
-    return MOST_CONTENT - this.#text.length;
+    return MAX_CONTENT_CHARACTERS - this.#text.length;
   }
 
   #value(value: unknown, depth: number): void {
@@ -130,7 +130,7 @@ class Writer {
 
   #object(value: object, depth: number): void {
     const { toJSON } = value as { toJSON?: unknown };
-    if (depth >= DEEPEST) this.#text += `"${CUT}"`;
+    if (depth >= MAX_DEPTH) this.#text += `"${CUT}"`;
     else if (ArrayBuffer.isView(value)) this.#text += `"[${value.byteLength} bytes]"`;
     else if (typeof toJSON === "function") this.#value(toJSON.call(value, ""), depth + 1);
     else if (Array.isArray(value)) this.#array(value, depth);
@@ -162,7 +162,7 @@ class Writer {
       if (value === undefined || typeof value === "function") continue;
       if (!first) this.#text += ",";
       first = false;
-      this.#text += `${JSON.stringify(cut(name, Math.min(MOST_MESSAGE, Math.max(this.#room, 0)), this.#clean, this.#behind))}:`;
+      this.#text += `${JSON.stringify(cut(name, Math.min(MAX_MESSAGE_CHARACTERS, Math.max(this.#room, 0)), this.#clean, this.#behind))}:`;
       const secret = !this.#full && (isSecretName(name) || (pair && name === "value"));
       if (secret && value !== null) this.#text += `"${BLANK}"`;
       else this.#value(value, depth + 1);

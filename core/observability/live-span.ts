@@ -16,9 +16,9 @@ export interface Tracing {
 
 const UNSET: SpanStatus = Object.freeze({ code: 0 });
 /** Ended spans of a trace that goes on, after which they are handed over. */
-const MANY = 256;
+const MAX_HELD_SPANS = 256;
 /** Events and links of one span: more of them say nothing new. */
-const MOST_EVENTS = 128;
+const MAX_EVENTS = 128;
 
 export class LiveTrace implements TraceData {
   readonly tracing: Tracing;
@@ -77,7 +77,7 @@ export class LiveTrace implements TraceData {
     if (this.open === 0) {
       this.#over = true;
       for (const sink of sinks) sink.take(this, this.spans, true);
-    } else if (this.spans.length - this.open >= MANY) this.#handOver();
+    } else if (this.spans.length - this.open >= MAX_HELD_SPANS) this.#handOver();
   }
 
   #handOver(): void {
@@ -160,13 +160,13 @@ class LiveSpan implements Span, SpanData {
   event(name: string, attributes: Attributes | null = null): void {
     if (this.end !== 0) return;
     this.events ??= [];
-    if (this.events.length < MOST_EVENTS) this.events.push({ name, time: this.#trace.tracing.clock.now(), attributes });
+    if (this.events.length < MAX_EVENTS) this.events.push({ name, time: this.#trace.tracing.clock.now(), attributes });
   }
 
   link({ traceId, spanId }: SpanContext): void {
     if (this.end !== 0) return;
     this.links ??= [];
-    if (this.links.length < MOST_EVENTS) this.links.push({ traceId, spanId });
+    if (this.links.length < MAX_EVENTS) this.links.push({ traceId, spanId });
   }
 
   finish(status: SpanStatus = UNSET): void {

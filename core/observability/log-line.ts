@@ -24,8 +24,8 @@ export interface LogRecord {
 }
 
 const BEFORE_LEVEL = '{"level":"'.length;
-const BETWEEN = '","time":"'.length;
-const TIME = "2026-11-20T09:30:00.000Z".length;
+const LEVEL_TO_TIME = '","time":"'.length;
+const TIME_LENGTH = "2026-11-20T09:30:00.000Z".length;
 
 /** 0 for trace to 5 for fatal. */
 export function rankOf(line: string): number {
@@ -35,13 +35,13 @@ export function rankOf(line: string): number {
 
 /** ISO 8601 with milliseconds, UTC: texts that can be compared. */
 export function timeOf(line: string): string {
-  const at = BEFORE_LEVEL + LEVELS[rankOf(line)]!.length + BETWEEN;
-  return line.slice(at, at + TIME);
+  const at = BEFORE_LEVEL + LEVELS[rankOf(line)]!.length + LEVEL_TO_TIME;
+  return line.slice(at, at + TIME_LENGTH);
 }
 
 /** `{"level":"info","time":"..."`: what the log itself wrote, whatever a plugin has bound to these names. */
 export function logLineHead(line: string): string {
-  return line.slice(0, BEFORE_LEVEL + LEVELS[rankOf(line)]!.length + BETWEEN + TIME + 1);
+  return line.slice(0, BEFORE_LEVEL + LEVELS[rankOf(line)]!.length + LEVEL_TO_TIME + TIME_LENGTH + 1);
 }
 
 /** A line of a head and the rest. */
@@ -110,7 +110,7 @@ function exceptionOf(err: unknown): Record<string, unknown> {
 }
 
 /** Characters that are left of a long value. */
-const LEFT = 1024;
+const MAX_SHORT_VALUE_CHARACTERS = 1024;
 
 /**
  * A line whose long values are cut, as `cut: true` says.
@@ -131,4 +131,6 @@ export function shorten(line: string, longest: number): string {
 }
 
 const cut = (value: unknown): unknown =>
-  typeof value === "string" && value.length > LEFT ? `${value.slice(0, LEFT)}...` : value;
+  typeof value === "string" && value.length > MAX_SHORT_VALUE_CHARACTERS
+    ? `${value.slice(0, MAX_SHORT_VALUE_CHARACTERS)}...`
+    : value;

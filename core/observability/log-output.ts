@@ -7,14 +7,14 @@ import { writeSync } from "node:fs";
 import { headed } from "./log-line.ts";
 
 /** A reader that is slow, not gone: what it is to read waits. */
-const PASSING: ReadonlySet<string> = new Set(["EAGAIN", "EBUSY", "EINTR"]);
+const TEMPORARY_ERRORS: ReadonlySet<string> = new Set(["EAGAIN", "EBUSY", "EINTR"]);
 /** Bytes that wait for it. */
-const MOST_WAITING = 4 * 1024 * 1024;
+const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 /** Milliseconds until the next try: for a slow reader, and for what somebody has to mend. */
-const SOON = 20;
-const LATER = 1_000;
+const SLOW_READER_RETRY_MS = 20;
+const FAILURE_RETRY_MS = 1_000;
 /** Milliseconds for the last lines, when the process ends. */
-const LAST = 1_000;
+const EXIT_TIMEOUT_MS = 1_000;
 
 interface Piece {
   readonly bytes: Uint8Array;
@@ -45,14 +45,14 @@ export class LogOutput {
 
   write(line: string): void {
     const bytes = Buffer.from(line);
-    if (this.#bytes + bytes.length > MOST_WAITING && this.#waiting.length > 0) {
+    if (this.#bytes + bytes.length > MAX_WAITING_BYTES && this.#waiting.length > 0) {
       this.#lose();
       return;
     }
     this.#tell();
     this.#push({ bytes, written: 0, tells: 0 });
     // What waits for a slow reader goes out by the clock: to try with every line would cost every line.
-    if (this.#timer === null || !PASSING.has(this.#code)) this.#flush();
+    if (this.#timer === null || !TEMPORARY_ERRORS.has(this.#code)) this.#flush();
   }
 
   #push(piece: Piece): void {
@@ -81,9 +81,9 @@ export class LogOutput {
       }
     } catch (error) {
       this.#code = String((error as NodeJS.ErrnoException).code);
-      const passing = PASSING.has(this.#code);
+      const passing = TEMPORARY_ERRORS.has(this.#code);
       if (!passing) this.#drop();
-      this.#tryAgain(passing ? SOON : LATER);
+      this.#tryAgain(passing ? SLOW_READER_RETRY_MS : FAILURE_RETRY_MS);
     }
   }
 
@@ -125,10 +125,10 @@ export class LogOutput {
 
   /** The last lines say why a process ends: a reader that is slow is waited for. */
   #end(): void {
-    const until = performance.now() + LAST;
+    const until = performance.now() + EXIT_TIMEOUT_MS;
     this.#goOn();
     while (this.#waiting.length > 0 && performance.now() < until) {
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SOON);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SLOW_READER_RETRY_MS);
       this.#goOn();
     }
   }

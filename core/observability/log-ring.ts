@@ -2,11 +2,11 @@
 import { shorten } from "./log-line.ts";
 
 /** Characters of all lines together. */
-const MOST_CHARACTERS = 16 * 1024 * 1024;
+const MAX_CHARACTERS = 16 * 1024 * 1024;
 /** Characters of one line: of a longer one the long values are cut. */
-const LONGEST_LINE = 16 * 1024;
+const MAX_LINE_CHARACTERS = 16 * 1024;
 /** What a string costs beside its characters, about. */
-const OVERHEAD = 32;
+const STRING_OVERHEAD = 32;
 
 export class LogRing {
   #capacity: number;
@@ -32,10 +32,10 @@ export class LogRing {
   }
 
   push(written: string): void {
-    const line = written.length > LONGEST_LINE ? shorten(written, LONGEST_LINE) : written;
+    const line = written.length > MAX_LINE_CHARACTERS ? shorten(written, MAX_LINE_CHARACTERS) : written;
     if (this.#capacity > 0) {
       this.#lines.push(line);
-      this.#characters += line.length + OVERHEAD;
+      this.#characters += line.length + STRING_OVERHEAD;
       this.#evict();
     }
     this.listener?.(line);
@@ -47,8 +47,8 @@ export class LogRing {
   }
 
   #evict(): void {
-    while (this.count > this.#capacity || this.#characters > MOST_CHARACTERS) {
-      this.#characters -= this.#lines[this.#first]!.length + OVERHEAD;
+    while (this.count > this.#capacity || this.#characters > MAX_CHARACTERS) {
+      this.#characters -= this.#lines[this.#first]!.length + STRING_OVERHEAD;
       this.#lines[this.#first++] = "";
     }
     // Not with every line: moving the rest costs as much as the rest is long.

@@ -47,13 +47,13 @@ const NAMES = new Set([
 ]);
 
 /** Characters of a line. A longer one is cut before anything looks at it, so that what a line costs has a bound. */
-const LONGEST_LINE = 64 * 1024;
+const MAX_LINE_CHARACTERS = 64 * 1024;
 /** Characters that are left of each text of such a line, of the name of a value, and of a name that a line is found by. */
-const LONGEST_TEXT = 8 * 1024;
-const LONGEST_NAME = 256;
+const MAX_TEXT_CHARACTERS = 8 * 1024;
+const MAX_NAME_CHARACTERS = 256;
 
 /** Characters around a value: quotes and a comma. */
-const AROUND = 3;
+const VALUE_OVERHEAD = 3;
 
 /** What is left of the room for one line. */
 interface Room {
@@ -62,12 +62,12 @@ interface Room {
   readonly text: number;
 }
 
-const ENDLESS: Room = { characters: Number.POSITIVE_INFINITY, text: Number.POSITIVE_INFINITY };
+const UNLIMITED: Room = { characters: Number.POSITIVE_INFINITY, text: Number.POSITIVE_INFINITY };
 
 const MASK = "***";
 /** Shorter ones are hidden only where they are a whole value: they are in half of all words. */
-const SHORT = 4;
-const DEEPEST = 32;
+const MIN_SECRET_LENGTH = 4;
+const MAX_DEPTH = 32;
 
 /** A line is a text of JSON; its beginning, level and time, is what the log itself wrote. */
 export class LogText {
@@ -82,17 +82,17 @@ export class LogText {
     this.#behind = behindCut(this.#secrets);
     // As a line has them.
     const forms = this.#secrets.map((secret) =>
-      secret.length < SHORT ? JSON.stringify(secret) : JSON.stringify(secret).slice(1, -1),
+      secret.length < MIN_SECRET_LENGTH ? JSON.stringify(secret) : JSON.stringify(secret).slice(1, -1),
     );
     this.#suspicious = new RegExp([SUSPICIOUS, ...forms.map(literal)].join("|"), "i");
   }
 
   /** A line of the log, itself where it has nothing to hide: most lines cost one look. One that is cut has `cut: true`. */
   clean(line: string): string {
-    const long = line.length > LONGEST_LINE;
+    const long = line.length > MAX_LINE_CHARACTERS;
     if (!long && !this.#suspicious.test(line)) return line;
     const head = logLineHead(line);
-    const room: Room = long ? { characters: LONGEST_LINE, text: LONGEST_TEXT } : { ...ENDLESS };
+    const room: Room = long ? { characters: MAX_LINE_CHARACTERS, text: MAX_TEXT_CHARACTERS } : { ...UNLIMITED };
     try {
       const { level: _level, time: _time, msg: given, ...rest } = JSON.parse(line);
       // What stands last in a line is what it says: it has its room first.
@@ -104,19 +104,19 @@ export class LogText {
   }
 
   #cleaned(value: unknown, depth: number, room: Room): unknown {
-    room.characters -= AROUND;
+    room.characters -= VALUE_OVERHEAD;
     if (typeof value === "string") {
       const clean = cut(value, Math.max(0, Math.min(room.text, room.characters)), this.#text, this.#behind);
       room.characters -= clean.length;
       return clean;
     }
     if (typeof value !== "object" || value === null) return value;
-    if (depth > DEEPEST) return MASK;
+    if (depth > MAX_DEPTH) return MASK;
     if (Array.isArray(value)) return this.#list(value, depth, room);
     const copy: Record<string, unknown> = Object.create(null);
     for (const [name, item] of Object.entries(value)) {
       if (room.characters <= 0) break;
-      const key = name.length > room.text ? name.slice(0, LONGEST_NAME) : name;
+      const key = name.length > room.text ? name.slice(0, MAX_NAME_CHARACTERS) : name;
       room.characters -= key.length;
       if (SECRET_KEY.test(key) || isSecretName(key)) copy[key] = MASK;
       else copy[key] = depth === 0 && isName(key, item) ? item : this.#cleaned(item, depth + 1, room);
@@ -136,7 +136,7 @@ export class LogText {
   readonly #text = (text: string): string => {
     let clean = text.replace(IN_URL, `$1${MASK}`).replace(OF_USER, `$1${MASK}@`).replace(BEARER, `$1${MASK}`);
     for (const secret of this.#secrets) {
-      if (secret.length >= SHORT) clean = clean.replaceAll(secret, MASK);
+      if (secret.length >= MIN_SECRET_LENGTH) clean = clean.replaceAll(secret, MASK);
       else if (clean === secret) clean = MASK;
       else clean = clean.replaceAll(`"${secret}"`, `"${MASK}"`);
     }
@@ -145,6 +145,6 @@ export class LogText {
 }
 
 const isName = (key: string, value: unknown): boolean =>
-  NAMES.has(key) && typeof value === "string" && value.length <= LONGEST_NAME;
+  NAMES.has(key) && typeof value === "string" && value.length <= MAX_NAME_CHARACTERS;
 
 const literal = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");

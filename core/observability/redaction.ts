@@ -10,10 +10,10 @@ const SECRET_NAME =
   /(?:authorization|cookies?|passw(?:or)?ds?|passphrases?|passcode|pwd|secrets?|token|(?:access|refresh|auth|bearer|api|session)_?tokens|(?:api|access|private|signing|encryption|secret)_?keys?|access_?key_?id|credentials?|connection_?string|cvv|cvc|ssn|otp)$/;
 const SEPARATORS = /[-\s.]/g;
 /** Characters of a name that are looked at. */
-const NAME_END = 64;
+const NAME_SUFFIX_LENGTH = 64;
 
 export const isSecretName = (name: string): boolean =>
-  SECRET_NAME.test(name.slice(-NAME_END).toLowerCase().replace(SEPARATORS, "_"));
+  SECRET_NAME.test(name.slice(-NAME_SUFFIX_LENGTH).toLowerCase().replace(SEPARATORS, "_"));
 
 interface Rule {
   /** What a text must have for the pattern to find anything: most texts have none of it. */

@@ -4,7 +4,7 @@ import { type LogEntry, type LogRecord, logRecord, parseLogEntry } from "../../o
 import type { LogRing } from "../../observability/log-ring.ts";
 
 /** Lines for sockets that are behind. */
-const KEPT = 1024;
+const FEED_LINES = 1024;
 
 export class LogNews {
   /** As pino wrote it, and the ring keeps it. */
@@ -46,7 +46,7 @@ export class LogNews {
 
 /** Everything that is written to the ring from now on. */
 export function feedOf(ring: LogRing): Feed<LogNews> {
-  const feed = new Feed<LogNews>(KEPT);
+  const feed = new Feed<LogNews>(FEED_LINES);
   ring.listener = (line) => {
     if (feed.size > 0) feed.publish(new LogNews(line));
   };

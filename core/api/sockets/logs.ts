@@ -16,7 +16,7 @@ import { parseLogFilter } from "../routes/log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 
 /** Characters of the lines at the beginning, however many are asked for: the whole of it waits for a peer that reads slowly. */
-const LONGEST_INITIAL = 1024 * 1024;
+const MAX_INITIAL_CHARACTERS = 1024 * 1024;
 
 /** @throws ServiceError `invalid_input` */
 function wantedOf(given: object): { filter: LogFilter; limit: number } {
@@ -71,7 +71,7 @@ export const LOG_SOCKET: SocketRoute<Service> = {
  */
 function initialOf(entries: readonly LogEntry[]): string {
   const logs: string[] = [];
-  let left = LONGEST_INITIAL;
+  let left = MAX_INITIAL_CHARACTERS;
   for (const entry of entries) {
     const text = JSON.stringify(entry);
     left -= text.length;

@@ -11,7 +11,7 @@ import type { SpanNews } from "../../traces/span-feed.ts";
 import type { LogNews } from "./log-news.ts";
 
 const ENTITY_TYPES: readonly EntityType[] = ["agent", "workflow", "tool"];
-const LONGEST_ID = 256;
+const MAX_ID_LENGTH = 256;
 
 type Query = Readonly<Record<string, string>>;
 
@@ -23,8 +23,8 @@ interface Wanted {
 /** @throws ServiceError `invalid_input` */
 function wantedOf({ entityId, agentId, entityType }: Query): Wanted {
   const id = entityId ?? agentId;
-  if (id !== undefined && (id === "" || id.length > LONGEST_ID)) {
-    throw invalid(`entityId must be 1 to ${LONGEST_ID} characters`);
+  if (id !== undefined && (id === "" || id.length > MAX_ID_LENGTH)) {
+    throw invalid(`entityId must be 1 to ${MAX_ID_LENGTH} characters`);
   }
   if (entityType !== undefined && !ENTITY_TYPES.includes(entityType as EntityType)) {
     throw invalid(`entityType must be one of ${ENTITY_TYPES.join(", ")}`);

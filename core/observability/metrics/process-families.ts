@@ -4,7 +4,7 @@ import { VERSION } from "../../lib/version.ts";
 import type { Family } from "./family.ts";
 
 /** Milliseconds between two samples of the delay: the timer costs some microseconds each time. */
-const RESOLUTION = 20;
+const SAMPLE_INTERVAL_MS = 20;
 const QUANTILES = [0.5, 0.9, 0.99];
 const NANOSECONDS = 1e9;
 
@@ -46,14 +46,14 @@ const startTime = () => Math.round(performance.timeOrigin) / 1000;
 
 /** It watches from the first scrape on: who never asks has no timer. */
 export function watchEventLoop(): IntervalHistogram {
-  const delay = monitorEventLoopDelay({ resolution: RESOLUTION });
+  const delay = monitorEventLoopDelay({ resolution: SAMPLE_INTERVAL_MS });
   delay.enable();
   return delay;
 }
 
 /** The histogram holds the times between two samples, each the resolution longer than the delay. */
 function delayFamily(delay: IntervalHistogram): Family {
-  const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / NANOSECONDS - RESOLUTION / 1000);
+  const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / NANOSECONDS - SAMPLE_INTERVAL_MS / 1000);
   return {
     name: "nodejs_eventloop_delay_seconds",
     help: "How late the event loop was between the last scrape and this one, by quantile.",

@@ -6,7 +6,7 @@ import { Tally } from "./tally.ts";
 const STATUSES = ["aborted", "1xx", "2xx", "3xx", "4xx", "5xx"] as const;
 
 /** Status of a request whose client has left. */
-const LEFT = 499;
+const CLIENT_CLOSED_REQUEST = 499;
 
 export class RequestMeter {
   readonly operation: string;
@@ -27,7 +27,7 @@ export class RequestMeter {
    * @param waited whether it was not answered at once
    */
   finished(status: number, milliseconds: number, waited: boolean): void {
-    this.statuses.countAt(status === LEFT ? 0 : Math.trunc(status / 100));
+    this.statuses.countAt(status === CLIENT_CLOSED_REQUEST ? 0 : Math.trunc(status / 100));
     this.durations.ended(milliseconds, waited);
   }
 }

@@ -5,7 +5,7 @@ import { bucketOf, Durations } from "./durations.ts";
 export const UNTIMED = -1;
 
 /** Of those one in so many is timed: a power of two. */
-const TIMED = 16;
+const SAMPLE_EVERY = 16;
 
 /**
  * Of what is done at once one in sixteen is timed, and stands for those that follow: counts are exact, and the clock costs a
@@ -19,7 +19,7 @@ export class SampledDurations extends Durations {
 
   /** Whether what begins now is to be timed, although it may be done at once. */
   begin(): boolean {
-    return (this.#turn++ & (TIMED - 1)) === 0;
+    return (this.#turn++ & (SAMPLE_EVERY - 1)) === 0;
   }
 
   /**

@@ -23,7 +23,7 @@ export type Sent =
 
 type Settings = NonNullable<ConstructorParameters<typeof OTLPTraceExporter>[0]>;
 
-const TIMEOUT = 10_000;
+const SEND_TIMEOUT_MS = 10_000;
 const GZIP = "gzip" as Settings["compression"];
 
 export class Collector {
@@ -31,7 +31,7 @@ export class Collector {
   readonly #resource;
   readonly #exporter: OTLPTraceExporter;
 
-  constructor({ url, headers, source, timeout = TIMEOUT }: CollectorSettings) {
+  constructor({ url, headers, source, timeout = SEND_TIMEOUT_MS }: CollectorSettings) {
     this.#source = source;
     this.#resource = resourceOf(source);
     this.#exporter = new OTLPTraceExporter({

@@ -7,18 +7,18 @@ import type { SpanData, SpanSink, TraceData } from "../sink.ts";
 import type { Collector, Sent } from "./collector.ts";
 
 /** Spans that wait at most, and spans of one batch. */
-const MOST = 2048;
-const BATCH = 256;
+const MAX_WAITING_SPANS = 2048;
+const BATCH_SPANS = 256;
 /** Milliseconds that a span waits for others; the first pause after a failure, which doubles, and the longest one. */
-const DELAY = 1_000;
-const PAUSE = 1_000;
-const LONGEST_PAUSE = 30_000;
+const BATCH_DELAY_MS = 1_000;
+const MIN_RETRY_DELAY_MS = 1_000;
+const MAX_RETRY_DELAY_MS = 30_000;
 /** How much longer than a batch took to be written the next one waits: requests come first, however many spans there are. */
-const REST = 4;
+const REST_FACTOR = 4;
 /** Milliseconds between two lines that say that spans are lost. */
-const TELL = 60_000;
+const WARNING_INTERVAL_MS = 60_000;
 /** Milliseconds that the end of the service waits for what is left. */
-const PATIENCE = 2_000;
+const CLOSE_TIMEOUT_MS = 2_000;
 
 /** What a span says, without the span, on which its whole trace may hang. */
 export interface QueuedSpan extends SpanData {
@@ -68,7 +68,7 @@ export class SpanQueue implements SpanSink {
 
   /** All of them or none: half a trace tells less than none. */
   take(trace: TraceData, spans: readonly SpanData[]): void {
-    if (this.#closed || this.#waiting.length + spans.length > MOST) {
+    if (this.#closed || this.#waiting.length + spans.length > MAX_WAITING_SPANS) {
       this.#drop(spans.length);
       return;
     }
@@ -77,7 +77,7 @@ export class SpanQueue implements SpanSink {
     if (this.#sending !== null) return;
     if (this.#timer === null) this.#arm(this.#rest());
     // What fills a batch is sent now, but not by the work that ended.
-    else if (this.#failures === 0 && before < BATCH && this.#waiting.length >= BATCH) this.#arm(0);
+    else if (this.#failures === 0 && before < BATCH_SPANS && this.#waiting.length >= BATCH_SPANS) this.#arm(0);
   }
 
   /** Sends what is left, for at most two seconds; nothing to a collector that is away. */
@@ -86,7 +86,7 @@ export class SpanQueue implements SpanSink {
     this.#closed = true;
     this.#disarm();
     const { collector, logger, where, times } = this.#settings;
-    await within(times?.patience ?? PATIENCE, () => this.#flush());
+    await within(times?.patience ?? CLOSE_TIMEOUT_MS, () => this.#flush());
     collector.close();
     const left = this.#waiting.length;
     if (left === 0) return;
@@ -119,7 +119,7 @@ export class SpanQueue implements SpanSink {
   }
 
   async #trip(): Promise<void> {
-    const batch = this.#waiting.slice(0, BATCH);
+    const batch = this.#waiting.slice(0, BATCH_SPANS);
     const began = performance.now();
     const sending = this.#settings.collector.send(batch);
     this.#work = performance.now() - began;
@@ -132,9 +132,9 @@ export class SpanQueue implements SpanSink {
 
   /** Milliseconds until the next batch. */
   #rest(): number {
-    const { delay = DELAY, pause = PAUSE } = this.#settings.times ?? {};
-    if (this.#failures > 0) return Math.min(pause * 2 ** (this.#failures - 1), LONGEST_PAUSE);
-    return this.#waiting.length >= BATCH ? this.#work * REST : delay;
+    const { delay = BATCH_DELAY_MS, pause = MIN_RETRY_DELAY_MS } = this.#settings.times ?? {};
+    if (this.#failures > 0) return Math.min(pause * 2 ** (this.#failures - 1), MAX_RETRY_DELAY_MS);
+    return this.#waiting.length >= BATCH_SPANS ? this.#work * REST_FACTOR : delay;
   }
 
   /** One line when it stops working and one when it works again. */
@@ -160,7 +160,7 @@ export class SpanQueue implements SpanSink {
     const { logger, where } = this.#settings;
     logger.warn({ lost: this.#lost }, `spans come faster than ${where} takes them`);
     this.#lost = 0;
-    this.#tellFrom = performance.now() + TELL;
+    this.#tellFrom = performance.now() + WARNING_INTERVAL_MS;
   }
 }
 
