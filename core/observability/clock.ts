@@ -2,7 +2,7 @@
 
 import { systemTime } from "../lib/clock.ts";
 
-/** Milliseconds between two looks at the clock of the system, which may be set while the process runs. */
+/** The system clock may be set while the process runs: it is read again this often. */
 const SYNC_INTERVAL_MS = 60_000;
 
 export class SpanClock {

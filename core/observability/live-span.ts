@@ -1,4 +1,4 @@
-/** Spans and traces while they are being made: one object is what the traced code holds and what sinks are handed. */
+/** Spans and traces while they are recorded. The traced code and the sinks hold the same objects. */
 import type { SpanClock } from "./clock.ts";
 import type { Cleaner } from "./content.ts";
 import type { Ids } from "./ids.ts";
@@ -15,9 +15,9 @@ export interface Tracing {
 }
 
 const UNSET: SpanStatus = Object.freeze({ code: 0 });
-/** Ended spans of a trace that goes on, after which they are handed over. */
+/** A trace that goes on hands its ended spans to the sinks when there are this many. */
 const MAX_HELD_SPANS = 256;
-/** Events and links of one span: more of them say nothing new. */
+/** Events and links of one span; more of them are dropped. */
 const MAX_EVENTS = 128;
 
 export class LiveTrace implements TraceData {
@@ -33,7 +33,7 @@ export class LiveTrace implements TraceData {
   older: TraceData | null = null;
   #over = false;
 
-  /** @param caller the span that the trace goes on from, of the service that made the request */
+  /** @param caller the span of the calling service that the trace continues */
   constructor(
     tracing: Tracing,
     name: string,
@@ -61,7 +61,7 @@ export class LiveTrace implements TraceData {
     const { clock, ids, sinks } = this.tracing;
     const start = clock.now();
     const span = new LiveSpan(this, ids.span(start), parent.spanId, name, kind, entity, start);
-    // What begins after the end of all else has nowhere to go.
+    // The trace has been handed over: a span that begins now is not recorded.
     if (this.#over) return span;
     this.spans.push(span);
     this.open++;

@@ -1,9 +1,9 @@
-/** The process itself, under the names that Prometheus and its dashboards know. */
+/** Metrics of the process, under the usual names of Prometheus clients. */
 import { type IntervalHistogram, monitorEventLoopDelay, performance } from "node:perf_hooks";
 import { VERSION } from "../../lib/version.ts";
 import type { Family } from "./family.ts";
 
-/** Milliseconds between two samples of the delay: the timer costs some microseconds each time. */
+/** Between two samples of the event loop delay, each of which costs some microseconds. */
 const SAMPLE_INTERVAL_MS = 20;
 const QUANTILES = [0.5, 0.9, 0.99];
 const NANOSECONDS = 1e9;
@@ -15,7 +15,7 @@ const family = (name: string, type: "counter" | "gauge", help: string, read: () 
   samples: () => [{ labels: {}, value: read() }],
 });
 
-/** @param delay what has watched the event loop since the last scrape; read, and begun anew */
+/** @param delay the monitor of the event loop, which is reset with every scrape */
 export function processFamilies(delay: IntervalHistogram): Family[] {
   const labels = { version: VERSION, node: process.version };
   return [
@@ -44,7 +44,7 @@ const memory = (kind: "heapTotal" | "heapUsed" | "external") => process.memoryUs
 const loop = (kind: "active" | "idle") => performance.eventLoopUtilization()[kind] / 1000;
 const startTime = () => Math.round(performance.timeOrigin) / 1000;
 
-/** It watches from the first scrape on: who never asks has no timer. */
+/** Starts with the first scrape: a service that is never scraped has no timer. */
 export function watchEventLoop(): IntervalHistogram {
   const delay = monitorEventLoopDelay({ resolution: SAMPLE_INTERVAL_MS });
   delay.enable();

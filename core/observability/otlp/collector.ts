@@ -1,4 +1,4 @@
-/** A collector, by OpenTelemetry's own exporter. It tries a batch again while its time lasts; who sends goes on from there. */
+/** Sends spans to a collector with OpenTelemetry's exporter, which retries a batch until its timeout. Later retries are up to the caller. */
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { messageOf } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
@@ -9,7 +9,7 @@ export interface CollectorSettings {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly source: SpanSource;
-  /** Milliseconds until a batch is given up, its further tries included. Default 10,000. */
+  /** Milliseconds until a batch has failed, retries included. Default 10,000. */
   readonly timeout?: number;
 }
 
@@ -18,7 +18,7 @@ export type Sent =
   | { readonly kind: "sent" }
   /** It may be sent again. */
   | { readonly kind: "failed"; readonly reason: string }
-  /** The same would be refused again. */
+  /** It would be refused again. */
   | { readonly kind: "refused"; readonly reason: string };
 
 type Settings = NonNullable<ConstructorParameters<typeof OTLPTraceExporter>[0]>;
@@ -52,7 +52,7 @@ export class Collector {
     });
   }
 
-  /** Lets go of the connection once what is on its way has an answer. */
+  /** Closes the connection once requests under way have been answered. */
   close(): void {
     this.#exporter.shutdown().catch(() => {});
   }

@@ -214,7 +214,7 @@ test("what waits is sent at the end, and a collector that hangs holds the end up
   await calm.queue.close();
   assert.equal(calm.queue.sent, 2);
   receiver.answers.push("hang");
-  const hanging = rig(t, receiver.url, { delay: 60_000, patience: 100 });
+  const hanging = rig(t, receiver.url, { delay: 60_000, closeTimeout: 100 });
   hanging.give(spanOf(3));
   const before = performance.now();
   await hanging.queue.close();
