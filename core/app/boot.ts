@@ -28,7 +28,7 @@ export interface Booted {
   /** Sorted by place. Warnings do not stop the boot. */
   issues: Issue[];
   host: OwnedHost;
-  /** Null when there is no manifest to speak of. */
+  /** Null when the manifest could not be read. */
   models: Models | null;
   /** What checks the tokens of users; null where no provider is named, and without authentication. */
   verifier: Verifier | null;

@@ -14,7 +14,7 @@ export interface ServiceCors {
   of(route: { readonly method: string; readonly path: string; readonly cors?: Route<never>["cors"] }): Cors;
 }
 
-/** @throws Error for settings of a route plugin that are none */
+/** @throws Error for CORS settings of a route plugin that are not valid */
 export function compileServiceCors(server: ServerManifest, registry: Registry, logger: Logger): ServiceCors {
   const compile = (settings: Written | false) =>
     settings === false ? NO_CORS : compileCors(settingsOf(settings, registry, logger));
@@ -31,7 +31,7 @@ export function compileServiceCors(server: ServerManifest, registry: Registry, l
   };
 }
 
-/** As in the manifest; code may also give a function for the origin. */
+/** As in the manifest, except that code may also give a function for the origin. */
 type Written = Omit<CorsManifest, "origin"> & { origin?: CorsManifest["origin"] | OriginPlugin["origin"] };
 
 function settingsOf({ origin = "*", ...rest }: Written, registry: Registry, logger: Logger): CorsSettings {
@@ -43,10 +43,10 @@ function settingsOf({ origin = "*", ...rest }: Written, registry: Registry, logg
   return { ...rest, origin: (given) => ask(plugin, given, logger) };
 }
 
-/** What may stand in a header. */
+/** The characters that a header value may have. */
 const VISIBLE = /^[\x21-\x7e]+$/;
 
-/** The plugin runs before there is anything to answer with: whatever goes wrong in it is a no. */
+/** The plugin runs before the request has a reply that could carry an error: when it fails, the origin is refused. */
 function ask(plugin: Pick<OriginPlugin, "origin">, origin: string, logger: Logger): string | undefined {
   try {
     const answer: unknown = plugin.origin(origin);

@@ -1,4 +1,4 @@
-/** What a booted Penstock is made of: handed to every handler as `call.service`. */
+/** The service as every handler sees it, as `call.service`. */
 import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
@@ -48,15 +48,15 @@ export interface Service {
   readonly platform: Platform;
   /** By their id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
-  /** What runs did. */
+  /** Recorded traces of runs. */
   readonly traces: Traces;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
-  /** `data` of `GET /tools`, made anew only when tools of an MCP server have come, changed or gone. */
+  /** `data` of `GET /tools`, built again only when tools of an MCP server have come, changed or gone. */
   toolList(): Serialized;
-  /** `data` of `GET /agents`, made anew only when the status of an agent or a tool of an MCP server has changed. */
+  /** `data` of `GET /agents`, built again only when the status of an agent or a tool of an MCP server has changed. */
   agentList(): Serialized;
-  /** Of the agents, as A2A wants them. */
+  /** The A2A cards of the agents. */
   readonly cards: Cards;
   /** Tasks of the agents over A2A. */
   readonly a2a: A2a;
@@ -69,7 +69,7 @@ export interface Service {
   address: string;
   /** The address that a client uses, where the manifest names none and a trusted proxy does; else null. */
   originFor(client: Client): string | null;
-  /** True from the signal to stop on. */
+  /** True once the service has been told to stop. */
   stopping: boolean;
 }
 
@@ -93,7 +93,7 @@ export type ServiceParts = Pick<
   | "traces"
 >;
 
-/** The row that a card points to. */
+/** The route that a card points to. */
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {

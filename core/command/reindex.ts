@@ -9,7 +9,6 @@ import { isVolatile } from "../storage/sharing.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 
-/** Milliseconds between two lines of progress. */
 const PROGRESS_INTERVAL_MS = 1_000;
 
 /** Of every memory that has `semantic`. Exit code 1 when the manifest does not boot, or names no such memory. */

@@ -20,7 +20,7 @@ export interface ConsoleListing {
 
 export interface ConsoleFiles {
   listing(): Promise<ConsoleListing>;
-  /** Throws `not_found` for a name that is none of them. */
+  /** Throws `not_found` for an unknown name. */
   asset(name: string): Promise<PageReply>;
 }
 

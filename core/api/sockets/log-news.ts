@@ -3,11 +3,11 @@ import { Feed } from "../../http/feed.ts";
 import { type LogEntry, type LogRecord, logRecord, parseLogEntry } from "../../observability/log-line.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
 
-/** Lines for sockets that are behind. */
+/** Lines that are kept for sockets that read slowly. */
 const FEED_LINES = 1024;
 
 export class LogNews {
-  /** As pino wrote it, and the ring keeps it. */
+  /** As pino wrote it and the ring keeps it. */
   readonly line: string;
   #entry: LogEntry | null = null;
   #record: LogRecord | null = null;

@@ -15,7 +15,7 @@ export interface StageProblem {
 
 /** What stages bring to the life of the service: all of it is optional. */
 interface LifeCycle {
-  /** Before the service listens: takes up what an earlier process left, and starts what works in the background. */
+  /** Before the service listens: recovers what an earlier process left, and starts background work. */
   begin?(): void | Promise<void>;
   /** Waits for work that no request waits for, at most some milliseconds. */
   idle?(timeout: number): Promise<void>;
