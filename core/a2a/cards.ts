@@ -9,7 +9,7 @@ export interface Card {
   readonly tag: string;
 }
 
-export interface CardSource {
+interface CardSource {
   readonly agents: ReadonlyMap<string, { summary(): AgentSummary }>;
   readonly tagsOf: CardFacts["tagsOf"];
   readonly version: string;

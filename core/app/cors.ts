@@ -8,7 +8,7 @@ import type { CorsManifest, ServerManifest } from "../manifest/manifest.ts";
 import type { OriginPlugin } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 
-export interface ServiceCors {
+interface ServiceCors {
   readonly default: Cors;
   /** `server.corsRoutes` goes before what a route plugin says, and that before `server.cors`. */
   of(route: { readonly method: string; readonly path: string; readonly cors?: Route<never>["cors"] }): Cors;

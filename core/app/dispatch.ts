@@ -17,7 +17,7 @@ import type { Booted } from "./boot.ts";
 import { compileServiceCors } from "./cors.ts";
 import type { Service } from "./service.ts";
 
-export interface DispatchOptions {
+interface DispatchOptions {
   /** The address to listen on. */
   host: string;
   env: Readonly<Record<string, string | undefined>>;

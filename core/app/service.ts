@@ -73,7 +73,7 @@ export interface Service {
   stopping: boolean;
 }
 
-export type ServiceParts = Pick<
+type ServiceParts = Pick<
   Service,
   | "manifest"
   | "agents"

@@ -23,7 +23,7 @@ const STANDARD_OUTPUT = 1;
 /** Lines of the log that are kept until the manifest says how many. */
 const BOOT_LOG_LINES = 1000;
 
-export interface StartOptions {
+interface StartOptions {
   config: string;
   plugins?: readonly string[];
   port?: number;

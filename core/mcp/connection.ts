@@ -32,7 +32,7 @@ export interface McpConnection {
   close(): Promise<void>;
 }
 
-export interface McpConnectionOptions {
+interface McpConnectionOptions {
   /** Where a command runs. */
   readonly folder: string;
   readonly logger: Logger;

@@ -41,7 +41,7 @@ const REASONS: ReadonlyMap<string, readonly string[]> = new Map(
 );
 const reasons = (reason: string): readonly string[] => REASONS.get(reason) ?? [reason];
 
-export interface AgentSpanInput {
+interface AgentSpanInput {
   readonly id: string;
   readonly name: string;
   /** Of the first model that it may call. */
@@ -83,7 +83,7 @@ interface Parameters {
   readonly seed: number | undefined;
 }
 
-export interface ModelFacts {
+interface ModelFacts {
   readonly provider: string;
   readonly model: string;
   readonly parameters: Parameters;

@@ -11,7 +11,7 @@ const COUNTER = 0xffffff;
 
 const hex = (value: number, length: number) => value.toString(16).padStart(length, "0");
 
-export interface TraceIds {
+interface TraceIds {
   readonly traceId: string;
   readonly spanId: string;
 }

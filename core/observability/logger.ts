@@ -26,7 +26,7 @@ function describeError(error: unknown, depth: number): unknown {
   return described;
 }
 
-export interface LogTarget {
+interface LogTarget {
   /** Default: standard output. */
   destination?: DestinationStream | undefined;
   /** What is hidden; more may be added later. */

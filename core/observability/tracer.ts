@@ -7,7 +7,7 @@ import type { Entity, SpanSink } from "./sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "./span.ts";
 import { parseTraceparent, type Traceparent } from "./traceparent.ts";
 
-export interface TracerSettings {
+interface TracerSettings {
   /** Share of runs that are traced, 0 to 1. */
   readonly sample: number;
   /** How much of inputs and outputs is recorded. */

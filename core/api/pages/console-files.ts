@@ -18,7 +18,7 @@ export interface ConsoleListing {
   modules: readonly string[];
 }
 
-export interface ConsoleFiles {
+interface ConsoleFiles {
   listing(): Promise<ConsoleListing>;
   /** Throws `not_found` for an unknown name. */
   asset(name: string): Promise<PageReply>;

@@ -46,7 +46,7 @@ export interface BootOptions {
 }
 
 /** What there is before the first stage. */
-export interface FirstParts {
+interface FirstParts {
   readonly options: BootOptions;
   readonly loaded: LoadedManifest;
   /** The manifest, or the valid part of one that has errors: what is wrong there belongs into the same report. */

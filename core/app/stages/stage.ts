@@ -41,7 +41,7 @@ type AnyStage = (parts: never, failed: boolean) => Built<object> | Promise<Built
 type MadeBy<S extends AnyStage> = Awaited<ReturnType<S>>["parts"];
 
 /** The list as it must be: a stage is given what stands before it, and nothing else. */
-export type InOrder<Stages extends readonly AnyStage[], Given> = Stages extends readonly [
+type InOrder<Stages extends readonly AnyStage[], Given> = Stages extends readonly [
   infer First extends AnyStage,
   ...infer Rest extends readonly AnyStage[],
 ]
@@ -56,7 +56,7 @@ type PartsOf<Stages extends readonly AnyStage[], Given> = Stages extends readonl
   ? PartsOf<Rest, Given & MadeBy<First>>
   : Given;
 
-export interface Assembly<Made> extends Required<LifeCycle> {
+interface Assembly<Made> extends Required<LifeCycle> {
   readonly parts: Made;
   /** Those that were there before, and those that the stages found. */
   readonly issues: readonly Issue[];
@@ -65,7 +65,7 @@ export interface Assembly<Made> extends Required<LifeCycle> {
 }
 
 /** What is known of the manifest before the first stage, and how a problem gets its place in the file. */
-export interface Report {
+interface Report {
   readonly issues: readonly Issue[];
   issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
 }

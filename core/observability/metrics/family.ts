@@ -2,7 +2,7 @@
 import { BOUNDS, type Durations } from "./durations.ts";
 import type { Tally } from "./tally.ts";
 
-export type Labels = Readonly<Record<string, string>>;
+type Labels = Readonly<Record<string, string>>;
 
 export interface Sample {
   readonly labels: Labels;

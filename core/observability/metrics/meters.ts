@@ -12,7 +12,7 @@ import { Tally } from "./tally.ts";
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /** A number that is read with every scrape. */
-export interface Reading {
+interface Reading {
   /** Without the prefix `penstock_`: `sockets_open`. */
   readonly name: string;
   readonly help: string;
@@ -21,7 +21,7 @@ export interface Reading {
 }
 
 /** Names from the manifest. */
-export interface MeterNames {
+interface MeterNames {
   /** `provider/model` */
   readonly models: Iterable<string>;
   readonly agents: Iterable<string>;

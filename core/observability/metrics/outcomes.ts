@@ -16,15 +16,12 @@ export const RUN_OUTCOMES = ["completed", "error", "cancelled"] as const;
 export type RunOutcome = (typeof RUN_OUTCOMES)[number];
 
 export const TOOL_OUTCOMES = ["ok", "failed", "timed out", "invalid input", "not approved", "aborted"] as const;
-export type ToolOutcome = (typeof TOOL_OUTCOMES)[number];
 
 /** Of an execution, whenever it stops running. */
 export const EXECUTION_OUTCOMES = ["completed", "error", "cancelled", "suspended"] as const;
-export type ExecutionOutcome = (typeof EXECUTION_OUTCOMES)[number];
 
 /** `failed` is the last attempt of a step, `retried` each one before it. */
 export const STEP_OUTCOMES = ["done", "failed", "retried", "suspended"] as const;
 export type StepOutcome = (typeof STEP_OUTCOMES)[number];
 
 export const COMMIT_OUTCOMES = ["ok", "conflict", "error"] as const;
-export type CommitOutcome = (typeof COMMIT_OUTCOMES)[number];

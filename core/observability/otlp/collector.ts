@@ -5,7 +5,7 @@ import { VERSION } from "../../lib/version.ts";
 import { readableSpan, resourceOf, type SpanSource } from "./readable-span.ts";
 import type { QueuedSpan } from "./span-queue.ts";
 
-export interface CollectorSettings {
+interface CollectorSettings {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly source: SpanSource;

@@ -23,7 +23,7 @@ export function shownUrl(url: string): string {
 }
 
 /** The keys of the service. A pair is sent as a user and a password. */
-export interface KeyPair {
+interface KeyPair {
   readonly publicKey: string;
   readonly secretKey: string;
 }

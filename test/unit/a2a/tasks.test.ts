@@ -106,7 +106,7 @@ describe("two processes on one store", () => {
     assert.equal(await look(), "TASK_STATE_WORKING", "it is not known for long");
     const alive: [string, string] = [openTaskKey(idOf(run)), openRow("slow", Date.now())];
     await store.commit({ put: [alive] });
-    assert.equal(await look(), "TASK_STATE_WORKING", "it has given a sign of life");
+    assert.equal(await look(), "TASK_STATE_WORKING", "its heartbeat is new");
     assert.equal(await look(), "TASK_STATE_FAILED");
     await whenOver(run);
     assert.equal(run.record.task.status.state, "TASK_STATE_FAILED", "and its process takes that for the truth");
