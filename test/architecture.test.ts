@@ -55,6 +55,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/a2a", "core/mcp", "core/codegen"],
   ["core/api/routes"],
   ["core/api/custom", "core/api/sockets"],
+  ["core/app/stages"],
   ["core/app"],
   ["core/command"],
 ];

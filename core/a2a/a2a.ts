@@ -1,4 +1,4 @@
-/** A2A as the service has it: the little that runs without a request, and the rest when there is one. */
+/** A2A in a service: the cleanup of tasks always runs; the SDK and everything else is loaded with the first request. */
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import type { Manifest } from "../manifest/manifest.ts";
@@ -7,10 +7,10 @@ import type { A2aEndpoint } from "./endpoint.ts";
 import { TaskKeeper } from "./task-keeper.ts";
 import { TaskRows } from "./task-rows.ts";
 
-/** A reply waits for its task as long as this part of `limits.request`, so that it is out before the limit. */
-const PATIENCE = 0.9;
+/** A reply waits for its task for this share of `limits.request`, so that it is sent before the limit. */
+const REPLY_TIMEOUT_SHARE = 0.9;
 
-export interface A2aSource {
+interface A2aSource {
   readonly store: Store;
   readonly logger: Logger;
 }
@@ -26,10 +26,10 @@ export class A2a {
     const rows = new TaskRows(store, isolated);
     const retention = history.retention as unknown as number;
     this.#keeper = new TaskKeeper(rows, { hasAgents: Object.keys(agents).length > 0, retention, logger });
-    const patience = server.limits.request * PATIENCE;
+    const replyTimeout = server.limits.request * REPLY_TIMEOUT_SHARE;
     this.#load = async () => {
       const { A2aEndpoint } = await import("./endpoint.ts");
-      return new A2aEndpoint({ rows, logger, isolated, patience });
+      return new A2aEndpoint({ rows, logger, isolated, replyTimeout });
     };
   }
 
@@ -38,14 +38,14 @@ export class A2a {
     return this.#endpoint;
   }
 
-  /** Ends what an earlier process left. */
+  /** Ends the tasks that an earlier process left open. */
   start(): Promise<void> {
     return this.#keeper.start();
   }
 
   /** Waits for tasks, at most some milliseconds. */
-  async idle(patience: number): Promise<void> {
-    await (await this.#endpoint)?.tasks.idle(patience);
+  async idle(timeout: number): Promise<void> {
+    await (await this.#endpoint)?.tasks.idle(timeout);
   }
 
   async close(): Promise<void> {

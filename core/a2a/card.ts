@@ -1,11 +1,11 @@
 /**
  * Agent cards (A2A 1.0, "Agent Discovery: The Agent Card"). The fields in which 0.3 says the same stand beside those of
- * 1.0, whose readers pass over what they do not know: one card serves clients of both.
+ * 1.0, whose clients ignore unknown fields: one card serves both.
  */
 import type { AgentSummary } from "../../generated/types.ts";
 import type { AccessClass } from "../auth/classes.ts";
 
-/** What a card is made of. Instructions are not among it: a prompt is not for clients. */
+/** What a card is made of. The instructions of the agent are left out: a prompt is not for clients. */
 export interface CardFacts {
   readonly agent: Pick<AgentSummary, "id" | "name" | "description" | "tools" | "subAgents">;
   /** Tags of a tool by its name. */
@@ -18,14 +18,14 @@ export interface CardFacts {
   readonly access: AccessClass;
 }
 
-export interface Skill {
+interface Skill {
   id: string;
   name: string;
   description: string;
   tags: string[];
 }
 
-/** What agents take without knowing their model: text, and data as text. */
+/** What every agent accepts, whatever its model: text, and data as text. */
 const INPUT_MODES = ["text/plain", "application/json"];
 const OUTPUT_MODES = ["text/plain"];
 
@@ -43,15 +43,15 @@ export function agentCard({ agent, tagsOf, version, baseUrl, access }: CardFacts
     preferredTransport: "JSONRPC",
     protocolVersion: "0.3.0",
     capabilities: { streaming: true, pushNotifications: false },
-    ...securityOf(access),
+    ...security(access),
     defaultInputModes: INPUT_MODES,
     defaultOutputModes: OUTPUT_MODES,
-    skills: skillsOf(agent, tagsOf),
+    skills: skills(agent, tagsOf),
   };
 }
 
-/** What the agent is for, then its tools and the agents that it delegates to. */
-function skillsOf({ id, name, description, tools, subAgents }: CardFacts["agent"], tagsOf: CardFacts["tagsOf"]) {
+/** The agent itself, then its tools and the agents that it delegates to. */
+function skills({ id, name, description, tools, subAgents }: CardFacts["agent"], tagsOf: CardFacts["tagsOf"]) {
   const skills: Skill[] = [{ id: `agent:${id}`, name, description: description || name, tags: ["agent"] }];
   for (const tool of tools) {
     const tags = [...new Set(["tool", ...tagsOf(tool.name)])];
@@ -64,7 +64,7 @@ function skillsOf({ id, name, description, tools, subAgents }: CardFacts["agent"
   return skills;
 }
 
-/** Each scheme in the words of 1.0 and of 0.3. */
+/** Each scheme in the format of 1.0 and of 0.3. */
 const SCHEMES = {
   userToken: {
     httpAuthSecurityScheme: { scheme: "bearer", description: "The token of a user." },
@@ -95,7 +95,7 @@ const ACCEPTED: Record<AccessClass, readonly Scheme[]> = {
   operator: ["userToken", "consoleKey"],
 };
 
-function securityOf(access: AccessClass) {
+function security(access: AccessClass) {
   const names = ACCEPTED[access];
   if (names.length === 0) return {};
   return {

@@ -1,4 +1,4 @@
-/** The cards of a service, each made when it is first asked for: an address is part of it, which is known by then. */
+/** The cards of a service. Each is made when it is first requested, because the address of the service is part of it. */
 import { createHash } from "node:crypto";
 import type { AgentSummary } from "../../generated/types.ts";
 import { agentCard, type CardFacts } from "./card.ts";
@@ -9,7 +9,7 @@ export interface Card {
   readonly tag: string;
 }
 
-export interface CardSource {
+interface CardSource {
   readonly agents: ReadonlyMap<string, { summary(): AgentSummary }>;
   readonly tagsOf: CardFacts["tagsOf"];
   readonly version: string;
@@ -33,7 +33,7 @@ export class Cards {
   of(agentId: string, origin: string | null = null): Card | undefined {
     const agent = this.#source.agents.get(agentId);
     if (agent === undefined) return undefined;
-    // Not kept: whoever asks may choose it.
+    // Not cached: clients choose the origin, so that there may be any number of them.
     if (origin !== null) return this.#make(agent.summary(), origin);
     let card = this.#made.get(agentId);
     if (card === undefined) {
@@ -43,7 +43,7 @@ export class Cards {
     return card;
   }
 
-  /** What agents can do has changed. */
+  /** Called when what agents can do has changed. */
   forget(): void {
     this.#made.clear();
   }

@@ -8,21 +8,21 @@ import { answerRpc } from "./rpc.ts";
 import type { TaskRows } from "./task-rows.ts";
 import { Tasks } from "./tasks.ts";
 
-export interface EndpointSource {
+interface EndpointSource {
   readonly rows: TaskRows;
   readonly logger: Logger;
   readonly isolated: boolean;
   /** Milliseconds that a reply may wait for the end of its task. */
-  readonly patience: number;
+  readonly replyTimeout: number;
 }
 
-/** What a request asks, and of whom. */
-export interface Asked {
+/** A request to an agent. */
+interface AgentRequest {
   readonly agent: Agent;
-  /** That of the agent, as JSON: hardly a method wants it. */
+  /** The card of the agent, as JSON. A function, because few methods need it. */
   readonly card: () => string;
   readonly body: unknown;
-  /** `performance.now()` when it came: the first one waits for the protocol to be loaded. */
+  /** `performance.now()` when the request came: the first one also waits until the SDK is loaded. */
   readonly began: number;
 }
 
@@ -35,10 +35,10 @@ export class A2aEndpoint {
     this.tasks = new Tasks(source.rows, source.logger);
   }
 
-  answer({ agent, card, body, began }: Asked, call: Context<unknown>): Promise<RawReply> {
-    const { isolated, patience } = this.#source;
+  answer({ agent, card, body, began }: AgentRequest, call: Context<unknown>): Promise<RawReply> {
+    const { isolated, replyTimeout } = this.#source;
     const principal = principalOf(call, isolated);
-    const requests = new Requests({ agent, card, tasks: this.tasks, principal, call, until: began + patience });
+    const requests = new Requests({ agent, card, tasks: this.tasks, principal, call, until: began + replyTimeout });
     return answerRpc(body, call.headers["a2a-version"], requests, call);
   }
 }

@@ -1,3 +1,4 @@
+/** The events of a task, for clients that stream it. */
 import type { Principal } from "../identity/principal.ts";
 import type { ArtifactUpdate } from "./output.ts";
 import { isOver, type Task, type TaskRecord } from "./task.ts";
@@ -11,23 +12,23 @@ export type TaskEvent =
   /** The end. */
   | { readonly endOf: Task };
 
-/** Milliseconds between two looks at a task that another process works on. */
-const LOOK = 1_000;
+/** For a task that another process works on. */
+const POLL_INTERVAL_MS = 1_000;
 
-/** The task as it begins, all that its agent says, and its end. Stops when `signal` aborts, which the task does not. */
-export async function* tellRun(run: TaskRun, signal: AbortSignal): AsyncGenerator<TaskEvent> {
+/** The task as it begins, everything that its agent says, and its end. Stops when `signal` aborts; the task goes on. */
+export async function* streamRun(run: TaskRun, signal: AbortSignal): AsyncGenerator<TaskEvent> {
   yield { task: run.beginning };
-  yield* goOn(run, 0, signal);
+  yield* streamFrom(run, 0, signal);
 }
 
-/** The same for somebody who comes later: the task as it stands, and what its agent says from then on. */
+/** The same for a client that comes later: the task as it is now, and what its agent says from then on. */
 export async function* followRun(run: TaskRun, signal: AbortSignal): AsyncGenerator<TaskEvent> {
   const place = run.output.length;
   yield { task: run.snapshot() };
-  yield* goOn(run, place, signal);
+  yield* streamFrom(run, place, signal);
 }
 
-async function* goOn(run: TaskRun, from: number, signal: AbortSignal): AsyncGenerator<TaskEvent> {
+async function* streamFrom(run: TaskRun, from: number, signal: AbortSignal): AsyncGenerator<TaskEvent> {
   let place = from;
   while (!signal.aborted) {
     const { isOver } = run;
@@ -38,12 +39,12 @@ async function* goOn(run: TaskRun, from: number, signal: AbortSignal): AsyncGene
       yield { endOf: run.record.task };
       return;
     }
-    // Between the look above and here somebody may have read for long.
+    // The reader may have taken long over the updates, so that there may be new ones already.
     if (place === run.output.length && !run.isOver) await run.said.wait(signal);
   }
 }
 
-/** The same for a task that another process works on: what its agent said comes with its end. */
+/** The same for a task that another process works on: everything that its agent said comes with the end. */
 export async function* followRemoteTask(
   tasks: Tasks,
   { agent, task }: Pick<TaskRecord, "agent" | "task">,
@@ -53,7 +54,7 @@ export async function* followRemoteTask(
   const clock = new Waiters();
   yield { task };
   while (!signal.aborted) {
-    await clock.wait(signal, LOOK);
+    await clock.wait(signal, POLL_INTERVAL_MS);
     const seen = await tasks.find(agent, task.id, principal);
     if (seen === undefined) return;
     if (!isOver(seen.task)) continue;

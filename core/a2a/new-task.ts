@@ -1,4 +1,4 @@
-/** From a message to what an agent is asked. */
+/** Turns an A2A message into the input of an agent. */
 import { randomUUID } from "node:crypto";
 import type { SendMessageRequest } from "@a2a-js/sdk";
 import { Message as WireMessage } from "@a2a-js/sdk";
@@ -13,7 +13,7 @@ export function newTask({ message, metadata }: SendMessageRequest): NewTask {
   const { taskId, contextId, ...said } = WireMessage.toJSON(message!) as Message;
   const context = contextId || randomUUID();
   const input = { role: "user", parts: said.parts.map(inputPart) };
-  // Here what is wrong with it can still be told by the names that the client knows.
+  // Checked here already, so that errors name the fields of the client's message.
   pushUiMessage([], input, "params.message");
   const options: TaskBody["options"] = { memory: { conversationId: context } };
   if (metadata !== undefined) options.context = metadata;

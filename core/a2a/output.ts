@@ -1,4 +1,4 @@
-/** What an agent has said in a task so far, for any number of readers, each at a place of its own. */
+/** What an agent has said in a task so far, for any number of readers, each with its own position. */
 import type { AgentPart } from "../agents/run/parts.ts";
 import type { Artifact, Part } from "./task.ts";
 
@@ -15,7 +15,7 @@ type Piece = Text | Artifact;
 
 export interface ArtifactUpdate {
   readonly artifact: Artifact;
-  /** Whether it goes on where the artifact with this id ended. */
+  /** Whether it continues the artifact with this id. */
   readonly append: boolean;
 }
 
@@ -27,12 +27,12 @@ export class TaskOutput {
   /** Characters. */
   size = 0;
 
-  /** The place after all that was said. */
+  /** The position after everything that was said. */
   get length(): number {
     return this.#pieces.length;
   }
 
-  /** Whether it said something. What sub-agents say is not the answer, and no more is what tools do. */
+  /** Whether the part adds to the answer. What sub-agents say and what tools do is not part of it. */
   add(part: AgentPart): boolean {
     if (part.subAgentId !== undefined) return false;
     if (part.type === "text-start") this.#block++;
@@ -53,12 +53,12 @@ export class TaskOutput {
     return this.since(0).map(({ artifact }) => artifact);
   }
 
-  /** What came after a place: all text as one update, then the files. */
-  since(place: number): ArtifactUpdate[] {
-    const news = this.#pieces.slice(place);
+  /** What came after a position: all text as one update, then the files. */
+  since(position: number): ArtifactUpdate[] {
+    const news = this.#pieces.slice(position);
     const updates: ArtifactUpdate[] = [];
     const parts = textParts(news.filter((piece) => "text" in piece));
-    if (parts.length > 0) updates.push({ artifact: { artifactId: ANSWER, parts }, append: place > this.#firstText });
+    if (parts.length > 0) updates.push({ artifact: { artifactId: ANSWER, parts }, append: position > this.#firstText });
     for (const piece of news) if ("artifactId" in piece) updates.push({ artifact: piece, append: false });
     return updates;
   }

@@ -1,13 +1,13 @@
-/** What requests carry, looked at before the SDK makes its own of it: it takes much for granted. */
+/** Checks requests before the SDK reads them: it assumes that they are well formed. */
 import { validators } from "../../generated/validators.js";
 import { requireValid, type Validator } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
 import { invalid } from "../lib/errors.ts";
 
-/** Versions of the protocol that are spoken here. */
+/** Versions of the protocol that are supported. */
 export type Version = "0.3" | "1.0";
 
-/** Methods, and what their params must be; null: whatever they are. */
+/** Methods and the schema of their params; null: any params are accepted. */
 export const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSchemaId | null>>>> = {
   "1.0": {
     SendMessage: "PeerMessageRequest",
@@ -30,24 +30,24 @@ export const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSche
 
 export const hasMethod = (version: Version, method: string): boolean => Object.hasOwn(METHODS[version], method);
 
-/** A request of JSON-RPC. A list of them, which JSON-RPC has too, A2A does not. */
-export interface RpcRequest {
+/** A request of JSON-RPC. A2A has no batches of them. */
+interface RpcRequest {
   readonly id?: string | number | null;
   readonly method: string;
   readonly params?: unknown;
 }
 
-/** @throws ServiceError `invalid_input` for what is no request of JSON-RPC */
+/** @throws ServiceError `invalid_input` for a body that is not a JSON-RPC request */
 export function checkRequest(body: unknown): asserts body is RpcRequest {
   requireValid(validators.PeerRequest, body);
 }
 
-/** One of which a part of 1.0 has. */
-const CONTENTS = ["text", "raw", "url", "data"];
+/** A part of 1.0 has exactly one of these. */
+const CONTENT_FIELDS = ["text", "raw", "url", "data"];
 
 /**
  * @param method one that this version has
- * @throws ServiceError `invalid_input` that names every field which is not as it must be
+ * @throws ServiceError `invalid_input` that names every field that is wrong
  */
 export function checkParams(version: Version, method: string, params: unknown): void {
   const schema = METHODS[version][method] ?? null;
@@ -58,7 +58,7 @@ export function checkParams(version: Version, method: string, params: unknown): 
 
 function checkParts(parts: readonly object[]): void {
   for (const [index, part] of parts.entries()) {
-    if (CONTENTS.filter((name) => name in part).length === 1) continue;
-    throw invalid(`params.message.parts[${index}] must have exactly one of ${CONTENTS.join(", ")}`);
+    if (CONTENT_FIELDS.filter((name) => name in part).length === 1) continue;
+    throw invalid(`params.message.parts[${index}] must have exactly one of ${CONTENT_FIELDS.join(", ")}`);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The methods of A2A, for one request. The SDK's own handler of them is not used: it writes the whole task with every word of
- * an agent, and stops to write when the client leaves, where the task is to go on.
+ * The methods of A2A, for one request. The SDK's own request handler is not used: it stores the whole task with every word of an
+ * agent, and stops storing it when the client leaves, where the task must go on.
  */
 import type {
   AgentCard,
@@ -31,14 +31,14 @@ import type { Agent, RunCall } from "../agents/agent.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import { a2aError } from "./errors.ts";
-import { followRemoteTask, followRun, type TaskEvent, tellRun } from "./follow.ts";
+import { followRemoteTask, followRun, streamRun, type TaskEvent } from "./follow.ts";
 import { newTask } from "./new-task.ts";
 import { isOver, type Task } from "./task.ts";
 import { listTasks } from "./task-list.ts";
 import type { TaskRun } from "./task-run.ts";
 import type { SeenTask, Tasks } from "./tasks.ts";
 
-export interface RequestSource {
+interface RequestSource {
   readonly agent: Agent;
   /** Its card, as JSON. */
   readonly card: () => string;
@@ -64,20 +64,20 @@ export class Requests implements A2ARequestHandler {
     throw new UnsupportedOperationError("there is one card of an agent, for everybody");
   }
 
-  /** The task when it has ended, or when it has taken as long as a reply may. */
+  /** Replies when the task has ended, or when a reply can wait no longer. */
   async sendMessage(request: SendMessageRequest) {
     return this.#guard(async () => {
       const { call, until } = this.#source;
       const run = await this.#begin(request);
       const { returnImmediately, historyLength } = request.configuration ?? {};
       if (!returnImmediately && !run.isOver) await run.over.wait(call.signal, Math.max(until - performance.now(), 0));
-      return shown(run.snapshot(), historyLength);
+      return taskReply(run.snapshot(), historyLength);
     });
   }
 
   async *sendMessageStream(request: SendMessageRequest): AsyncGenerator<StreamResponse, void, undefined> {
     const run = await this.#guard(() => this.#begin(request));
-    yield* this.#told(tellRun(run, this.#source.call.signal), request.configuration?.historyLength);
+    yield* this.#stream(streamRun(run, this.#source.call.signal), request.configuration?.historyLength);
   }
 
   async #begin(request: SendMessageRequest): Promise<TaskRun> {
@@ -102,7 +102,7 @@ export class Requests implements A2ARequestHandler {
   }
 
   async getTask({ id, historyLength }: GetTaskRequest) {
-    return this.#guard(async () => shown((await this.#find(id)).task, historyLength));
+    return this.#guard(async () => taskReply((await this.#find(id)).task, historyLength));
   }
 
   async listTasks(request: ListTasksRequest): Promise<ListTasksResponse> {
@@ -112,13 +112,13 @@ export class Requests implements A2ARequestHandler {
       const query = {
         contextId: contextId || undefined,
         state: status === TaskState.TASK_STATE_UNSPECIFIED ? undefined : taskStateToJSON(status),
-        after: statusTimestampAfter === undefined ? undefined : timeOf(statusTimestampAfter),
+        after: statusTimestampAfter === undefined ? undefined : parseTime(statusTimestampAfter),
         pageSize: request.pageSize ?? defaults.PeerTaskListRequest.params.pageSize,
         pageToken,
       };
       const page = await listTasks(tasks, agent.id, query, principal);
-      const bare = (task: Task) => (request.includeArtifacts ? task : { ...task, artifacts: [] });
-      return { ...page, tasks: page.tasks.map((task) => shown(bare(task), request.historyLength)) };
+      const withoutArtifacts = (task: Task) => (request.includeArtifacts ? task : { ...task, artifacts: [] });
+      return { ...page, tasks: page.tasks.map((task) => taskReply(withoutArtifacts(task), request.historyLength)) };
     });
   }
 
@@ -129,7 +129,7 @@ export class Requests implements A2ARequestHandler {
       if (task === undefined) throw notFound(id);
       if (task.status.state !== "TASK_STATE_CANCELED")
         throw new TaskNotCancelableError(`task ${task.id} has ended and cannot be canceled`);
-      return shown(task);
+      return taskReply(task);
     });
   }
 
@@ -141,10 +141,10 @@ export class Requests implements A2ARequestHandler {
       run === undefined
         ? followRemoteTask(tasks, { agent: agent.id, task }, principal, call.signal)
         : followRun(run, call.signal);
-    yield* this.#told(events);
+    yield* this.#stream(events);
   }
 
-  async *#told(events: AsyncGenerator<TaskEvent>, historyLength?: number): AsyncGenerator<StreamResponse> {
+  async *#stream(events: AsyncGenerator<TaskEvent>, historyLength?: number): AsyncGenerator<StreamResponse> {
     try {
       for await (const event of events) yield StreamCodec.fromJSON(wireEvent(event, historyLength));
     } catch (error) {
@@ -172,7 +172,7 @@ async function noPush(): Promise<never> {
 
 const notFound = (id: string) => new TaskNotFoundError(`task ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
-function timeOf(text: string): number {
+function parseTime(text: string): number {
   const time = Date.parse(text);
   if (Number.isNaN(time)) throw invalid("params.statusTimestampAfter must be a time such as 2026-01-31T09:30:00Z");
   return time;
@@ -181,7 +181,7 @@ function timeOf(text: string): number {
 const withHistory = (task: Task, length: number | undefined): Task =>
   length === undefined ? task : { ...task, history: length === 0 ? [] : task.history.slice(-length) };
 
-const shown = (task: Task, historyLength?: number) => TaskCodec.fromJSON(withHistory(task, historyLength));
+const taskReply = (task: Task, historyLength?: number) => TaskCodec.fromJSON(withHistory(task, historyLength));
 
 /** An event as A2A 1.0 writes it. */
 function wireEvent(event: TaskEvent, historyLength: number | undefined): object {

@@ -21,8 +21,8 @@ const EVENT_HEADERS = [
 
 type Id = string | number | null;
 
-/** Whom a reply is for, and in which words. */
-interface Asked {
+/** What a reply depends on. */
+interface RpcCall {
   readonly id: Id;
   readonly version: Version;
   readonly call: Pick<RunCall, "logger" | "requestId">;
@@ -33,7 +33,7 @@ export async function answerRpc(
   body: unknown,
   header: string | undefined,
   requests: A2ARequestHandler,
-  call: Asked["call"],
+  call: RpcCall["call"],
 ): Promise<RawReply> {
   try {
     checkRequest(body);
@@ -42,12 +42,12 @@ export async function answerRpc(
   }
   const { id = null, method, params } = body;
   const version = versionOf(header, method);
-  const asked: Asked = { id, version: version ?? "1.0", call };
+  const rpc: RpcCall = { id, version: version ?? "1.0", call };
   try {
     if (version === null) throw unsupported(header!);
-    // Refused whatever their params are, which the SDK would read first.
+    // Refused whatever their params are: the SDK would check those first.
     if (/PushNotificationConfig/i.test(method)) throw new PushNotificationNotSupportedError();
-    // The SDK would say so of a method with an object for its params alone.
+    // The SDK reports an unknown method only when the params are an object.
     if (!hasMethod(version, method))
       return reply(rpcError(id, A2A_ERROR_CODE.METHOD_NOT_FOUND, unknown(method, version)));
     checkParams(version, method, params);
@@ -56,13 +56,11 @@ export async function answerRpc(
     const context = new ServerCallContext({ requestedVersion: version });
     const answer = await handler.handle({ ...body }, context);
     if (!(Symbol.asyncIterator in answer)) return reply(answer);
-    // What is wrong shows with the first event, while a plain reply is still possible.
+    // Wait for the first event: an error that comes in its place can still be a plain reply.
     const first = await answer.next();
-    return first.done
-      ? reply(failure(asked, new Error("a stream without an event")))
-      : stream(asked, first.value, answer);
+    return first.done ? reply(failure(rpc, new Error("a stream without an event"))) : stream(rpc, first.value, answer);
   } catch (error) {
-    return reply(failure(asked, error));
+    return reply(failure(rpc, error));
   }
 }
 
@@ -72,19 +70,19 @@ const unknown = (method: string, version: Version) =>
 const unsupported = (version: string) =>
   new VersionNotSupportedError(`A2A ${version.slice(0, 20)} is not supported: 1.0 and 0.3 are`);
 
-function stream(asked: Asked, first: object, events: AsyncGenerator<object, void, undefined>): RawReply {
+function stream(rpc: RpcCall, first: object, events: AsyncGenerator<object, void, undefined>): RawReply {
   return {
     status: 200,
     headers: EVENT_HEADERS,
     heartbeat: ": \n\n",
-    failure: (message) => eventOf(rpcError(asked.id, A2A_ERROR_CODE.INTERNAL_ERROR, message)),
-    stream: (sink) => tell(sink, asked, first, events),
+    failure: (message) => eventOf(rpcError(rpc.id, A2A_ERROR_CODE.INTERNAL_ERROR, message)),
+    stream: (sink) => tell(sink, rpc, first, events),
   };
 }
 
 async function tell(
   sink: TextSink,
-  asked: Asked,
+  rpc: RpcCall,
   first: object,
   events: AsyncGenerator<object, void, undefined>,
 ): Promise<void> {
@@ -96,13 +94,13 @@ async function tell(
       next = await events.next();
     }
   } catch (error) {
-    sink.send(eventOf(failure(asked, error)));
+    sink.send(eventOf(failure(rpc, error)));
   } finally {
     await events.return();
   }
 }
 
-/** Null for one that is not spoken here. A method of 1.0 alone is understood without the header too. */
+/** Null for a version that is not supported. Methods that only 1.0 has need no header. */
 function versionOf(header: string | undefined, method: string): Version | null {
   const given = header?.trim() ?? "";
   if (given === "") return /^[A-Z]/.test(method) ? "1.0" : "0.3";
@@ -110,7 +108,7 @@ function versionOf(header: string | undefined, method: string): Version | null {
   return /^0\.3(\.\d+)?$/.test(given) ? "0.3" : null;
 }
 
-function failure({ id, version, call }: Asked, thrown: unknown): object {
+function failure({ id, version, call }: RpcCall, thrown: unknown): object {
   const error = a2aError(thrown, call);
   const mapped =
     version === "0.3"
@@ -125,7 +123,7 @@ const rpcError = (id: Id, code: number, message: string) => ({
   error: { code, message },
 });
 
-/** Errors are replies like any other to JSON-RPC: HTTP has done its part. */
+/** In JSON-RPC an error is a reply like any other, with status 200. */
 const reply = (answer: object): RawReply => ({ status: 200, headers: JSON_HEADERS, body: JSON.stringify(answer) });
 
 const eventOf = (answer: object): string => `data: ${JSON.stringify(answer)}\n\n`;

@@ -1,5 +1,4 @@
-/** `ListTasks`: the tasks of an agent that a principal may see, the last changed first. */
-
+/** `ListTasks`: the tasks of an agent that a principal may see, the most recently changed first. */
 import { ownerOf } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
@@ -10,13 +9,13 @@ import { isTaskId } from "./task-ids.ts";
 import type { IndexValue } from "./task-rows.ts";
 import type { Tasks } from "./tasks.ts";
 
-/** Rows of the index that one list looks at: what lies further back is not found. */
-const DEEPEST = 10_000;
-const BATCH = 1_000;
-/** Characters of stored tasks after which a page ends before it is full. */
-const LARGEST = 16 * 1024 * 1024;
+/** Rows of the index that one request reads: older tasks are not found. */
+const MAX_SCANNED_ROWS = 10_000;
+const BATCH_ROWS = 1_000;
+/** A page ends early when the stored tasks on it have this many characters. */
+const MAX_PAGE_CHARACTERS = 16 * 1024 * 1024;
 
-export interface TaskListQuery {
+interface TaskListQuery {
   readonly contextId: string | undefined;
   readonly state: string | undefined;
   /** Milliseconds since 1970, exclusive. */
@@ -26,7 +25,7 @@ export interface TaskListQuery {
   readonly pageToken: string;
 }
 
-export interface TaskPage {
+interface TaskPage {
   readonly tasks: Task[];
   /** Empty on the last page. */
   readonly nextPageToken: string;
@@ -35,7 +34,7 @@ export interface TaskPage {
   readonly totalSize: number;
 }
 
-/** @throws ServiceError `invalid_input` for a token that is none */
+/** @throws ServiceError `invalid_input` for a page token that no list has given */
 export async function listTasks(
   tasks: Tasks,
   agent: string,
@@ -43,7 +42,7 @@ export async function listTasks(
   principal: Principal,
 ): Promise<TaskPage> {
   const prefix = taskIndex(agent, principal.isolated ? ownerOf(principal) : undefined);
-  const from = query.pageToken === "" ? undefined : prefix + placeOf(query.pageToken);
+  const from = query.pageToken === "" ? undefined : prefix + parsePageToken(query.pageToken);
   const { pageSize } = query;
   let totalSize = 0;
   const keys: string[] = [];
@@ -58,34 +57,34 @@ export async function listTasks(
   const found: Task[] = [];
   let size = 0;
   let taken = 0;
-  while (taken < Math.min(keys.length, pageSize) && size < LARGEST) {
+  while (taken < Math.min(keys.length, pageSize) && size < MAX_PAGE_CHARACTERS) {
     const seen = await tasks.find(agent, indexedTask(keys[taken++]!).task, principal);
     if (seen === undefined) continue;
     found.push(seen.task);
     size += seen.size;
   }
-  const nextPageToken = keys.length > taken ? tokenOf(keys[taken - 1]!) : "";
+  const nextPageToken = keys.length > taken ? pageToken(keys[taken - 1]!) : "";
   return { tasks: found, nextPageToken, pageSize, totalSize };
 }
 
 async function* newestFirst(tasks: Tasks, prefix: string): AsyncGenerator<Row> {
   let before: string | undefined;
-  for (let seen = 0; seen < DEEPEST; ) {
-    const range = { prefix, reverse: true, limit: BATCH };
+  for (let seen = 0; seen < MAX_SCANNED_ROWS; ) {
+    const range = { prefix, reverse: true, limit: BATCH_ROWS };
     const rows = await tasks.rows.store.scan(before === undefined ? range : { ...range, before });
     yield* rows;
     seen += rows.length;
-    if (rows.length < BATCH) return;
+    if (rows.length < BATCH_ROWS) return;
     before = rows.at(-1)!.key;
   }
 }
 
-function tokenOf(key: string): string {
+function pageToken(key: string): string {
   const { updatedAt, task } = indexedTask(key);
   return Buffer.from(`${updatedAt}/${task}`).toString("base64url");
 }
 
-function placeOf(token: string): string {
+function parsePageToken(token: string): string {
   const [updatedAt = "", task = ""] = Buffer.from(token, "base64url").toString().split("/");
   if (!/^\d{1,13}$/.test(updatedAt) || !isTaskId(task)) throw invalid("params.pageToken must be one that a list gave");
   return taskEntry(Number(updatedAt), task);

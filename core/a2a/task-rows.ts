@@ -1,4 +1,4 @@
-/** Tasks in the store. Every change expects the row as it was read: of two at once, one is a `CommitConflict`. */
+/** Tasks in the store. Every change expects the row as it was read: of two changes at once, one is a `CommitConflict`. */
 import {
   indexedAgent,
   indexedTask,
@@ -19,14 +19,14 @@ export interface FoundTask {
   readonly size: number;
 }
 
-/** What stands in an index: enough to choose by, and to find the other index by. */
+/** The value of an index row: what lists filter by, and the owner, whose index has a row for the task too. */
 export type IndexValue = [state: TaskState, contextId: string, owner: string];
 
 export class TaskRows {
   readonly store: Store;
   readonly #isolated: boolean;
 
-  /** @param isolated whether tasks belong to users, so that those of one are to be found */
+  /** @param isolated whether tasks belong to users: then each user has an index of their own */
   constructor(store: Store, isolated: boolean) {
     this.store = store;
     this.#isolated = isolated;
@@ -38,7 +38,7 @@ export class TaskRows {
     return { record: JSON.parse(row.value), revision: row.revision, size: row.value.length };
   }
 
-  /** Every agent that has tasks, those that the manifest does not name any more too. */
+  /** Every agent that has tasks, including those that the manifest no longer names. */
   async *agents(): AsyncGenerator<string> {
     let after: string | undefined;
     for (;;) {
@@ -51,7 +51,7 @@ export class TaskRows {
     }
   }
 
-  /** Gives the revision of the task's row, as `change` does. */
+  /** Resolves to the revision of the task's row, as `change` does. */
   create(record: TaskRecord): Promise<number> {
     const { agent, task } = record;
     const key = taskKey(agent, task.id);
@@ -79,7 +79,7 @@ export class TaskRows {
       delete: found.flatMap(({ key, value }) => {
         const { updatedAt, task } = indexedTask(key);
         const [, , owner]: IndexValue = JSON.parse(value);
-        // There or not: tasks may have belonged to users before.
+        // It may exist even without isolation now: tasks may have belonged to users before.
         const own = taskIndex(agent, owner) + taskEntry(updatedAt, task);
         return [key, taskKey(agent, task), openTaskKey(task), own];
       }),
@@ -90,11 +90,11 @@ export class TaskRows {
   #indexRows({ agent, owner, updatedAt, task }: TaskRecord): [string, string][] {
     const entry = taskEntry(updatedAt, task.id);
     const value = JSON.stringify([task.status.state, task.contextId, owner] satisfies IndexValue);
-    const everybody: [string, string] = [taskIndex(agent) + entry, value];
-    return this.#isolated ? [everybody, [taskIndex(agent, owner) + entry, value]] : [everybody];
+    const ofAgent: [string, string] = [taskIndex(agent) + entry, value];
+    return this.#isolated ? [ofAgent, [taskIndex(agent, owner) + entry, value]] : [ofAgent];
   }
 }
 
-/** @param seen when the task was last known to run, in milliseconds since 1970: what counts is that it changes */
+/** The heartbeat of a running task. @param seen milliseconds since 1970; what counts is that it changes */
 export const openRow = (agent: string, seen: number): string => JSON.stringify({ agent, seen });
 export const readOpenRow = (value: string): { agent: string } => JSON.parse(value);

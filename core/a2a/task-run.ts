@@ -1,27 +1,28 @@
-/** A task that an agent of this process works on, or did until a moment ago. */
+/** A task that an agent of this process works on, or has just finished. */
 import { setMaxListeners } from "node:events";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { TaskOutput } from "./output.ts";
 import { type Ending, ended, isOver, type Task, type TaskRecord } from "./task.ts";
 import { Waiters } from "./waiters.ts";
 
-/** Characters of text and files that an answer may have. */
-export const LONGEST_ANSWER = 4 * 1024 * 1024;
+/** Text and files together. */
+export const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
 
 export class TaskRun implements PartSink {
   /** The task as it was when it began. */
   readonly beginning: Task;
-  /** How the task stands for everybody: its end counts once it has been written. */
+  /** The task as everybody sees it: its end counts once it has been written. */
   record: TaskRecord;
-  /** Of its row. */
+  /** Of its row in the store; -1 until that is written. */
   revision = -1;
   /** Set when it begins to end, whoever ends it. */
   ending: Promise<void> | null = null;
-  /** Nobody's leaving ends a task. */
+  /** Never: a task goes on when its client leaves. */
   readonly closed = false;
   readonly output = new TaskOutput();
-  /** Woken by everything that the agent says, and by the end; by the end alone. */
+  /** Woken by everything that the agent says, and by the end. */
   readonly said = new Waiters();
+  /** Woken by the end alone. */
   readonly over = new Waiters();
   readonly #controller = new AbortController();
   readonly #tooLong: (run: TaskRun) => void;
@@ -32,7 +33,7 @@ export class TaskRun implements PartSink {
     this.record = record;
     this.beginning = record.task;
     this.#tooLong = tooLong;
-    // Tools that run side by side listen each: that is no leak, and Node would warn of one.
+    // Every tool that runs in parallel adds a listener: without this Node would warn of a leak.
     setMaxListeners(0, this.#controller.signal);
   }
 
@@ -49,7 +50,7 @@ export class TaskRun implements PartSink {
     if (part.type === "finish" && part.subAgentId === undefined)
       this.#finish = { finishReason: part.finishReason, usage: part.totalUsage };
     if (!this.output.add(part)) return;
-    if (this.output.size > LONGEST_ANSWER) this.#tooLong(this);
+    if (this.output.size > MAX_ANSWER_CHARACTERS) this.#tooLong(this);
     else this.said.wake();
   }
 
@@ -66,13 +67,13 @@ export class TaskRun implements PartSink {
     return ended(record, metadata === undefined ? ending : { ...ending, metadata }, now);
   }
 
-  /** Has the agent stop. */
+  /** Tells the agent to stop. */
   abort(reason: string): void {
     this.#controller.abort(new Error(reason));
   }
 
-  /** From now on it stands as the record says. */
-  settle(record: TaskRecord): void {
+  /** The end has been written: tells everybody who waits. */
+  resolve(record: TaskRecord): void {
     this.record = record;
     this.said.wake();
     this.over.wake();

@@ -1,6 +1,6 @@
 /** A task as it is stored, and as A2A 1.0 writes it in JSON. */
 
-/** States of a task that this service uses. A task begins as `WORKING`; what it is in then, it stays. */
+/** States of a task that this service uses. A task begins as `WORKING`; every other state is final. */
 export type TaskState =
   | "TASK_STATE_WORKING"
   | "TASK_STATE_COMPLETED"
@@ -31,9 +31,9 @@ export interface Artifact {
   parts: Part[];
 }
 
-export interface TaskStatus {
+interface TaskStatus {
   state: TaskState;
-  /** Why, where it did not go well. */
+  /** The reason, unless the task was completed. */
   message?: Message;
   /** ISO 8601. */
   timestamp: string;
@@ -53,7 +53,7 @@ export interface Task {
 /** What the store has of a task. Times are milliseconds since 1970. */
 export interface TaskRecord {
   readonly agent: string;
-  /** The user whom it belongs to; empty: nobody. */
+  /** Id of the user it belongs to; empty when it belongs to nobody. */
   readonly owner: string;
   readonly createdAt: number;
   readonly updatedAt: number;
@@ -73,7 +73,7 @@ export const isOver = ({ status }: Task): boolean => status.state !== "TASK_STAT
 /** @param now milliseconds since 1970 */
 export function ended(record: TaskRecord, { state, reason, metadata }: Ending, now: number): TaskRecord {
   const { id, contextId } = record.task;
-  // An index by time must not run backwards when the clock does.
+  // The index is ordered by this time, which must not go back when the clock does.
   const updatedAt = Math.max(now, record.updatedAt);
   const status: TaskStatus = { state, timestamp: new Date(updatedAt).toISOString() };
   if (reason !== undefined) {

@@ -1,5 +1,4 @@
-/** The tasks of a service: begins them, finds them for those whom they belong to, and sees to it that each comes to an end. */
-
+/** The tasks of a service: begins them, finds them for the users they belong to, and makes sure that each one ends. */
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
@@ -14,13 +13,14 @@ import { TaskHeartbeats } from "./task-heartbeats.ts";
 import { isTaskId, newTaskId } from "./task-ids.ts";
 import { INTERRUPTED } from "./task-keeper.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
-import { LONGEST_ANSWER, TaskRun } from "./task-run.ts";
+import { MAX_ANSWER_CHARACTERS, TaskRun } from "./task-run.ts";
 
 /** Tasks that may run at once: a client that leaves does not end its own. */
-const MOST = 1_000;
-/** Milliseconds: until an end is written again that the store did not take, and what agents have to heed the end of the service. */
-const AGAIN = 1_000;
-const GRACE = 1_000;
+const MAX_RUNNING_TASKS = 1_000;
+/** Until the end of a task that the store did not take is written again. */
+const WRITE_RETRY_DELAY_MS = 1_000;
+/** For agents to stop once their signal has aborted, when the service ends. */
+const SHUTDOWN_TIMEOUT_MS = 1_000;
 
 /** What a task begins with. */
 export interface NewTask {
@@ -44,10 +44,10 @@ type Caller = Omit<RunCall, "signal">;
 export class Tasks {
   readonly rows: TaskRows;
   readonly #logger: Logger;
-  readonly #signs: TaskHeartbeats;
-  /** Those whose end has not been written, by their ids. */
+  readonly #heartbeats: TaskHeartbeats;
+  /** Tasks whose end has not been written, by their ids. */
   readonly #runs = new Map<string, TaskRun>();
-  /** Agents that are at work, those that do not heed their signal too. */
+  /** Agents at work, including those that ignore their signal. */
   readonly #working = new Set<Promise<void>>();
   /** Ends that the store has not taken yet. */
   readonly #writing = new Set<Promise<void>>();
@@ -56,7 +56,7 @@ export class Tasks {
   constructor(rows: TaskRows, logger: Logger) {
     this.rows = rows;
     this.#logger = logger;
-    this.#signs = new TaskHeartbeats(rows, this.#runs, {
+    this.#heartbeats = new TaskHeartbeats(rows, this.#runs, {
       logger,
       lost: (run) => void this.#end(run, { state: "TASK_STATE_CANCELED" }),
     });
@@ -70,15 +70,15 @@ export class Tasks {
     caller: Caller,
   ): Promise<TaskRun> {
     if (this.#closing.signal.aborted) throw unavailable("the server is stopping");
-    if (Math.max(this.#runs.size, this.#working.size) >= MOST)
-      throw unavailable(`${MOST} tasks are running: try again when some have ended`);
+    if (Math.max(this.#runs.size, this.#working.size) >= MAX_RUNNING_TASKS)
+      throw unavailable(`${MAX_RUNNING_TASKS} tasks are running: try again when some have ended`);
     const now = storedTime();
     const id = newTaskId(now);
     const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
     const history = [{ ...message, taskId: id, contextId }];
     const task: Task = { id, contextId, status, artifacts: [], history };
     const record: TaskRecord = { agent: agent.id, owner: ownerOf(principal), createdAt: now, updatedAt: now, task };
-    const run = new TaskRun(record, (run) => this.#tooLong(run));
+    const run = new TaskRun(record, (run) => this.#endTooLong(run));
     this.#runs.set(id, run);
     try {
       run.revision = await this.rows.create(record);
@@ -86,7 +86,7 @@ export class Tasks {
       this.#runs.delete(id);
       throw error;
     }
-    if (isShared(this.rows.store)) this.#signs.begin();
+    if (isShared(this.rows.store)) this.#heartbeats.begin();
     const work = this.#work(run, agent, body, caller).finally(() => this.#working.delete(work));
     this.#working.add(work);
     return run;
@@ -98,36 +98,36 @@ export class Tasks {
       await agent.run(body, { user, caller: caller.caller, requestId, logger, trace, signal: run.signal }, run);
       await this.#end(run, { state: "TASK_STATE_COMPLETED" });
     } catch (error) {
-      // Who ended it has said why.
+      // Whoever ended it has given the reason.
       if (run.ending !== null) return;
       if (!(error instanceof ServiceError)) logger.error({ err: error, task: run.record.task.id }, messageOf(error));
       else if (error.cause !== undefined) logger.warn({ err: error.cause }, error.message);
-      await this.#end(run, endingOf(error, requestId));
+      await this.#end(run, endingForError(error, requestId));
     }
   }
 
-  #tooLong(run: TaskRun): void {
-    const reason = `the answer is longer than ${LONGEST_ANSWER} characters`;
+  #endTooLong(run: TaskRun): void {
+    const reason = `the answer is longer than ${MAX_ANSWER_CHARACTERS} characters`;
     void this.#end(run, { state: "TASK_STATE_FAILED", reason });
   }
 
-  /** Ends a task, whose first end counts. Never rejects. */
+  /** Ends a task. The first call decides how it ends. Never rejects. */
   #end(run: TaskRun, ending: Ending): Promise<void> {
     run.ending ??= this.#conclude(run, ending);
     return run.ending;
   }
 
   async #conclude(run: TaskRun, ending: Ending): Promise<void> {
-    const before = foundIn(run);
+    const before = foundTask(run);
     const record = run.endingWith(ending, storedTime());
     const { id } = record.task;
     run.abort(ending.reason ?? "the task has ended");
     try {
-      run.settle(await this.#write(before, record));
+      run.resolve(await this.#write(before, record));
       this.#runs.delete(id);
     } catch (error) {
       this.#logger.error({ err: error, task: id }, `the end of a task cannot be written: ${messageOf(error)}`);
-      run.settle(record);
+      run.resolve(record);
       const writing = this.#writeLater(before, record).finally(() => {
         this.#runs.delete(id);
         this.#writing.delete(writing);
@@ -136,7 +136,7 @@ export class Tasks {
     }
   }
 
-  /** Gives the record that counts: that of another process, if one has ended the task before. */
+  /** Resolves to the record that counts: that of another process, if it has ended the task before. */
   async #write(before: FoundTask, record: TaskRecord): Promise<TaskRecord> {
     try {
       await this.rows.change(before.record, record, before.revision);
@@ -150,7 +150,7 @@ export class Tasks {
   /** Until the store takes it, or the service ends. */
   async #writeLater(before: FoundTask, record: TaskRecord): Promise<void> {
     for (;;) {
-      await sleep(AGAIN, undefined, { signal: this.#closing.signal, ref: false }).catch(() => {});
+      await sleep(WRITE_RETRY_DELAY_MS, undefined, { signal: this.#closing.signal, ref: false }).catch(() => {});
       try {
         await this.#write(before, record);
         return;
@@ -171,14 +171,14 @@ export class Tasks {
   async #find(agent: string, id: string, principal: Principal) {
     if (!isTaskId(id)) return undefined;
     const run = this.#runs.get(id);
-    // One that ends is told as it ends: another process may have ended it otherwise.
+    // While it is ending, wait for the outcome: another process may have ended it in another way.
     if (run !== undefined && run.ending !== null) await run.ending;
-    const found = run === undefined ? await this.rows.read(agent, id) : foundIn(run);
+    const found = run === undefined ? await this.rows.read(agent, id) : foundTask(run);
     if (found === undefined || found.record.agent !== agent) return undefined;
     return mayAccess(principal, found.record.owner, undefined) ? { ...found, run } : undefined;
   }
 
-  /** How the task stands after it: canceled, unless it had ended before. Undefined when it does not exist. */
+  /** Resolves to the task afterwards: canceled, unless it had ended before. Undefined when it does not exist. */
   async cancel(agent: string, id: string, principal: Principal): Promise<Task | undefined> {
     const found = await this.#find(agent, id, principal);
     if (found === undefined) return undefined;
@@ -190,7 +190,7 @@ export class Tasks {
     if (isOver(found.record.task)) return found.record.task;
     const record = ended(found.record, ending, storedTime());
     try {
-      // The process that works on it sees that the row is no longer its own.
+      // The process that works on it notices that the row has changed.
       await this.rows.change(found.record, record, found.revision);
       return record.task;
     } catch (error) {
@@ -200,10 +200,10 @@ export class Tasks {
   }
 
   /** Waits for all that runs, at most some milliseconds. */
-  async idle(patience: number): Promise<void> {
+  async idle(timeout: number): Promise<void> {
     const limit = new AbortController();
     setMaxListeners(0, limit.signal);
-    const timer = setTimeout(() => limit.abort(), patience);
+    const timer = setTimeout(() => limit.abort(), timeout);
     const runs = [...this.#runs.values()].filter((run) => !run.isOver);
     await Promise.all(runs.map((run) => run.over.wait(limit.signal)));
     clearTimeout(timer);
@@ -212,11 +212,11 @@ export class Tasks {
   /** Ends all that runs. */
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#signs.stop();
+    await this.#heartbeats.stop();
     const ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED } as const;
     await Promise.all([...this.#runs.values()].map((run) => this.#end(run, ending)));
     await Promise.all(this.#writing);
-    await atMost(GRACE, Promise.all(this.#working));
+    await atMost(SHUTDOWN_TIMEOUT_MS, Promise.all(this.#working));
   }
 }
 
@@ -226,11 +226,11 @@ async function atMost(milliseconds: number, work: Promise<unknown>): Promise<voi
   over.abort();
 }
 
-/** What the store had of it when it began. */
-const foundIn = ({ record, revision }: TaskRun): FoundTask => ({ record, revision, size: 0 });
+/** The row of the task as this process last wrote it. */
+const foundTask = ({ record, revision }: TaskRun): FoundTask => ({ record, revision, size: 0 });
 
-/** What the caller could have known is a refusal. */
-function endingOf(error: unknown, requestId: string): Ending {
+/** An error that the caller could have avoided is a rejection. */
+function endingForError(error: unknown, requestId: string): Ending {
   if (!(error instanceof ServiceError))
     return { state: "TASK_STATE_FAILED", reason: `internal error (request id ${requestId})` };
   const refused = error.kind === "invalid_input" || error.kind === "not_found";

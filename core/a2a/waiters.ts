@@ -1,9 +1,8 @@
-/** Those who wait for something to happen, each until its own signal aborts or its time is up. */
-
+/** Lets any number of callers wait for an event, each until its own signal aborts or its time is up. */
 export class Waiters {
   readonly #all = new Set<Waiter>();
 
-  /** @param milliseconds at most; left out: as long as it takes */
+  /** @param milliseconds how long to wait at most; default: no limit */
   wait(signal: AbortSignal, milliseconds?: number): Promise<void> {
     if (signal.aborted) return Promise.resolve();
     return new Promise((resolve) => new Waiter(this.#all, signal, milliseconds, resolve));
@@ -14,7 +13,7 @@ export class Waiters {
   }
 }
 
-/** Leaves nothing behind, whichever way it ends. */
+/** Removes its timer and its listener, whichever way it ends. */
 class Waiter {
   readonly #all: Set<Waiter>;
   readonly #signal: AbortSignal;

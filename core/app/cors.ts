@@ -8,13 +8,13 @@ import type { CorsManifest, ServerManifest } from "../manifest/manifest.ts";
 import type { OriginPlugin } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 
-export interface ServiceCors {
+interface ServiceCors {
   readonly default: Cors;
   /** `server.corsRoutes` goes before what a route plugin says, and that before `server.cors`. */
   of(route: { readonly method: string; readonly path: string; readonly cors?: Route<never>["cors"] }): Cors;
 }
 
-/** @throws Error for settings of a route plugin that are none */
+/** @throws Error for CORS settings of a route plugin that are not valid */
 export function compileServiceCors(server: ServerManifest, registry: Registry, logger: Logger): ServiceCors {
   const compile = (settings: Written | false) =>
     settings === false ? NO_CORS : compileCors(settingsOf(settings, registry, logger));
@@ -31,15 +31,7 @@ export function compileServiceCors(server: ServerManifest, registry: Registry, l
   };
 }
 
-/** Patterns of `server.corsRoutes` that no route matches. */
-export function idlePatterns(server: ServerManifest, routes: readonly { method: string; path: string }[]): string[] {
-  return Object.keys(server.corsRoutes).filter((text) => {
-    const pattern = compilePattern(text);
-    return !routes.some(({ method, path }) => pattern.matches(method, path));
-  });
-}
-
-/** As in the manifest; code may also give a function for the origin. */
+/** As in the manifest, except that code may also give a function for the origin. */
 type Written = Omit<CorsManifest, "origin"> & { origin?: CorsManifest["origin"] | OriginPlugin["origin"] };
 
 function settingsOf({ origin = "*", ...rest }: Written, registry: Registry, logger: Logger): CorsSettings {
@@ -51,10 +43,10 @@ function settingsOf({ origin = "*", ...rest }: Written, registry: Registry, logg
   return { ...rest, origin: (given) => ask(plugin, given, logger) };
 }
 
-/** What may stand in a header. */
+/** The characters that a header value may have. */
 const VISIBLE = /^[\x21-\x7e]+$/;
 
-/** The plugin runs before there is anything to answer with: whatever goes wrong in it is a no. */
+/** The plugin runs before the request has a reply that could carry an error: when it fails, the origin is refused. */
 function ask(plugin: Pick<OriginPlugin, "origin">, origin: string, logger: Logger): string | undefined {
   try {
     const answer: unknown = plugin.origin(origin);

@@ -1,4 +1,4 @@
-/** What a booted Penstock is made of: handed to every handler as `call.service`. */
+/** The service as every handler sees it, as `call.service`. */
 import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
@@ -48,15 +48,15 @@ export interface Service {
   readonly platform: Platform;
   /** By their id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
-  /** What runs did. */
+  /** Recorded traces of runs. */
   readonly traces: Traces;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
-  /** `data` of `GET /tools`, made anew only when tools of an MCP server have come, changed or gone. */
+  /** `data` of `GET /tools`, built again only when tools of an MCP server have come, changed or gone. */
   toolList(): Serialized;
-  /** `data` of `GET /agents`, made anew only when the status of an agent or a tool of an MCP server has changed. */
+  /** `data` of `GET /agents`, built again only when the status of an agent or a tool of an MCP server has changed. */
   agentList(): Serialized;
-  /** Of the agents, as A2A wants them. */
+  /** The A2A cards of the agents. */
   readonly cards: Cards;
   /** Tasks of the agents over A2A. */
   readonly a2a: A2a;
@@ -69,11 +69,11 @@ export interface Service {
   address: string;
   /** The address that a client uses, where the manifest names none and a trusted proxy does; else null. */
   originFor(client: Client): string | null;
-  /** True from the signal to stop on. */
+  /** True once the service has been told to stop. */
   stopping: boolean;
 }
 
-export type ServiceParts = Pick<
+type ServiceParts = Pick<
   Service,
   | "manifest"
   | "agents"
@@ -93,11 +93,12 @@ export type ServiceParts = Pick<
   | "traces"
 >;
 
-/** The row that a card points to. */
+/** The route that a card points to. */
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
-  const { manifest, agents, tools, memories } = parts;
+  const { manifest, agents, tools, memories, workflows, mcpServers, a2a, routes, sockets } = parts;
+  const { access, store, logs, platform, meters, metrics, traces } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
   let toolList: Serialized | null = null;
@@ -113,8 +114,23 @@ export function createService(parts: ServiceParts): Service {
     service.cards.forget();
   });
   const service: Service = {
-    ...parts,
-    logNews: feedOf(parts.logs),
+    manifest,
+    agents,
+    tools,
+    memories,
+    workflows,
+    mcpServers,
+    a2a,
+    routes,
+    sockets,
+    access,
+    store,
+    logs,
+    platform,
+    meters,
+    metrics,
+    traces,
+    logNews: feedOf(logs),
     chooseMemory: memoryChoice(manifest, memories),
     isolated: isIsolated(manifest),
     toolList() {
@@ -128,14 +144,18 @@ export function createService(parts: ServiceParts): Service {
       tagsOf: (tool) => tools.get(tool)?.tags ?? [],
       version: manifest.version,
       baseUrl: () => baseUrl(manifest.server.publicUrl, service.address),
-      accessOf: (id) => classOf(parts.access.of(A2A), [encodeURIComponent(id)]),
+      accessOf: (id) => classOf(access.of(A2A), [encodeURIComponent(id)]),
     }),
     documentation() {
       documentation ??= import("../api/pages/documentation.ts").then(({ createDocumentation }) =>
         createDocumentation({
-          ...parts,
+          manifest,
+          routes,
+          sockets,
+          agents,
+          tools,
           address: () => service.address,
-          security: documentSecurity(parts.access),
+          security: documentSecurity(access),
         }),
       );
       return documentation;

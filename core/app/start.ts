@@ -1,37 +1,29 @@
 /** From a manifest to a listening service, and to its orderly end. */
 import type { DestinationStream, Logger } from "pino";
-import { validators } from "../../generated/validators.js";
-import { compileGuards } from "../auth/authorize.ts";
-import { HANDSHAKE_CREDENTIALS } from "../auth/credential-source.ts";
-import { accessKeysOf, compileCredentials } from "../auth/credentials.ts";
+import { accessKeysOf } from "../auth/credentials.ts";
 import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
-import { compilePipeline } from "../http/pipeline.ts";
-import { createRequestIds } from "../http/request-id.ts";
-import { compileSite } from "../http/site.ts";
-import { compileSockets } from "../http/socket-pipeline.ts";
-import { Uploads } from "../http/uploads.ts";
-import { isPublic } from "../manifest/notices.ts";
+import type { ServerManifest } from "../manifest/manifest.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
-import type { Meters } from "../observability/metrics/meters.ts";
 import { chooseTransport } from "../transport/choose.ts";
 import { type Booted, boot } from "./boot.ts";
-import { compileServiceCors } from "./cors.ts";
+import { compileDispatch, type Dispatches } from "./dispatch.ts";
+import { addLiveMeters } from "./live-meters.ts";
 import type { Service } from "./service.ts";
 
-/** Largest head of a request, in bytes. */
-const HEAD_LIMIT = 16 * 1024;
-/** Milliseconds for the peers of open sockets to answer that the service stops. */
-const FAREWELL = 1_000;
+/** Largest head of a request. */
+const MAX_HEAD_BYTES = 16 * 1024;
+/** For the peers of open sockets to answer that the service stops. */
+const SOCKET_CLOSE_TIMEOUT_MS = 1_000;
 const STANDARD_OUTPUT = 1;
 /** Lines of the log that are kept until the manifest says how many. */
-const BOOT_LINES = 1000;
+const BOOT_LOG_LINES = 1000;
 
-export interface StartOptions {
+interface StartOptions {
   config: string;
   plugins?: readonly string[];
   port?: number;
@@ -69,160 +61,84 @@ export class BootError extends Error {
 /** Boots and listens. Throws `BootError` with every problem of the manifest, or an Error when the port is taken. */
 export async function start(options: StartOptions): Promise<Running & { booted: Booted }> {
   const env = options.env ?? process.env;
-  const text = new LogText();
-  text.hide(accessKeysOf(env));
-  const ring = new LogRing(BOOT_LINES);
-  const output = new LogOutput(STANDARD_OUTPUT);
-  const logger = createLogger("info", { destination: options.log ?? output, text, ring });
+  const { logger, text, ring, output } = openLog(env, options.log);
+
   const { config, plugins = [], project } = options;
   const booted = await boot({ config, plugins, project, env, logger, text, ring, store: true });
-  if (booted.service === null) {
+  const { service } = booted;
+  if (service === null) {
     await booted.close();
     throw new BootError(booted);
   }
-  const { service } = booted;
   const { server, logs } = service.manifest;
   logger.level = logs.level;
   ring.resize(logs.buffer);
+
   const host = options.host ?? server.host;
-  const open = new OpenSockets();
-  const inFlight = new InFlight(() => open.tick());
-  countRequests(service.meters, inFlight, open);
-  countLosses(service.meters, output);
-  const { dispatch, upgrade } = compileDispatch(service, { host, logger, inFlight, open, booted, env });
+  const openSockets = new OpenSockets();
+  const inFlight = new InFlight(() => openSockets.tick());
+  addLiveMeters(service.meters, inFlight, openSockets, output);
+  const dispatches = compileDispatch(service, booted, { host, env, logger, inFlight, openSockets });
+
   const close = async () => {
     inFlight.close();
     await booted.close();
   };
-  let listening: Listening;
-  let transport: string;
+  let bound: Awaited<ReturnType<typeof listen>>;
   try {
     await booted.begin();
-    const chosen = await chooseTransport(server.transport, host, logger);
-    transport = chosen.name;
-    const { connections, socketMessage, stall } = server.limits;
-    listening = await chosen.listen(dispatch, {
-      host,
-      port: options.port ?? server.port,
-      connections,
-      headLimit: HEAD_LIMIT,
-      stall,
-      sockets: { dispatch: upgrade, message: socketMessage },
-    });
+    bound = await listen(server, dispatches, { host, port: options.port ?? server.port, logger });
   } catch (error) {
     await close();
     throw error;
   }
-  service.address = `http://${host.includes(":") ? `[${host}]` : host}:${listening.port}`;
-  let stopped: Promise<void> | null = null;
-  const cut = async () => {
+  const { listening, transport } = bound;
+  const { port } = listening;
+  service.address = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+
+  const kill = async () => {
     await listening.close();
     await close();
   };
-  return {
-    booted,
-    url: service.address,
-    port: listening.port,
-    service,
-    dispatch,
-    upgrade,
-    logger,
-    transport,
-    stop() {
-      stopped ??= (async () => {
-        service.stopping = true;
-        listening.stop();
-        const { drain } = server.limits;
-        await Promise.all([inFlight.drain(drain), booted.idle(drain)]);
-        // Open sockets are no work that is waited for: they are told last.
-        await open.close(FAREWELL);
-        await cut();
-      })();
-      return stopped;
-    },
-    kill: cut,
+  const drainAndClose = async () => {
+    service.stopping = true;
+    listening.stop();
+    const { drain } = server.limits;
+    await Promise.all([inFlight.drain(drain), booted.idle(drain)]);
+    // Nobody waits for open sockets to end by themselves: they are told last.
+    await openSockets.close(SOCKET_CLOSE_TIMEOUT_MS);
+    await kill();
   };
-}
-
-function countRequests(meters: Meters, inFlight: InFlight, open: OpenSockets): void {
-  meters.add({
-    name: "http_requests_in_flight",
-    help: "Requests that wait for something, streams among them.",
-    type: "gauge",
-    read: () => inFlight.size,
-  });
-  meters.add({
-    name: "http_streams_open",
-    help: "Requests that are being answered with a stream.",
-    type: "gauge",
-    read: () => inFlight.streams,
-  });
-  meters.add({
-    name: "sockets_open",
-    help: "WebSockets that are open.",
-    type: "gauge",
-    read: () => open.size,
-  });
-}
-
-function countLosses(meters: Meters, output: LogOutput): void {
-  meters.add({
-    name: "log_lines_lost_total",
-    help: "Lines of the log that could not be written to standard output.",
-    type: "counter",
-    read: () => output.lost,
-  });
-}
-
-interface Surroundings {
-  /** Where it will listen. */
-  host: string;
-  logger: Logger;
-  inFlight: InFlight;
-  open: OpenSockets;
-  booted: Booted;
-  env: Readonly<Record<string, string | undefined>>;
-}
-
-function compileDispatch(
-  service: Service,
-  { host, logger, inFlight, open, booted, env }: Surroundings,
-): { dispatch: Dispatch; upgrade: SocketOptions["dispatch"] } {
-  const { server } = service.manifest;
-  const cors = compileServiceCors(server, booted.registry, logger);
-  const site = compileSite(server, service.access.mode === "none" && !isPublic(host));
-  const credentials = compileCredentials(env);
-  const doors = compileGuards(service.access, credentials, booted.verifier);
-  const socketDoors = compileGuards(service.access, credentials, booted.verifier, HANDSHAKE_CREDENTIALS);
-  const shared = {
-    service,
-    logger,
-    inFlight,
-    tracer: booted.tracer,
-    limits: server.limits,
-    logs: logger.isLevelEnabled("debug"),
-    clientOf: site.clientOf,
-    requestId: createRequestIds(),
-    cors: cors.of,
-    defaultCors: cors.default,
-    meters: service.meters,
-    site,
+  let stopped: Promise<void> | null = null;
+  const stop = () => {
+    stopped ??= drainAndClose();
+    return stopped;
   };
-  const sockets = compileSockets(service.sockets, {
-    ...shared,
-    open,
-    authorize: (path) => socketDoors.of(service.access.of(path)),
-    authorizeUnknown: socketDoors.unknown,
+  return { booted, service, logger, transport, url: service.address, port, ...dispatches, stop, kill };
+}
+
+/** The log from the first line on: `info` until the manifest says which level. */
+function openLog(env: NonNullable<StartOptions["env"]>, destination: DestinationStream | undefined) {
+  const text = new LogText();
+  text.hide(accessKeysOf(env));
+  const ring = new LogRing(BOOT_LOG_LINES);
+  const output = new LogOutput(STANDARD_OUTPUT);
+  return { logger: createLogger("info", { destination: destination ?? output, text, ring }), text, ring, output };
+}
+
+async function listen(
+  { transport, limits }: ServerManifest,
+  { dispatch, upgrade }: Dispatches,
+  { host, port, logger }: { host: string; port: number; logger: Logger },
+): Promise<{ listening: Listening; transport: string }> {
+  const chosen = await chooseTransport(transport, host, logger);
+  const listening = await chosen.listen(dispatch, {
+    host,
+    port,
+    connections: limits.connections,
+    headLimit: MAX_HEAD_BYTES,
+    stall: limits.stall,
+    sockets: { dispatch: upgrade, message: limits.socketMessage },
   });
-  const dispatch = compilePipeline(service.routes, {
-    ...shared,
-    check: (schema) => validators[schema],
-    authorize: (route) => doors.of(service.access.of(route)),
-    authorizeUnknown: doors.unknown,
-    bodyLimit: server.limits.body,
-    isProxied: server.trustedProxies.length > 0,
-    uploads: new Uploads(server.limits.uploads),
-    isSocket: sockets.has,
-  });
-  return { dispatch, upgrade: sockets.dispatch };
+  return { listening, transport: chosen.name };
 }

@@ -10,11 +10,11 @@ import { loadManifest } from "../manifest/load.ts";
 import { pluginFolders } from "../registry/discover.ts";
 import type { Invocation } from "./invocation.ts";
 
-/** Editors write a file in several moves; milliseconds without one more before the service starts again. */
-const QUIET = 100;
-/** A second signal later than this, in milliseconds, ends a service that still has open streams. */
-const PATIENCE = 1_200;
-const SOURCE = /^[^.].*\.(m?[jt]s|json)$/;
+/** Editors write a file in several steps: the service restarts when nothing has changed for this long. */
+const RESTART_DELAY_MS = 100;
+/** When a second signal is sent, which ends a service that still has open streams. */
+const SECOND_SIGNAL_DELAY_MS = 1_200;
+const SOURCE_FILE = /^[^.].*\.(m?[jt]s|json)$/;
 
 interface Watched {
   folder: string;
@@ -25,11 +25,11 @@ interface Watched {
 /** Stays until a signal. */
 export async function dev(invocation: Invocation): Promise<number> {
   let stopping = false;
-  let child = serveAgain();
+  let child = spawnServe();
   let watchers: FSWatcher[] = [];
   let timer: NodeJS.Timeout | undefined;
-  /** One restart after the other. */
-  let turn = Promise.resolve();
+  /** Restarts run one after the other. */
+  let restarts = Promise.resolve();
 
   const observe = async () => {
     const places = await watched(invocation);
@@ -38,16 +38,16 @@ export async function dev(invocation: Invocation): Promise<number> {
       watch(folder, (_event, name) => {
         if (name === null || !counts(name)) return;
         clearTimeout(timer);
-        timer = setTimeout(() => restart(join(folder, name)), QUIET);
+        timer = setTimeout(() => restart(join(folder, name)), RESTART_DELAY_MS);
       }),
     );
   };
   const restart = (changed: string) => {
-    turn = turn.then(async () => {
-      await ended(child);
+    restarts = restarts.then(async () => {
+      await stopChild(child);
       if (stopping) return;
       process.stdout.write(`${changed} has changed\n`);
-      child = serveAgain();
+      child = spawnServe();
       await observe();
     });
   };
@@ -59,25 +59,25 @@ export async function dev(invocation: Invocation): Promise<number> {
       stopping = true;
       clearTimeout(timer);
       for (const watcher of watchers) watcher.close();
-      void turn.then(() => ended(child)).then(() => done(0));
+      void restarts.then(() => stopChild(child)).then(() => done(0));
     };
     process.on("SIGINT", stop);
     process.on("SIGTERM", stop);
   });
 }
 
-/** The same call with `serve` for `dev`. */
-function serveAgain(): ChildProcess {
+/** The same command line with `serve` instead of `dev`. */
+function spawnServe(): ChildProcess {
   const [script = "", ...words] = process.argv.slice(1);
   const command = [...process.execArgv, script, ...words.map((word) => (word === "dev" ? "serve" : word))];
   return spawn(process.execPath, command, { stdio: "inherit" });
 }
 
-/** Stops a child in order; one that has something left to finish is ended soon after. */
-function ended(child: ChildProcess): Promise<void> {
+/** Stops a child in order, with a second signal if it takes long. */
+function stopChild(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
   return new Promise((done) => {
-    const again = setTimeout(() => child.kill("SIGTERM"), PATIENCE);
+    const again = setTimeout(() => child.kill("SIGTERM"), SECOND_SIGNAL_DELAY_MS);
     child.once("exit", () => {
       clearTimeout(again);
       done();
@@ -99,12 +99,12 @@ async function watched({ config, plugins }: Invocation): Promise<Watched[]> {
     { folder: dirname(file), counts: (name: string) => name === basename(file) },
     ...[...new Set(roots.flatMap(foldersIn))].map((path) => ({
       folder: path,
-      counts: (name: string) => SOURCE.test(name),
+      counts: (name: string) => SOURCE_FILE.test(name),
     })),
   ];
 }
 
-/** A folder and those below it; none when it is not there. */
+/** A folder and all below it; an empty list when it does not exist. */
 function foldersIn(root: string): string[] {
   try {
     const inside = readdirSync(root, { withFileTypes: true }).filter(

@@ -1,4 +1,4 @@
-/** The commands that look and do not listen: `check`, `explain`, `routes`. */
+/** The commands that read the manifest and do not listen: `check`, `explain`, `routes`. */
 
 import { type Booted, boot } from "../app/boot.ts";
 import { describeAccess } from "../auth/document.ts";
@@ -48,7 +48,7 @@ export function explain(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ loaded, issues }) => {
     const explained = loaded.explain(invocation.rest[0] as string);
     const output = explained.problem === undefined ? process.stdout : process.stderr;
-    // A manifest with errors is explained as it is written, without defaults: say so by saying what is wrong.
+    // A manifest with errors is explained as it is written, without defaults: print the errors, so that this is no surprise.
     if (hasErrors(issues)) printIssues(issues);
     output.write(`${formatExplained(explained)}\n`);
     return explained.problem === undefined ? 0 : 1;

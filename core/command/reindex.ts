@@ -9,8 +9,7 @@ import { isVolatile } from "../storage/sharing.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 
-/** Milliseconds between two lines of progress. */
-const EVERY = 1_000;
+const PROGRESS_INTERVAL_MS = 1_000;
 
 /** Of every memory that has `semantic`. Exit code 1 when the manifest does not boot, or names no such memory. */
 export async function reindexAll({ config, plugins }: Invocation): Promise<number> {
@@ -52,7 +51,7 @@ function createProgress(name: string): (done: Reindexed) => void {
   let last = begun;
   return (done) => {
     const now = performance.now();
-    if (now - last < EVERY) return;
+    if (now - last < PROGRESS_INTERVAL_MS) return;
     last = now;
     const rate = Math.round((done.indexed + done.refused) / ((now - begun) / 1_000));
     process.stdout.write(`memory ${name}: ${describe(done)}, ${rate} a second\n`);

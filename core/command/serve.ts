@@ -9,14 +9,14 @@ import { shortPath } from "../registry/problem.ts";
 import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 
-/** A group signal arrives twice when npm stands between; a second one within this many milliseconds is the same one. */
-const SAME_SIGNAL = 1_000;
-/** Milliseconds from the end of the service to that of the process, whatever timers a plugin has left behind. */
-const LINGER = 1_000;
+/** npm passes a signal of the terminal on, so that it arrives twice; a second one within this time is the same signal. */
+const SAME_SIGNAL_WINDOW_MS = 1_000;
+/** The process ends this long after the service, even if a plugin has left timers behind. */
+const EXIT_TIMEOUT_MS = 1_000;
 
 /** Gives the exit code once the service has ended. */
 export async function serve(invocation: Invocation): Promise<number> {
-  // What cannot be said there is no reason to end what is served: a full disk, a terminal that was closed.
+  // Output that cannot be written (a full disk, a closed terminal) must not end the service.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   let running: Awaited<ReturnType<typeof start>>;
   try {
@@ -26,10 +26,10 @@ export async function serve(invocation: Invocation): Promise<number> {
     printIssues(error.booted.issues);
     return 1;
   }
-  // Before anybody reads that it is up: a signal that nobody listens to would end the process without a stop.
+  // Before anybody reads that it is up: without a listener a signal would end the process at once.
   const stopped = untilStopped(running);
   printIssues(running.booted.issues);
-  // The manifest's own host is warned of among its issues.
+  // The check of the manifest has warned about the host that the manifest names.
   if (invocation.host !== undefined && isPublic(invocation.host) && running.service.manifest.auth.mode === "none") {
     const { host } = invocation;
     printWarning(`--host ${host}: the service is open to everybody who reaches ${host}: auth.mode is none`);
@@ -47,20 +47,20 @@ function describe(running: Running): string {
     count(service.tools.size, "tool"),
     count(Object.keys(manifest.workflows).length, "workflow"),
   ];
-  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}; ${openness(running)}`;
+  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}; ${describeAccess(running)}`;
 }
 
-/** Who gets in, in a line: the manual says the rest. */
-function openness({ service, url }: Running): string {
+/** Who can use the service, in one line. */
+function describeAccess({ service, url }: Running): string {
   const { auth, server } = service.manifest;
   if (auth.mode !== "none") return "open to callers with a token or the console's key, and public routes to everybody";
   const { hostname } = new URL(url);
   const reached = isPublic(hostname) ? `everybody who reaches ${hostname}` : "every program on this machine";
-  return `open to ${reached}${readers(server.cors)} (auth.mode: none)`;
+  return `open to ${reached}${describeOrigins(server.cors)} (auth.mode: none)`;
 }
 
-/** Pages that the browsers of these people may have open. */
-function readers(cors: ServerManifest["cors"]): string {
+/** Which web pages may call the service from a browser, by CORS. */
+function describeOrigins(cors: ServerManifest["cors"]): string {
   if (cors === false) return "";
   const { origin = "*" } = cors;
   if (typeof origin === "object" && !Array.isArray(origin)) return `, and to pages that server.cors.origin lets in`;
@@ -91,7 +91,7 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
       if (begun === 0) {
         logger.info({ signal }, "stopping");
         stop(0);
-      } else if (performance.now() - begun > SAME_SIGNAL) {
+      } else if (performance.now() - begun > SAME_SIGNAL_WINDOW_MS) {
         logger.warn({ signal }, "stopping now");
         cutAndExit(running);
       }
@@ -102,10 +102,10 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
     process.on("SIGHUP", () => logger.warn("SIGHUP: this version does not reload; restart to apply changes"));
     const { registry } = running.booted;
     const { onPluginCrash } = running.service.manifest;
-    // A promise that nobody looked at has left nothing half done in others: it is told, whosever it is.
+    // A rejected promise leaves nothing else half done, so that logging it is enough, whoever it belongs to.
     process.on("unhandledRejection", (error) => {
       const { plugin, whose } = blame(error, registry.folders, "a promise");
-      logger.error({ err: error, plugin }, `${whose} was rejected and nobody looked`);
+      logger.error({ err: error, plugin }, `${whose} was rejected and nobody handled it`);
     });
     process.on("uncaughtException", (error) => {
       const { plugin, whose } = blame(error, registry.folders, "a timer or an event");
@@ -113,14 +113,14 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
         logger.error({ err: error, plugin }, `uncaught exception in ${whose}, going on`);
         return;
       }
-      // Nobody knows what it left undone, so the process ends; but what others run may finish first.
+      // The state of the process is unknown now, so it ends; what is running may finish first.
       logger.fatal({ err: error, plugin }, `uncaught exception${plugin === undefined ? "" : ` in ${whose}`}, stopping`);
       if (begun === 0) stop(1);
     });
   });
 }
 
-/** @param what threw, whosever it is */
+/** @param what threw, as the log line names it */
 function blame(error: unknown, folders: readonly string[], what: string): { plugin?: string; whose: string } {
   const file = pluginFileOf(error, folders);
   if (file === null) return { whose: what };
@@ -130,7 +130,7 @@ function blame(error: unknown, folders: readonly string[], what: string): { plug
 
 /** The process ends by itself when nothing is left to do, else it is ended. */
 function endWith(code: number): number {
-  setTimeout(() => process.exit(code), LINGER).unref();
+  setTimeout(() => process.exit(code), EXIT_TIMEOUT_MS).unref();
   return code;
 }
 

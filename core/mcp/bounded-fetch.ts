@@ -1,13 +1,12 @@
-/** Answers of foreign MCP servers: at most so many bytes each, and so many for each event of a stream. */
+/** Limits the size of replies from foreign MCP servers: of each reply, and of each event of a stream. */
 
-/** Bytes of one message. */
-export const LARGEST_MESSAGE = 4 * 1024 * 1024;
+export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
 /**
- * `fetch` that ends a body with an error once it is larger than what is taken.
+ * `fetch` that ends a body with an error once it is too large.
  *
- * @param broken called when a body breaks off, for that reason or another: the SDK would wait for the rest of a stream. `ofCall`
- * says whether a tool was called with it.
+ * @param broken called when a body ends early, for that reason or another: the SDK would wait for the rest of a stream. `ofCall`
+ * says whether the request called a tool.
  */
 export const boundedFetch =
   (broken: (error: unknown, ofCall: boolean) => void) =>
@@ -24,7 +23,7 @@ export const boundedFetch =
 
 const isCall = (body: unknown): boolean => typeof body === "string" && body.includes('"tools/call"');
 
-/** @param isStream events are counted each for itself: a stream may last for days */
+/** @param isStream the limit is for each event, because a stream may last for days */
 async function* limited(
   body: ReadableStream<Uint8Array>,
   isStream: boolean,
@@ -34,7 +33,7 @@ async function* limited(
   try {
     for await (const chunk of body) {
       size += chunk.length;
-      if (size > LARGEST_MESSAGE) throw new Error(`it sent more than ${LARGEST_MESSAGE / 1024 / 1024} MiB`);
+      if (size > MAX_MESSAGE_BYTES) throw new Error(`it sent more than ${MAX_MESSAGE_BYTES / 1024 / 1024} MiB`);
       if (isStream && endsEvent(chunk)) size = 0;
       yield chunk;
     }

@@ -1,10 +1,10 @@
-/** What a foreign tool gave, as the value that agents, workflows and the API work with. */
+/** Turns the result of a foreign tool into the value that agents, workflows and the API work with. */
 import type { CallToolResult } from "@modelcontextprotocol/client";
 
 /**
- * The object where there is one, else the text; what is more than text (pictures, sound, links) comes as the protocol has it.
+ * The structured object where there is one, else the text. Pictures, sound and links stay in the format of the protocol.
  *
- * @throws Error with what the tool said of its failure
+ * @throws Error with the message of the tool when it failed
  */
 export function callOutput({ content, structuredContent, isError }: CallToolResult): unknown {
   const texts = content.flatMap((piece) => (piece.type === "text" ? [piece.text] : []));

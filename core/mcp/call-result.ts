@@ -1,5 +1,4 @@
-/** What a tool gave, as MCP has it: text for models, and the object itself for programs. */
-
+/** Turns results into results of MCP: text for models, and the object itself for programs. */
 import type { ExecutionResult, McpCallResult, TextResult, ToolExecutionResult } from "../../generated/types.ts";
 import { isObject } from "../lib/is-object.ts";
 
@@ -11,7 +10,7 @@ export function toolResult({ result }: ToolExecutionResult): McpCallResult {
 
 export const agentResult = (result: TextResult): McpCallResult => withStructure([result.text], result);
 
-/** Of an execution that waits it is also said how it goes on. */
+/** For a suspended execution, a second text says how to resume it. */
 export function executionResult(result: ExecutionResult, resumeTool: string): McpCallResult {
   const texts = [JSON.stringify(result)];
   const { executionId, status, suspension } = result;

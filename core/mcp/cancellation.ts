@@ -1,21 +1,21 @@
 /**
- * Cancelling a call of a tool by a message of its own, as revisions of the protocol before 2026-07-28 do (their clients keep the
- * connection of a call that they have given up). Which call is meant shows in the id of the session: a name that the client gets
- * with its first reply and nothing else, so that any process may know it or not.
+ * Cancels a tool call when its client sends a message that says so. Revisions of the protocol before 2026-07-28 do that: their
+ * clients keep the connection of a call that they have given up. The session id says whose call is meant. It is only a random name
+ * that the client gets with its first reply, and no process stores it.
  */
 import { randomUUID } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import type { Context } from "../http/route.ts";
 
-export const SESSION_HEADER = "mcp-session-id";
+const SESSION_HEADER = "mcp-session-id";
 
 export class Cancellations<S> {
-  /** Calls that run and that belong to a session. */
+  /** Running calls that belong to a session. */
   readonly #running = new Map<string, AbortController>();
 
-  /** Runs `work` with a call whose signal also aborts when its client says so. */
+  /** Runs `work` with a call whose signal also aborts when its client cancels it. */
   async run<T>(call: Context<S>, id: string | number, work: (call: Context<S>) => Promise<T>): Promise<T> {
-    const key = keyOf(call, id);
+    const key = callKey(call, id);
     if (key === null) return work(call);
     const controller = new AbortController();
     this.#running.set(key, controller);
@@ -26,13 +26,13 @@ export class Cancellations<S> {
     }
   }
 
-  /** Looks for messages that cancel. */
-  hear(call: Context<S>, body: unknown): void {
+  /** Aborts the calls that this body cancels. */
+  handleMessage(call: Context<S>, body: unknown): void {
     for (const message of [body].flat() as { method?: unknown; params?: { requestId?: unknown } }[]) {
       if (message?.method !== "notifications/cancelled") continue;
       const id = message.params?.requestId;
       if (typeof id !== "string" && typeof id !== "number") continue;
-      const key = keyOf(call, id);
+      const key = callKey(call, id);
       if (key !== null) this.#running.get(key)?.abort(new Error("the client has cancelled the call"));
     }
   }
@@ -42,8 +42,8 @@ export class Cancellations<S> {
 export const sessionHeaders = (body: unknown): readonly string[] =>
   (body as { method?: unknown } | undefined)?.method === "initialize" ? [SESSION_HEADER, randomUUID()] : [];
 
-/** Null without a session. A session of somebody else is another one. */
-function keyOf({ headers, user }: Pick<Context<unknown>, "headers" | "user">, id: string | number): string | null {
+/** Null without a session. The user is part of the key, so that nobody can cancel the calls of somebody else. */
+function callKey({ headers, user }: Pick<Context<unknown>, "headers" | "user">, id: string | number): string | null {
   const session = headers[SESSION_HEADER];
   return session === undefined ? null : JSON.stringify([user?.id ?? user?.sub, session, id]);
 }
@@ -55,7 +55,7 @@ class CancellableCall<S> implements Context<S> {
   constructor(call: Context<S>, cancelled: AbortSignal) {
     this.#call = call;
     this.signal = AbortSignal.any([call.signal, cancelled]);
-    // As that of the call: tools that run side by side listen each.
+    // As with the signal of the call: every tool that runs in parallel adds a listener.
     setMaxListeners(0, this.signal);
   }
 

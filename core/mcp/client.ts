@@ -1,4 +1,4 @@
-/** A foreign MCP server as this service knows it: its tools, and a connection that is made again when it is lost. */
+/** The client of one foreign MCP server: knows its tools, and connects again when the connection is lost. */
 import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import type { PrepareSchema } from "../client-schema/schemas.ts";
@@ -11,18 +11,19 @@ import { ToolUnavailable } from "../tools/tool.ts";
 import { callOutput } from "./call-output.ts";
 import type { ListedTool, McpConnection } from "./connection.ts";
 
-/** Milliseconds: the first and the longest pause between two attempts to connect, and between two looks at what there is. */
-const FIRST_PAUSE = 1_000;
-const LONGEST_PAUSE = 60_000;
-const REFRESH = 60_000;
-/** Milliseconds for which their schemas are read before everything else has its turn. */
-const SLICE = 8;
-/** Tools of one server. */
-const MOST_TOOLS = 500;
+/** The delay between two attempts to connect doubles from the first value to the second. */
+const MIN_RECONNECT_DELAY_MS = 1_000;
+const MAX_RECONNECT_DELAY_MS = 60_000;
+/** The list of tools is read again this often: not every server tells when its tools change. */
+const REFRESH_INTERVAL_MS = 60_000;
+/** Compiling the schemas of many tools is interrupted after this time, so that requests are served in between. */
+const SCHEMA_SLICE_MS = 8;
+/** Of one server; the rest is left out. */
+const MAX_TOOLS = 500;
 
-/** A tool of the server, as models and the API are shown it. */
-export interface ForeignTool {
-  /** As the server calls it. */
+/** A tool of the server, as models and the API see it. */
+interface ForeignTool {
+  /** The name that the server uses. */
   readonly name: string;
   readonly description: string;
   readonly parameters: JsonSchema;
@@ -30,7 +31,7 @@ export interface ForeignTool {
   validate(input: unknown): string | null;
 }
 
-export interface ClientParts {
+interface ClientParts {
   readonly folder: string;
   readonly logger: Logger;
   readonly prepare: PrepareSchema;
@@ -43,14 +44,14 @@ export class McpClient {
   readonly #settings: McpClientManifest;
   readonly #parts: ClientParts;
   readonly #logger: Logger;
-  /** By the names that they have here, without that of the client. */
+  /** By their names in this service, without the prefix of the client. */
   #tools: ReadonlyMap<string, ForeignTool> = new Map();
   #connection: McpConnection | null = null;
   #connecting: Promise<void> | null = null;
   /** When the last attempt to connect failed, by `performance.now()`. */
   #failed = Number.NEGATIVE_INFINITY;
-  #pause = FIRST_PAUSE;
-  /** To connect again, or to look at what there is. */
+  #pause = MIN_RECONNECT_DELAY_MS;
+  /** Until the next attempt to connect, or until the list of tools is read again. */
   #timer: NodeJS.Timeout | null = null;
   #reason = "it has not answered yet";
   #wasKnown = false;
@@ -63,12 +64,12 @@ export class McpClient {
     this.#logger = parts.logger.child({ mcpClient: name });
   }
 
-  /** Of one call, in milliseconds. */
+  /** For one call, in milliseconds. */
   get timeout(): number {
     return this.#settings.timeout;
   }
 
-  /** Whether the server has ever told what it has. */
+  /** Whether the server has ever listed its tools. */
   get wasKnown(): boolean {
     return this.#wasKnown;
   }
@@ -77,12 +78,12 @@ export class McpClient {
     return this.#connection !== null;
   }
 
-  /** What it told last. */
+  /** From its last list. */
   get tools(): ReadonlyMap<string, ForeignTool> {
     return this.#tools;
   }
 
-  /** Connects, and goes on trying. Never throws: what goes wrong is logged, and told to who calls a tool. */
+  /** Connects, and keeps trying. Never throws: failures are logged, and reported to those who call a tool. */
   connect(): Promise<void> {
     this.#connecting ??= this.#attempt().finally(() => {
       this.#connecting = null;
@@ -91,13 +92,13 @@ export class McpClient {
   }
 
   /**
-   * Calls a tool by the name that it has here.
+   * Calls a tool by its name in this service, without the prefix of the client.
    *
-   * @throws ToolUnavailable when the server cannot be reached or has no such tool; Error with what the tool said; the reason
-   * of `signal` once it aborts
+   * @throws ToolUnavailable when the server cannot be reached or has no such tool; Error with the message of the tool; the
+   * reason of `signal` once it aborts
    */
   async call(name: string, input: Record<string, unknown>, signal: AbortSignal): Promise<unknown> {
-    const { isMcpConnectionLost, isUnsent, reasonOf } = await import("./connection.ts");
+    const { isMcpConnectionLost, isUnsent, failureReason } = await import("./connection.ts");
     for (let tried = 0; ; tried++) {
       const connection = await this.#open(signal);
       const tool = this.#tools.get(name);
@@ -109,17 +110,19 @@ export class McpClient {
       } catch (error) {
         signal.throwIfAborted();
         if (!isMcpConnectionLost(error))
-          throw new Error(`MCP server "${this.name}": ${reasonOf(error)}`, { cause: error });
-        this.#lose(connection, reasonOf(error));
+          throw new Error(`MCP server "${this.name}": ${failureReason(error)}`, { cause: error });
+        this.#disconnect(connection, failureReason(error));
         if (tried > 0 || !isUnsent(error))
-          throw new Error(`MCP server "${this.name}" was lost during the call: ${reasonOf(error)}`, { cause: error });
+          throw new Error(`MCP server "${this.name}" was lost during the call: ${failureReason(error)}`, {
+            cause: error,
+          });
         continue;
       }
       return callOutput(result);
     }
   }
 
-  /** Ends a process of its own, too. */
+  /** Ends the process too, where the server is one. */
   async close(): Promise<void> {
     this.#end.abort(new Error("the service is stopping"));
     if (this.#timer !== null) clearTimeout(this.#timer);
@@ -129,7 +132,7 @@ export class McpClient {
   }
 
   async #open(signal: AbortSignal): Promise<McpConnection> {
-    const due = performance.now() - this.#failed >= FIRST_PAUSE;
+    const due = performance.now() - this.#failed >= MIN_RECONNECT_DELAY_MS;
     if (this.#connection === null && !this.#end.signal.aborted && (due || this.#connecting !== null))
       await untilAborted(this.connect(), signal);
     if (this.#connection !== null) return this.#connection;
@@ -138,7 +141,7 @@ export class McpClient {
 
   async #attempt(): Promise<void> {
     if (this.#end.signal.aborted || this.#connection !== null) return;
-    const { openMcpConnection, reasonOf } = await import("./connection.ts");
+    const { openMcpConnection, failureReason } = await import("./connection.ts");
     let connection: McpConnection | null = null;
     try {
       connection = await openMcpConnection(this.#settings, {
@@ -146,68 +149,68 @@ export class McpClient {
         logger: this.#logger,
         signal: this.#end.signal,
         changed: () => void this.#refresh(),
-        closed: (reason) => connection !== null && this.#lose(connection, reason),
+        closed: (reason) => connection !== null && this.#disconnect(connection, reason),
       });
-      await this.#take(await connection.list());
+      await this.#replaceTools(await connection.list());
       this.#connection = connection;
-      this.#pause = FIRST_PAUSE;
+      this.#pause = MIN_RECONNECT_DELAY_MS;
       this.#logger.info({ tools: this.#tools.size }, "MCP server connected");
     } catch (error) {
       await connection?.close().catch(() => {});
-      const reason = reasonOf(error);
+      const reason = failureReason(error);
       if (reason !== this.#reason) this.#logger.warn(`MCP server cannot be reached: ${reason}`);
       this.#reason = reason;
       this.#failed = performance.now();
     }
     this.#parts.changed();
-    this.#plan();
+    this.#schedule();
   }
 
-  #lose(connection: McpConnection, reason: string): void {
+  #disconnect(connection: McpConnection, reason: string): void {
     if (this.#connection !== connection) return;
     this.#connection = null;
     this.#reason = reason;
     this.#logger.warn(`MCP server lost: ${reason}`);
     connection.close().catch(() => {});
     this.#parts.changed();
-    this.#plan();
+    this.#schedule();
   }
 
-  /** Not all servers tell when their tools change, and one over HTTP that has died is noticed only when it is asked. */
+  /** Not every server tells when its tools change, and over HTTP only a request shows that a server has died. */
   async #refresh(): Promise<void> {
     const connection = this.#connection;
     if (connection === null) return;
-    const { reasonOf } = await import("./connection.ts");
+    const { failureReason } = await import("./connection.ts");
     try {
       const listed = await connection.list();
       if (this.#connection !== connection) return;
-      await this.#take(listed);
+      await this.#replaceTools(listed);
       if (this.#connection !== connection) return;
       this.#parts.changed();
-      this.#plan();
+      this.#schedule();
     } catch (error) {
-      this.#lose(connection, reasonOf(error));
+      this.#disconnect(connection, failureReason(error));
     }
   }
 
-  #plan(): void {
+  #schedule(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     if (this.#end.signal.aborted) return;
     if (this.#connection !== null) {
-      this.#timer = setTimeout(() => void this.#refresh(), REFRESH);
+      this.#timer = setTimeout(() => void this.#refresh(), REFRESH_INTERVAL_MS);
     } else {
       this.#timer = setTimeout(() => void this.connect(), this.#pause);
-      this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE);
+      this.#pause = Math.min(this.#pause * 2, MAX_RECONNECT_DELAY_MS);
     }
     this.#timer.unref();
   }
 
-  /** Names that come twice, once their characters are those that models take, are left out from the second on. */
-  async #take(listed: readonly ListedTool[]): Promise<void> {
+  /** Names are changed to the characters that models accept. Of two tools with the same name then, the first one is kept. */
+  async #replaceTools(listed: readonly ListedTool[]): Promise<void> {
     const tools = new Map<string, ForeignTool>();
     let since = performance.now();
-    for (const tool of listed.slice(0, MOST_TOOLS)) {
-      if (performance.now() - since > SLICE) {
+    for (const tool of listed.slice(0, MAX_TOOLS)) {
+      if (performance.now() - since > SCHEMA_SLICE_MS) {
         await new Promise(setImmediate);
         since = performance.now();
       }
@@ -220,7 +223,7 @@ export class McpClient {
     this.#wasKnown = true;
   }
 
-  /** A schema that we do not check is still checked by the server. */
+  /** A tool whose schema cannot be used takes any input here: the server still checks it. */
   #foreignTool({ name, description, inputSchema }: ListedTool): ForeignTool {
     const known = this.#tools.get(exposedName(name));
     const same = known?.description === description && JSON.stringify(known.parameters) === JSON.stringify(inputSchema);

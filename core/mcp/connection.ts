@@ -1,4 +1,4 @@
-/** One connection to a foreign MCP server, over HTTP or to a process of its own: the only file that knows the client's SDK. */
+/** One connection to a foreign MCP server, over HTTP or to a child process: the only file that uses the client SDK. */
 import type { Readable } from "node:stream";
 import {
   type CallToolResult,
@@ -14,7 +14,7 @@ import type { Logger } from "pino";
 import { untilAborted } from "../lib/abortable.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
-import { boundedFetch, LARGEST_MESSAGE } from "./bounded-fetch.ts";
+import { boundedFetch, MAX_MESSAGE_BYTES } from "./bounded-fetch.ts";
 import { readLines } from "./lines.ts";
 
 /** A tool as the server describes it. */
@@ -25,59 +25,63 @@ export interface ListedTool {
 }
 
 export interface McpConnection {
-  /** Every tool, as far as there are not too many pages of them. */
+  /** All tools; the SDK limits the number of pages. */
   list(): Promise<ListedTool[]>;
   /** @param timeout milliseconds */
   call(name: string, given: Record<string, unknown>, signal: AbortSignal, timeout: number): Promise<CallToolResult>;
   close(): Promise<void>;
 }
 
-export interface McpConnectionOptions {
+interface McpConnectionOptions {
   /** Where a command runs. */
   readonly folder: string;
   readonly logger: Logger;
-  /** Gives up connecting. */
+  /** Aborts an attempt to connect. */
   readonly signal: AbortSignal;
-  /** The server has other tools now. */
+  /** Called when the tools of the server have changed. */
   changed(): void;
-  /** It is over, and nobody here ended it. */
+  /** Called when the connection has ended without `close`. */
   closed(reason: string): void;
 }
 
 type Broken = Parameters<typeof boundedFetch>[0];
 
-/** Milliseconds for a server to answer the first messages. */
-const PATIENCE = 10_000;
-/** Milliseconds for a server to hear that its session is over. */
-const FAREWELL = 1_000;
-/** Characters of a line of the log. */
-const LONGEST_LINE = 1_000;
+/** For a server to answer the messages that open a connection, and to list its tools. */
+const RESPONSE_TIMEOUT_MS = 10_000;
+/** For a server to answer that its session has ended. */
+const TERMINATE_TIMEOUT_MS = 1_000;
+/** Of a line that a server writes to standard error. */
+const MAX_LINE_CHARACTERS = 1_000;
 
-/** Results are not checked against schemas of the server: it would be its own word against itself, at our cost. */
-const TRUSTING: ClientOptions["jsonSchemaValidator"] = {
+/** Results are not checked against the output schemas of the server: both come from the server, so that it proves nothing. */
+const NO_VALIDATION: ClientOptions["jsonSchemaValidator"] = {
   getValidator: () => (input) => ({ valid: true, data: input as never, errorMessage: undefined }),
 };
 
-/** @throws what the SDK throws: see `reasonOf` */
+/** @throws what the SDK throws: see `failureReason` */
 export async function openMcpConnection(
   settings: McpClientManifest,
   options: McpConnectionOptions,
 ): Promise<McpConnection> {
   let reason = "it closed the connection";
   const broken: Broken = (error, ofCall) => {
-    // Of another stream it is asked what is left of the server, so that calls that go well are left alone.
+    // Another stream than that of a call: list the tools, which shows whether the server is there, and let running calls go on.
     if (!ofCall) return options.changed();
-    reason = reasonOf(error);
+    reason = failureReason(error);
     client.close().catch(() => {});
   };
-  const transport = settings.url === undefined ? processOf(settings, options) : httpOf(settings.url, settings, broken);
+  const transport =
+    settings.url === undefined ? stdioTransport(settings, options) : httpTransport(settings.url, settings, broken);
   const client = new Client(
     { name: "penstock", version: VERSION },
     {
-      jsonSchemaValidator: TRUSTING,
+      jsonSchemaValidator: NO_VALIDATION,
       listChanged: { tools: { autoRefresh: false, onChanged: () => options.changed() } },
-      // To ask a process for its revision would take another process: all of today's speak the one before.
-      versionNegotiation: { mode: settings.url === undefined ? "legacy" : "auto", probe: { timeoutMs: PATIENCE } },
+      // To probe a child process would take a second one. All of today's speak the older revision.
+      versionNegotiation: {
+        mode: settings.url === undefined ? "legacy" : "auto",
+        probe: { timeoutMs: RESPONSE_TIMEOUT_MS },
+      },
     },
   );
   client.onerror = (error) => options.logger.debug({ err: error }, "MCP connection");
@@ -88,19 +92,19 @@ export async function openMcpConnection(
   };
   const close = async () => {
     over = true;
-    if (transport instanceof StreamableHTTPClientTransport) await farewell(transport);
+    if (transport instanceof StreamableHTTPClientTransport) await terminateSession(transport);
     await client.close();
   };
   try {
-    await untilAborted(client.connect(transport, { timeout: PATIENCE }), options.signal);
+    await untilAborted(client.connect(transport, { timeout: RESPONSE_TIMEOUT_MS }), options.signal);
   } catch (error) {
-    // A client that is not connected yet does not know its transport.
+    // Before it is connected, closing the client does not close its transport.
     await Promise.allSettled([close(), transport.close()]);
     throw error;
   }
   return {
     async list() {
-      const { tools } = await client.listTools(undefined, { timeout: PATIENCE, cacheMode: "refresh" });
+      const { tools } = await client.listTools(undefined, { timeout: RESPONSE_TIMEOUT_MS, cacheMode: "refresh" });
       return tools.map(({ name, description = "", inputSchema }) => ({ name, description, inputSchema }));
     },
     call: (name, given, signal, timeout) =>
@@ -109,12 +113,16 @@ export async function openMcpConnection(
   };
 }
 
-function httpOf(url: string, { headers = {} }: McpClientManifest, broken: Broken): StreamableHTTPClientTransport {
+function httpTransport(
+  url: string,
+  { headers = {} }: McpClientManifest,
+  broken: Broken,
+): StreamableHTTPClientTransport {
   return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch: boundedFetch(broken) });
 }
 
-/** The process gets the few variables that any needs (PATH, HOME, ...) and its own, nothing else of ours. */
-function processOf(
+/** The process gets the few variables that every process needs (PATH, HOME, ...) and those of the manifest, no others. */
+function stdioTransport(
   { command, args = [], env }: McpClientManifest,
   { folder, logger }: McpConnectionOptions,
 ): StdioClientTransport {
@@ -123,43 +131,47 @@ function processOf(
     args: [...args],
     cwd: folder,
     stderr: "pipe",
-    maxBufferSize: LARGEST_MESSAGE,
+    maxBufferSize: MAX_MESSAGE_BYTES,
     ...(env !== undefined && { env: { ...env } }),
   });
-  readLines(transport.stderr as Readable, LONGEST_LINE, (line) => logger.info({ stderr: line }, "MCP server"));
+  readLines(transport.stderr as Readable, MAX_LINE_CHARACTERS, (line) => logger.info({ stderr: line }, "MCP server"));
   return transport;
 }
 
-/** Servers that keep sessions may forget this one. */
-async function farewell(transport: StreamableHTTPClientTransport): Promise<void> {
+/** Tells a server that keeps sessions that this one has ended. */
+async function terminateSession(transport: StreamableHTTPClientTransport): Promise<void> {
   if (transport.sessionId === undefined) return;
   let timer: NodeJS.Timeout | undefined;
   await Promise.race([
     transport.terminateSession().catch(() => {}),
     new Promise((resolve) => {
-      timer = setTimeout(resolve, FAREWELL);
+      timer = setTimeout(resolve, TERMINATE_TIMEOUT_MS);
     }),
   ]);
   clearTimeout(timer);
 }
 
-const GONE: readonly unknown[] = [SdkErrorCode.NotConnected, SdkErrorCode.ConnectionClosed, SdkErrorCode.SendFailed];
-/** Failures of the system before anything was sent. */
-const NOT_SENT: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
+const CONNECTION_LOST_CODES: readonly unknown[] = [
+  SdkErrorCode.NotConnected,
+  SdkErrorCode.ConnectionClosed,
+  SdkErrorCode.SendFailed,
+];
+/** System errors that come before anything was sent. */
+const NOT_SENT_CODES: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
 
-/** Whether the server is out of reach, and not the one call wrong. */
+/** Whether the connection failed, and not only this call. */
 export const isMcpConnectionLost = (error: unknown): boolean =>
   error instanceof SdkHttpError ||
-  (error instanceof SdkError && GONE.includes(error.code)) ||
+  (error instanceof SdkError && CONNECTION_LOST_CODES.includes(error.code)) ||
   systemFailure(error) !== null;
 
-/** Whether the server cannot have begun with what it was sent: a session that it does not know (404) is none that it served. */
+/** Whether the server cannot have started the call, so that it may be sent again. 404 means that it does not know the session. */
 export const isUnsent = (error: unknown): boolean =>
   (error instanceof SdkHttpError && error.status === 404) ||
   (error instanceof SdkError && error.code === SdkErrorCode.NotConnected) ||
-  NOT_SENT.includes(systemFailure(error)?.code);
+  NOT_SENT_CODES.includes(systemFailure(error)?.code);
 
-/** The failure of the system below another one: `ECONNREFUSED`, `ENOENT` of `spawn node`. */
+/** The system error among the causes of an error: `ECONNREFUSED`, `ENOENT` of `spawn node`. */
 function systemFailure(error: unknown): { code: string; syscall?: string } | null {
   for (let at = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth++) {
     const { code, syscall } = at as { code?: unknown; syscall?: string };
@@ -169,8 +181,8 @@ function systemFailure(error: unknown): { code: string; syscall?: string } | nul
   return null;
 }
 
-/** Why a server cannot be reached, in a line. */
-export function reasonOf(error: unknown): string {
+/** Why a server cannot be reached, in one line. */
+export function failureReason(error: unknown): string {
   const { code, syscall } = systemFailure(error) ?? {};
   if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;

@@ -1,4 +1,4 @@
-/** One MCP server over streamable HTTP: stateless, the current revision of the protocol and those before it. */
+/** One MCP server over streamable HTTP: stateless, for the current revision of the protocol and earlier ones. */
 import {
   type CallToolResult,
   createMcpHandler,
@@ -16,7 +16,7 @@ import { INTERNAL, rpcError, rpcId } from "./rpc.ts";
 import type { McpServer } from "./servers.ts";
 import { replyOf, requestOf } from "./web.ts";
 
-/** Runs a tool of a server on behalf of who calls. Throws ServiceError as the API does. */
+/** Runs a tool of a server on behalf of the caller. Throws ServiceError as the API does. */
 export type RunTool<S> = (call: Context<S>, tool: Exposed, given: Record<string, unknown>) => Promise<McpCallResult>;
 
 export interface McpEndpoint<S> {
@@ -28,10 +28,10 @@ export interface McpEndpoint<S> {
   handle(method: string, body: unknown, call: Context<S>): Promise<RawReply>;
 }
 
-/** @param keepAlive milliseconds between two signs of life of a silent stream */
+/** @param keepAlive milliseconds between two heartbeats of a silent stream */
 export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAlive: number): McpEndpoint<S> {
   const { name, version, description } = server.record;
-  /** Whose request it is that the SDK hands to a server that it has asked for. */
+  /** The calls that requests belong to: the SDK hands over nothing but the request when it asks for a server. */
   const calls = new WeakMap<Request, Context<S>>();
 
   const cancellations = new Cancellations<S>();
@@ -55,12 +55,12 @@ export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAli
     createMcpHandler(({ requestInfo }) => serve(calls.get(requestInfo!)!), {
       responseMode,
       keepAliveMs: keepAlive,
-      // Nothing is told beyond replies, so that there is nothing to wait for.
+      // The server sends nothing but replies, so that clients have nothing to subscribe to.
       maxSubscriptions: 0,
     });
-  const brief = handlerOf("auto");
-  /** Replies with a stream that shows signs of life, so that neither a proxy nor the limit of requests cuts it off. */
-  const patient = handlerOf("sse");
+  const shortCalls = handlerOf("auto");
+  /** Replies with a stream that has heartbeats, so that neither a proxy nor the time limit of requests ends it. */
+  const longCalls = handlerOf("sse");
   const isLong = (body: unknown): boolean => {
     const { method, params } = (body ?? {}) as { method?: unknown; params?: { name?: unknown } };
     const tool = method === "tools/call" ? server.tools.get(String(params?.name)) : undefined;
@@ -71,8 +71,8 @@ export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAli
     async handle(method, body, call) {
       const request = requestOf(method, call.headers, call.signal);
       calls.set(request, call);
-      cancellations.hear(call, body);
-      const handler = isLong(body) ? patient : brief;
+      cancellations.handleMessage(call, body);
+      const handler = isLong(body) ? longCalls : shortCalls;
       const response = await handler.fetch(request, body === undefined ? {} : { parsedBody: body });
       const failure = (message: string) => `event: message\ndata: ${rpcError(rpcId(body), INTERNAL, message)}\n\n`;
       const reply = await replyOf(response, failure);
@@ -86,7 +86,7 @@ function listed(tool: Exposed) {
   return { ...rest, inputSchema: inputSchema as { type: "object" } };
 }
 
-/** What fails is told to the model, which may do better: with the words of the API, or the number to find it by in the log. */
+/** A failure is told to the model, which may try something else: the message of the API, or the request id to find it in the log. */
 async function answer<S>(
   call: Context<S>,
   tool: Exposed,
@@ -96,7 +96,7 @@ async function answer<S>(
   try {
     return { ...(await run(call, tool, given)) };
   } catch (error) {
-    // What a client gave up is no failure of the service.
+    // A call that the client has cancelled is not a failure of the service.
     if (!(error instanceof ServiceError) && !call.signal.aborted)
       call.logger.error({ err: error, tool: tool.name }, messageOf(error));
     const text = [failureText(error, call.requestId), ...hints(error)].join("\n");
@@ -104,7 +104,7 @@ async function answer<S>(
   }
 }
 
-/** What the API says of a failure in headers, which a result has none of. */
+/** What the API says about a failure in headers, as text: a result of MCP has no headers. */
 function hints(error: unknown): string[] {
   const headers = error instanceof ServiceError ? (error.headers ?? {}) : {};
   return ["x-execution-id", "x-approval-id"].flatMap((name) =>

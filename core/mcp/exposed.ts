@@ -20,8 +20,8 @@ import type { Tool } from "../tools/tool.ts";
 import { agentResult, executionResult, toolResult } from "./call-result.ts";
 import { agentSchema, resumeSchema, workflowSchema } from "./input-schemas.ts";
 
-/** What an operation of the API is given, as a request would. */
-export interface Planned {
+/** The input of an operation of the API, as in a request. */
+interface Planned {
   operation: string;
   params: Record<string, string>;
   body: unknown;
@@ -30,7 +30,7 @@ export interface Planned {
 export interface Exposed {
   readonly name: string;
   readonly type: McpTool["type"];
-  /** As it is now: the schema of an imported tool is that of its server. */
+  /** A function, because the schema of an imported tool changes with its server. */
   definition(): McpTool["definition"];
   /**
    * What runs it.

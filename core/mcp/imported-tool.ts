@@ -5,7 +5,7 @@ import type { ToolMeter } from "../observability/metrics/named.ts";
 import type { ConfiguredCall, Tool } from "../tools/tool.ts";
 import type { McpClient } from "./client.ts";
 
-/** Of a tool that nothing is known of. */
+/** For a tool that its server has not described yet. */
 const ANYTHING: JsonSchema = { type: "object" };
 
 export class ImportedTool implements Tool {
@@ -17,7 +17,7 @@ export class ImportedTool implements Tool {
   readonly changes = true;
   readonly meter: ToolMeter | undefined;
   readonly #client: McpClient;
-  /** Without that of the client. */
+  /** Without the prefix of the client. */
   readonly #short: string;
 
   constructor(client: McpClient, short: string, meter?: ToolMeter) {

@@ -45,7 +45,7 @@ export const resumeSchema = (workflow: WorkflowManifest): JsonSchema => ({
   required: ["executionId"],
 });
 
-/** A step that waits may want something else than the workflow says, and that of a sub-workflow does not ask it at all. */
+/** A step may have a resume schema of its own, and steps of a sub-workflow do not use that of the workflow that calls it. */
 function resumeDataOf({ resume, steps }: WorkflowManifest): object {
   const special = (step: StepManifest): boolean =>
     step.resumeSchema !== undefined || step.andWorkflow !== undefined || branchesIn(step).flat().some(special);
@@ -53,7 +53,7 @@ function resumeDataOf({ resume, steps }: WorkflowManifest): object {
   return resume === undefined || flattenSteps(steps).some(special) ? anything : resume;
 }
 
-/** A schema inside another: what it says of itself with `#` must lead to where it stands now. */
+/** A schema inside another one: its references to itself (`#`) are changed to its new place. */
 function nested(schema: object, place: string): object {
   return JSON.parse(JSON.stringify(schema), (key, value) =>
     (key === "$ref" || key === "$dynamicRef") && typeof value === "string" && /^#(?:\/|$)/.test(value)

@@ -1,10 +1,10 @@
-/** Lines of text that somebody else writes, who may write for ever without ending one. */
+/** Reads lines of text from another process, which may never end a line. */
 import type { Readable } from "node:stream";
 
 /**
- * Tells each line that is not empty, without its end.
+ * Calls back with each line that is not empty, without its line break.
  *
- * @param longest characters of a line; what follows them is left out, and never kept
+ * @param longest characters of a line; the rest of a longer one is dropped and takes no memory
  */
 export function readLines(stream: Readable, longest: number, tell: (line: string) => void): void {
   let line = "";

@@ -1,8 +1,8 @@
-/** The tools that a manifest speaks of. */
+/** The tools that a manifest names. */
 import type { Manifest, StepManifest } from "../manifest/manifest.ts";
 import { branchesIn, flattenSteps } from "../workflows/definition/outline.ts";
 
-/** By agents, steps of workflows and MCP servers; those that an expression may name are not among them. */
+/** In agents, steps of workflows and MCP servers. Tools that an expression computes are not among them. */
 export function namedTools({ agents, workflows, mcp }: Manifest): Set<string> {
   const ofAgents = Object.values(agents).flatMap(({ tools }) =>
     tools.map((item) => (typeof item === "string" ? item : item.use)),

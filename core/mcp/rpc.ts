@@ -1,4 +1,4 @@
-/** JSON-RPC, as far as the protocol's SDK does not speak it for us. */
+/** JSON-RPC errors for the cases that the SDK does not handle. */
 import type { RawReply } from "../http/route.ts";
 
 export const INTERNAL = -32603;
@@ -7,7 +7,7 @@ const PARSE_ERROR = -32700;
 export const rpcError = (id: string | number | null, code: number, message: string): string =>
   JSON.stringify({ jsonrpc: "2.0", id, error: { code, message } });
 
-/** The id of a message that wants an answer, as far as it can be told. */
+/** The id of a request; null where the message has none. */
 export function rpcId(message: unknown): string | number | null {
   const { id } = (message ?? {}) as { id?: unknown };
   return typeof id === "string" || typeof id === "number" ? id : null;

@@ -1,14 +1,14 @@
-/** The MCP servers of the manifest: what each exposes, and its endpoint, which is loaded with the first message to it. */
+/** The MCP servers of the manifest: what each one exposes, and its endpoint, which is loaded with its first message. */
 import type { McpServer as McpServerRecord } from "../../generated/types.ts";
 import type { Manifest, McpServerManifest } from "../manifest/manifest.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { McpEndpoint, RunTool } from "./endpoint.ts";
 import { type Exposed, exposeAgent, exposeTool, exposeWorkflow } from "./exposed.ts";
 
-/** @typeParam S what handlers of the API see as the service */
+/** @typeParam S the service that handlers of the API are given */
 export class McpServer<S> {
   readonly id: string;
-  /** By the names that clients use, in the order in which they are listed. */
+  /** By their names for clients, in the order of the list. */
   readonly tools: ReadonlyMap<string, Exposed>;
   readonly #manifest: McpServerManifest;
   #endpoint: Promise<McpEndpoint<S>> | null = null;
@@ -26,10 +26,10 @@ export class McpServer<S> {
   }
 
   /**
-   * The same each time, whatever a later call says.
+   * Created by the first call; later calls get the same one, whatever their arguments are.
    *
    * @param run how its tools are run
-   * @param keepAlive milliseconds between two signs of life of a silent stream
+   * @param keepAlive milliseconds between two heartbeats of a silent stream
    */
   endpoint(run: RunTool<S>, keepAlive: number): Promise<McpEndpoint<S>> {
     this.#endpoint ??= import("./endpoint.ts").then(({ createEndpoint }) => createEndpoint(this, run, keepAlive));
@@ -37,7 +37,7 @@ export class McpServer<S> {
   }
 }
 
-/** What a server names and does not exist is left out without a word: the references of the manifest are checked elsewhere. */
+/** Names that do not exist are skipped: the check of references reports them. */
 export function createMcpServers<S>(
   { mcp, agents, workflows }: Pick<Manifest, "mcp" | "agents" | "workflows">,
   tools: ReadonlyMap<string, Tool>,

@@ -1,4 +1,4 @@
-/** The tools of a service by name: those of the manifest, and those that MCP clients take from foreign servers. */
+/** All tools of a service by name: those of the manifest, and those of foreign MCP servers. */
 import type { Logger } from "pino";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import type { Manifest } from "../manifest/manifest.ts";
@@ -9,21 +9,21 @@ import { McpClient } from "./client.ts";
 import { ImportedTool } from "./imported-tool.ts";
 import { namedTools } from "./named-tools.ts";
 
-export interface DirectoryOptions {
-  /** Where commands run. */
+interface DirectoryOptions {
+  /** The working directory of servers that are commands. */
   readonly folder: string;
   readonly logger: Logger;
   readonly meters: NamedMeters<ToolMeter>;
 }
 
 /**
- * The tools of the service: those of the manifest, and those of its MCP servers as they come. A name that the manifest speaks of
- * is there from the beginning; any name of a server that has never answered is taken for one of its tools.
+ * The tools of MCP servers come and go while the service runs. A tool that the manifest names is there from the beginning. While a
+ * server has never answered, `get` finds any name with its prefix, because the tool may exist.
  */
 export class ToolDirectory extends Map<string, Tool> {
   readonly #clients = new Map<string, McpClient>();
   readonly #meters: NamedMeters<ToolMeter>;
-  /** Those that stay, whatever their servers say. */
+  /** Tools that the manifest names: they stay, whatever their servers list. */
   readonly #named = new Set<string>();
   readonly #listeners: (() => void)[] = [];
 
@@ -46,7 +46,7 @@ export class ToolDirectory extends Map<string, Tool> {
     }
   }
 
-  /** Connects to every server, and does not wait for it. */
+  /** Starts to connect to every server, without waiting for it. */
   begin(): void {
     for (const client of this.#clients.values()) void client.connect();
   }
@@ -55,7 +55,7 @@ export class ToolDirectory extends Map<string, Tool> {
     await Promise.all([...this.#clients.values()].map((client) => client.close()));
   }
 
-  /** Has a listener told whenever tools have come, changed or gone. */
+  /** Calls a listener whenever tools have been added, changed or removed. */
   onChange(listener: () => void): void {
     this.#listeners.push(listener);
   }

@@ -1,4 +1,4 @@
-/** Between requests and replies of the pipeline and those of the web standard, which the SDK of the protocol speaks. */
+/** Converts between the requests and replies of the pipeline and `Request` and `Response`, which the SDK uses. */
 
 import type { RawReply } from "../http/route.ts";
 import { invalid } from "../lib/errors.ts";
@@ -16,14 +16,14 @@ export function requestOf(method: string, given: Readonly<Record<string, string>
     if (!VISIBLE.test(value)) throw invalid(`header ${name} must not have characters beyond Latin-1`);
     headers.set(name, value);
   }
-  // The address is not looked at: what was asked for is known by now.
+  // The SDK does not use the address: the route has been found already.
   return new Request("http://localhost/", { method, headers, signal });
 }
 
 /** Headers that belong to one connection, or that the transport writes. */
 const OWN = new Set(["connection", "content-length", "date", "keep-alive", "transfer-encoding"]);
 
-/** @param failure the last text of a stream that fails */
+/** @param failure writes the last text of a stream that fails */
 export async function replyOf(response: Response, failure: (message: string) => string): Promise<RawReply> {
   const { status, body } = response;
   const headers = [...response.headers].filter(([name]) => !OWN.has(name)).flat();

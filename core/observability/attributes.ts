@@ -1,10 +1,10 @@
 /**
  * Names of spans and of their attributes: OpenTelemetry's semantic conventions for generative AI, as they were in
- * `semantic-conventions` 1.41, and our own where these have none. `entity.*` is in the span itself (sink.ts).
+ * `semantic-conventions` 1.41, and our own where these have none. `entity.*` is a field of the span (sink.ts).
  */
 import type { Attributes } from "./span.ts";
 
-/** Names of attributes that hold content, of spans that have little else. */
+/** Attributes of tool calls, memory and steps that hold content. */
 export const CONTENT = {
   toolArguments: "gen_ai.tool.call.arguments",
   toolResult: "gen_ai.tool.call.result",
@@ -24,7 +24,7 @@ export const MEMORY_SPANS = {
   note: "memory.note",
 } as const;
 
-/** Tokens; those that a provider says nothing of are 0. */
+/** Tokens; 0 where the provider does not report them. */
 interface Tokens {
   readonly promptTokens: number;
   readonly completionTokens: number;
@@ -32,7 +32,7 @@ interface Tokens {
   readonly reasoningTokens?: number;
 }
 
-/** One list for each reason: what is the same is found to be so at a glance, and is kept once. */
+/** One shared list for each reason, so that equal attributes are found equal by identity. */
 const REASONS: ReadonlyMap<string, readonly string[]> = new Map(
   ["stop", "length", "content-filter", "tool-calls", "error", "other"].map((reason) => [
     reason,
@@ -41,7 +41,7 @@ const REASONS: ReadonlyMap<string, readonly string[]> = new Map(
 );
 const reasons = (reason: string): readonly string[] => REASONS.get(reason) ?? [reason];
 
-export interface AgentSpanInput {
+interface AgentSpanInput {
   readonly id: string;
   readonly name: string;
   /** Of the first model that it may call. */
@@ -51,7 +51,7 @@ export interface AgentSpanInput {
   readonly input: string | undefined;
 }
 
-/** Of a run that begins. What its end tells has its place already. */
+/** At the beginning of a run. The attributes of its end are there as undefined, so that all such objects have one shape. */
 export const agentAttributes = ({ id, name, model, conversationId, input }: AgentSpanInput): Attributes => ({
   "gen_ai.operation.name": "invoke_agent",
   "gen_ai.agent.id": id,
@@ -83,7 +83,7 @@ interface Parameters {
   readonly seed: number | undefined;
 }
 
-export interface ModelFacts {
+interface ModelFacts {
   readonly provider: string;
   readonly model: string;
   readonly parameters: Parameters;

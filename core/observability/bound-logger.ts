@@ -1,4 +1,4 @@
-/** Loggers that say what their lines are about. Made when something is logged, and not before. */
+/** Loggers with bindings, which are created only when something is logged. */
 import type { Logger } from "pino";
 
 /** A child of `logger` with `names`, but for those that it has already. */

@@ -2,8 +2,8 @@
 
 import { systemTime } from "../lib/clock.ts";
 
-/** Milliseconds between two looks at the clock of the system, which may be set while the process runs. */
-const LOOK = 60_000;
+/** The system clock may be set while the process runs: it is read again this often. */
+const SYNC_INTERVAL_MS = 60_000;
 
 export class SpanClock {
   #offset = 0;
@@ -12,7 +12,7 @@ export class SpanClock {
   now(): number {
     const now = performance.now();
     if (now >= this.#next) {
-      this.#next = now + LOOK;
+      this.#next = now + SYNC_INTERVAL_MS;
       this.#offset = systemTime() - now;
     }
     return now + this.#offset;

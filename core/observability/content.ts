@@ -1,22 +1,23 @@
 /**
- * Inputs and outputs as spans carry them: JSON text of bounded length, without what nobody may see. What is too long is cut before
- * anything looks at it, so that the time that a value costs does not depend on its size.
+ * Inputs and outputs as spans carry them: JSON text of bounded length, without secrets. A long value is cut before it is cleaned, so
+ * that the time for a value does not depend on its size.
  */
 import { BLANK, isCard, isSecretName, redact } from "./redaction.ts";
 
 export type ContentMode = "none" | "redacted" | "full";
 
-/** Characters that are kept of one value, and of a message of an error. */
-export const MOST_CONTENT = 8 * 1024;
-const MOST_MESSAGE = 512;
+/** Of one value. */
+export const MAX_CONTENT_CHARACTERS = 8 * 1024;
+/** Of the message of an error. */
+const MAX_MESSAGE_CHARACTERS = 512;
 /**
- * Characters behind the cut that are read to know whether it goes through a secret, and are not kept: as many as the longest
- * known secret has, within bounds.
+ * Characters after the cut that are cleaned too, and then dropped, so that a secret that the cut goes through is recognized. They
+ * depend on the longest known secret, within these bounds.
  */
-const BEHIND = 256;
-const MOST_BEHIND = 8 * 1024;
-/** Objects within each other. */
-const DEEPEST = 12;
+const MIN_LOOKAHEAD = 256;
+const MAX_LOOKAHEAD = 8 * 1024;
+/** Of nested objects. */
+const MAX_DEPTH = 12;
 const CUT = "…";
 
 export interface Cleaner {
@@ -32,30 +33,30 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
   const known = knownSecrets(secrets);
   const blank = known === null ? redact : (text: string) => redact(text.replace(known, BLANK));
   const clean = mode === "full" ? (text: string) => text : remembering(blank);
-  const behind = behindCut(secrets);
+  const lookahead = lookaheadFor(secrets);
   return {
     mode,
     content(value) {
       if (mode === "none" || value === undefined) return undefined;
-      if (typeof value === "string") return cut(value, MOST_CONTENT, clean, behind);
+      if (typeof value === "string") return cut(value, MAX_CONTENT_CHARACTERS, clean, lookahead);
       try {
-        return new Writer(clean, mode === "full", behind).write(value);
+        return new Writer(clean, mode === "full", lookahead).write(value);
       } catch {
         return "[unreadable]";
       }
     },
-    // A message is no content: it is there with `none` too, and its secrets are never.
-    message: (text) => cut(text, MOST_MESSAGE, mode === "full" ? clean : blank, behind),
+    // A message is not content: it is kept with `none` too, and always without secrets.
+    message: (text) => cut(text, MAX_MESSAGE_CHARACTERS, mode === "full" ? clean : blank, lookahead),
   };
 }
 
-/** Characters behind a cut that have to be read, where these are secrets. */
-export function behindCut(secrets: readonly string[]): number {
+/** How many characters after a cut have to be cleaned too, where these are the secrets. */
+export function lookaheadFor(secrets: readonly string[]): number {
   const longest = secrets.reduce((most, { length }) => Math.max(most, length), 0);
-  return Math.min(MOST_BEHIND, Math.max(BEHIND, 2 * longest));
+  return Math.min(MAX_LOOKAHEAD, Math.max(MIN_LOOKAHEAD, 2 * longest));
 }
 
-/** Looks once at what comes twice in a row, as the answer of a model does that is the answer of its agent. */
+/** Remembers the last text: the answer of a model is often the answer of its agent too, and comes twice in a row. */
 function remembering(blank: (text: string) => string): (text: string) => string {
   let last = "";
   let cleaned = "";
@@ -68,41 +69,41 @@ function remembering(blank: (text: string) => string): (text: string) => string 
   };
 }
 
-/** Short ones would blank words that only look alike. */
-const SHORTEST_SECRET = 6;
+/** Shorter secrets are not blanked: they are part of ordinary words. */
+const MIN_SECRET_LENGTH = 6;
 
 function knownSecrets(secrets: readonly string[]): RegExp | null {
-  const forms = secrets.filter((secret) => secret.length >= SHORTEST_SECRET).flatMap(formsOf);
+  const forms = secrets.filter((secret) => secret.length >= MIN_SECRET_LENGTH).flatMap(encodedForms);
   const long = [...new Set(forms)].sort((a, b) => b.length - a.length);
   if (long.length === 0) return null;
   return new RegExp(long.map((secret) => secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "g");
 }
 
-/** As it is, in a text of JSON, in an address. */
-function formsOf(secret: string): string[] {
+/** The secret as it is, in a JSON text, and in a URL. */
+function encodedForms(secret: string): string[] {
   const forms = [secret, JSON.stringify(secret).slice(1, -1)];
   return secret.isWellFormed() ? [...forms, encodeURIComponent(secret)] : forms;
 }
 
-/** At most `most` characters of a text, and a sign that there was more. */
-export function cut(text: string, most: number, clean: (text: string) => string, behind: number): string {
+/** At most `most` characters of a text, with `…` where there was more. */
+export function cut(text: string, most: number, clean: (text: string) => string, lookahead: number): string {
   if (text.length <= most) return clean(text);
-  const seen = clean(text.slice(0, most + behind));
-  // What is at the end now came after the cut, or is what was put there for it.
-  return seen.slice(0, Math.min(most, Math.max(0, seen.length - behind))) + CUT;
+  const seen = clean(text.slice(0, most + lookahead));
+  // Drop the end: it comes from the characters after the cut.
+  return seen.slice(0, Math.min(most, Math.max(0, seen.length - lookahead))) + CUT;
 }
 
-/** Writes a value as JSON would, until there is no room. */
+/** Writes a value as JSON, until there is no room left. */
 class Writer {
   readonly #clean: (text: string) => string;
   readonly #full: boolean;
-  readonly #behind: number;
+  readonly #lookahead: number;
   #text = "";
 
-  constructor(clean: (text: string) => string, full: boolean, behind: number) {
+  constructor(clean: (text: string) => string, full: boolean, lookahead: number) {
     this.#clean = clean;
     this.#full = full;
-    this.#behind = behind;
+    this.#lookahead = lookahead;
   }
 
   write(value: unknown): string {
@@ -111,12 +112,13 @@ class Writer {
   }
 
   get #room(): number {
-    return MOST_CONTENT - this.#text.length;
+    return MAX_CONTENT_CHARACTERS - this.#text.length;
   }
 
   #value(value: unknown, depth: number): void {
     if (this.#room <= 0) this.#text += `"${CUT}"`;
-    else if (typeof value === "string") this.#text += JSON.stringify(cut(value, this.#room, this.#clean, this.#behind));
+    else if (typeof value === "string")
+      this.#text += JSON.stringify(cut(value, this.#room, this.#clean, this.#lookahead));
     else if (typeof value === "number") this.#number(value);
     else if (typeof value === "object" && value !== null) this.#object(value, depth);
     else this.#text += typeof value === "boolean" ? String(value) : typeof value === "bigint" ? `"${value}"` : "null";
@@ -130,7 +132,7 @@ class Writer {
 
   #object(value: object, depth: number): void {
     const { toJSON } = value as { toJSON?: unknown };
-    if (depth >= DEEPEST) this.#text += `"${CUT}"`;
+    if (depth >= MAX_DEPTH) this.#text += `"${CUT}"`;
     else if (ArrayBuffer.isView(value)) this.#text += `"[${value.byteLength} bytes]"`;
     else if (typeof toJSON === "function") this.#value(toJSON.call(value, ""), depth + 1);
     else if (Array.isArray(value)) this.#array(value, depth);
@@ -139,7 +141,7 @@ class Writer {
 
   #array(values: readonly unknown[], depth: number): void {
     const name = values[0];
-    // `["authorization", "..."]`, as lists of headers have it.
+    // `["authorization", "..."]`, as in lists of headers.
     const pair = !this.#full && values.length === 2 && typeof name === "string" && isSecretName(name);
     this.#text += "[";
     for (let index = 0; index < values.length; index++) {
@@ -152,9 +154,9 @@ class Writer {
   }
 
   #members(values: Record<string, unknown>, depth: number): void {
-    // `{"name": "authorization", "value": "..."}`, as lists of headers have it too.
-    const told = values.name ?? values.key;
-    const pair = !this.#full && typeof told === "string" && isSecretName(told);
+    // `{"name": "authorization", "value": "..."}`, as in lists of headers.
+    const label = values.name ?? values.key;
+    const pair = !this.#full && typeof label === "string" && isSecretName(label);
     this.#text += "{";
     let first = true;
     for (const name in values) {
@@ -162,7 +164,7 @@ class Writer {
       if (value === undefined || typeof value === "function") continue;
       if (!first) this.#text += ",";
       first = false;
-      this.#text += `${JSON.stringify(cut(name, Math.min(MOST_MESSAGE, Math.max(this.#room, 0)), this.#clean, this.#behind))}:`;
+      this.#text += `${JSON.stringify(cut(name, Math.min(MAX_MESSAGE_CHARACTERS, Math.max(this.#room, 0)), this.#clean, this.#lookahead))}:`;
       const secret = !this.#full && (isSecretName(name) || (pair && name === "value"));
       if (secret && value !== null) this.#text += `"${BLANK}"`;
       else this.#value(value, depth + 1);

@@ -1,6 +1,6 @@
 /**
- * Ids of traces and spans that say when they began (sink.ts), so that what is kept in the order of time is found by them without
- * an index. Counted behind a random beginning, they cost a tenth of random ones.
+ * Ids of traces and spans. They contain the time at which they were made, so that traces that are stored in the order of time are
+ * found without an index. They end in a counter with a random start, which costs a tenth of a random id.
  */
 import { randomBytes, randomInt } from "node:crypto";
 
@@ -11,34 +11,34 @@ const COUNTER = 0xffffff;
 
 const hex = (value: number, length: number) => value.toString(16).padStart(length, "0");
 
-export interface TraceIds {
+interface TraceIds {
   readonly traceId: string;
   readonly spanId: string;
 }
 
 export class Ids {
-  /** What three hexadecimal digits look like. */
+  /** Every number of three hexadecimal digits, as text. */
   readonly #digits = Array.from({ length: MASK + 1 }, (_, value) => hex(value, DIGITS));
   readonly #process = randomBytes(7).toString("hex");
   #count = randomInt(COUNTER);
   #millisecond = -1;
-  /** What ids of this millisecond begin with. */
+  /** The beginning of the ids of this millisecond. */
   #trace = "";
   #span = "";
 
   /** @param time milliseconds since 1970 */
   trace(time: number): TraceIds {
-    this.#at(Math.floor(time));
-    const counted = this.#counted();
-    return { traceId: this.#trace + counted, spanId: this.#span + counted };
+    this.#setTime(Math.floor(time));
+    const count = this.#nextCount();
+    return { traceId: this.#trace + count, spanId: this.#span + count };
   }
 
   span(time: number): string {
-    this.#at(Math.floor(time));
-    return this.#span + this.#counted();
+    this.#setTime(Math.floor(time));
+    return this.#span + this.#nextCount();
   }
 
-  #at(millisecond: number): void {
+  #setTime(millisecond: number): void {
     if (millisecond === this.#millisecond) return;
     this.#millisecond = millisecond;
     const digits = hex(millisecond, 12);
@@ -46,7 +46,7 @@ export class Ids {
     this.#span = digits.slice(-10);
   }
 
-  #counted(): string {
+  #nextCount(): string {
     const count = this.#count;
     this.#count = (count + 1) & COUNTER;
     return this.#digits[count >>> 12]! + this.#digits[count & MASK]!;

@@ -1,4 +1,4 @@
-/** Spans and traces while they are being made: one object is what the traced code holds and what sinks are handed. */
+/** Spans and traces while they are recorded. The traced code and the sinks hold the same objects. */
 import type { SpanClock } from "./clock.ts";
 import type { Cleaner } from "./content.ts";
 import type { Ids } from "./ids.ts";
@@ -15,10 +15,10 @@ export interface Tracing {
 }
 
 const UNSET: SpanStatus = Object.freeze({ code: 0 });
-/** Ended spans of a trace that goes on, after which they are handed over. */
-const MANY = 256;
-/** Events and links of one span: more of them say nothing new. */
-const MOST_EVENTS = 128;
+/** A trace that goes on hands its ended spans to the sinks when there are this many. */
+const MAX_HELD_SPANS = 256;
+/** Events and links of one span; more of them are dropped. */
+const MAX_EVENTS = 128;
 
 export class LiveTrace implements TraceData {
   readonly tracing: Tracing;
@@ -33,7 +33,7 @@ export class LiveTrace implements TraceData {
   older: TraceData | null = null;
   #over = false;
 
-  /** @param caller the span that the trace goes on from, of the service that made the request */
+  /** @param caller the span of the calling service that the trace continues */
   constructor(
     tracing: Tracing,
     name: string,
@@ -61,7 +61,7 @@ export class LiveTrace implements TraceData {
     const { clock, ids, sinks } = this.tracing;
     const start = clock.now();
     const span = new LiveSpan(this, ids.span(start), parent.spanId, name, kind, entity, start);
-    // What begins after the end of all else has nowhere to go.
+    // The trace has been handed over: a span that begins now is not recorded.
     if (this.#over) return span;
     this.spans.push(span);
     this.open++;
@@ -77,7 +77,7 @@ export class LiveTrace implements TraceData {
     if (this.open === 0) {
       this.#over = true;
       for (const sink of sinks) sink.take(this, this.spans, true);
-    } else if (this.spans.length - this.open >= MANY) this.#handOver();
+    } else if (this.spans.length - this.open >= MAX_HELD_SPANS) this.#handOver();
   }
 
   #handOver(): void {
@@ -160,13 +160,13 @@ class LiveSpan implements Span, SpanData {
   event(name: string, attributes: Attributes | null = null): void {
     if (this.end !== 0) return;
     this.events ??= [];
-    if (this.events.length < MOST_EVENTS) this.events.push({ name, time: this.#trace.tracing.clock.now(), attributes });
+    if (this.events.length < MAX_EVENTS) this.events.push({ name, time: this.#trace.tracing.clock.now(), attributes });
   }
 
   link({ traceId, spanId }: SpanContext): void {
     if (this.end !== 0) return;
     this.links ??= [];
-    if (this.links.length < MOST_EVENTS) this.links.push({ traceId, spanId });
+    if (this.links.length < MAX_EVENTS) this.links.push({ traceId, spanId });
   }
 
   finish(status: SpanStatus = UNSET): void {

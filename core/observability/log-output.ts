@@ -1,41 +1,40 @@
 /**
- * Standard output as the log writes to it. A disk that is full, a reader that has gone or does not read, a descriptor that is closed:
- * lines that cannot be written are lost and counted, one line says how many as soon as there is a way again, and whoever logs hears
- * nothing of it.
+ * Writes the log to standard output, and never fails. When lines cannot be written (the disk is full, the reader is gone or does not
+ * read, the descriptor is closed), they are dropped and counted. Once writing works again, one line says how many are missing.
  */
 import { writeSync } from "node:fs";
-import { headed } from "./log-line.ts";
+import { joinLine } from "./log-line.ts";
 
-/** A reader that is slow, not gone: what it is to read waits. */
-const PASSING: ReadonlySet<string> = new Set(["EAGAIN", "EBUSY", "EINTR"]);
-/** Bytes that wait for it. */
-const MOST_WAITING = 4 * 1024 * 1024;
-/** Milliseconds until the next try: for a slow reader, and for what somebody has to mend. */
-const SOON = 20;
-const LATER = 1_000;
-/** Milliseconds for the last lines, when the process ends. */
-const LAST = 1_000;
+/** The reader is slow and not gone: lines wait for it. */
+const TEMPORARY_ERRORS: ReadonlySet<string> = new Set(["EAGAIN", "EBUSY", "EINTR"]);
+/** Of lines that wait for a slow reader. */
+const MAX_WAITING_BYTES = 4 * 1024 * 1024;
+const SLOW_READER_RETRY_MS = 20;
+/** After other failures, which somebody has to repair. */
+const FAILURE_RETRY_MS = 1_000;
+/** For the last lines, when the process ends. */
+const EXIT_TIMEOUT_MS = 1_000;
 
 interface Piece {
   readonly bytes: Uint8Array;
   written: number;
-  /** Lines that it says are lost; 0: it is a line itself. */
-  readonly tells: number;
+  /** For a line that reports lost lines: how many. 0 for any other line. */
+  readonly reportsLost: number;
 }
 
 export class LogOutput {
   readonly #descriptor: number;
-  /** In order; the first may be written in part. */
+  /** In order; the first one may be partly written. */
   #waiting: Piece[] = [];
   #bytes = 0;
   #timer: NodeJS.Timeout | null = null;
-  /** Lines of which nothing has been said, and why the last of them was lost. */
-  #untold = 0;
+  /** Lost lines that have not been reported, and the error code of the last failure. */
+  #unreported = 0;
   #code = "";
-  /** The output ends in the middle of a line that is lost. */
+  /** The output ends in the middle of a line whose rest is lost. */
   #torn = false;
   #watchesExit = false;
-  /** Lines, since the beginning. */
+  /** How many lines since the start. */
   lost = 0;
 
   /** @param descriptor of an open file */
@@ -45,14 +44,14 @@ export class LogOutput {
 
   write(line: string): void {
     const bytes = Buffer.from(line);
-    if (this.#bytes + bytes.length > MOST_WAITING && this.#waiting.length > 0) {
-      this.#lose();
+    if (this.#bytes + bytes.length > MAX_WAITING_BYTES && this.#waiting.length > 0) {
+      this.#countLost();
       return;
     }
-    this.#tell();
-    this.#push({ bytes, written: 0, tells: 0 });
-    // What waits for a slow reader goes out by the clock: to try with every line would cost every line.
-    if (this.#timer === null || !PASSING.has(this.#code)) this.#flush();
+    this.#reportLost();
+    this.#push({ bytes, written: 0, reportsLost: 0 });
+    // For a slow reader a timer tries again: trying with every line would make every line expensive.
+    if (this.#timer === null || !TEMPORARY_ERRORS.has(this.#code)) this.#flush();
   }
 
   #push(piece: Piece): void {
@@ -60,35 +59,35 @@ export class LogOutput {
     this.#bytes += piece.bytes.length;
   }
 
-  /** Before anything else is written: what is missing is missing here. */
-  #tell(): void {
-    const lost = this.#untold;
+  /** Called before the next line is written, so that the report stands where lines are missing. */
+  #reportLost(): void {
+    const lost = this.#unreported;
     if (lost === 0) return;
-    this.#untold = 0;
+    this.#unreported = 0;
     const msg = `${lost} ${lost === 1 ? "line" : "lines"} of the log could not be written: ${this.#code}`;
     const head = `{"level":"warn","time":"${new Date().toISOString()}"`;
-    const text = `${headed(head, { lost, code: this.#code, msg })}\n`;
-    this.#push({ bytes: Buffer.from(this.#torn ? `\n${text}` : text), written: 0, tells: lost });
+    const text = `${joinLine(head, { lost, code: this.#code, msg })}\n`;
+    this.#push({ bytes: Buffer.from(this.#torn ? `\n${text}` : text), written: 0, reportsLost: lost });
   }
 
   #flush(): void {
     try {
       for (let piece = this.#waiting[0]; piece !== undefined; piece = this.#waiting[0]) {
-        while (piece.written < piece.bytes.length) piece.written += this.#put(piece);
+        while (piece.written < piece.bytes.length) piece.written += this.#writePart(piece);
         this.#torn = false;
         this.#waiting.shift();
         this.#bytes -= piece.bytes.length;
       }
     } catch (error) {
       this.#code = String((error as NodeJS.ErrnoException).code);
-      const passing = PASSING.has(this.#code);
+      const passing = TEMPORARY_ERRORS.has(this.#code);
       if (!passing) this.#drop();
-      this.#tryAgain(passing ? SOON : LATER);
+      this.#scheduleRetry(passing ? SLOW_READER_RETRY_MS : FAILURE_RETRY_MS);
     }
   }
 
-  /** Writes as much of a piece as goes. @returns how many bytes that was */
-  #put({ bytes, written }: Piece): number {
+  /** Writes as much of a piece as possible. @returns the number of bytes */
+  #writePart({ bytes, written }: Piece): number {
     const count = writeSync(this.#descriptor, bytes, written);
     if (count === 0) throw Object.assign(new Error("nothing was written"), { code: "EAGAIN" });
     return count;
@@ -96,40 +95,40 @@ export class LogOutput {
 
   #drop(): void {
     if ((this.#waiting[0]?.written ?? 0) > 0) this.#torn = true;
-    for (const { tells } of this.#waiting) {
-      if (tells > 0) this.#untold += tells;
-      else this.#lose();
+    for (const { reportsLost } of this.#waiting) {
+      if (reportsLost > 0) this.#unreported += reportsLost;
+      else this.#countLost();
     }
     this.#waiting = [];
     this.#bytes = 0;
   }
 
-  #lose(): void {
+  #countLost(): void {
     this.lost++;
-    this.#untold++;
+    this.#unreported++;
   }
 
-  #tryAgain(milliseconds: number): void {
+  #scheduleRetry(milliseconds: number): void {
     if (!this.#watchesExit) process.once("exit", () => this.#end());
     this.#watchesExit = true;
-    this.#timer ??= setTimeout(() => this.#goOn(), milliseconds).unref();
+    this.#timer ??= setTimeout(() => this.#retry(), milliseconds).unref();
   }
 
-  #goOn(): void {
+  #retry(): void {
     this.#timer = null;
     this.#flush();
     if (this.#waiting.length > 0) return;
-    this.#tell();
+    this.#reportLost();
     this.#flush();
   }
 
-  /** The last lines say why a process ends: a reader that is slow is waited for. */
+  /** Waits for a slow reader, because the last lines say why the process ends. */
   #end(): void {
-    const until = performance.now() + LAST;
-    this.#goOn();
+    const until = performance.now() + EXIT_TIMEOUT_MS;
+    this.#retry();
     while (this.#waiting.length > 0 && performance.now() < until) {
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SOON);
-      this.#goOn();
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SLOW_READER_RETRY_MS);
+      this.#retry();
     }
   }
 }

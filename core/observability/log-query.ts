@@ -1,20 +1,20 @@
-/** Which lines of the log somebody wants to see. */
+/** Finds the lines of the log that match a filter. */
 import { type LogEntry, parseLogEntry, rankOf, timeOf } from "./log-line.ts";
 import type { LogRing } from "./log-ring.ts";
 
 export interface LogFilter {
-  /** 0 trace to 5 fatal: this one and graver ones. */
+  /** The least severe level to include: 0 trace to 5 fatal. */
   readonly least?: number | undefined;
   /** ISO 8601 with milliseconds, UTC, inclusive. */
   readonly since?: string | undefined;
   readonly until?: string | undefined;
-  /** What must be bound to the line. */
+  /** Bindings that the line must have. */
   readonly bound?: readonly (readonly [name: string, value: string])[];
-  /** The agent or the workflow that it is about. */
+  /** The agent or the workflow of the line. */
   readonly entityId?: string | undefined;
-  /** The user that it must be written for; null: nobody, in a run that belongs to nobody. */
+  /** The user whose run wrote the line; null: a run that belongs to nobody. */
   readonly owner?: string | null | undefined;
-  /** Letters, in any case, of the message or of a value that is bound to it. */
+  /** Text in the message or in a bound value, in upper or lower case. */
   readonly search?: string | undefined;
 }
 
@@ -22,12 +22,12 @@ export interface LogFilter {
 export function findLines(ring: LogRing, filter: LogFilter, limit: number): { entries: LogEntry[]; total: number } {
   const entries: LogEntry[] = [];
   const { bound = [], entityId, owner, search } = filter;
-  // Level and time are told without a look into the line.
-  const told = bound.length === 0 && entityId === undefined && owner === undefined && search === undefined;
+  // Level and time can be checked without parsing the line.
+  const isDecided = bound.length === 0 && entityId === undefined && owner === undefined && search === undefined;
   let total = 0;
   for (const line of ring.newest()) {
     if (!mayMatch(line, filter)) continue;
-    if (told && entries.length >= limit) {
+    if (isDecided && entries.length >= limit) {
       total++;
       continue;
     }
@@ -39,7 +39,7 @@ export function findLines(ring: LogRing, filter: LogFilter, limit: number): { en
   return { entries, total };
 }
 
-/** False for most that do not match, without parsing them. */
+/** False for most lines that do not match, without parsing them. */
 export function mayMatch(line: string, { least = 0, since, until, bound = [], entityId, search }: LogFilter): boolean {
   if (rankOf(line) < least) return false;
   if (since !== undefined && timeOf(line) < since) return false;
@@ -52,19 +52,19 @@ export function mayMatch(line: string, { least = 0, since, until, bound = [], en
 export function matchesEntry(entry: LogEntry, { bound = [], entityId, owner, search }: LogFilter): boolean {
   if (!bound.every(([name, value]) => entry[name] === value)) return false;
   if (entityId !== undefined && entry.agentId !== entityId && entry.workflowId !== entityId) return false;
-  if (owner !== undefined && !isOf(entry, owner)) return false;
+  if (owner !== undefined && !belongsTo(entry, owner)) return false;
   if (search === undefined) return true;
-  const { timestamp: _timestamp, level: _level, ...said } = entry;
-  return says(said, search.toLowerCase());
+  const { timestamp: _timestamp, level: _level, ...searched } = entry;
+  return contains(searched, search.toLowerCase());
 }
 
-/** Lines that the service writes of itself are nobody's. */
-function isOf({ userId, agentId, executionId }: LogEntry, owner: string | null): boolean {
+/** Lines that the service writes outside of runs belong to nobody. */
+function belongsTo({ userId, agentId, executionId }: LogEntry, owner: string | null): boolean {
   if (owner !== null) return userId === owner;
   return userId === undefined && (agentId !== undefined || executionId !== undefined);
 }
 
-function says(value: unknown, letters: string): boolean {
+function contains(value: unknown, letters: string): boolean {
   if (typeof value === "string") return value.toLowerCase().includes(letters);
-  return typeof value === "object" && value !== null && Object.values(value).some((item) => says(item, letters));
+  return typeof value === "object" && value !== null && Object.values(value).some((item) => contains(item, letters));
 }

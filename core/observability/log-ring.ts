@@ -1,12 +1,12 @@
-/** The newest lines of the log, as pino wrote them: kept for the endpoints that show them, and parsed when one asks. */
+/** Keeps the newest lines of the log for the endpoints that show them. Lines are kept as text, and parsed when requested. */
 import { shorten } from "./log-line.ts";
 
-/** Characters of all lines together. */
-const MOST_CHARACTERS = 16 * 1024 * 1024;
-/** Characters of one line: of a longer one the long values are cut. */
-const LONGEST_LINE = 16 * 1024;
-/** What a string costs beside its characters, about. */
-const OVERHEAD = 32;
+/** Of all lines together. */
+const MAX_CHARACTERS = 16 * 1024 * 1024;
+/** The long values of a longer line are cut. */
+const MAX_LINE_CHARACTERS = 16 * 1024;
+/** What a string costs in addition to its characters, about. */
+const STRING_OVERHEAD = 32;
 
 export class LogRing {
   #capacity: number;
@@ -14,7 +14,7 @@ export class LogRing {
   #lines: string[] = [];
   #first = 0;
   #characters = 0;
-  /** Told of every line that is kept; null while nobody listens. */
+  /** Called with every line; null while nobody listens. */
   listener: ((line: string) => void) | null = null;
 
   /** @param capacity how many lines are kept; 0: none */
@@ -32,10 +32,10 @@ export class LogRing {
   }
 
   push(written: string): void {
-    const line = written.length > LONGEST_LINE ? shorten(written, LONGEST_LINE) : written;
+    const line = written.length > MAX_LINE_CHARACTERS ? shorten(written, MAX_LINE_CHARACTERS) : written;
     if (this.#capacity > 0) {
       this.#lines.push(line);
-      this.#characters += line.length + OVERHEAD;
+      this.#characters += line.length + STRING_OVERHEAD;
       this.#evict();
     }
     this.listener?.(line);
@@ -47,11 +47,11 @@ export class LogRing {
   }
 
   #evict(): void {
-    while (this.count > this.#capacity || this.#characters > MOST_CHARACTERS) {
-      this.#characters -= this.#lines[this.#first]!.length + OVERHEAD;
+    while (this.count > this.#capacity || this.#characters > MAX_CHARACTERS) {
+      this.#characters -= this.#lines[this.#first]!.length + STRING_OVERHEAD;
       this.#lines[this.#first++] = "";
     }
-    // Not with every line: moving the rest costs as much as the rest is long.
+    // Not with every line, because moving the rest takes time in proportion to its length.
     if (this.#first > 1024 && this.#first > this.#lines.length / 2) {
       this.#lines.splice(0, this.#first);
       this.#first = 0;

@@ -1,11 +1,11 @@
-/** pino, set up so that no secret and no prompt reaches a log. */
+/** Creates the pino logger, set up so that no secret and no prompt gets into the log. */
 import { type DestinationStream, type Logger, pino } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { withKnownLevel } from "./log-line.ts";
 import type { LogRing } from "./log-ring.ts";
 import { LogText } from "./log-text.ts";
 
-/** A logger must not fail on what plugins throw, whatever it does when it is looked at. */
+/** Plugins may throw anything, even objects whose getters throw: the logger must not fail on them. */
 function describe(error: unknown): unknown {
   try {
     return describeError(error, 0);
@@ -14,7 +14,7 @@ function describe(error: unknown): unknown {
   }
 }
 
-/** Errors of model clients carry whole prompts and headers: only what helps to find the fault is kept. */
+/** Errors of model clients contain whole prompts and headers: only the parts that help to find the cause are kept. */
 function describeError(error: unknown, depth: number): unknown {
   if (!(error instanceof Error)) return error;
   const { statusCode, code } = error as { statusCode?: unknown; code?: unknown };
@@ -26,7 +26,7 @@ function describeError(error: unknown, depth: number): unknown {
   return described;
 }
 
-export interface LogTarget {
+interface LogTarget {
   /** Default: standard output. */
   destination?: DestinationStream | undefined;
   /** What is hidden; more may be added later. */

@@ -5,24 +5,24 @@
 
 export const BLANK = "[redacted]";
 
-/** How names of secret values end, in lower case with `_` between words. Numbers of tokens are none. */
+/** How names of secret values end, in lower case with `_` between words. Counts of tokens are not secret. */
 const SECRET_NAME =
   /(?:authorization|cookies?|passw(?:or)?ds?|passphrases?|passcode|pwd|secrets?|token|(?:access|refresh|auth|bearer|api|session)_?tokens|(?:api|access|private|signing|encryption|secret)_?keys?|access_?key_?id|credentials?|connection_?string|cvv|cvc|ssn|otp)$/;
 const SEPARATORS = /[-\s.]/g;
-/** Characters of a name that are looked at. */
-const NAME_END = 64;
+/** Characters at the end of a name that are checked. */
+const NAME_SUFFIX_LENGTH = 64;
 
 export const isSecretName = (name: string): boolean =>
-  SECRET_NAME.test(name.slice(-NAME_END).toLowerCase().replace(SEPARATORS, "_"));
+  SECRET_NAME.test(name.slice(-NAME_SUFFIX_LENGTH).toLowerCase().replace(SEPARATORS, "_"));
 
 interface Rule {
-  /** What a text must have for the pattern to find anything: most texts have none of it. */
+  /** A cheap test that a text must pass before the pattern is tried: most texts do not. */
   readonly sign: string;
   readonly pattern: RegExp;
   readonly blank: string | ((match: string) => string);
 }
 
-/** In this order: what has a scheme or a name first, since its value may look like something else. */
+/** In order: values with a scheme or a name first, because such a value may look like something else. */
 const RULES: readonly Rule[] = [
   {
     sign: "-----BEGIN",
@@ -32,18 +32,18 @@ const RULES: readonly Rule[] = [
   { sign: "://", pattern: /:\/\/[^\s/@:"'<>]{0,128}:(?!\*\*\*@)[^\s/@"'<>]{1,256}@/g, blank: `://${BLANK}@` },
   { sign: "earer", pattern: /\b([Bb]earer\s{1,8})[\w.~+/=:-]{6,}/g, blank: `$1${BLANK}` },
   { sign: "EARER", pattern: /\b(BEARER\s{1,8})[\w.~+/=:-]{6,}/g, blank: `$1${BLANK}` },
-  // A word of English has no capital, figure or sign after its first letter.
+  // An English word has no capital, digit or sign after its first letter.
   {
     sign: "asic",
     pattern: /\b([Bb]asic\s{1,8})[A-Za-z0-9+/](?=[a-z]{0,40}[A-Z0-9+/=])[A-Za-z0-9+/]{5,}={0,2}/g,
     blank: `$1${BLANK}`,
   },
-  // JSON Web Tokens: a header in base64url begins so.
+  // JSON Web Tokens: their header in base64url begins like this.
   { sign: "eyJ", pattern: /eyJ[\w-]{8,}(?:\.[\w-]*){0,4}/g, blank: BLANK },
   ...named(":"),
   ...named("="),
   { sign: " is ", pattern: /\b(passw(?:or)?d is )\S+/gi, blank: `$1${BLANK}` },
-  // Keys of well-known services. They have figures; names of packages that begin alike have none.
+  // Keys of well-known services. They contain digits; names of packages that begin alike do not.
   ...["-", "_"].map((sign) => ({
     sign,
     pattern:
@@ -77,7 +77,7 @@ function named(sign: ":" | "="): Rule[] {
 const CARD = /(?<![\d.])[2-6]\d{0,18}(?:[ -]\d{1,19}){0,18}(?!\d)/g;
 const FIGURES = /[2-6][\d -]{12}/;
 
-/** Credentials, card numbers and addresses have one of these in them, or are told by a word. Most texts of few words have none. */
+/** Credentials, card numbers and addresses contain one of these, or a word that names them. Most short texts contain none. */
 const SUSPECT = new Set([..."@:=_-0123456789"].map((sign) => sign.charCodeAt(0)));
 const SIGNS = Uint8Array.from({ length: 128 }, (_, code) => (SUSPECT.has(code) ? 1 : 0));
 

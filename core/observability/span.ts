@@ -1,6 +1,6 @@
 /**
- * What tracing is made of, for everything that is traced and for everything that keeps or sends traces: leaf types, and no
- * behaviour. Where nothing is traced there is no span (`null`), so that a sampled-out run costs one comparison.
+ * The types of tracing, for code that is traced and for code that stores or sends traces. Where nothing is traced there is no span
+ * (`null`), so that a run that is not sampled costs one comparison.
  */
 import type { Entity } from "./sink.ts";
 
@@ -27,7 +27,7 @@ export interface SpanStatus {
 /** OpenTelemetry's: 0 internal, 1 server, 2 client. */
 export type SpanKind = 0 | 1 | 2;
 
-/** What spans begin from: a request, which begins a trace, or a span, which goes on with its own. */
+/** Where spans begin: a request, which begins a trace, or a span, which adds to its trace. */
 export interface SpanOrigin {
   /**
    * @param entity whose run it is. A tool that an agent or a workflow calls belongs to these.
@@ -37,7 +37,7 @@ export interface SpanOrigin {
   begin(name: string, kind: SpanKind, entity: Entity, userId?: string): Span | null;
 }
 
-/** What has a beginning and an end. Everything a caller may do with it is synchronous and cannot fail. */
+/** Work that has a beginning and an end. All methods are synchronous and never throw. */
 export interface Span extends SpanContext, SpanOrigin {
   begin(name: string, kind: SpanKind, entity: Entity): Span;
   /** A span below this one, of the same entity. */
@@ -55,7 +55,7 @@ export interface Span extends SpanContext, SpanOrigin {
   /** Whether `content` and `clean` keep anything: for values that have to be made first. */
   readonly wantsContent: boolean;
   event(name: string, attributes?: Attributes): void;
-  /** Another span that this one goes on from, maybe of another trace. */
+  /** Adds a link to another span that led to this one, maybe of another trace. */
   link(context: SpanContext): void;
   /** Ends it; a second end does nothing, and so does everything after the first. Default: status unset. */
   finish(status?: SpanStatus): void;

@@ -1,19 +1,19 @@
-/** Ends of spans that are alike everywhere: a failure, a stop, the end of something that was waited for. */
+/** The usual ways to end a span: a failure, a cancellation, the end of a promise. */
 import { ServiceError } from "../lib/errors.ts";
 import type { Span } from "./span.ts";
 
-/** Work that was stopped from outside: the client left, it was cancelled, another branch has won. */
+/** For work that was stopped from outside: the client left, it was cancelled, or another branch won. */
 const CANCELLED = "cancelled";
 
 export const cancelSpan = (span: Span): void => span.fail(CANCELLED, CANCELLED);
 
-/** What a fault of ours says is for the log alone. */
+/** The message of an internal error is for the log only. */
 export function failSpan(span: Span, thrown: unknown): void {
   if (thrown instanceof ServiceError) span.fail(thrown.kind, thrown.message);
   else span.fail("internal", "internal error");
 }
 
-/** A span of its own for something that is waited for. */
+/** Wraps a promise in a span. */
 export function spanned<T>(span: Span | null, work: Promise<T>): Promise<T> {
   return span === null ? work : ending(span, work);
 }

@@ -10,21 +10,21 @@ export interface Traceparent extends SpanContext {
 const FORM = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 const NO_TRACE = "0".repeat(32);
 const NO_SPAN = "0".repeat(16);
-/** No version is called so. */
+/** Reserved: not a version. */
 const NO_VERSION = "ff";
 /** The version that has no more than four fields. */
-const FIRST = "00";
-const SAMPLED = 1;
-/** Characters: a header that is longer is none of any version to come. */
-const LONGEST = 512;
+const FIRST_VERSION = "00";
+const SAMPLED_FLAG = 1;
+/** A longer header is refused, so that reading one costs little. */
+const MAX_HEADER_LENGTH = 512;
 
-/** @returns null for what is none: then the request begins a trace of its own */
+/** @returns null for a header that is not valid: the request begins a new trace then */
 export function parseTraceparent(header: string): Traceparent | null {
-  if (header.length > LONGEST) return null;
+  if (header.length > MAX_HEADER_LENGTH) return null;
   const match = FORM.exec(header);
   if (match === null) return null;
   const [, version, traceId, spanId, flags, more] = match as unknown as string[];
   if (version === NO_VERSION || traceId === NO_TRACE || spanId === NO_SPAN) return null;
-  if (version === FIRST && more !== undefined) return null;
-  return { traceId: traceId!, spanId: spanId!, sampled: (Number.parseInt(flags!, 16) & SAMPLED) !== 0 };
+  if (version === FIRST_VERSION && more !== undefined) return null;
+  return { traceId: traceId!, spanId: spanId!, sampled: (Number.parseInt(flags!, 16) & SAMPLED_FLAG) !== 0 };
 }

@@ -1,4 +1,4 @@
-/** Begins traces: which runs are traced, and what they go on from. */
+/** Begins traces: decides which runs are traced, and continues the traces of callers. */
 import { SpanClock } from "./clock.ts";
 import { type ContentMode, createCleaner } from "./content.ts";
 import { Ids } from "./ids.ts";
@@ -7,26 +7,26 @@ import type { Entity, SpanSink } from "./sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "./span.ts";
 import { parseTraceparent, type Traceparent } from "./traceparent.ts";
 
-export interface TracerSettings {
+interface TracerSettings {
   /** Share of runs that are traced, 0 to 1. */
   readonly sample: number;
-  /** How much of inputs and outputs spans carry. */
+  /** How much of inputs and outputs is recorded. */
   readonly content: ContentMode;
-  /** Texts that never turn up in a span, unless its content is full. */
+  /** Texts that are blanked in spans, unless `content` is `full`. */
   readonly secrets: readonly string[];
 }
 
 export interface Tracer extends SpanOrigin {
   /**
-   * Begins what a request asks for. A caller's trace is continued when the header `traceparent` names one. Whether it is
-   * recorded, `sample` decides here as well: a caller can leave its trace out, and cannot make anything be kept.
+   * Begins the span of a request. A caller's trace is continued when the header `traceparent` names one. `sample` decides here too
+   * whether it is recorded: a caller can keep its trace from being recorded, and cannot force it.
    *
-   * @param traceparent an empty string where there is none
+   * @param traceparent the header; an empty string without one
    */
   continue(traceparent: string, name: string, kind: SpanKind, entity: Entity, userId: string | undefined): Span | null;
 }
 
-/** @returns null when nothing is traced, or kept anywhere: then tracing costs nothing */
+/** @returns null when nothing is sampled or no sink takes it: tracing costs nothing then */
 export function createTracer({ sample, content, secrets }: TracerSettings, sinks: readonly SpanSink[]): Tracer | null {
   if (sample <= 0 || sinks.length === 0) return null;
   const tracing = { clock: new SpanClock(), ids: new Ids(), cleaner: createCleaner(content, secrets), sinks };

@@ -111,7 +111,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     assert.deepEqual(JSON.parse(await input.inputValue()), { amount: 120 }, "an example that fits the schema");
     await input.fill("{");
     await page.getByRole("button", { name: "Run" }).click();
-    await page.getByRole("alert").filter({ hasText: "this is no JSON" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "this is not JSON" }).waitFor();
     await input.fill('{"amount": 300}');
     await page.getByRole("button", { name: "Run" }).click();
 

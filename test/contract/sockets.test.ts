@@ -153,7 +153,7 @@ for (const transport of TRANSPORTS) {
       for (const [say, message] of [
         ["throw", "not in this room"],
         ["reject", "not later either"],
-        ["nothing", "send: undefined is no JSON"],
+        ["nothing", "send: undefined is not JSON"],
       ] as const) {
         const socket = await open("/rooms/1");
         await socket.next();

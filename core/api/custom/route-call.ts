@@ -1,4 +1,4 @@
-/** The `call` of a custom route: nothing behind a getter is made before it is read. */
+/** The `call` of a custom route. Everything behind a getter is made when it is read, so that routes that use nothing pay nothing. */
 import type { Logger } from "pino";
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
@@ -42,7 +42,7 @@ export class CustomCall implements RouteCall {
     return new WorkflowCalls(this.#call);
   }
 
-  /** A function that can be taken off the call. */
+  /** An arrow function, so that routes may take it out of the call. */
   get memory(): (name?: string) => RouteMemory {
     return (name) => new MemoryCalls(this.#call, name);
   }

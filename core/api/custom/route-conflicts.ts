@@ -1,11 +1,11 @@
-/** Which routes cannot stand side by side, by how the router decides: a literal beats a parameter, from left to right. */
+/** Which routes conflict. The router prefers a literal segment to a parameter, from left to right. */
 
 interface Routed {
   readonly method: string;
   readonly path: string;
 }
 
-/** Two routes of one shape would take each other's requests, whatever their parameters are called. */
+/** Two routes with the same shape match the same requests, whatever their parameters are called. */
 export const shapeOf = ({ method, path }: Routed): string =>
   `${method} ${segmentsOf(path)
     .map((segment) => (isParameter(segment) ? ":" : segment))

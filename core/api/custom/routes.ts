@@ -1,5 +1,4 @@
-/** Custom routes: plugins of kind `route` as rows of the table (contract, "Extension: custom routes and CORS"). */
-
+/** Custom routes: plugins of kind `route` as rows of the table. */
 import type { Service } from "../../app/service.ts";
 import type { Validator } from "../../http/decode.ts";
 import type { Context, Route, RouteOutput } from "../../http/route.ts";
@@ -88,5 +87,5 @@ function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler
   };
 }
 
-/** What a route does to its user must not change for whom the rest of it is done. A token that is remembered has a frozen one. */
+/** A copy for the route, so that changes to it do not change whom the request acts for. Users of cached tokens are frozen. */
 export const ownUser = (user: User | null): User | null => (Object.isFrozen(user) ? user : { ...user });

@@ -114,7 +114,7 @@ class CustomPeer implements PluginSocketPeer {
 
   send(data: unknown): boolean {
     const text: string | undefined = JSON.stringify(data);
-    if (text === undefined) throw new TypeError(`send: ${typeof data} is no JSON`);
+    if (text === undefined) throw new TypeError(`send: ${typeof data} is not JSON`);
     return this.#peer.send(text);
   }
 

@@ -18,9 +18,9 @@ export interface ConsoleListing {
   modules: readonly string[];
 }
 
-export interface ConsoleFiles {
+interface ConsoleFiles {
   listing(): Promise<ConsoleListing>;
-  /** Throws `not_found` for a name that is none of them. */
+  /** Throws `not_found` for an unknown name. */
   asset(name: string): Promise<PageReply>;
 }
 

@@ -7,7 +7,7 @@ import { notFound } from "../../lib/errors.ts";
 import { html, trusted } from "./html.ts";
 import { ICON } from "./landing-style.ts";
 
-export interface Explorer {
+interface Explorer {
   page(title: string): string;
   /** Throws `not_found` for a name that is not an asset. Read at first use, then kept. */
   asset(name: string): Promise<PageReply>;

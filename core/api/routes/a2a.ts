@@ -7,7 +7,7 @@ import { Serialized } from "../../lib/serialized.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 /** Seconds. A card changes with the manifest alone. */
-const FRESH = 300;
+const CARD_MAX_AGE_SECONDS = 300;
 
 const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
@@ -19,7 +19,7 @@ function cardOf({ service, client }: Context<Service>, id: string): Card {
 
 /** Discovery may need a key: caches that are shared must not keep it. */
 function cardPage({ json, tag }: Card, known: string | undefined): PageReply {
-  const headers = ["etag", tag, "cache-control", `private, max-age=${FRESH}`];
+  const headers = ["etag", tag, "cache-control", `private, max-age=${CARD_MAX_AGE_SECONDS}`];
   const same = known?.split(",").some((each) => each.trim().replace(/^W\//, "") === tag) ?? false;
   return same ? { status: 304, body: "", headers } : { body: json, headers };
 }

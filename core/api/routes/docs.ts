@@ -4,7 +4,7 @@ import { type Route, typedRoute } from "../../http/route.ts";
 import type { Documentation } from "../pages/documentation.ts";
 
 /** What these rows need of a service. */
-export interface DocsService {
+interface DocsService {
   /** Loaded with the first request for it: most starts serve none of its pages. */
   documentation(): Promise<Documentation>;
   originFor(client: Client): string | null;

@@ -1,4 +1,4 @@
-/** From the query of `/api/logs` and `/ws/logs` to what is looked for. */
+/** Turns the query of `/api/logs` and `/ws/logs` into a filter. */
 import type { LogsQuery } from "../../../generated/types.ts";
 import { parseInstant } from "../../lib/instant.ts";
 import { LEVELS } from "../../observability/log-line.ts";
@@ -7,7 +7,7 @@ import type { LogFilter } from "../../observability/log-query.ts";
 /** Names of lines that may be asked for. */
 export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId"] as const;
 
-/** @throws ServiceError `invalid_input` for a moment that is none */
+/** @throws ServiceError `invalid_input` for a time that is not valid */
 export function parseLogFilter(query: LogsQuery): LogFilter {
   const { level, since, until } = query;
   return {

@@ -1,4 +1,4 @@
-/** The Model Context Protocol: what the service exposes to MCP clients (contract, "discovery"), and the endpoints they speak to. */
+/** The Model Context Protocol: what the service exposes to MCP clients, and the endpoints that they use. */
 import type { InvokeMcpToolRequest, McpCallResult } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
 import { type Context, type Method, type Route, typedRoute } from "../../http/route.ts";
@@ -53,7 +53,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     path: "/mcp/servers/:serverId/tools/:toolName",
     group: "execution",
     summary: "Call a tool of an MCP server without MCP",
-    description: "What fails is an error of the API, with its status; over MCP it is a result with `isError`.",
+    description: "A failure is an error of the API, with its status; over MCP it is a result with `isError`.",
     body: "InvokeMcpToolRequest",
     bodyOptional: true,
     failures: ["conflict"],
@@ -65,7 +65,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
   endpoint("DELETE", "mcp.endSession", "End a session with an MCP server", STATELESS),
 ];
 
-/** Its errors are those of JSON-RPC, once the request was let in. */
+/** Once the request is authorized, errors are those of JSON-RPC. */
 function endpoint(method: Method, operation: string, summary: string, description: string): Route<Service> {
   return {
     operation,
@@ -100,7 +100,7 @@ async function invoke(call: Context<Service>, serverId: string, name: string, bo
   return run(call, tool, body.arguments ?? {}, body.context);
 }
 
-/** What runs it is a row of the table, for who called: with the same checks and the same rights. */
+/** Runs the row of the API table for the caller, with the same checks and the same rights as a request. */
 async function run(
   call: Context<Service>,
   tool: Exposed,

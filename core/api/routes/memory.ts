@@ -1,4 +1,4 @@
-/** Contract, "Memory". */
+/** Conversations, messages, working memory and search. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
 import { type Context, type Route, typedRoute } from "../../http/route.ts";
@@ -8,7 +8,7 @@ import { invalid } from "../../lib/errors.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
 
-/** Which memory a request means by what it gives as `agentId`. */
+/** The memory that a request means, by its `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
 
 const memoryOfAgent: Choose = (service, agentId) => service.chooseMemory(agentId);

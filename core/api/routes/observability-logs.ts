@@ -1,4 +1,4 @@
-/** Lines of the log: contract, "Observability, logs, updates, discovery". */
+/** Lines of the log, as they are and as log records of OpenTelemetry. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
 import { type Context, typedRoute } from "../../http/route.ts";
@@ -67,8 +67,8 @@ export const OBSERVABILITY_LOG_ROUTES = [
 ];
 
 /**
- * What the caller may see: the console everything; a user, where stored objects belong to users, the lines of his own requests
- * and runs alone, which leaves out those that the service writes of itself.
+ * What the caller may see. The console sees everything. Where stored objects belong to users, a user sees the lines of their own
+ * requests and runs, and none that the service writes about itself.
  */
 function find(call: Context<Service>, filter: LogFilter, limit: number) {
   const { logs, isolated } = call.service;
@@ -77,9 +77,9 @@ function find(call: Context<Service>, filter: LogFilter, limit: number) {
 }
 
 /**
- * What is not traced may have lines all the same.
+ * A run that is not traced may still have log lines.
  *
- * @throws ServiceError `not_found` when nothing is known of it
+ * @throws ServiceError `not_found` when there are neither spans nor lines
  */
 async function recordsOf(kind: "trace" | "span", id: string, limit: number | undefined, call: Context<Service>) {
   const { entries } = find(call, { bound: boundTo(`${kind}Id`, id) }, limit ?? defaults.SpanLogsQuery.limit);
@@ -95,7 +95,7 @@ const records = (entries: readonly LogEntry[]) => ({ logs: entries.map(logRecord
 
 const boundTo = (name: string, value: string | undefined) => (value === undefined ? [] : [[name, value] as const]);
 
-/** The graver one of the two. */
+/** The more severe of two levels. */
 function leastOf({ severityText, severityNumber = 1 }: { severityText?: string; severityNumber?: number }): number {
   const named = severityText === undefined ? 0 : LEVELS.indexOf(severityText.toLowerCase() as Level);
   return Math.max(named, Math.ceil((severityNumber - 1) / 4));

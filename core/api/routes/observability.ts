@@ -1,4 +1,4 @@
-/** Contract, "Observability": traces and spans. */
+/** Traces and spans. */
 
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";

@@ -1,4 +1,4 @@
-/** Runs what a row of the table runs, in the process, for the caller of another route. */
+/** Runs an operation of the routes table in the process, for the caller of another route. */
 import type { Schemas } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
 import type { Service } from "../../app/service.ts";
@@ -26,8 +26,8 @@ export interface PerformInput {
 }
 
 /**
- * Checks what is given as the pipeline checks a request, and gives `data` of the reply. What goes in and what comes out are
- * copies, as they are on the wire: neither side sees what the other does with them.
+ * Checks the input as the pipeline checks a request, and resolves to `data` of the reply. Input and output are copies, as over the
+ * network: neither side sees what the other one changes later.
  *
  * @param operation of a row that replies once
  */
@@ -43,7 +43,7 @@ export async function perform<K extends keyof Schemas>(
   return JSON.parse(result instanceof Serialized ? result.json : JSON.stringify(result ?? null));
 }
 
-/** A path cannot leave a parameter out, and has nothing but text. */
+/** A path has every parameter, as text. */
 function requireText(name: string, value: unknown): void {
   if (typeof value !== "string" || value === "") throw invalid(`${name} must be a string that is not empty`);
 }
@@ -59,6 +59,6 @@ function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value) ?? "null";
   } catch (cause) {
-    throw invalid("what the route asks for is not JSON", { cause });
+    throw invalid("the input of the operation is not JSON", { cause });
   }
 }

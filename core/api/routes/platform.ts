@@ -1,10 +1,10 @@
-/** Probes, and what is counted. */
+/** Probes and metrics. */
 
 import type { Service } from "../../app/service.ts";
 import { type PageReply, typedRoute } from "../../http/route.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
-/** A probe that comes from a cache tells nothing. */
+/** A cached reply would say nothing about the service now. */
 const FRESH = ["cache-control", "no-store"];
 
 export const PLATFORM_ROUTES = [

@@ -1,4 +1,4 @@
-/** Contract, "Observability, logs, updates, discovery": updates of packages, and the keys of observability. */
+/** Updates of packages, and the keys of the observability service. */
 
 import type { Service } from "../../app/service.ts";
 import { typedRoute } from "../../http/route.ts";
@@ -51,7 +51,7 @@ export const UPDATE_ROUTES = [
     path: "/setup-observability",
     group: "observability",
     summary: "Write the keys of the observability service to the environment file",
-    description: "`.env` beside the manifest, of which everything else stays as it is.",
+    description: "Changes `.env` beside the manifest and leaves everything else in it as it is.",
     body: "SetupObservabilityRequest",
     pages: "named",
     failures: ["conflict"],

@@ -1,4 +1,4 @@
-/** The sockets table: what a handshake may ask for (contract, "WebSockets"). */
+/** The sockets table: every WebSocket that the service offers. */
 
 import type { Service } from "../../app/service.ts";
 import type { SocketRoute } from "../../http/socket.ts";

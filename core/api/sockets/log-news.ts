@@ -3,11 +3,11 @@ import { Feed } from "../../http/feed.ts";
 import { type LogEntry, type LogRecord, logRecord, parseLogEntry } from "../../observability/log-line.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
 
-/** Lines for sockets that are behind. */
-const KEPT = 1024;
+/** Lines that are kept for sockets that read slowly. */
+const FEED_LINES = 1024;
 
 export class LogNews {
-  /** As pino wrote it, and the ring keeps it. */
+  /** As pino wrote it and the ring keeps it. */
   readonly line: string;
   #entry: LogEntry | null = null;
   #record: LogRecord | null = null;
@@ -46,7 +46,7 @@ export class LogNews {
 
 /** Everything that is written to the ring from now on. */
 export function feedOf(ring: LogRing): Feed<LogNews> {
-  const feed = new Feed<LogNews>(KEPT);
+  const feed = new Feed<LogNews>(FEED_LINES);
   ring.listener = (line) => {
     if (feed.size > 0) feed.publish(new LogNews(line));
   };

@@ -1,4 +1,4 @@
-/** `/ws/logs`: lines of the log as they are written (contract, "WebSockets"). */
+/** `/ws/logs`: lines of the log as they are written. */
 
 import { defaults } from "../../../generated/defaults.ts";
 import type { LogsQuery } from "../../../generated/types.ts";
@@ -15,12 +15,12 @@ import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observa
 import { parseLogFilter } from "../routes/log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 
-/** Characters of the lines at the beginning, however many are asked for: the whole of it waits for a peer that reads slowly. */
-const LONGEST_INITIAL = 1024 * 1024;
+/** Of the lines that are sent at the beginning, however many are requested: all of them wait in memory for a slow peer. */
+const MAX_INITIAL_CHARACTERS = 1024 * 1024;
 
 /** @throws ServiceError `invalid_input` */
 function wantedOf(given: object): { filter: LogFilter; limit: number } {
-  // A copy: the check reads numbers from texts.
+  // A copy, because the check converts texts to numbers in place.
   const query = { ...given } as LogsQuery;
   requireValid(validators.LogsQuery as Validator, query);
   return { filter: parseLogFilter(query), limit: query.limit ?? defaults.LogsQuery.limit };
@@ -34,7 +34,7 @@ export const LOG_SOCKET: SocketRoute<Service> = {
   query: {
     level: "Only lines of this level and graver ones.",
     agentId: "Only lines of runs of this agent; `conversationId`, `workflowId` and `executionId` likewise.",
-    since: "Only lines written at this moment or later (ISO 8601); `until` likewise.",
+    since: "Only lines written at this time or later (ISO 8601); `until` likewise.",
     limit: "Lines that are sent at the beginning, at most 1000 and 1 Mi characters. Default 100.",
   },
   check(asked, { isolated }) {
@@ -65,13 +65,13 @@ export const LOG_SOCKET: SocketRoute<Service> = {
 };
 
 /**
- * As they were written: what comes after them is added to the end.
+ * In the order in which they were written, so that later lines go to the end.
  *
  * @param entries newest first
  */
 function initialOf(entries: readonly LogEntry[]): string {
   const logs: string[] = [];
-  let left = LONGEST_INITIAL;
+  let left = MAX_INITIAL_CHARACTERS;
   for (const entry of entries) {
     const text = JSON.stringify(entry);
     left -= text.length;
@@ -90,7 +90,7 @@ function filterIn(text: string): object {
     const { type, filter } = JSON.parse(text) as { type?: unknown; filter?: unknown };
     if (type === "updateFilter" && isObject(filter)) return filter;
   } catch {
-    // Said below.
+    // Reported below.
   }
   throw new ServiceError(
     "invalid_input",

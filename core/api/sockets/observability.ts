@@ -1,4 +1,4 @@
-/** `/ws/observability` and below: spans as they begin and end, and lines of the log (contract, "WebSockets"). */
+/** `/ws/observability` and below: spans as they begin and end, and lines of the log. */
 
 import type { Service } from "../../app/service.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
@@ -11,7 +11,7 @@ import type { SpanNews } from "../../traces/span-feed.ts";
 import type { LogNews } from "./log-news.ts";
 
 const ENTITY_TYPES: readonly EntityType[] = ["agent", "workflow", "tool"];
-const LONGEST_ID = 256;
+const MAX_ID_LENGTH = 256;
 
 type Query = Readonly<Record<string, string>>;
 
@@ -23,8 +23,8 @@ interface Wanted {
 /** @throws ServiceError `invalid_input` */
 function wantedOf({ entityId, agentId, entityType }: Query): Wanted {
   const id = entityId ?? agentId;
-  if (id !== undefined && (id === "" || id.length > LONGEST_ID)) {
-    throw invalid(`entityId must be 1 to ${LONGEST_ID} characters`);
+  if (id !== undefined && (id === "" || id.length > MAX_ID_LENGTH)) {
+    throw invalid(`entityId must be 1 to ${MAX_ID_LENGTH} characters`);
   }
   if (entityType !== undefined && !ENTITY_TYPES.includes(entityType as EntityType)) {
     throw invalid(`entityType must be one of ${ENTITY_TYPES.join(", ")}`);
@@ -73,13 +73,13 @@ function greet(peer: Peer, wanted: Wanted): void {
   peer.send(JSON.stringify({ type: "CONNECTION_SUCCESS", success: true, data }));
 }
 
-/** A span is the work of the entity that owns it, whoever has called that one. */
+/** A span belongs to the entity that did the work, whoever called that entity. */
 function spanFor(news: SpanNews, wanted: Wanted, owner: string | undefined): Text | null {
   const { id, type } = news.span.entity;
   return isWanted(wanted, type, id) && sees(owner, news.userId) ? news.text : null;
 }
 
-/** What the service says of itself, in no run, is nobody's work, and no user's. */
+/** Lines that the service logs outside of runs belong to no entity and no user. */
 function lineFor(news: LogNews, wanted: Wanted, owner: string | undefined): Text | null {
   const { "entity.id": id, "entity.type": type, userId = null } = news.record.attributes;
   if (!isWanted(wanted, type, id)) return null;

@@ -1,6 +1,6 @@
-/** How long things took, as a histogram: plain numbers in one array, so that an observation makes no object. */
+/** A histogram of durations: plain numbers in one array, so that an observation allocates nothing. */
 
-/** Upper bounds in seconds, those of Prometheus and what a model takes beyond them. One more, without an end, follows. */
+/** Upper bounds in seconds: the defaults of Prometheus, and longer ones for models. The last bucket has no bound. */
 export const BOUNDS: readonly number[] = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];

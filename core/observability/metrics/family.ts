@@ -2,7 +2,7 @@
 import { BOUNDS, type Durations } from "./durations.ts";
 import type { Tally } from "./tally.ts";
 
-export type Labels = Readonly<Record<string, string>>;
+type Labels = Readonly<Record<string, string>>;
 
 export interface Sample {
   readonly labels: Labels;
@@ -15,7 +15,7 @@ export interface Family {
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge" | "histogram";
-  /** Read anew with every scrape. */
+  /** Read with every scrape. */
   samples(): readonly Sample[];
 }
 
@@ -31,7 +31,7 @@ export function histogramSamples(labels: Labels, durations: Durations): Sample[]
   return [...buckets, { labels, value: durations.sum, suffix: "_sum" }, { labels, value: count, suffix: "_count" }];
 }
 
-/** One sample for each outcome, also for those that have not come about: a series that is there from 0 on has a rate. */
+/** One sample for each outcome, even for those that have not occurred: the rate of a series needs its start at 0. */
 export function tallySamples<K extends string>(labels: Labels, tally: Tally<K>, label = "outcome"): Sample[] {
   return tally.outcomes.map((outcome) => ({
     labels: { ...labels, [label]: outcome.replaceAll(" ", "_") },

@@ -1,6 +1,6 @@
 /**
- * Everything that is counted while the service runs. It is counted in place, by whoever does the work, and read when somebody
- * asks for `/metrics`: nothing here knows of labels, texts or clients.
+ * All counters of a service. The code that does the work counts in place; `/metrics` reads the counters when it is requested.
+ * Nothing here knows labels or the text format.
  */
 import { Durations } from "./durations.ts";
 import { ModelMeter, NamedMeters, OTHER, ToolMeter, WorkflowMeter } from "./named.ts";
@@ -8,12 +8,12 @@ import { COMMIT_OUTCOMES, RUN_OUTCOMES, type RunOutcome } from "./outcomes.ts";
 import { RequestMeter } from "./request-meter.ts";
 import { Tally } from "./tally.ts";
 
-/** Methods that have a name of their own where no route answers. */
+/** For requests that no route matches: methods that are counted under their own name. */
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/** One number that is read when it is asked for. */
-export interface Reading {
-  /** `sockets_open`: what follows `penstock_`. */
+/** A number that is read with every scrape. */
+interface Reading {
+  /** Without the prefix `penstock_`: `sockets_open`. */
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge";
@@ -21,7 +21,7 @@ export interface Reading {
 }
 
 /** Names from the manifest. */
-export interface MeterNames {
+interface MeterNames {
   /** `provider/model` */
   readonly models: Iterable<string>;
   readonly agents: Iterable<string>;
@@ -42,7 +42,7 @@ export class Meters {
   readonly tools: NamedMeters<ToolMeter>;
   readonly workflows: NamedMeters<WorkflowMeter>;
   readonly commits = new Tally(COMMIT_OUTCOMES);
-  /** Of commits that went well. */
+  /** Of successful commits. */
   readonly commitDurations = new Durations();
   readonly #routes: RequestMeter[] = [];
   readonly #unmatched = new Map<string, RequestMeter>();
@@ -65,7 +65,7 @@ export class Meters {
     return meter;
   }
 
-  /** Of what no route answers: 404 and 405. */
+  /** For requests that no route matches: 404 and 405. */
   ofUnmatched(method: string): RequestMeter {
     return this.#unmatched.get(method) ?? this.#unmatched.get(OTHER)!;
   }
@@ -78,7 +78,7 @@ export class Meters {
     return this.#routes;
   }
 
-  /** Those of what no route answers. */
+  /** The meters of requests that no route matches, and of preflight requests. */
   get others(): readonly RequestMeter[] {
     return [...this.#unmatched.values(), this.#preflight];
   }

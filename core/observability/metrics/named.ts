@@ -1,14 +1,14 @@
-/** What is counted of one model, one tool, one workflow; and the closed lists of those. */
+/** The meters of one model, one tool and one workflow, and meters by name. */
 import { EXECUTION_OUTCOMES, MODEL_OUTCOMES, STEP_OUTCOMES, type StepOutcome, TOOL_OUTCOMES } from "./outcomes.ts";
 import { SampledDurations } from "./sampled-durations.ts";
 import { Tally } from "./tally.ts";
 
-/** What stands for everything that has no name of its own in the manifest. */
+/** The label of everything that the manifest does not name. */
 export const OTHER = "other";
 
 export class ModelMeter {
   readonly calls = new Tally(MODEL_OUTCOMES);
-  /** From the call to the end of the answer, of those that ended well. */
+  /** From the call to the end of the answer, for successful calls. */
   readonly durations = new SampledDurations();
   inputTokens = 0;
   outputTokens = 0;

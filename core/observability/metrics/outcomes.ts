@@ -1,6 +1,6 @@
-/** Outcomes as metrics call them. The lists are closed: nothing that a client, a model or a tool says becomes a label. */
+/** The outcomes that metrics have as labels. The lists are closed: nothing from a client, a model or a tool becomes a label. */
 
-/** Of one try of one model. */
+/** Of one attempt with one model. */
 export const MODEL_OUTCOMES = [
   "ok",
   "rate limited",
@@ -16,15 +16,12 @@ export const RUN_OUTCOMES = ["completed", "error", "cancelled"] as const;
 export type RunOutcome = (typeof RUN_OUTCOMES)[number];
 
 export const TOOL_OUTCOMES = ["ok", "failed", "timed out", "invalid input", "not approved", "aborted"] as const;
-export type ToolOutcome = (typeof TOOL_OUTCOMES)[number];
 
-/** What becomes of an execution whenever it comes to rest. */
+/** Of an execution, whenever it stops running. */
 export const EXECUTION_OUTCOMES = ["completed", "error", "cancelled", "suspended"] as const;
-export type ExecutionOutcome = (typeof EXECUTION_OUTCOMES)[number];
 
-/** `failed` is the last try of a step, `retried` each before it. */
+/** `failed` is the last attempt of a step, `retried` each one before it. */
 export const STEP_OUTCOMES = ["done", "failed", "retried", "suspended"] as const;
 export type StepOutcome = (typeof STEP_OUTCOMES)[number];
 
 export const COMMIT_OUTCOMES = ["ok", "conflict", "error"] as const;
-export type CommitOutcome = (typeof COMMIT_OUTCOMES)[number];

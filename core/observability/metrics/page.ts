@@ -1,4 +1,4 @@
-/** `/metrics`. What writes it is loaded with the first request for it, and so is what watches the event loop. */
+/** The text of `/metrics`. prom-client and the monitor of the event loop are loaded with the first request for it. */
 import type { Exposition } from "./exposition.ts";
 import type { Meters } from "./meters.ts";
 

@@ -1,10 +1,10 @@
-/** The process itself, under the names that Prometheus and its dashboards know. */
+/** Metrics of the process, under the usual names of Prometheus clients. */
 import { type IntervalHistogram, monitorEventLoopDelay, performance } from "node:perf_hooks";
 import { VERSION } from "../../lib/version.ts";
 import type { Family } from "./family.ts";
 
-/** Milliseconds between two samples of the delay: the timer costs some microseconds each time. */
-const RESOLUTION = 20;
+/** Between two samples of the event loop delay, each of which costs some microseconds. */
+const SAMPLE_INTERVAL_MS = 20;
 const QUANTILES = [0.5, 0.9, 0.99];
 const NANOSECONDS = 1e9;
 
@@ -15,7 +15,7 @@ const family = (name: string, type: "counter" | "gauge", help: string, read: () 
   samples: () => [{ labels: {}, value: read() }],
 });
 
-/** @param delay what has watched the event loop since the last scrape; read, and begun anew */
+/** @param delay the monitor of the event loop, which is reset with every scrape */
 export function processFamilies(delay: IntervalHistogram): Family[] {
   const labels = { version: VERSION, node: process.version };
   return [
@@ -44,16 +44,16 @@ const memory = (kind: "heapTotal" | "heapUsed" | "external") => process.memoryUs
 const loop = (kind: "active" | "idle") => performance.eventLoopUtilization()[kind] / 1000;
 const startTime = () => Math.round(performance.timeOrigin) / 1000;
 
-/** It watches from the first scrape on: who never asks has no timer. */
+/** Starts with the first scrape: a service that is never scraped has no timer. */
 export function watchEventLoop(): IntervalHistogram {
-  const delay = monitorEventLoopDelay({ resolution: RESOLUTION });
+  const delay = monitorEventLoopDelay({ resolution: SAMPLE_INTERVAL_MS });
   delay.enable();
   return delay;
 }
 
 /** The histogram holds the times between two samples, each the resolution longer than the delay. */
 function delayFamily(delay: IntervalHistogram): Family {
-  const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / NANOSECONDS - RESOLUTION / 1000);
+  const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / NANOSECONDS - SAMPLE_INTERVAL_MS / 1000);
   return {
     name: "nodejs_eventloop_delay_seconds",
     help: "How late the event loop was between the last scrape and this one, by quantile.",

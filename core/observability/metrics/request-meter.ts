@@ -1,12 +1,12 @@
-/** What is counted of the requests of one route: all of it is numbers in place, for every request passes here. */
+/** Counts the requests of one route. Every request passes here, so that it only changes numbers in place. */
 import { SampledDurations } from "./sampled-durations.ts";
 import { Tally } from "./tally.ts";
 
-/** By the first digit of the status; a client that left before its answer is none of these. */
+/** By the first digit of the status; `aborted` when the client left before the reply. */
 const STATUSES = ["aborted", "1xx", "2xx", "3xx", "4xx", "5xx"] as const;
 
-/** Status of a request whose client has left. */
-const LEFT = 499;
+/** The status that stands for a request whose client has left. */
+const CLIENT_CLOSED_REQUEST = 499;
 
 export class RequestMeter {
   readonly operation: string;
@@ -27,7 +27,7 @@ export class RequestMeter {
    * @param waited whether it was not answered at once
    */
   finished(status: number, milliseconds: number, waited: boolean): void {
-    this.statuses.countAt(status === LEFT ? 0 : Math.trunc(status / 100));
+    this.statuses.countAt(status === CLIENT_CLOSED_REQUEST ? 0 : Math.trunc(status / 100));
     this.durations.ended(milliseconds, waited);
   }
 }

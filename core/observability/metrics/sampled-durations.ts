@@ -1,15 +1,15 @@
-/** How long things took of which most take next to no time: reading the clock twice costs more than they may. */
+/** Durations of work that mostly takes next to no time, so that reading the clock twice would cost too much. */
 import { bucketOf, Durations } from "./durations.ts";
 
-/** What took next to no time and was not timed. */
+/** The duration of work that was done at once and not timed. */
 export const UNTIMED = -1;
 
-/** Of those one in so many is timed: a power of two. */
-const TIMED = 16;
+/** One in this many is timed. Must be a power of two. */
+const SAMPLE_EVERY = 16;
 
 /**
- * Of what is done at once one in sixteen is timed, and stands for those that follow: counts are exact, and the clock costs a
- * sixteenth. What waits for anything is to be timed always.
+ * Of the work that is done at once, one in sixteen is timed, and its duration stands for those that follow: counts are exact, and
+ * the clock costs a sixteenth. Work that waits for something is always timed.
  */
 export class SampledDurations extends Durations {
   #turn = 0;
@@ -19,7 +19,7 @@ export class SampledDurations extends Durations {
 
   /** Whether what begins now is to be timed, although it may be done at once. */
   begin(): boolean {
-    return (this.#turn++ & (TIMED - 1)) === 0;
+    return (this.#turn++ & (SAMPLE_EVERY - 1)) === 0;
   }
 
   /**

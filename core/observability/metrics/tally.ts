@@ -1,4 +1,4 @@
-/** How often each of a few outcomes came about. */
+/** Counts how often each of a few outcomes occurred. */
 export class Tally<K extends string> {
   readonly outcomes: readonly K[];
   /** In the order of `outcomes`. Doubles: exact up to 2^53, and never boxed. */

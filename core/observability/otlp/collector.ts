@@ -1,15 +1,15 @@
-/** A collector, by OpenTelemetry's own exporter. It tries a batch again while its time lasts; who sends goes on from there. */
+/** Sends spans to a collector with OpenTelemetry's exporter, which retries a batch until its timeout. Later retries are up to the caller. */
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { messageOf } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
 import { readableSpan, resourceOf, type SpanSource } from "./readable-span.ts";
 import type { QueuedSpan } from "./span-queue.ts";
 
-export interface CollectorSettings {
+interface CollectorSettings {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly source: SpanSource;
-  /** Milliseconds until a batch is given up, its further tries included. Default 10,000. */
+  /** Milliseconds until a batch has failed, retries included. Default 10,000. */
   readonly timeout?: number;
 }
 
@@ -18,12 +18,12 @@ export type Sent =
   | { readonly kind: "sent" }
   /** It may be sent again. */
   | { readonly kind: "failed"; readonly reason: string }
-  /** The same would be refused again. */
+  /** It would be refused again. */
   | { readonly kind: "refused"; readonly reason: string };
 
 type Settings = NonNullable<ConstructorParameters<typeof OTLPTraceExporter>[0]>;
 
-const TIMEOUT = 10_000;
+const SEND_TIMEOUT_MS = 10_000;
 const GZIP = "gzip" as Settings["compression"];
 
 export class Collector {
@@ -31,7 +31,7 @@ export class Collector {
   readonly #resource;
   readonly #exporter: OTLPTraceExporter;
 
-  constructor({ url, headers, source, timeout = TIMEOUT }: CollectorSettings) {
+  constructor({ url, headers, source, timeout = SEND_TIMEOUT_MS }: CollectorSettings) {
     this.#source = source;
     this.#resource = resourceOf(source);
     this.#exporter = new OTLPTraceExporter({
@@ -52,7 +52,7 @@ export class Collector {
     });
   }
 
-  /** Lets go of the connection once what is on its way has an answer. */
+  /** Closes the connection once requests under way have been answered. */
   close(): void {
     this.#exporter.shutdown().catch(() => {});
   }

@@ -1,4 +1,4 @@
-/** Where spans go, and what says who sends them. Both are settled at boot. */
+/** The address that spans are sent to, and the headers that authenticate the service. Both are computed at boot. */
 
 /** Path of the signal below a base address (OTLP specification, "OTLP/HTTP Request"). */
 const TRACES = "/v1/traces";
@@ -7,7 +7,7 @@ const TRACES = "/v1/traces";
  * The address of a collector, as `OTEL_EXPORTER_OTLP_ENDPOINT` has it: spans go to `/v1/traces` below it. One that ends with
  * that path is taken as it is.
  *
- * @throws TypeError for what is no URL
+ * @throws TypeError for a text that is not a URL
  */
 export function tracesUrl(endpoint: string): string {
   const url = new URL(endpoint);
@@ -16,14 +16,14 @@ export function tracesUrl(endpoint: string): string {
   return url.href;
 }
 
-/** The address as logs may show it: keys are kept in user names and queries. */
+/** The address without user name, password and query, which may hold keys: for logs. */
 export function shownUrl(url: string): string {
   const { origin, pathname } = new URL(url);
   return origin + pathname;
 }
 
 /** The keys of the service. A pair is sent as a user and a password. */
-export interface KeyPair {
+interface KeyPair {
   readonly publicKey: string;
   readonly secretKey: string;
 }

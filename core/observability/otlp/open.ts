@@ -1,4 +1,4 @@
-/** OTLP export as boot opens and closes it. What sends is loaded only where there is somewhere to send to. */
+/** Opens the export of spans over OTLP. The exporter is loaded only where the manifest names a collector. */
 import type { Logger } from "pino";
 import { VERSION } from "../../lib/version.ts";
 import type { Meters } from "../metrics/meters.ts";
@@ -6,8 +6,8 @@ import type { SpanSink } from "../sink.ts";
 import { otlpHeaders, shownUrl, tracesUrl } from "./endpoint.ts";
 import type { SpanQueue } from "./span-queue.ts";
 
-/** Of the manifest: what the service is called, and where its spans go. An empty endpoint: nowhere. */
-export interface OtlpManifest {
+/** The parts of the manifest that are needed here. With an empty endpoint nothing is exported. */
+interface OtlpManifest {
   readonly name: string;
   readonly version: string;
   readonly observability: {
@@ -15,18 +15,18 @@ export interface OtlpManifest {
   };
 }
 
-export interface OtlpEnvironment {
+interface OtlpEnvironment {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly logger: Logger;
 }
 
-export interface OtlpExport {
+interface OtlpExport {
   readonly sink: SpanSink;
   /** Sends what is left, for two seconds at most. */
   close(): Promise<void>;
 }
 
-/** @throws TypeError for an endpoint that is no URL: a manifest with one is not served */
+/** @throws TypeError for an endpoint that is not a URL: the check of the manifest has refused it before */
 export async function openOtlp(
   { name, version, observability: { otlp } }: OtlpManifest,
   { env, logger }: OtlpEnvironment,

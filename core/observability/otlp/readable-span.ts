@@ -1,4 +1,4 @@
-/** Spans as OpenTelemetry's exporters read them. Made when they are sent: what waits is a few fields. */
+/** Converts spans to the form that OpenTelemetry's exporters read, when they are sent: the queue holds only a few fields of each. */
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import type { SpanData } from "../sink.ts";
@@ -17,11 +17,11 @@ export const resourceOf = ({ name, version }: SpanSource): Resource =>
   resourceFromAttributes({ "service.name": name, "service.version": version });
 
 /** W3C's flag of a trace that is recorded. */
-const SAMPLED = 1;
+const SAMPLED_FLAG = 1;
 
 export function readableSpan(span: QueuedSpan, resource: Resource, { scope }: SpanSource): ReadableSpan {
   const { traceId, spanId, parentSpanId, name, kind, status, start, end, attributes, events, links } = span;
-  const context = { traceId, spanId, traceFlags: SAMPLED };
+  const context = { traceId, spanId, traceFlags: SAMPLED_FLAG };
   return {
     name,
     kind,
@@ -38,7 +38,7 @@ export function readableSpan(span: QueuedSpan, resource: Resource, { scope }: Sp
       time: hrTime(time),
       attributes: present(attributes),
     })),
-    links: (links ?? []).map((link) => ({ context: { ...link, traceFlags: SAMPLED } })),
+    links: (links ?? []).map((link) => ({ context: { ...link, traceFlags: SAMPLED_FLAG } })),
     resource,
     instrumentationScope: scope,
     droppedAttributesCount: 0,
@@ -53,7 +53,7 @@ const entityAttributes = ({ entity: { id, type, name } }: SpanData): ReadableSpa
   "entity.name": name,
 });
 
-/** Attributes that are not there have a place in ours all the same. */
+/** Attributes that are undefined are left out. */
 function present(attributes: Attributes | null): ReadableSpan["attributes"] {
   const given: Record<string, unknown> = {};
   for (const key in attributes) if (attributes[key] !== undefined) given[key] = attributes[key];

@@ -1,26 +1,26 @@
 /**
- * Spans that wait to be sent: a sink that takes what it is given at once and never waits. One batch is on its way at a time. A
- * collector that is away costs nothing but the spans that find the queue full.
+ * The queue of spans that wait to be sent. It takes spans at once and never blocks. One batch is sent at a time. While the collector
+ * is away, the queue fills up, and spans that find it full are dropped.
  */
 import type { Logger } from "pino";
 import type { SpanData, SpanSink, TraceData } from "../sink.ts";
 import type { Collector, Sent } from "./collector.ts";
 
-/** Spans that wait at most, and spans of one batch. */
-const MOST = 2048;
-const BATCH = 256;
-/** Milliseconds that a span waits for others; the first pause after a failure, which doubles, and the longest one. */
-const DELAY = 1_000;
-const PAUSE = 1_000;
-const LONGEST_PAUSE = 30_000;
-/** How much longer than a batch took to be written the next one waits: requests come first, however many spans there are. */
-const REST = 4;
-/** Milliseconds between two lines that say that spans are lost. */
-const TELL = 60_000;
-/** Milliseconds that the end of the service waits for what is left. */
-const PATIENCE = 2_000;
+const MAX_WAITING_SPANS = 2048;
+const BATCH_SPANS = 256;
+/** How long a span waits for others to be sent with. */
+const BATCH_DELAY_MS = 1_000;
+/** The delay after a failure doubles from the first value to the second. */
+const MIN_RETRY_DELAY_MS = 1_000;
+const MAX_RETRY_DELAY_MS = 30_000;
+/** When spans pile up, the next batch waits this many times as long as the last one took to write, so that requests come first. */
+const REST_FACTOR = 4;
+/** Between two log lines that say that spans are dropped. */
+const WARNING_INTERVAL_MS = 60_000;
+/** For the last spans when the service ends. */
+const CLOSE_TIMEOUT_MS = 2_000;
 
-/** What a span says, without the span, on which its whole trace may hang. */
+/** A copy of the data of a span: the span itself would keep its whole trace in memory. */
 export interface QueuedSpan extends SpanData {
   /** Whether its parent is a span of the service that made the request. */
   readonly remote: boolean;
@@ -31,8 +31,8 @@ export interface QueueSettings {
   readonly logger: Pick<Logger, "warn" | "info">;
   /** What logs call the collector. */
   readonly where: string;
-  /** Milliseconds instead of those above, for tests of what takes long. */
-  readonly times?: { readonly delay?: number; readonly pause?: number; readonly patience?: number };
+  /** Milliseconds in place of the constants above, for tests. */
+  readonly times?: { readonly delay?: number; readonly pause?: number; readonly closeTimeout?: number };
 }
 
 export class SpanQueue implements SpanSink {
@@ -43,12 +43,12 @@ export class SpanQueue implements SpanSink {
   #timer: NodeJS.Timeout | null = null;
   /** Failures in a row. */
   #failures = 0;
-  /** Milliseconds that the last batch took of the event loop before it was on its way. */
+  /** Milliseconds for which the last batch blocked the event loop. */
   #work = 0;
-  /** Spans that nobody has been told of. */
+  /** Dropped spans that have not been logged. */
   #lost = 0;
-  /** `performance.now()` from which on loss is worth a line. */
-  #tellFrom = 0;
+  /** No dropped spans are logged before this time, by `performance.now()`. */
+  #nextWarning = 0;
   #closed = false;
   /** Since the start. */
   sent = 0;
@@ -66,27 +66,27 @@ export class SpanQueue implements SpanSink {
   started(): void {}
   ended(): void {}
 
-  /** All of them or none: half a trace tells less than none. */
+  /** Takes all spans or none: half a trace would be misleading. */
   take(trace: TraceData, spans: readonly SpanData[]): void {
-    if (this.#closed || this.#waiting.length + spans.length > MOST) {
+    if (this.#closed || this.#waiting.length + spans.length > MAX_WAITING_SPANS) {
       this.#drop(spans.length);
       return;
     }
     const before = this.#waiting.length;
     for (const span of spans) this.#waiting.push(queuedSpan(span, trace));
     if (this.#sending !== null) return;
-    if (this.#timer === null) this.#arm(this.#rest());
-    // What fills a batch is sent now, but not by the work that ended.
-    else if (this.#failures === 0 && before < BATCH && this.#waiting.length >= BATCH) this.#arm(0);
+    if (this.#timer === null) this.#schedule(this.#delay());
+    // A full batch is sent now, but not within the work that has just ended.
+    else if (this.#failures === 0 && before < BATCH_SPANS && this.#waiting.length >= BATCH_SPANS) this.#schedule(0);
   }
 
   /** Sends what is left, for at most two seconds; nothing to a collector that is away. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    this.#disarm();
+    this.#cancelTimer();
     const { collector, logger, where, times } = this.#settings;
-    await within(times?.patience ?? PATIENCE, () => this.#flush());
+    await within(times?.closeTimeout ?? CLOSE_TIMEOUT_MS, () => this.#flush());
     collector.close();
     const left = this.#waiting.length;
     if (left === 0) return;
@@ -99,8 +99,8 @@ export class SpanQueue implements SpanSink {
     while (this.#sending !== null || (this.#waiting.length > 0 && this.#failures === 0)) await this.#send();
   }
 
-  #arm(delay: number): void {
-    this.#disarm();
+  #schedule(delay: number): void {
+    this.#cancelTimer();
     this.#timer = setTimeout(() => {
       this.#timer = null;
       void this.#send();
@@ -108,37 +108,37 @@ export class SpanQueue implements SpanSink {
     this.#timer.unref();
   }
 
-  #disarm(): void {
+  #cancelTimer(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
   }
 
   #send(): Promise<void> {
-    this.#sending ??= this.#trip();
+    this.#sending ??= this.#sendBatch();
     return this.#sending;
   }
 
-  async #trip(): Promise<void> {
-    const batch = this.#waiting.slice(0, BATCH);
+  async #sendBatch(): Promise<void> {
+    const batch = this.#waiting.slice(0, BATCH_SPANS);
     const began = performance.now();
     const sending = this.#settings.collector.send(batch);
     this.#work = performance.now() - began;
     const result = await sending;
     if (result.kind !== "failed") this.#waiting.splice(0, batch.length);
-    this.#settle(batch.length, result);
+    this.#record(batch.length, result);
     this.#sending = null;
-    if (!this.#closed && this.#waiting.length > 0) this.#arm(this.#rest());
+    if (!this.#closed && this.#waiting.length > 0) this.#schedule(this.#delay());
   }
 
   /** Milliseconds until the next batch. */
-  #rest(): number {
-    const { delay = DELAY, pause = PAUSE } = this.#settings.times ?? {};
-    if (this.#failures > 0) return Math.min(pause * 2 ** (this.#failures - 1), LONGEST_PAUSE);
-    return this.#waiting.length >= BATCH ? this.#work * REST : delay;
+  #delay(): number {
+    const { delay = BATCH_DELAY_MS, pause = MIN_RETRY_DELAY_MS } = this.#settings.times ?? {};
+    if (this.#failures > 0) return Math.min(pause * 2 ** (this.#failures - 1), MAX_RETRY_DELAY_MS);
+    return this.#waiting.length >= BATCH_SPANS ? this.#work * REST_FACTOR : delay;
   }
 
-  /** One line when it stops working and one when it works again. */
-  #settle(count: number, result: Sent): void {
+  /** Logs one line when sending stops working, and one when it works again. */
+  #record(count: number, result: Sent): void {
     const { logger, where } = this.#settings;
     if (result.kind === "sent") {
       if (this.#failures > 0) logger.info({ lost: this.#lost }, `spans are sent to ${where} again`);
@@ -152,15 +152,15 @@ export class SpanQueue implements SpanSink {
     if (result.kind === "refused") this.#drop(count);
   }
 
-  /** Told when the collector is back; while it works, once a minute. */
+  /** Dropped spans are logged when the collector is back; while it works, once a minute. */
   #drop(count: number): void {
     this.dropped += count;
     this.#lost += count;
-    if (this.#failures > 0 || this.#closed || performance.now() < this.#tellFrom) return;
+    if (this.#failures > 0 || this.#closed || performance.now() < this.#nextWarning) return;
     const { logger, where } = this.#settings;
     logger.warn({ lost: this.#lost }, `spans come faster than ${where} takes them`);
     this.#lost = 0;
-    this.#tellFrom = performance.now() + TELL;
+    this.#nextWarning = performance.now() + WARNING_INTERVAL_MS;
   }
 }
 

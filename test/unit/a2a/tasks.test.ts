@@ -6,7 +6,7 @@ import { followRemoteTask, type TaskEvent } from "../../../core/a2a/follow.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
 import { openRow, TaskRows } from "../../../core/a2a/task-rows.ts";
-import { LONGEST_ANSWER, type TaskRun } from "../../../core/a2a/task-run.ts";
+import { MAX_ANSWER_CHARACTERS, type TaskRun } from "../../../core/a2a/task-run.ts";
 import { Tasks } from "../../../core/a2a/tasks.ts";
 import type { Agent } from "../../../core/agents/agent.ts";
 import { NOBODY } from "../../../core/identity/caller.ts";
@@ -106,7 +106,7 @@ describe("two processes on one store", () => {
     assert.equal(await look(), "TASK_STATE_WORKING", "it is not known for long");
     const alive: [string, string] = [openTaskKey(idOf(run)), openRow("slow", Date.now())];
     await store.commit({ put: [alive] });
-    assert.equal(await look(), "TASK_STATE_WORKING", "it has given a sign of life");
+    assert.equal(await look(), "TASK_STATE_WORKING", "its heartbeat is new");
     assert.equal(await look(), "TASK_STATE_FAILED");
     await whenOver(run);
     assert.equal(run.record.task.status.state, "TASK_STATE_FAILED", "and its process takes that for the truth");
@@ -197,7 +197,7 @@ describe("tasks in a store", () => {
 test("an answer that is longer than it may be fails its task, and the agent stops", async (t) => {
   const { begin } = processOn(t, createMemoryStore());
   const run = await begin("slow");
-  run.part({ type: "text-delta", id: "t", delta: "x".repeat(LONGEST_ANSWER) });
+  run.part({ type: "text-delta", id: "t", delta: "x".repeat(MAX_ANSWER_CHARACTERS) });
   assert.equal(run.ending, null);
   run.part({ type: "text-delta", id: "t", delta: "y" });
   await whenOver(run);

@@ -207,14 +207,14 @@ test("a trace that does not fit is dropped as a whole", async (t) => {
   assert.equal(queue.dropped, 3);
 });
 
-test("what waits is sent at the end, and a collector that hangs holds the end up for the patience alone", async (t) => {
+test("spans that wait are sent at the end, and a collector that hangs delays it for the close timeout only", async (t) => {
   const receiver = await receiverOf(t);
   const calm = rig(t, receiver.url, { delay: 60_000 });
   calm.give(spanOf(1), spanOf(2));
   await calm.queue.close();
   assert.equal(calm.queue.sent, 2);
   receiver.answers.push("hang");
-  const hanging = rig(t, receiver.url, { delay: 60_000, patience: 100 });
+  const hanging = rig(t, receiver.url, { delay: 60_000, closeTimeout: 100 });
   hanging.give(spanOf(3));
   const before = performance.now();
   await hanging.queue.close();

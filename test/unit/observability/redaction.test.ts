@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { createCleaner, MOST_CONTENT } from "../../../core/observability/content.ts";
+import { createCleaner, MAX_CONTENT_CHARACTERS } from "../../../core/observability/content.ts";
 import { isSecretName, redact } from "../../../core/observability/redaction.ts";
 import { tracing } from "../../support/trace-sink.ts";
 
@@ -68,7 +68,7 @@ test("nor in a value with anything around it, as a text, a name or inside JSON t
   fc.assert(
     fc.property(fc.constantFrom(...PLANTED), place, fc.jsonValue({ maxDepth: 3 }), ([text, secret], put, other) => {
       const clean = redacted.content([other, put(text)])!;
-      assert.ok(clean.length >= MOST_CONTENT || !clean.includes(secret), clean);
+      assert.ok(clean.length >= MAX_CONTENT_CHARACTERS || !clean.includes(secret), clean);
       assert.ok(!clean.includes(secret), clean);
     }),
     { numRuns: 2000 },
@@ -78,7 +78,7 @@ test("nor in a value with anything around it, as a text, a name or inside JSON t
 test("nor where a long value is cut in the middle of it", () => {
   for (const [text, secret] of PLANTED) {
     for (let shift = 0; shift <= text.length + 4; shift++) {
-      const long = `${"x ".repeat(MOST_CONTENT)}`.slice(0, MOST_CONTENT - shift);
+      const long = `${"x ".repeat(MAX_CONTENT_CHARACTERS)}`.slice(0, MAX_CONTENT_CHARACTERS - shift);
       for (const value of [`${long} ${text} ${"y ".repeat(500)}`, [`${long} ${text} ${"y ".repeat(500)}`]]) {
         const clean = redacted.content(value)!;
         assert.ok(!clean.includes(secret), `${text}, ${shift} before the cut`);
@@ -175,7 +175,7 @@ test("content is bounded, and what it costs does not depend on how much there wa
       const started = performance.now();
       const clean = redacted.content(value)!;
       const took = performance.now() - started;
-      assert.ok(clean.length <= 2 * MOST_CONTENT + 700, `${clean.length} characters`);
+      assert.ok(clean.length <= 2 * MAX_CONTENT_CHARACTERS + 700, `${clean.length} characters`);
       assert.ok(took < 500, `${JSON.stringify(text.slice(0, 12))} took ${took} ms`);
     }
   }
@@ -203,7 +203,7 @@ test("any value has some text: circles, getters that throw, bytes, functions, bi
   ]) {
     const text = redacted.content(value);
     assert.equal(typeof text, "string");
-    assert.ok(text!.length <= 2 * MOST_CONTENT);
+    assert.ok(text!.length <= 2 * MAX_CONTENT_CHARACTERS);
   }
   assert.equal(redacted.content(undefined), undefined);
   assert.equal(redacted.content(new Date(0)), '"1970-01-01T00:00:00.000Z"');
@@ -229,7 +229,7 @@ test("none keeps no content, but the message of an error, without its secrets", 
 test("full keeps what was said, bounded", () => {
   const full = createCleaner("full", ["s3cret-of-the-manifest"]);
   assert.equal(full.content("password=hunter2"), "password=hunter2");
-  assert.ok(full.content("x".repeat(1_000_000))!.length <= MOST_CONTENT + 1);
+  assert.ok(full.content("x".repeat(1_000_000))!.length <= MAX_CONTENT_CHARACTERS + 1);
 });
 
 test("no secret reaches a sink: content, errors and what sinks are handed", () => {
@@ -253,7 +253,7 @@ test("secrets of the manifest are found as JSON and addresses write them, and ho
   for (const limited of [createCleaner("redacted", [long]), createCleaner("none", [long])]) {
     for (let before = 0; before < 600; before += 20) {
       const about = (most: number) => `${" ".repeat(most - before)}${long}${" ".repeat(1000)}`;
-      assert.doesNotMatch(limited.content(about(MOST_CONTENT)) ?? "", /part/);
+      assert.doesNotMatch(limited.content(about(MAX_CONTENT_CHARACTERS)) ?? "", /part/);
       assert.doesNotMatch(limited.message(about(600)), /part/);
     }
   }

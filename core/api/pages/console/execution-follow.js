@@ -46,7 +46,7 @@ export function createFollower({ api, params, query, signal }, take) {
       try {
         return await read();
       } catch (error) {
-        // What a browser says when there is no answer; the service's own words are none of it.
+        // The browser's own message, when the service did not answer at all.
         if (signal.aborted || lost >= MOST_LOST || !(error instanceof TypeError)) throw error;
         await new Promise((resolve) => setTimeout(resolve, PAUSE * 2 ** lost));
       }

@@ -15,7 +15,7 @@ const PAGE = "200";
 const BEFORE = 1000;
 
 /**
- * Null where there are none to be shown: nothing is traced, or who asks may not see it.
+ * Null where there are none to show: nothing is traced, or the user may not see it.
  *
  * @param {Api} api
  * @param {ExecutionState} state

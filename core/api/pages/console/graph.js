@@ -17,7 +17,7 @@ const IDLE = "not begun";
 /**
  * @typedef {object} Graph
  * @property {HTMLElement} body
- * @property {(path: string, status: string) => void} mark shows how a step stands; a path that is none is ignored
+ * @property {(path: string, status: string) => void} mark shows how a step stands; an unknown path is ignored
  */
 
 /**

@@ -28,7 +28,7 @@ export function jsonField(id, label, value, hint) {
         return JSON.parse(control.value);
       } catch (error) {
         control.focus();
-        throw new Error(`${label}: this is no JSON: ${error instanceof Error ? error.message : error}`);
+        throw new Error(`${label}: this is not JSON: ${error instanceof Error ? error.message : error}`);
       }
     },
   };

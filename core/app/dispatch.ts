@@ -1,0 +1,78 @@
+/** The routes and sockets of a service as the two functions that a transport calls. */
+import type { Logger } from "pino";
+import { validators } from "../../generated/validators.js";
+import { compileGuards } from "../auth/authorize.ts";
+import { HANDSHAKE_CREDENTIALS } from "../auth/credential-source.ts";
+import { compileCredentials } from "../auth/credentials.ts";
+import type { Dispatch, SocketOptions } from "../http/exchange.ts";
+import type { InFlight } from "../http/in-flight.ts";
+import type { OpenSockets } from "../http/open-sockets.ts";
+import { compilePipeline } from "../http/pipeline.ts";
+import { createRequestIds } from "../http/request-id.ts";
+import { compileSite } from "../http/site.ts";
+import { compileSockets } from "../http/socket-pipeline.ts";
+import { Uploads } from "../http/uploads.ts";
+import { isPublic } from "../manifest/notices.ts";
+import type { Booted } from "./boot.ts";
+import { compileServiceCors } from "./cors.ts";
+import type { Service } from "./service.ts";
+
+interface DispatchOptions {
+  /** The address to listen on. */
+  host: string;
+  env: Readonly<Record<string, string | undefined>>;
+  logger: Logger;
+  inFlight: InFlight;
+  openSockets: OpenSockets;
+}
+
+export interface Dispatches {
+  dispatch: Dispatch;
+  /** The same for handshakes of WebSockets. */
+  upgrade: SocketOptions["dispatch"];
+}
+
+export function compileDispatch(
+  service: Service,
+  { registry, verifier, tracer }: Pick<Booted, "registry" | "verifier" | "tracer">,
+  { host, env, logger, inFlight, openSockets }: DispatchOptions,
+): Dispatches {
+  const { access, meters, manifest } = service;
+  const { limits, trustedProxies } = manifest.server;
+  const cors = compileServiceCors(manifest.server, registry, logger);
+  const site = compileSite(manifest.server, access.mode === "none" && !isPublic(host));
+  const credentials = compileCredentials(env);
+  const guards = compileGuards(access, credentials, verifier);
+  const socketGuards = compileGuards(access, credentials, verifier, HANDSHAKE_CREDENTIALS);
+  const shared = {
+    service,
+    logger,
+    inFlight,
+    tracer,
+    limits,
+    logs: logger.isLevelEnabled("debug"),
+    clientOf: site.clientOf,
+    requestId: createRequestIds(),
+    cors: cors.of,
+    defaultCors: cors.default,
+    meters,
+    site,
+  };
+  const sockets = compileSockets(service.sockets, {
+    ...shared,
+    open: openSockets,
+    authorize: (path) => socketGuards.of(access.of(path)),
+    authorizeUnknown: socketGuards.unknown,
+  });
+  const dispatch = compilePipeline(service.routes, {
+    ...shared,
+    check: (schema) => validators[schema],
+    authorize: (route) => guards.of(access.of(route)),
+    authorizeUnknown: guards.unknown,
+    bodyLimit: limits.body,
+    isProxied: trustedProxies.length > 0,
+    uploads: new Uploads(limits.uploads),
+    isSocket: sockets.has,
+  });
+  return { dispatch, upgrade: sockets.dispatch };
+}

@@ -1,0 +1,10 @@
+/** Stage: the agents, and what they keep of their runs. */
+import { compileAgents } from "../../agents/compile.ts";
+import type { Stage } from "./stage.ts";
+
+type AgentNeeds = "manifest" | "tools" | "models" | "memories" | "store" | "meters" | "options";
+
+export const agents: Stage<AgentNeeds, "agents"> = ({ manifest, options: { logger }, ...parts }) => {
+  const { agents, problems, histories } = compileAgents(manifest, { ...parts, logger });
+  return { parts: { agents }, problems, begin: () => histories.start(), end: () => histories.close() };
+};

@@ -1,0 +1,85 @@
+/** Everything that boot makes, by name. Each stage says which of these it needs and which it makes. */
+import type { Logger } from "pino";
+import type { A2a } from "../../a2a/a2a.ts";
+import type { Agent } from "../../agents/agent.ts";
+import type { AccessRules } from "../../auth/classes.ts";
+import type { Verifier } from "../../auth/provider-port.ts";
+import type { AccessGroup, Route } from "../../http/route.ts";
+import type { SocketRoute } from "../../http/socket.ts";
+import type { LoadedManifest } from "../../manifest/load.ts";
+import type { Manifest } from "../../manifest/manifest.ts";
+import type { McpServer } from "../../mcp/servers.ts";
+import type { ToolDirectory } from "../../mcp/tool-directory.ts";
+import type { Memory } from "../../memory/memory.ts";
+import type { Models } from "../../models/models.ts";
+import type { LogRing } from "../../observability/log-ring.ts";
+import type { LogText } from "../../observability/log-text.ts";
+import type { Meters } from "../../observability/metrics/meters.ts";
+import type { MetricsPage } from "../../observability/metrics/page.ts";
+import type { Tracer } from "../../observability/tracer.ts";
+import type { Platform } from "../../platform/platform.ts";
+import type { OwnedHost } from "../../registry/host.ts";
+import type { Registry } from "../../registry/registry.ts";
+import type { Namespaces } from "../../storage/keyv-namespace.ts";
+import type { Store } from "../../storage/store.ts";
+import type { Tool } from "../../tools/tool.ts";
+import type { Traces } from "../../traces/traces.ts";
+import type { Workflows } from "../../workflows/workflows.ts";
+import type { Service } from "../service.ts";
+
+export interface BootOptions {
+  config: string;
+  /** Folders of plugins beside the built-in one and those that the manifest names. */
+  plugins: readonly string[];
+  env: Readonly<Record<string, string | undefined>>;
+  logger: Logger;
+  /** Told what the lines of `logger` must not show, as soon as that is known. */
+  text?: LogText;
+  /** What keeps the lines of `logger`; default: nothing does. */
+  ring?: LogRing;
+  /** Open the manifest's store, once nothing else is wrong. Default: no, so that commands which only look leave no file. */
+  store?: boolean;
+  /** The folder of the package.json whose packages are looked after; default: Penstock's own. */
+  project?: string;
+  /** False: leave the indexes of semantic search alone, whatever state they are in. */
+  semantic?: boolean;
+}
+
+/** What there is before the first stage. */
+interface FirstParts {
+  readonly options: BootOptions;
+  readonly loaded: LoadedManifest;
+  /** The manifest, or the valid part of one that has errors: what is wrong there belongs into the same report. */
+  readonly manifest: Manifest;
+  readonly registry: Registry;
+  readonly host: OwnedHost;
+  /** What plugins store. */
+  readonly namespaces: Namespaces;
+}
+
+export interface Parts extends FirstParts {
+  readonly meters: Meters;
+  /** Those of the manifest, without those of MCP servers. */
+  readonly declaredTools: ReadonlyMap<string, Tool>;
+  readonly models: Models;
+  readonly routes: readonly Route<Service>[];
+  readonly sockets: readonly SocketRoute<Service>[];
+  /** Routes and sockets alike, for rules that go by the path. */
+  readonly paths: readonly { readonly method: string; readonly path: string; readonly group: AccessGroup }[];
+  /** What checks the tokens of users; null where no provider is named, and without authentication. */
+  readonly verifier: Verifier | null;
+  readonly store: Store;
+  readonly metrics: MetricsPage;
+  readonly tools: ToolDirectory;
+  readonly traces: Traces;
+  /** Null where nothing is traced. */
+  readonly tracer: Tracer | null;
+  readonly memories: ReadonlyMap<string, Memory>;
+  readonly agents: ReadonlyMap<string, Agent>;
+  readonly workflows: Workflows;
+  readonly access: AccessRules;
+  readonly a2a: A2a;
+  readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
+  readonly logs: LogRing;
+  readonly platform: Platform;
+}

@@ -1,0 +1,19 @@
+/** Stages: agents over A2A, and the MCP servers of the manifest. */
+import { A2a } from "../../a2a/a2a.ts";
+import { createMcpServers } from "../../mcp/servers.ts";
+import type { Service } from "../service.ts";
+import type { Stage } from "./stage.ts";
+
+export const a2a: Stage<"manifest" | "store" | "options", "a2a"> = ({ manifest, store, options: { logger } }) => {
+  const a2a = new A2a(manifest, { store, logger });
+  return {
+    parts: { a2a },
+    begin: () => a2a.start(),
+    idle: (timeout) => a2a.idle(timeout),
+    end: () => a2a.close(),
+  };
+};
+
+export const mcpServers: Stage<"manifest" | "tools", "mcpServers"> = ({ manifest, tools }) => ({
+  parts: { mcpServers: createMcpServers<Service>(manifest, tools) },
+});

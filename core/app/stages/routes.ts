@@ -1,0 +1,28 @@
+/** Stage: the rows of the API, built in and custom. */
+import { customRoutes } from "../../api/custom/routes.ts";
+import { customSockets } from "../../api/custom/sockets.ts";
+import { ROUTES } from "../../api/routes/index.ts";
+import { SOCKETS } from "../../api/sockets/index.ts";
+import { compilePattern } from "../../http/pattern.ts";
+import type { Parts } from "./parts.ts";
+import type { Stage, StageProblem } from "./stage.ts";
+
+export const routes: Stage<"manifest" | "registry", "routes" | "sockets" | "paths"> = ({ manifest, registry }) => {
+  const custom = customRoutes(manifest, registry, ROUTES, SOCKETS);
+  const routes = [...ROUTES, ...custom.routes];
+  const customized = customSockets(manifest, registry, SOCKETS, routes);
+  const sockets = [...SOCKETS, ...customized.sockets];
+  const paths = [...routes, ...sockets.map(({ path, group }) => ({ method: "WS", path, group }))];
+  const problems = [...custom.problems, ...customized.problems, ...unusedPatterns(manifest.server.corsRoutes, paths)];
+  return { parts: { routes, sockets, paths }, problems };
+};
+
+/** Patterns of `server.corsRoutes` that no route matches. */
+function unusedPatterns(corsRoutes: object, paths: Parts["paths"]): StageProblem[] {
+  const unused = Object.keys(corsRoutes).filter((text) => {
+    const pattern = compilePattern(text);
+    return !paths.some(({ method, path }) => pattern.matches(method, path));
+  });
+  const message = "no route of this version matches";
+  return unused.map((pattern) => ({ path: ["server", "corsRoutes", pattern], message, severity: "warning" }));
+}

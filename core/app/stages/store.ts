@@ -1,0 +1,46 @@
+/** Stages: the store of the manifest, and what plugins keep in it. */
+import { messageOf } from "../../lib/errors.ts";
+import { MeasuredStore } from "../../storage/measured-store.ts";
+import { createMemoryStore } from "../../storage/memory-store.ts";
+import { openStore, parseSqliteUrl } from "../../storage/open-store.ts";
+import type { Store } from "../../storage/store.ts";
+import type { Parts } from "./parts.ts";
+import type { Stage, StageProblem } from "./stage.ts";
+
+type StoreNeeds = "manifest" | "loaded" | "registry" | "host" | "meters" | "options";
+
+export const store: Stage<StoreNeeds, "store"> = async (parts, failed) => {
+  const { store: opened, problems } = await openOrCheck(parts, failed);
+  const store = new MeasuredStore(opened, parts.meters);
+  return {
+    parts: { store },
+    problems,
+    async end() {
+      // What plugins write when they are told of the end must still find the store open.
+      await parts.host.close();
+      await store.close();
+    },
+  };
+};
+
+/** The manifest's store; one in the process where it is not to be opened, so that everything else can be checked. */
+async function openOrCheck(
+  { manifest: { store: url }, loaded: { folder }, registry, host, options }: Pick<Parts, StoreNeeds>,
+  failed: boolean,
+): Promise<{ store: Store; problems: StageProblem[] }> {
+  const problems: StageProblem[] = [];
+  try {
+    if (options.store && !failed)
+      return { store: await openStore(url, { logger: options.logger, registry, host, folder }), problems };
+    if (url.startsWith("sqlite:")) parseSqliteUrl(url, folder);
+  } catch (error) {
+    problems.push({ path: ["store"], message: messageOf(error).replace(/^store: /, "") });
+  }
+  return { store: createMemoryStore(), problems };
+}
+
+/** Last of all stages, so that no plugin comes to wait for the store while it is created. */
+export const pluginStorage: Stage<"namespaces" | "store", never> = ({ namespaces, store }) => {
+  namespaces.keep(store);
+  return { parts: {} };
+};
