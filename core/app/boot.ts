@@ -108,7 +108,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   ];
   // Of a manifest with errors the sound part is compiled all the same: what is wrong there belongs into this report.
   const compiled = sound === null ? null : await compile(sound, { loaded, registry, host, logger, issues }, options);
-  if (compiled !== null) namespaces.keep(compiled.parts.store);
+  if (compiled !== null) namespaces.connect(compiled.parts.store);
   const service = compiled === null || hasErrors(issues) ? null : createService(compiled.parts);
   const begin = async () => compiled?.begin();
   const idle = async (patience: number) => compiled?.idle(patience);

@@ -29,5 +29,5 @@ export function permittedUser(principal: Principal, userId: string | undefined):
   return owner;
 }
 
-export const noConversation = (id: string): ServiceError =>
+export const conversationNotFound = (id: string): ServiceError =>
   notFound(`conversation ${JSON.stringify(id.slice(0, 128))} does not exist`);

@@ -11,7 +11,7 @@ export interface Domain {
   readonly store: Store;
   readonly spaces: IdSpaces;
   readonly conversations: Conversations;
-  readonly lanes: KeyedMutex;
+  readonly mutex: KeyedMutex;
   /** Internal numbers of conversations. */
   readonly numbers: Sequence;
   /** By name of the memory. */

@@ -60,7 +60,7 @@ function rolesOf(text: string): string[] {
   return [...roles];
 }
 
-export interface SaveEntry {
+interface SaveEntry {
   conversationId: string;
   userId: string;
   message: NewMessage;

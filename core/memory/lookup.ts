@@ -1,6 +1,6 @@
 /** Finds conversations for one principal: what is not its own does not exist. */
 
-import { mayAccess, noConversation, permittedUser } from "../identity/ownership.ts";
+import { conversationNotFound, mayAccess, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { Domain } from "./domain.ts";
 import type { Snapshot } from "./records/conversation.ts";
@@ -34,7 +34,7 @@ export class ConversationLookup {
   /** The same, maybe not as it is by now. */
   async owned(id: string, userId: string | undefined, meant = userId): Promise<Snapshot> {
     const found = await this.ownedIfAny(id, userId, meant);
-    if (found === undefined) throw noConversation(id);
+    if (found === undefined) throw conversationNotFound(id);
     return found;
   }
 
@@ -51,7 +51,7 @@ export class ConversationLookup {
 
   /** @throws ServiceError `not_found` unless it is there, and this caller's, and that user's */
   checked(id: string, found: Snapshot | undefined, userId: string | undefined): Snapshot {
-    if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw noConversation(id);
+    if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw conversationNotFound(id);
     return found;
   }
 

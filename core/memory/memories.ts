@@ -45,8 +45,11 @@ export async function createMemories(
   const saver = createSaver(domain);
   const compiler = createSchemaCompiler();
   for (const [name, memory] of settings) {
-    const notes = notesOf(name, memory, compiler);
-    memories.set(name, asMemory({ name, settings: memory, domain, saver, notes, semantic: domain.semantic.get(name) }));
+    const workingMemoryRules = compileWorkingMemoryRules(name, memory, compiler);
+    memories.set(
+      name,
+      asMemory({ name, settings: memory, domain, saver, workingMemoryRules, semantic: domain.semantic.get(name) }),
+    );
   }
   return memories;
 }
@@ -60,14 +63,14 @@ async function createDomain(
     store,
     spaces,
     conversations: new Conversations(store, spaces),
-    lanes: createKeyedMutex(),
+    mutex: createKeyedMutex(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE),
     semantic,
     now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };
 }
 
-function notesOf(
+function compileWorkingMemoryRules(
   name: string,
   { workingMemory }: MemoryManifest,
   compiler: SchemaCompiler,

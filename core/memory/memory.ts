@@ -123,7 +123,7 @@ export interface MemoryAccess {
   /** For generation: what was said before that means something similar, in the order in which it was. */
   similar(conversation: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]>;
   /** For generation: working memory as `workingMemory` gives it, before the conversation exists too; null without one. */
-  note(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
+  workingMemoryIfAny(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
   /**
    * For generation: creates the conversation if need be (title at most 80 characters), and saves in one commit. Without
    * messages it only sees to it that the conversation is there, and is the user's.

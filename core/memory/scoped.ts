@@ -1,6 +1,6 @@
 /** A memory for one principal: who may do what is settled here, the rest is done by the files beside. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
-import { noConversation, permittedUser } from "../identity/ownership.ts";
+import { conversationNotFound, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
@@ -22,28 +22,28 @@ import type {
 } from "./memory.ts";
 import { messagePage } from "./messages/pages.ts";
 import type { SaveBatch, Saver } from "./messages/save.ts";
-import { conversationIn, conversationText, type Snapshot } from "./records/conversation.ts";
+import { conversationFromSnapshot, conversationJson, type Snapshot } from "./records/conversation.ts";
 import { ConversationGone } from "./records/directory.ts";
 import { type PreparedMessage, parseMessages, prepareMessage } from "./records/message.ts";
-import { findByMeaning, findSimilar, searchable } from "./semantic/find.ts";
+import { findByMeaning, findSimilar, requireSemantic } from "./semantic/find.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import type { WorkingMemoryRules } from "./working-memory/content.ts";
 import {
-  checkNoteOwner,
+  checkWorkingMemoryOwner,
+  formatWorkingMemory,
   readWorkingMemory,
-  shownWorkingMemory,
   workingMemoryRulesFor,
   writeWorkingMemory,
 } from "./working-memory/rows.ts";
 
 /** What is known of one memory beside its conversations. */
-export interface NamedMemory {
+interface NamedMemory {
   readonly name: string;
   readonly settings: Memory["settings"];
   readonly domain: Domain;
   readonly saver: Saver;
   /** Undefined without working memory. */
-  readonly notes: WorkingMemoryRules | undefined;
+  readonly workingMemoryRules: WorkingMemoryRules | undefined;
   readonly semantic: Semantic | undefined;
 }
 
@@ -58,7 +58,7 @@ const MOST_LIVES = 5;
 const LONGEST_TITLE = 80;
 const TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
 
-export class ScopedMemory implements MemoryAccess {
+class ScopedMemory implements MemoryAccess {
   readonly #memory: NamedMemory;
   readonly #principal: Principal;
   readonly #lookup: ConversationLookup;
@@ -77,7 +77,7 @@ export class ScopedMemory implements MemoryAccess {
   }
 
   async get(id: string, userId?: string): Promise<Conversation> {
-    return conversationIn(await this.#lookup.fresh(id, userId));
+    return conversationFromSnapshot(await this.#lookup.fresh(id, userId));
   }
 
   async create(conversation: NewConversation): Promise<Conversation> {
@@ -107,7 +107,7 @@ export class ScopedMemory implements MemoryAccess {
 
   async messages(id: string, query: MessageQuery): Promise<Serialized> {
     const page = await this.#read(id, query);
-    if (page === undefined) throw noConversation(id);
+    if (page === undefined) throw conversationNotFound(id);
     return new Serialized(`{"conversation":${page.conversation},"messages":[`, ...page.messages, "]}");
   }
 
@@ -133,10 +133,10 @@ export class ScopedMemory implements MemoryAccess {
   }
 
   async workingMemory(id: string, options: NoteOptions): Promise<WorkingMemory> {
-    const { name, domain, notes } = this.#memory;
-    const rules = workingMemoryRulesFor(name, notes, options.scope);
+    const { name, domain, workingMemoryRules } = this.#memory;
+    const rules = workingMemoryRulesFor(name, workingMemoryRules, options.scope);
     const conversation = await this.#lookup.fresh(id, undefined, options.userId);
-    checkNoteOwner(this.#principal, conversation, options);
+    checkWorkingMemoryOwner(this.#principal, conversation, options);
     return readWorkingMemory(domain, rules, conversation);
   }
 
@@ -148,16 +148,16 @@ export class ScopedMemory implements MemoryAccess {
   ): Promise<void> {
     return this.#again(async () => {
       const found = await this.#lookup.owned(id, undefined, options.userId);
-      const { name, domain, notes } = this.#memory;
-      const rules = workingMemoryRulesFor(name, notes, options.scope);
-      checkNoteOwner(this.#principal, found, options);
+      const { name, domain, workingMemoryRules } = this.#memory;
+      const rules = workingMemoryRulesFor(name, workingMemoryRules, options.scope);
+      checkWorkingMemoryOwner(this.#principal, found, options);
       await writeWorkingMemory(domain, rules, found, content, mode === "append");
     });
   }
 
   async search(query: Parameters<MemoryAccess["search"]>[0]): Promise<SearchResults> {
     const { name, domain, settings } = this.#memory;
-    const semantic = searchable(name, this.#memory.semantic);
+    const semantic = requireSemantic(name, this.#memory.semantic);
     const { text, conversationId, limit, threshold = settings.semantic!.threshold } = query;
     const userId = permittedUser(this.#principal, query.userId);
     const conversation = conversationId === undefined ? undefined : await this.#lookup.fresh(conversationId, userId);
@@ -167,7 +167,7 @@ export class ScopedMemory implements MemoryAccess {
 
   async similar({ id, userId }: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]> {
     const { name, domain } = this.#memory;
-    const semantic = searchable(name, this.#memory.semantic);
+    const semantic = requireSemantic(name, this.#memory.semantic);
     const owner = permittedUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
     return findSimilar(domain, semantic, { memory: name, owner, conversation }, query);
@@ -178,14 +178,14 @@ export class ScopedMemory implements MemoryAccess {
     return page === undefined ? [] : parseMessages(page.messages);
   }
 
-  async note({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
-    const { name, domain, notes } = this.#memory;
-    if (notes === undefined) return null;
+  async workingMemoryIfAny({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
+    const { name, domain, workingMemoryRules } = this.#memory;
+    if (workingMemoryRules === undefined) return null;
     const owner = permittedUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
-    if (conversation !== undefined) return readWorkingMemory(domain, notes, conversation);
-    if (notes.settings.scope === "conversation") return shownWorkingMemory(notes, undefined);
-    return readWorkingMemory(domain, notes, { memory: name, number: 0, userId: owner });
+    if (conversation !== undefined) return readWorkingMemory(domain, workingMemoryRules, conversation);
+    if (workingMemoryRules.settings.scope === "conversation") return formatWorkingMemory(workingMemoryRules, undefined);
+    return readWorkingMemory(domain, workingMemoryRules, { memory: name, number: 0, userId: owner });
   }
 
   async append(conversation: NewConversation & { id: string }, messages: readonly NewMessage[]): Promise<void> {
@@ -201,7 +201,7 @@ export class ScopedMemory implements MemoryAccess {
         return;
       }
       const { isolated, owned } = domain.spaces;
-      if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw noConversation(id);
+      if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw conversationNotFound(id);
       const wanted = { ...conversation, userId, title: [...title].slice(0, LONGEST_TITLE).join("") };
       await createConversation(domain, name, wanted, prepared).catch((error: unknown) => {
         // Another call has just made it.
@@ -267,16 +267,16 @@ export class ScopedMemory implements MemoryAccess {
     const whose = this.#lookup.owner(id, userId);
     const owner = whose instanceof Promise ? await whose : whose;
     for (let life = 1; life <= MOST_LIVES; life++) {
-      const place = await conversations.place(memory, id, owner);
+      const place = await conversations.findPlace(memory, id, owner);
       if (place === undefined) return undefined;
       const { number, ownId } = place;
       const { conversation, messages } = await messagePage(store, number, query);
       if (conversation !== undefined) {
-        const found = conversations.found(memory, id, owner, place, conversation);
+        const found = conversations.fromRow(memory, id, owner, place, conversation);
         if (found === undefined) return undefined;
         this.#lookup.checked(id, found, userId);
         if (messages === null) throw invalid(TOO_LARGE);
-        return { conversation: conversationText(conversation.value), messages };
+        return { conversation: conversationJson(conversation.value), messages };
       }
       conversations.forget({ memory, id, number, ownId, userId: owner ?? "" });
     }

@@ -1,12 +1,12 @@
 /** Many calls, few trips: what is asked for while the event loop turns once, or while a trip is on its way, travels together. */
 
-export interface Batch<I, O> {
+interface Batch<I, O> {
   (input: I): Promise<O>;
   /** Settles when nothing is asked for and nothing is on its way. */
   idle(): Promise<void>;
 }
 
-export interface BatchOptions<I> {
+interface BatchOptions<I> {
   /** The most weight that travels together, and the weight of one call; default 1 each. A heavier call travels alone. */
   limit: number;
   weigh?: (input: I) => number;

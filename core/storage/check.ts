@@ -3,7 +3,7 @@ import { checkKey } from "./encoding.ts";
 import type { Commit, Range, Tail } from "./store.ts";
 
 /** Rows that a scan may pass over: pages by number only, and each costs as much as a row that is read. */
-export const SKIP_LIMIT = 100_000;
+export const MAX_SKIPPED_ROWS = 100_000;
 
 /** Control characters that JSON text never holds; engines separate rows with them, and PostgreSQL refuses NUL. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
@@ -30,8 +30,8 @@ export function checkCommit(commit: Commit): void {
 export function checkRange({ prefix, limit, skip = 0 }: Range): void {
   checkKey(prefix);
   if (!Number.isSafeInteger(limit) || limit < 0) throw new TypeError(`limit ${limit} is no count of rows`);
-  if (!Number.isSafeInteger(skip) || skip < 0 || skip > SKIP_LIMIT) {
-    throw new TypeError(`skip must be from 0 to ${SKIP_LIMIT}, not ${skip}`);
+  if (!Number.isSafeInteger(skip) || skip < 0 || skip > MAX_SKIPPED_ROWS) {
+    throw new TypeError(`skip must be from 0 to ${MAX_SKIPPED_ROWS}, not ${skip}`);
   }
 }
 
@@ -43,7 +43,7 @@ export function checkTail(tail: Tail): void {
 }
 
 /** @throws Error when the counter `key` holds something else than a number */
-export function counted(key: string, value: string, delta: number): string {
+export function addToCounter(key: string, value: string, delta: number): string {
   const sum = Number(value) + delta;
   if (!Number.isSafeInteger(sum)) throw new Error(`${key} is no counter, or counts beyond what a number holds`);
   return String(sum);

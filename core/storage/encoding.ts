@@ -26,7 +26,7 @@ const keptDigits: string[] = new Array(KEPT).fill("");
  * Nine digits of base 36: as text in the same order as the numbers.
  * @throws RangeError unless `value` is an integer from 0 to 36 ** 9 - 1
  */
-export function number(value: number): string {
+export function encodeNumber(value: number): string {
   const place = value % KEPT;
   if (keptNumbers[place] === value) return keptDigits[place] as string;
   if (!Number.isInteger(value) || value < 0 || value >= NUMBER_LIMIT) {
@@ -39,16 +39,13 @@ export function number(value: number): string {
 }
 
 /** The number of `number`. */
-export const numberOf = (part: string): number => Number.parseInt(part, 36);
-
-/** `numberOf(descending)` order reversed: the part of a greater number is the smaller text. */
-export const descending = (value: number): string => number(NUMBER_LIMIT - 1 - value);
+export const decodeNumber = (part: string): number => Number.parseInt(part, 36);
 
 /**
  * Any string as a part of a key of at most 200 bytes; differing strings give differing parts. Up to 200 bytes it is the
  * percent-encoded text, beyond that a readable beginning and a SHA-256 digest. Order is that of the text for visible ASCII only.
  */
-export function text(value: string): string {
+export function encodeText(value: string): string {
   if (PLAIN.test(value)) return value;
   const encoded = value.replace(SPECIAL, percent);
   if (encoded.length <= TEXT_LIMIT) return encoded;
@@ -60,8 +57,8 @@ export function text(value: string): string {
 const SHORT_LIMIT = 100;
 
 /** Any string as a part of a key of at most 100 bytes; differing strings give differing parts. */
-export function shortText(value: string): string {
-  const encoded = text(value);
+export function encodeShortText(value: string): string {
+  const encoded = encodeText(value);
   // `text` begins with readable characters, never with this mark.
   return encoded.length <= SHORT_LIMIT ? encoded : `%~${digestOf(value)}`;
 }

@@ -1,7 +1,7 @@
 /** Commits that travel in one transaction: who of them loses, and what the others come to. */
 
 import { CommitConflict } from "../lib/errors.ts";
-import { counted } from "./check.ts";
+import { addToCounter } from "./check.ts";
 import type { Commit } from "./store.ts";
 
 /** What is left to do: `clear` first, then the rows in any order, for no key is there twice. Sorted by key. */
@@ -38,7 +38,7 @@ export function expectedKeys(group: readonly Commit[]): string[] {
  *   most one more for each
  * @returns the changes, and for each commit its revision, or why it does not happen
  */
-export function foldGroup(
+export function mergeCommits(
   group: readonly Commit[],
   stored: ReadonlyMap<string, number>,
   base: number,
@@ -96,5 +96,5 @@ function rewrites({ put = [], add = [] }: Commit, fates: ReadonlyMap<string, Fat
 function added(fate: Fate | undefined, key: string, delta: number, revision: number): Fate {
   if (fate === undefined) return { key, kind: "add", value: String(delta), revision };
   if (fate.kind === "delete") return { key, kind: "put", value: String(delta), revision };
-  return { key, kind: fate.kind, value: counted(key, fate.value, delta), revision };
+  return { key, kind: fate.kind, value: addToCounter(key, fate.value, delta), revision };
 }

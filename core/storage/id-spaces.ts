@@ -29,22 +29,19 @@ export interface IdPlace {
 }
 
 /** Places of one id that are looked at: who asks for more has to say whose. */
-export const MOST_PLACES = 16;
+export const MAX_ID_PLACES = 16;
 
 /** @param ofUsers prefix of all rows of ids that belong to users: those of a time when isolation was on */
 export async function openIdSpaces(store: Store, isolated: boolean, ofUsers: string): Promise<IdSpaces> {
   return { isolated, owned: isolated || (await store.scan({ prefix: ofUsers, limit: 1 })).length > 0 };
 }
 
-/** In which space the id of something new stands: the argument of `IdKeys.of`. */
-export const spaceOfNew = ({ isolated }: IdSpaces, owner: string): string | undefined => (isolated ? owner : undefined);
-
 /**
  * Where the id leads for a user: in its own space, else in that of everybody, where the object may be another user's. One read.
  *
  * @param owner undefined: the space of everybody alone
  */
-export async function parseIdPlace(
+export async function findIdPlace(
   store: Store,
   spaces: IdSpaces,
   keys: IdKeys,
@@ -56,12 +53,12 @@ export async function parseIdPlace(
 }
 
 /** Where the id leads for anybody, at most `MOST_PLACES`. */
-export async function placesOf(store: Store, spaces: IdSpaces, keys: IdKeys): Promise<IdPlace[]> {
-  const range = { prefix: keys.ofUsers(), limit: MOST_PLACES };
+export async function findIdPlaces(store: Store, spaces: IdSpaces, keys: IdKeys): Promise<IdPlace[]> {
+  const range = { prefix: keys.ofUsers(), limit: MAX_ID_PLACES };
   const [row, owned] = await Promise.all([store.get(keys.of()), spaces.owned ? store.scan(range) : []]);
   const common = commonPlace(row);
   const places = owned.map(({ value }) => ({ number: Number(value), ownId: true }));
-  return common === undefined ? places : [common, ...places].slice(0, MOST_PLACES);
+  return common === undefined ? places : [common, ...places].slice(0, MAX_ID_PLACES);
 }
 
 const commonPlace = (row: Row | undefined): IdPlace | undefined =>

@@ -49,7 +49,7 @@
  *
  * Conversations are numbered in the order in which they are made, so that what is written grows at the end of the tree.
  */
-import { number, numberOf, shortText, text } from "./encoding.ts";
+import { decodeNumber, encodeNumber, encodeShortText, encodeText } from "./encoding.ts";
 import type { IdKeys } from "./id-spaces.ts";
 
 export const CONVERSATION_SEQUENCE = "s/conversation";
@@ -57,39 +57,42 @@ export const CONVERSATION_SEQUENCE = "s/conversation";
 export const OWN_CONVERSATION_IDS = "iu/";
 /** The row of a conversation's id: that of everybody, or that of a user. */
 export const conversationIdKey = (memory: string, id: string, owner?: string): string =>
-  owner === undefined ? `id/${text(memory)}/${text(id)}` : `iu/${text(memory)}/${text(id)}/${shortText(owner)}`;
+  owner === undefined
+    ? `id/${encodeText(memory)}/${encodeText(id)}`
+    : `iu/${encodeText(memory)}/${encodeText(id)}/${encodeShortText(owner)}`;
 export const conversationIdKeys = (memory: string, id: string): IdKeys => ({
   of: (owner) => conversationIdKey(memory, id, owner),
-  ofUsers: () => `iu/${text(memory)}/${text(id)}/`,
+  ofUsers: () => `iu/${encodeText(memory)}/${encodeText(id)}/`,
 });
 /** Prefixes of the ids of all conversations of a memory. */
-export const conversationIds = (memory: string) => [`id/${text(memory)}/`, `iu/${text(memory)}/`] as const;
+export const conversationIds = (memory: string) => [`id/${encodeText(memory)}/`, `iu/${encodeText(memory)}/`] as const;
 
 /** Prefix of all rows of one conversation. */
-export const conversationRows = (conversation: number) => `c/${number(conversation)}/`;
-export const conversationKey = (conversation: number) => `c/${number(conversation)}/n`;
-export const messageRows = (conversation: number) => `c/${number(conversation)}/m/`;
+export const conversationRows = (conversation: number) => `c/${encodeNumber(conversation)}/`;
+export const conversationKey = (conversation: number) => `c/${encodeNumber(conversation)}/n`;
+export const messageRows = (conversation: number) => `c/${encodeNumber(conversation)}/m/`;
 /** Where a message is within its conversation: milliseconds since 1970, then its number, which rises. */
-export const messagePosition = (time: number, sequence: number) => `${number(time)}/${number(sequence)}`;
-export const messageKey = (conversation: number, position: string) => `c/${number(conversation)}/m/${position}`;
-export const positionOf = (messageKey: string) => messageKey.slice("c/#########/m/".length);
-export const messageIdKey = (conversation: number, id: string) => `c/${number(conversation)}/i/${text(id)}`;
+export const messagePosition = (time: number, sequence: number) => `${encodeNumber(time)}/${encodeNumber(sequence)}`;
+export const messageKey = (conversation: number, position: string) => `c/${encodeNumber(conversation)}/m/${position}`;
+export const positionFromKey = (messageKey: string) => messageKey.slice("c/#########/m/".length);
+export const messageIdKey = (conversation: number, id: string) => `c/${encodeNumber(conversation)}/i/${encodeText(id)}`;
 export const UNFINISHED_COPIES = "cc/";
-export const unfinishedCopyKey = (conversation: number) => `cc/${number(conversation)}`;
-export const conversationNoteKey = (conversation: number) => `c/${number(conversation)}/w`;
-export const userNoteKey = (memory: string, user: string) => `w/${text(memory)}/${text(user)}`;
+export const unfinishedCopyKey = (conversation: number) => `cc/${encodeNumber(conversation)}`;
+export const conversationWorkingMemoryKey = (conversation: number) => `c/${encodeNumber(conversation)}/w`;
+export const userWorkingMemoryKey = (memory: string, user: string) => `w/${encodeText(memory)}/${encodeText(user)}`;
 
 /** Prefix of the index rows of a user, of a resource. */
-export const userIndex = (memory: string, user: string) => `u/${text(memory)}/${text(user)}/`;
-export const resourceIndex = (memory: string, resource: string) => `r/${text(memory)}/${text(resource)}/`;
+export const userIndex = (memory: string, user: string) => `u/${encodeText(memory)}/${encodeText(user)}/`;
+export const resourceIndex = (memory: string, resource: string) => `r/${encodeText(memory)}/${encodeText(resource)}/`;
 /** The rest of a row of either index. */
-export const indexEntry = (updatedAt: number, conversation: number) => `${number(updatedAt)}/${number(conversation)}`;
+export const indexEntry = (updatedAt: number, conversation: number) =>
+  `${encodeNumber(updatedAt)}/${encodeNumber(conversation)}`;
 /** The conversation of a row of either index. */
-export const indexedConversation = (key: string) => numberOf(key.slice(-9));
+export const indexedConversation = (key: string) => decodeNumber(key.slice(-9));
 
-export const userTotal = (memory: string, user: string) => `n/${text(memory)}/u/${text(user)}`;
-export const resourceTotals = (memory: string) => `n/${text(memory)}/r/`;
-export const resourceTotal = (memory: string, resource: string) => `n/${text(memory)}/r/${text(resource)}`;
+export const userTotal = (memory: string, user: string) => `n/${encodeText(memory)}/u/${encodeText(user)}`;
+export const resourceTotals = (memory: string) => `n/${encodeText(memory)}/r/`;
+export const resourceTotal = (memory: string, resource: string) => `n/${encodeText(memory)}/r/${encodeText(resource)}`;
 
 /** The index that a resource's total counts. */
 export function countedIndex(resourceTotal: string): string {
@@ -98,17 +101,17 @@ export function countedIndex(resourceTotal: string): string {
 }
 
 /** Prefix of an agent's history. */
-export const historyRows = (agent: string) => `h/${text(agent)}/`;
+export const historyRows = (agent: string) => `h/${encodeText(agent)}/`;
 /** Where everything older than `time` (milliseconds since 1970) ends. */
-export const historyBefore = (agent: string, time: number) => `h/${text(agent)}/${number(time)}`;
+export const historyBefore = (agent: string, time: number) => `h/${encodeText(agent)}/${encodeNumber(time)}`;
 export const historyKey = (agent: string, startTime: number, run: string) =>
-  `h/${text(agent)}/${number(startTime)}/${text(run)}`;
-export const historyTotal = (agent: string) => `n/h/${text(agent)}`;
+  `h/${encodeText(agent)}/${encodeNumber(startTime)}/${encodeText(run)}`;
+export const historyTotal = (agent: string) => `n/h/${encodeText(agent)}`;
 /** Prefix of a user's runs in an agent's history; one of them, and the row of that run. */
-export const ownHistoryRows = (agent: string, user: string) => `hu/${text(agent)}/${text(user)}/`;
+export const ownHistoryRows = (agent: string, user: string) => `hu/${encodeText(agent)}/${encodeText(user)}/`;
 export const ownHistoryKey = (agent: string, user: string, startTime: number, run: string) =>
-  `hu/${text(agent)}/${text(user)}/${number(startTime)}/${text(run)}`;
-export const ownHistoryTotal = (agent: string, user: string) => `n/hu/${text(agent)}/${text(user)}`;
+  `hu/${encodeText(agent)}/${encodeText(user)}/${encodeNumber(startTime)}/${encodeText(run)}`;
+export const ownHistoryTotal = (agent: string, user: string) => `n/hu/${encodeText(agent)}/${encodeText(user)}`;
 export function historyKeyOfOwn(ownHistoryKey: string): string {
   const [, agent, , startTime, run] = ownHistoryKey.split("/");
   return `h/${agent}/${startTime}/${run}`;
@@ -116,88 +119,91 @@ export function historyKeyOfOwn(ownHistoryKey: string): string {
 export const ownKeyOf = (agent: string, user: string, historyKey: string) =>
   ownHistoryRows(agent, user) + historyKey.slice(historyRows(agent).length);
 export const OPEN_RUNS = "ho/";
-export const openRunKey = (run: string) => `ho/${text(run)}`;
+export const openRunKey = (run: string) => `ho/${encodeText(run)}`;
 
 /** Prefix of what a plugin keeps in a namespace. */
-export const keyvRows = (namespace: string) => `kv/${text(namespace)}/`;
-export const keyvKey = (namespace: string, key: string) => `kv/${text(namespace)}/${text(key)}`;
+export const keyvRows = (namespace: string) => `kv/${encodeText(namespace)}/`;
+export const keyvKey = (namespace: string, key: string) => `kv/${encodeText(namespace)}/${encodeText(key)}`;
 export const KEYV_ENDS = "kx/";
 /** Everything that ends before `time`, in milliseconds since 1970, comes before this. */
-export const keyvEndsBefore = (time: number) => `kx/${number(time)}`;
+export const keyvEndsBefore = (time: number) => `kx/${encodeNumber(time)}`;
 export const keyvEnd = (expires: number, namespace: string, key: string) =>
-  `kx/${number(expires)}/${text(namespace)}/${text(key)}`;
+  `kx/${encodeNumber(expires)}/${encodeText(namespace)}/${encodeText(key)}`;
 
-export const taskKey = (agent: string, task: string) => `a2/${text(agent)}/${text(task)}`;
+export const taskKey = (agent: string, task: string) => `a2/${encodeText(agent)}/${encodeText(task)}`;
 /** Prefix of an agent's tasks by their last change; of those of a user. */
 export const taskIndex = (agent: string, user?: string) =>
-  user === undefined ? `a2i/${text(agent)}/` : `a2u/${text(agent)}/${text(user)}/`;
+  user === undefined ? `a2i/${encodeText(agent)}/` : `a2u/${encodeText(agent)}/${encodeText(user)}/`;
 /** The prefix of that of every agent, and the agent of a row of it: ids of agents are text that keys hold as it is. */
 export const TASK_INDEXES = "a2i/";
 export const indexedAgent = (key: string): string => key.split("/")[1]!;
 /** Comes after every task of an agent, and before the next agent. */
 export const taskIndexEnd = (agent: string) => `${taskIndex(agent)}~`;
 /** The rest of a row of either index; the first part alone is where those of a time begin. */
-export const taskEntry = (updatedAt: number, task: string) => `${number(updatedAt)}/${text(task)}`;
+export const taskEntry = (updatedAt: number, task: string) => `${encodeNumber(updatedAt)}/${encodeText(task)}`;
 /** The time and the task of a row of either index. Ids of tasks are text that keys hold as it is. */
 export function indexedTask(key: string): { updatedAt: number; task: string } {
   const [updatedAt, task] = key.split("/").slice(-2) as [string, string];
-  return { updatedAt: numberOf(updatedAt), task };
+  return { updatedAt: decodeNumber(updatedAt), task };
 }
 export const OPEN_TASKS = "a2o/";
-export const openTaskKey = (task: string) => `a2o/${text(task)}`;
+export const openTaskKey = (task: string) => `a2o/${encodeText(task)}`;
 export const openTask = (key: string) => key.slice(OPEN_TASKS.length);
 
 export const EXECUTION_SEQUENCE = "s/execution";
 /** Prefix of all rows of one execution. */
-export const executionRows = (execution: number) => `x/${number(execution)}/`;
-export const executionKey = (execution: number) => `x/${number(execution)}/r`;
-export const journalRows = (execution: number) => `x/${number(execution)}/j/`;
-export const journalKey = (execution: number, row: number) => `x/${number(execution)}/j/${number(row)}`;
+export const executionRows = (execution: number) => `x/${encodeNumber(execution)}/`;
+export const executionKey = (execution: number) => `x/${encodeNumber(execution)}/r`;
+export const journalRows = (execution: number) => `x/${encodeNumber(execution)}/j/`;
+export const journalKey = (execution: number, row: number) => `x/${encodeNumber(execution)}/j/${encodeNumber(row)}`;
 export const OPEN_EXECUTIONS = "xo/";
-export const openExecutionKey = (execution: number) => `xo/${number(execution)}`;
+export const openExecutionKey = (execution: number) => `xo/${encodeNumber(execution)}`;
 export const OWN_EXECUTION_NAMES = "xi/";
 /** The row of an execution's id that a client chose: that of everybody, or that of a user. */
 export const executionNameKey = (id: string, owner?: string): string =>
-  owner === undefined ? `xn/${text(id)}` : `xi/${text(id)}/${shortText(owner)}`;
+  owner === undefined ? `xn/${encodeText(id)}` : `xi/${encodeText(id)}/${encodeShortText(owner)}`;
 export const executionNameKeys = (id: string): IdKeys => ({
   of: (owner) => executionNameKey(id, owner),
-  ofUsers: () => `xi/${text(id)}/`,
+  ofUsers: () => `xi/${encodeText(id)}/`,
 });
 export const definitionKey = (hash: string) => `xd/${hash}`;
 export const PROCESSES = "xp/";
-export const processKey = (process: string) => `xp/${text(process)}`;
-export const ORDERS = "xc/";
-export const orderKey = (execution: number) => `xc/${number(execution)}`;
+export const processKey = (process: string) => `xp/${encodeText(process)}`;
+export const STOP_REQUESTS = "xc/";
+export const stopRequestKey = (execution: number) => `xc/${encodeNumber(execution)}`;
 
 /** Prefix of the executions that rest with a status: of all, of a workflow, of a user, of a user and workflow. */
 export function executionIndex(status: string, workflow?: string, user?: string): string {
-  if (user === undefined) return workflow === undefined ? `xs/${status}/` : `xw/${text(workflow)}/${status}/`;
-  return workflow === undefined ? `xu/${text(user)}/${status}/` : `xv/${text(user)}/${text(workflow)}/${status}/`;
+  if (user === undefined) return workflow === undefined ? `xs/${status}/` : `xw/${encodeText(workflow)}/${status}/`;
+  return workflow === undefined
+    ? `xu/${encodeText(user)}/${status}/`
+    : `xv/${encodeText(user)}/${encodeText(workflow)}/${status}/`;
 }
 /** The rest of a row of any of these; the first part alone is where those of a time begin. */
-export const executionEntry = (createdAt: number, execution: number) => `${number(createdAt)}/${number(execution)}`;
+export const executionEntry = (createdAt: number, execution: number) =>
+  `${encodeNumber(createdAt)}/${encodeNumber(execution)}`;
 /** That rest, and the execution, of a row of any of these; the execution of a row of open executions too. */
 export const indexedEntry = (key: string) => key.slice(-"#########/#########".length);
-export const indexedExecution = (key: string) => numberOf(key.slice(-9));
+export const indexedExecution = (key: string) => decodeNumber(key.slice(-9));
 export const WORKFLOW_INDEXES = "xw/";
 /** Prefix of a workflow's index rows of all statuses; the same of one of these rows. */
-export const workflowIndex = (workflow: string) => `xw/${text(workflow)}/`;
+export const workflowIndex = (workflow: string) => `xw/${encodeText(workflow)}/`;
 export const workflowIndexOf = (key: string) => key.slice(0, key.indexOf("/", WORKFLOW_INDEXES.length) + 1);
 /** Where the index rows of a workflow end. */
 export const afterWorkflow = (workflowIndex: string) => `${workflowIndex}~`;
 
 export const SEGMENTS = "th/";
 export const segmentKey = (segment: string) => `th/${segment}`;
-export const segmentOf = (segmentKey: string) => segmentKey.slice(SEGMENTS.length);
+export const segmentFromKey = (segmentKey: string) => segmentKey.slice(SEGMENTS.length);
 /** Segments that were sealed before `time`, in milliseconds since 1970, come before this. */
-export const segmentsFrom = (time: number) => `th/${number(time)}`;
+export const segmentsFrom = (time: number) => `th/${encodeNumber(time)}`;
 export const segmentDataKey = (segment: string) => `td/${segment}`;
 /** Prefix of the segments that hold something which began in a second. */
-export const secondRows = (second: number) => `tl/${number(second)}/`;
+export const secondRows = (second: number) => `tl/${encodeNumber(second)}/`;
 export const secondKey = (second: number, segment: string) => secondRows(second) + segment;
-export const segmentOfSecond = (secondKey: string) => secondKey.slice("tl/#########/".length);
+export const segmentFromSecondKey = (secondKey: string) => secondKey.slice("tl/#########/".length);
 /** Prefix of the segments of a trace whose id came from a caller. */
 export const foreignRows = (traceId: string) => `tf/${traceId}/`;
 export const foreignKey = (traceId: string, segment: string) => `tf/${traceId}/${segment}`;
-export const segmentOfForeign = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
+export const segmentFromForeignKey = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
 export const TRACE_COUNTERS = { traces: "n/t/traces", spans: "n/t/spans", size: "n/t/size" } as const;

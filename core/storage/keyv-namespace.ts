@@ -18,11 +18,11 @@ const PAGE = 200;
 /** Milliseconds between two sweeps. */
 const PAUSE = 1_000;
 
-export interface Namespaces {
+interface Namespaces {
   /** What is asked of it before there is a store waits. */
   keyv(namespace: string): Keyv;
   /** Where all of them keep things. Once. */
-  keep(store: Store): void;
+  connect(store: Store): void;
 }
 
 /** Milliseconds: who waits for the store while it is made would keep the service from starting. */
@@ -51,7 +51,7 @@ export function createNamespaces(): Namespaces {
 
   return {
     keyv: (namespace) => createNamespace(opened, namespace),
-    keep(store) {
+    connect(store) {
       kept = store;
       for (const go of waiting) go(store);
       waiting.clear();

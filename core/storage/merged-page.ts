@@ -12,7 +12,7 @@ interface Cursor {
   ended: boolean;
 }
 
-export interface MergeOptions {
+interface MergeOptions {
   readonly reverse: boolean;
   readonly limit: number;
   readonly offset: number;

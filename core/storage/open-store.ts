@@ -8,7 +8,7 @@ import type { Registry } from "../registry/registry.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import type { Store } from "./store.ts";
 
-export interface OpenOptions {
+interface OpenOptions {
   logger: Logger;
   registry: Registry;
   host: Host;

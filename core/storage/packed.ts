@@ -2,11 +2,11 @@
 import type { Joined, Row } from "./store.ts";
 
 /** JSON text and keys hold neither: ASCII's own separators (check.ts refuses them). */
-export const FIELD = "\x1f";
-export const RECORD = "\x1e";
+const FIELD = "\x1f";
+const RECORD = "\x1e";
 
 /** SQL of one row, and of all rows, with `key`, `revision`, `value` in scope. */
-export const PACK = "key || char(31) || revision || char(31) || value";
+export const PACK_ROW_SQL = "key || char(31) || revision || char(31) || value";
 
 /** @param text what SQL made of the rows; null: there were none */
 export function unpack(text: string | null): Row[] {
@@ -28,7 +28,7 @@ export function unpack(text: string | null): Row[] {
 }
 
 /** What `Store.tail` gives, from the rows themselves in their order. */
-export function joined(rows: readonly Row[], limit: number, beside: Row | undefined): Joined {
+export function joinRows(rows: readonly Row[], limit: number, beside: Row | undefined): Joined {
   const text = rows.map((row) => row.value).join(",");
   return { text, first: rows.length < limit ? null : rows[0]!.key, beside };
 }

@@ -9,8 +9,8 @@ import {
   explainPostgres,
   isConflict,
   isPostgresConnectionLost,
-  isStatementFault,
-  isWorthAnother,
+  isStatementError,
+  mayWorkOnAnotherConnection,
 } from "./postgres-errors.ts";
 import { createPool } from "./postgres-pool.ts";
 
@@ -21,7 +21,7 @@ export const POSTGRES_META = "penstock_meta";
 export type Session = Pick<PoolClient, "query">;
 
 /** @param first the row of the query that travelled with the beginning */
-export type PostgresWork<T> = (session: Session, first: Record<string, unknown>) => Promise<T>;
+type PostgresWork<T> = (session: Session, first: Record<string, unknown>) => Promise<T>;
 
 const READERS = 8;
 /** One transaction at a time writes; another connection is for when that one hangs. */
@@ -87,7 +87,9 @@ export class PostgresDatabase extends KeyvPostgres {
         this.#health.worked("write");
         return result;
       } catch (error) {
-        const again = isConflict(error) ? tries < CONFLICT_TRIES : isWorthAnother(error) && tries < LOST_TRIES;
+        const again = isConflict(error)
+          ? tries < CONFLICT_TRIES
+          : mayWorkOnAnotherConnection(error) && tries < LOST_TRIES;
         if (!again || error instanceof ServiceError || this.#closed !== null) throw this.#failed("write", error);
         if (isConflict(error)) await sleep(Math.random() * Math.min(2 ** tries, CONFLICT_PAUSE));
       }
@@ -123,13 +125,13 @@ export class PostgresDatabase extends KeyvPostgres {
         this.#health.worked(side);
         return result;
       } catch (error) {
-        if (attempt >= tries || !isWorthAnother(error)) throw this.#failed(side, error);
+        if (attempt >= tries || !mayWorkOnAnotherConnection(error)) throw this.#failed(side, error);
       }
     }
   }
 
   #failed(side: Side, error: unknown): unknown {
-    if (error instanceof ServiceError || isStatementFault(error)) return error;
+    if (error instanceof ServiceError || isStatementError(error)) return error;
     return this.#closed === null ? this.#health.failed(side, error) : unavailable("storage is closed");
   }
 

@@ -27,7 +27,7 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [LOST, "the connection to the database was lost"],
 ];
 
-export function postgresErrorCode(error: unknown): string {
+function postgresErrorCode(error: unknown): string {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" ? code : "";
 }
@@ -42,10 +42,11 @@ export const isPostgresConnectionLost = (error: unknown): boolean =>
 const isTimeout = (error: unknown): boolean => /timeout/.test(messageOf(error));
 
 /** Another connection may well do what this one did not. */
-export const isWorthAnother = (error: unknown): boolean => isPostgresConnectionLost(error) && !isTimeout(error);
+export const mayWorkOnAnotherConnection = (error: unknown): boolean =>
+  isPostgresConnectionLost(error) && !isTimeout(error);
 
 /** The statement can never succeed with these values. Errors without a code are of our own making, or of a lost connection. */
-export const isStatementFault = (error: unknown): boolean =>
+export const isStatementError = (error: unknown): boolean =>
   STATEMENT.test(postgresErrorCode(error)) || error instanceof TypeError || error instanceof RangeError;
 
 /** For people and for clients: without addresses. */

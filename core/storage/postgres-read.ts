@@ -1,6 +1,6 @@
 /** Reads of PostgreSQL, many at a time. Rows come as one text (packed.ts), which costs the driver least. */
 import { keyBounds } from "./encoding.ts";
-import { joined, unpack } from "./packed.ts";
+import { joinRows, unpack } from "./packed.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { TABLE } from "./postgres-schema.ts";
 import type { Joined, Range, Row, Tail } from "./store.ts";
@@ -9,7 +9,7 @@ const PACKED = "string_agg(key || chr(31) || revision || chr(31) || value, chr(3
 /** Rows that go into one text: it is far from the gigabyte that PostgreSQL allows. */
 const PACKED_LIMIT = 10_000;
 
-export interface PostgresReader {
+interface PostgresReader {
   /** Those that exist, by key. */
   rows(keys: readonly string[]): Promise<Map<string, Row>>;
   /** The rows of each range, in its order. */
@@ -90,7 +90,7 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
 
   async function many(tail: Tail): Promise<Joined> {
     const [rows, beside] = await Promise.all([large({ ...tail, reverse: true }), reader.rows([tail.beside])]);
-    return joined(rows.reverse(), tail.limit, beside.get(tail.beside));
+    return joinRows(rows.reverse(), tail.limit, beside.get(tail.beside));
   }
 
   const reader: PostgresReader = {

@@ -7,7 +7,7 @@ const VERSION = 2;
 export const TABLE = "public.penstock";
 
 /** Revisions that one group of commits may give out. */
-export const REVISIONS = 1024;
+export const REVISIONS_PER_GROUP = 1024;
 
 /** Processes that start at once wait for each other; any number that nobody else is likely to lock. */
 const LOCK = 7_363_774_101;
@@ -15,7 +15,7 @@ const LOCK = 7_363_774_101;
 /** `COLLATE "C"`: keys are ordered by their bytes, whatever the language of the database is. */
 const TABLES = [
   `CREATE TABLE IF NOT EXISTS ${TABLE} (key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL)`,
-  `CREATE SEQUENCE IF NOT EXISTS public.penstock_revision INCREMENT BY ${REVISIONS}`,
+  `CREATE SEQUENCE IF NOT EXISTS public.penstock_revision INCREMENT BY ${REVISIONS_PER_GROUP}`,
   `CREATE TABLE IF NOT EXISTS public.${POSTGRES_META} (key text PRIMARY KEY, value text)`,
   `INSERT INTO public.${POSTGRES_META} VALUES ('schema', '${VERSION}') ON CONFLICT DO NOTHING`,
 ];

@@ -6,7 +6,7 @@ import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { createPostgresReader } from "./postgres-read.ts";
-import { preparePostgresSchema, REVISIONS } from "./postgres-schema.ts";
+import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
@@ -30,7 +30,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     throw new Error(`${placeOf(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
   }
   const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
-    limit: REVISIONS,
+    limit: REVISIONS_PER_GROUP,
     weigh: weightOf,
   });
   const reader = createPostgresReader(database);

@@ -1,8 +1,8 @@
 /** A group of commits as one transaction of PostgreSQL. */
 import { prefixEnd } from "./encoding.ts";
-import { type Change, type Changes, expectedKeys, foldGroup } from "./group.ts";
+import { type Change, type Changes, expectedKeys, mergeCommits } from "./group.ts";
 import type { PostgresDatabase, Session } from "./postgres-database.ts";
-import { isStatementFault } from "./postgres-errors.ts";
+import { isStatementError } from "./postgres-errors.ts";
 import { TABLE } from "./postgres-schema.ts";
 import type { Commit } from "./store.ts";
 
@@ -29,7 +29,7 @@ export async function writeGroup(database: PostgresDatabase, group: readonly Com
   try {
     return await database.transaction((session, { base }) => saveGroup(session, group, Number(base)), REVISION);
   } catch (error) {
-    if (!isStatementFault(error)) throw error;
+    if (!isStatementError(error)) throw error;
     if (group.length === 1) return [error as Error];
   }
   const results: (number | Error)[] = [];
@@ -43,7 +43,7 @@ export async function writeGroup(database: PostgresDatabase, group: readonly Com
 async function saveGroup(session: Session, group: readonly Commit[], base: number): Promise<(number | Error)[]> {
   const keys = expectedKeys(group);
   const stored = keys.length === 0 ? new Map<string, number>() : await storedRevisions(session, keys);
-  const { changes, results } = foldGroup(group, stored, base);
+  const { changes, results } = mergeCommits(group, stored, base);
   await write(session, changes);
   return results;
 }

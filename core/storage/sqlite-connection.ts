@@ -16,7 +16,7 @@ export interface SqliteConnection {
 /** The driver's name of a failure, such as `SQLITE_FULL`. */
 export const sqliteErrorCode = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? "");
 
-export interface SqliteConnectionOptions {
+interface SqliteConnectionOptions {
   /** Absolute path. */
   file: string;
   /** Milliseconds that a statement waits for a lock of another process, such as a backup. */

@@ -1,14 +1,14 @@
 /** Reads of SQLite, many at a time. Rows come as one text (packed.ts): four times as fast as an object for each. */
 import { keyBounds } from "./encoding.ts";
-import { PACK, unpack } from "./packed.ts";
+import { PACK_ROW_SQL, unpack } from "./packed.ts";
 import { type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import type { Range, Row } from "./store.ts";
 
-const PACKED = `group_concat(${PACK}, char(30)) AS packed`;
+const PACKED = `group_concat(${PACK_ROW_SQL}, char(30)) AS packed`;
 /** Looked up one after the other: `IN` would sort the keys into a table of its own first. */
 const OF_KEYS = "FROM (SELECT rows.* FROM json_each(?) AS asked CROSS JOIN rows ON rows.key = asked.value)";
 
-export interface SqliteReader {
+interface SqliteReader {
   /** Those that exist, by key. */
   rows(keys: readonly string[]): Promise<Map<string, Row>>;
   /** The rows of each range, in its order. */

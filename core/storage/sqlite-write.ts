@@ -1,7 +1,7 @@
 /** A group of commits as one transaction of SQLite. */
 
 import { prefixEnd } from "./encoding.ts";
-import { type Change, type Changes, expectedKeys, foldGroup } from "./group.ts";
+import { type Change, type Changes, expectedKeys, mergeCommits } from "./group.ts";
 import { unpack } from "./packed.ts";
 import { SQLITE_META, type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import type { Revisions } from "./sqlite-schema.ts";
@@ -26,7 +26,7 @@ const REFUSALS: ReadonlyMap<string, string> = new Map([
   ["SQLITE_TOOBIG", "a value is too large"],
 ]);
 
-export interface SqliteWriter {
+interface SqliteWriter {
   /** One transaction; resolves when it is on disk: with the revision of each commit, or why it did not happen. */
   write(commits: readonly Commit[]): Promise<readonly (number | Error)[]>;
   /** Whether a transaction can be written now; rejects when not. Leaves nothing. */
@@ -77,7 +77,7 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
     inTurn(async () => {
       const stored = await revisionsOf(expectedKeys(commits));
       const base = await revisions.take(commits.length);
-      const { changes, results } = foldGroup(commits, stored, base);
+      const { changes, results } = mergeCommits(commits, stored, base);
       if (changes.clear.length === 0 && changes.rows.every(({ revision }) => revision === base)) await apply(changes);
       else await transaction(() => apply(changes));
       return results;

@@ -9,7 +9,7 @@ export interface TraceFilter extends Omit<TraceQuery, "limit" | "offset"> {
 }
 
 /** What is compared of a trace. */
-export interface Told {
+export interface FilteredTrace {
   readonly status: TraceStatus;
   readonly userId: string | null;
   /** Milliseconds since 1970. */
@@ -18,17 +18,17 @@ export interface Told {
 }
 
 /** Whose traces a caller sees alone: `TraceFilter.owner`. */
-export const traceOwner = ({ isolated, userId }: Principal): string | undefined =>
+export const visibleOwner = ({ isolated, userId }: Principal): string | undefined =>
   isolated ? (userId ?? "") : undefined;
 
 /** Whether a caller may see what belongs to a user. */
-export const sees = (owner: string | undefined, userId: string | null): boolean =>
+export const isVisible = (owner: string | undefined, userId: string | null): boolean =>
   owner === undefined || owner === (userId ?? "");
 
-export function matches(filter: TraceFilter, trace: Told): boolean {
+export function matches(filter: TraceFilter, trace: FilteredTrace): boolean {
   const { status, from, to, owner, entityId, entityType } = filter;
   if (status !== undefined && status !== trace.status) return false;
-  if (!sees(owner, trace.userId)) return false;
+  if (!isVisible(owner, trace.userId)) return false;
   if (from !== undefined && trace.start < from) return false;
   // Clients compare with what they were shown, which is whole milliseconds.
   if (to !== undefined && Math.floor(trace.start) > to) return false;

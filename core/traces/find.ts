@@ -4,20 +4,20 @@ import type { Attributes } from "../observability/span.ts";
 import {
   foreignRows,
   secondRows,
+  segmentFromForeignKey,
+  segmentFromSecondKey,
   segmentKey,
-  segmentOfForeign,
-  segmentOfSecond,
   segmentsFrom,
 } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
-import { sees } from "./filter.ts";
+import { isVisible } from "./filter.ts";
 import type { Line } from "./line.ts";
 import type { Recorder } from "./recorder.ts";
 import { type Origin, SegmentReader } from "./segment.ts";
 import { readHeads } from "./segment-rows.ts";
 import { readSegment } from "./segments.ts";
-import { NEAR, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
-import type { FoundSpans } from "./wire.ts";
+import { NEARBY_MS, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
+import type { FoundSpan } from "./wire.ts";
 
 /** Spans of one trace that are shown, and characters that they have together: a caller may go on with one trace for ever. */
 const MOST = 10_000;
@@ -28,7 +28,7 @@ const BARE = 512;
 const PAGE = 64;
 const DAY = 86_400_000;
 
-export interface Places {
+export interface TraceSources {
   readonly store: Store;
   readonly recorder: Recorder;
   readonly origin: Origin;
@@ -38,20 +38,24 @@ export interface Places {
  * @returns at most 10,000 spans of about 4 Mi characters in the order they began; none: there is no such trace for this
  * caller
  */
-export async function findTrace(places: Places, traceId: string, owner: string | undefined): Promise<FoundSpans[]> {
+export async function findTrace(
+  places: TraceSources,
+  traceId: string,
+  owner: string | undefined,
+): Promise<FoundSpan[]> {
   const { recorder, origin, store } = places;
   const found = new Gathered();
   const pending = recorder.pending();
   let done = false;
   for (const trace of recorder.open) {
     if (trace.traceId !== traceId) continue;
-    if (sees(owner, trace.userId)) found.add(trace.spans, origin);
+    if (isVisible(owner, trace.userId)) found.add(trace.spans, origin);
     done ||= !trace.foreign && trace.handed === 0;
   }
   const take = (reader: SegmentReader): boolean => {
     let whole = false;
     for (const line of reader.linesOf(traceId)) {
-      if (sees(owner, line.userId)) found.add(line.spans, reader.origin);
+      if (isVisible(owner, line.userId)) found.add(line.spans, reader.origin);
       whole ||= isWhole(line);
     }
     return whole || found.full;
@@ -69,12 +73,16 @@ export async function findTrace(places: Places, traceId: string, owner: string |
   return found.spans.sort(inOrder);
 }
 
-export async function findSpan(places: Places, spanId: string, owner: string | undefined): Promise<FoundSpans | null> {
+export async function findSpan(
+  places: TraceSources,
+  spanId: string,
+  owner: string | undefined,
+): Promise<FoundSpan | null> {
   const { recorder, origin, store } = places;
   const pending = recorder.pending();
   for (const trace of recorder.open) {
     const span = trace.spans.find((each) => each.spanId === spanId);
-    if (span !== undefined) return sees(owner, trace.userId) ? { span, origin } : null;
+    if (span !== undefined) return isVisible(owner, trace.userId) ? { span, origin } : null;
   }
   const known = new Set(pending.map(({ name }) => name));
   for (const { text } of pending) {
@@ -92,14 +100,14 @@ export async function findSpan(places: Places, spanId: string, owner: string | u
   return null;
 }
 
-function spanOf(line: Line, spanId: string, reader: SegmentReader, owner: string | undefined): FoundSpans | null {
-  if (!sees(owner, line.userId)) return null;
+function spanOf(line: Line, spanId: string, reader: SegmentReader, owner: string | undefined): FoundSpan | null {
+  if (!isVisible(owner, line.userId)) return null;
   const span = line.spans.find((each) => each.spanId === spanId)!;
   return { span, origin: reader.origin };
 }
 
 /** By their beginning; of those of one microsecond, a parent goes before its child. */
-function inOrder({ span: one }: FoundSpans, { span: other }: FoundSpans): number {
+function inOrder({ span: one }: FoundSpan, { span: other }: FoundSpan): number {
   const between = Math.round(one.start * 1000) - Math.round(other.start * 1000);
   if (between !== 0) return between;
   return one.spanId === other.parentSpanId ? -1 : other.spanId === one.parentSpanId ? 1 : 0;
@@ -110,14 +118,14 @@ const isWhole = ({ last, handed, spans }: Line): boolean => last && handed === 0
 
 /** What was found of one trace, as far as it is shown. */
 class Gathered {
-  readonly #byId = new Map<string, FoundSpans>();
+  readonly #byId = new Map<string, FoundSpan>();
   #text = 0;
 
   get full(): boolean {
     return this.#byId.size >= MOST || this.#text >= MOST_TEXT;
   }
 
-  get spans(): FoundSpans[] {
+  get spans(): FoundSpan[] {
     return [...this.#byId.values()];
   }
 
@@ -145,17 +153,17 @@ function lengthOf(attributes: Attributes | null): number {
 
 /** Names of segments that may hold what began at `time`, the likely ones first; some of them twice. */
 async function* candidates(store: Store, time: number, traceId: string | null): AsyncGenerator<string, void> {
-  if (traceId !== null) yield* namesBelow(store, { prefix: foreignRows(traceId) }, segmentOfForeign);
+  if (traceId !== null) yield* namesBelow(store, { prefix: foreignRows(traceId) }, segmentFromForeignKey);
   if (time > Date.now() + DAY) return;
   yield* headsNear(store, time);
-  yield* namesBelow(store, { prefix: secondRows(secondOf(time)) }, segmentOfSecond);
+  yield* namesBelow(store, { prefix: secondRows(secondOf(time)) }, segmentFromSecondKey);
 }
 
 /** Segments that were sealed soon after a time, and hold something that began by then. */
 async function* headsNear(store: Store, time: number): AsyncGenerator<string, void> {
   let after = segmentsFrom(time);
   for (;;) {
-    const heads = await readHeads(store, { after, before: segmentsFrom(time + NEAR + 1), limit: PAGE });
+    const heads = await readHeads(store, { after, before: segmentsFrom(time + NEARBY_MS + 1), limit: PAGE });
     for (const { name, head } of heads) if (head.from <= time) yield name;
     if (heads.length < PAGE) return;
     after = segmentKey(heads.at(-1)!.name);

@@ -25,18 +25,22 @@ export interface Line {
 }
 
 /** Whose spans were handed over before; nearly always nobody's. */
-export type Earlier = readonly Entity[] | undefined;
+export type EarlierEntities = readonly Entity[] | undefined;
 
-export interface Handed {
+interface LineSource {
   readonly trace: TraceData;
   readonly spans: readonly SpanData[];
   readonly last: boolean;
   readonly handed: number;
-  readonly earlier: Earlier;
+  readonly earlier: EarlierEntities;
 }
 
 /** @param base of the segment, in whole milliseconds */
-export function lineOf({ trace, spans, last, handed, earlier }: Handed, base: number, templates: Templates): string {
+export function writeLine(
+  { trace, spans, last, handed, earlier }: LineSource,
+  base: number,
+  templates: Templates,
+): string {
   const own = Math.floor((spans[0] as SpanData).start);
   const user = trace.userId === null ? "null" : latin1Json(trace.userId);
   let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${user},${own - base},${entitiesText(earlier)}`;
@@ -66,7 +70,7 @@ function parentText(spans: readonly SpanData[], index: number): string {
 const statusText = ({ code, message }: SpanStatus): string =>
   message === undefined ? String(code) : `[${code},${latin1Json(message)}]`;
 
-function entitiesText(entities: Earlier): string {
+function entitiesText(entities: EarlierEntities): string {
   if (entities === undefined) return "[]";
   return `[${entities.map(({ type, id, name }) => `[${latin1Json(type)},${latin1Json(id)},${latin1Json(name)}]`).join(",")}]`;
 }

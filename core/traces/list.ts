@@ -1,14 +1,14 @@
 /** A page of traces. Heads of segments say which of them need not be read, so that a filter that matches little is no long search. */
 import type { TraceSummary } from "../../generated/types.ts";
 import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
-import { matches, matchesHead, type Told, type TraceFilter } from "./filter.ts";
-import type { Places } from "./find.ts";
+import { type FilteredTrace, matches, matchesHead, type TraceFilter } from "./filter.ts";
+import type { TraceSources } from "./find.ts";
 import type { Line } from "./line.ts";
 import { newestSegments, sealedAt } from "./segments.ts";
-import { endOf, traceSummary } from "./wire.ts";
+import { lastEnd, traceSummary } from "./wire.ts";
 
 export async function listTraces(
-  { store, recorder, origin }: Places,
+  { store, recorder, origin }: TraceSources,
   filter: TraceFilter,
   limit: number,
   offset: number,
@@ -37,7 +37,7 @@ export async function listTraces(
     for (const line of reader.lines()) {
       if (!line.last || !matches(filter, toldOf(line)) || skip-- > 0) continue;
       const spanCount = line.handed + line.spans.length;
-      page.push(traceSummary(rootOf(line), { origin: reader.origin, spanCount, end: endOf(line.spans) }));
+      page.push(traceSummary(rootOf(line), { origin: reader.origin, spanCount, end: lastEnd(line.spans) }));
       if (page.length === limit) return page;
     }
     skip = Math.max(0, skip);
@@ -47,11 +47,11 @@ export async function listTraces(
 
 const rootOf = ({ spans }: Line): SpanData => spans[0]!;
 
-function toldOfOpen({ root, userId, spans }: TraceData): Told {
+function toldOfOpen({ root, userId, spans }: TraceData): FilteredTrace {
   return { status: "running", userId, start: root.start, entities: () => entitiesOf(spans, [root.entity]) };
 }
 
-function toldOf(line: Line): Told {
+function toldOf(line: Line): FilteredTrace {
   const { start, status } = rootOf(line);
   const { userId, entities, spans } = line;
   return {

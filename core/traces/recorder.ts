@@ -9,7 +9,7 @@ import type { Store } from "../storage/store.ts";
 import { OpenTraces } from "./open-traces.ts";
 import type { Origin, Segment } from "./segment.ts";
 import { SegmentBuilder } from "./segment-builder.ts";
-import { written } from "./segment-rows.ts";
+import { commitOfWrites } from "./segment-rows.ts";
 
 /** Milliseconds until what has ended is written, and until what could not be written is tried again. */
 const DELAY = 250;
@@ -23,7 +23,7 @@ const SAID = 60_000;
 /** Entities of long traces that are remembered until they end. */
 const ENTITIES = 256;
 
-export interface RecorderOptions {
+interface RecorderOptions {
   origin: Origin;
   /** Part of the names of segments: no other process over the same store has it. */
   process: string;
@@ -166,7 +166,7 @@ export class Recorder {
         let count = 0;
         while (count < this.#waiting.length && size < COMMIT) size += this.#waiting[count++]!.text.length;
         const group = this.#waiting.slice(0, count);
-        await this.#store.commit(written(group));
+        await this.#store.commit(commitOfWrites(group));
         this.#waiting.splice(0, count);
         for (const { text } of group) this.#waitingSize -= text.length;
       }

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { segmentsFrom, TRACE_COUNTERS } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
-import { readHeads, removed } from "./segment-rows.ts";
+import { commitOfRemovals, readHeads } from "./segment-rows.ts";
 import { sealedAt } from "./segments.ts";
 
 /** Milliseconds: before the first round, between two, and between two commits of one. */
@@ -14,7 +14,7 @@ const PAUSE = 10;
 /** Segments of one commit. */
 const BATCH = 32;
 
-export interface TraceRetentionOptions {
+interface TraceRetentionOptions {
   /** Milliseconds after they were recorded. */
   readonly retention: number;
   /** Characters that are kept at all. */
@@ -48,7 +48,7 @@ export class TraceRetention {
   }
 
   /** Removes what is older than the retention at `now` (milliseconds since 1970), and the oldest of what is too much. */
-  async forget(now: number): Promise<void> {
+  async removeOld(now: number): Promise<void> {
     const { retention, size } = this.#options;
     const old = segmentsFrom(Math.max(0, Math.floor(now - retention)));
     while (!this.#stop.signal.aborted) {
@@ -63,7 +63,7 @@ export class TraceRetention {
       });
       if (group.length === 0) return;
       try {
-        await this.#store.commit(removed(group));
+        await this.#store.commit(commitOfRemovals(group));
       } catch (error) {
         // Another process is at it.
         if (!(error instanceof CommitConflict)) throw error;
@@ -89,7 +89,7 @@ export class TraceRetention {
   /** A store that cannot be used says so once. */
   async #watched(): Promise<void> {
     try {
-      await this.forget(Date.now());
+      await this.removeOld(Date.now());
       this.#failing = false;
     } catch (error) {
       if (!this.#failing) {

@@ -1,11 +1,11 @@
 /** Gathers lines into a segment. Bytes, not texts: what waits for a quarter of a second is no business of the garbage collector. */
 import type { SpanData, TraceData } from "../observability/sink.ts";
-import { number } from "../storage/encoding.ts";
-import { type Earlier, lineOf } from "./line.ts";
+import { encodeNumber } from "../storage/encoding.ts";
+import { type EarlierEntities, writeLine } from "./line.ts";
 import { type Origin, SEPARATOR, type Segment, type SegmentHead } from "./segment.ts";
 import { Templates, templateText } from "./templates.ts";
 import { latin1Json } from "./text.ts";
-import { NEAR, secondOf } from "./times.ts";
+import { NEARBY_MS, secondOf } from "./times.ts";
 
 /** Bytes at first; a large trace makes it larger for one segment. */
 const ROOM = 320 * 1024;
@@ -61,9 +61,9 @@ export class SegmentBuilder {
    * @param spans at least one; the root is the first when they are the last
    * @param handed spans of the trace that went before
    */
-  add(trace: TraceData, spans: readonly SpanData[], last: boolean, handed: number, earlier: Earlier): void {
+  add(trace: TraceData, spans: readonly SpanData[], last: boolean, handed: number, earlier: EarlierEntities): void {
     if (this.#size === 0) this.#base = Math.floor((spans[0] as SpanData).start);
-    const line = lineOf({ trace, spans, last, handed, earlier }, this.#base, this.#templates);
+    const line = writeLine({ trace, spans, last, handed, earlier }, this.#base, this.#templates);
     this.#write(SEPARATOR + line);
     this.#spans += spans.length;
     if (last) this.#count(trace, earlier);
@@ -81,7 +81,7 @@ export class SegmentBuilder {
   seal(): Segment {
     // Whatever the clock of the system does: after everything in it, and after the one before.
     this.#sealed = Math.max(this.#sealed + 1, Date.now(), Math.ceil(this.#latest));
-    const name = `${number(this.#sealed)}/${this.#process}`;
+    const name = `${encodeNumber(this.#sealed)}/${this.#process}`;
     const text = this.text();
     const segment = { name, head: this.#head(text.length), text };
     this.#clear();
@@ -99,7 +99,7 @@ export class SegmentBuilder {
     this.#size = end;
   }
 
-  #count({ root, userId }: TraceData, earlier: Earlier): void {
+  #count({ root, userId }: TraceData, earlier: EarlierEntities): void {
     this.#traces++;
     if (root.status.code === 2) this.#failed = true;
     else this.#completed = true;
@@ -118,7 +118,7 @@ export class SegmentBuilder {
     let end = 0;
     for (let index = 0; index < spans.length; index++) end = Math.max(end, (spans[index] as SpanData).end);
     if (end > this.#latest) this.#latest = end;
-    if (end - root.start < NEAR / 2) {
+    if (end - root.start < NEARBY_MS / 2) {
       if (root.start < this.#nearest) this.#nearest = root.start;
       return;
     }
@@ -130,7 +130,7 @@ export class SegmentBuilder {
     const entities = new Set(this.#earlier);
     for (const { entity } of this.#templates.all) entities.add(`${entity.type}/${entity.id}`);
     // It was sealed late: nobody had time for it.
-    if (this.#sealed - this.#nearest > NEAR) {
+    if (this.#sealed - this.#nearest > NEARBY_MS) {
       const first = secondOf(this.#nearest);
       const last = Math.min(secondOf(this.#sealed), first + LATE);
       for (let second = first; second <= last; second++) this.#seconds.add(second);

@@ -4,21 +4,21 @@ import {
   SEGMENTS,
   secondKey,
   segmentDataKey,
+  segmentFromKey,
   segmentKey,
-  segmentOf,
   TRACE_COUNTERS,
 } from "../storage/keys.ts";
 import type { Commit, Row, Store } from "../storage/store.ts";
 import type { Segment, SegmentHead } from "./segment.ts";
 
 /** A head that was read, and the revision of its row. */
-export interface KnownHead {
+interface KnownHead {
   readonly name: string;
   readonly head: SegmentHead;
   readonly revision: number;
 }
 
-export function written(segments: readonly Segment[]): Commit {
+export function commitOfWrites(segments: readonly Segment[]): Commit {
   const put = segments.flatMap(({ name, head, text }): [string, string][] => [
     [segmentKey(name), JSON.stringify(head)],
     [segmentDataKey(name), text],
@@ -28,13 +28,13 @@ export function written(segments: readonly Segment[]): Commit {
 }
 
 /** Only once, whoever else removes them at the same time. */
-export function removed(segments: readonly KnownHead[]): Commit {
+export function commitOfRemovals(segments: readonly KnownHead[]): Commit {
   const gone = segments.flatMap(({ name, head }) => [segmentKey(name), segmentDataKey(name), ...placesOf(name, head)]);
   const expect = segments.map(({ name, revision }): [string, number] => [segmentKey(name), revision]);
   return { delete: gone, add: counted(segments, -1), expect };
 }
 
-export interface HeadRange {
+interface HeadRange {
   /** Whole keys, exclusive. */
   after?: string;
   before?: string;
@@ -61,7 +61,7 @@ const EMPTY: SegmentHead = {
 };
 
 function headOf({ key, value, revision }: Row): KnownHead {
-  const name = segmentOf(key);
+  const name = segmentFromKey(key);
   try {
     return { name, head: { ...EMPTY, ...(JSON.parse(value) as object) }, revision };
   } catch {

@@ -1,6 +1,6 @@
 /** Segments wherever they are: waiting to be written, or in the store. */
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { NUMBER_LIMIT, numberOf } from "../storage/encoding.ts";
+import { decodeNumber, NUMBER_LIMIT } from "../storage/encoding.ts";
 import { SEGMENTS, segmentDataKey, segmentKey, segmentsFrom } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
 import { type Segment, type SegmentHead, SegmentReader } from "./segment.ts";
@@ -11,9 +11,9 @@ const PAGE = 32;
 const MOST = 1024;
 
 /** Milliseconds since 1970. */
-export const sealedAt = (name: string): number => numberOf(name.slice(0, 9));
+export const sealedAt = (name: string): number => decodeNumber(name.slice(0, 9));
 
-export interface ListedSegment {
+interface ListedSegment {
   readonly name: string;
   readonly head: SegmentHead;
   /** Null: it was removed meanwhile. */

@@ -23,7 +23,7 @@ const TRIED = 4;
 const NONE: Attributes = {};
 
 /** Where a span differs from its template. */
-export interface TemplateMatch {
+interface TemplateMatch {
   template: SpanTemplate;
   /** JSON: place and value of each attribute that differs, one after the other; empty when none does. */
   differences: string;

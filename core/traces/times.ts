@@ -1,7 +1,7 @@
 /** When something began, as its id says, and where it is looked for. */
 
 /** Milliseconds after which a span that is not yet written is looked for by its second, and not by the time of its segment. */
-export const NEAR = 2_000;
+export const NEARBY_MS = 2_000;
 
 const TRACE_ID = /^[0-9a-f]{32}$/;
 const SPAN_ID = /^[0-9a-f]{16}$/;

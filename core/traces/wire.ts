@@ -6,12 +6,12 @@ import type { Origin } from "./segment.ts";
 const SCOPE = "penstock";
 
 /** A span, and what wrote it: a trace may have been written by several versions of a service. */
-export interface FoundSpans {
+export interface FoundSpan {
   readonly span: SpanData;
   readonly origin: Origin;
 }
 
-export function spanRecord({ span, origin }: FoundSpans): SpanRecord {
+export function spanRecord({ span, origin }: FoundSpan): SpanRecord {
   const { traceId, spanId, parentSpanId, name, kind, start, end, status, entity } = span;
   const over = end > 0;
   return {
@@ -56,7 +56,7 @@ export function traceSummary(
 }
 
 /** When the last of them ended. */
-export const endOf = (spans: readonly SpanData[]): number => spans.reduce((last, { end }) => Math.max(last, end), 0);
+export const lastEnd = (spans: readonly SpanData[]): number => spans.reduce((last, { end }) => Math.max(last, end), 0);
 
 /** ISO 8601 to the microsecond: many spans begin within one millisecond. */
 export function iso(time: number): string {
@@ -70,7 +70,7 @@ export function iso(time: number): string {
 const durationOf = ({ start, end }: SpanData): number => Math.round((end - start) * 1000) / 1000;
 
 /** Every span below its parent, in the order they began. One whose parent is not among them is at the top. */
-export function treeOf(spans: readonly SpanRecord[]): SpanNode[] {
+export function buildTree(spans: readonly SpanRecord[]): SpanNode[] {
   const nodes = new Map<string, SpanNode>();
   for (const span of spans) nodes.set(span.spanId, { ...span, depth: 0, children: [] });
   const roots: SpanNode[] = [];

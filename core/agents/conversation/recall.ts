@@ -3,7 +3,7 @@ import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Memory, MemoryAccess, SimilarQuery } from "../../memory/memory.ts";
-import { looksBeyond } from "../../memory/semantic/find.ts";
+import { searchesAllConversations } from "../../memory/semantic/find.ts";
 import { MEMORY_SPANS } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { spanned } from "../../observability/spans.ts";
@@ -93,7 +93,7 @@ async function similarMessages(
   if (enabled === false || semantic === undefined || limit === 0 || asked.text.trim() === "") return [];
   const { scope } = semantic;
   // A conversation that the window holds whole has nothing else to find.
-  if (asked.whole && !looksBeyond(scope, conversation.userId)) return [];
+  if (asked.whole && !searchesAllConversations(scope, conversation.userId)) return [];
   try {
     const found = access.similar(conversation, { ...asked, limit, threshold, scope });
     return await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);
@@ -113,7 +113,7 @@ async function noteOf(
   conversation: Conversation,
 ): Promise<string | null | undefined> {
   if (memory.settings.workingMemory === undefined) return undefined;
-  return (await access.note(conversation))?.content ?? null;
+  return (await access.workingMemoryIfAny(conversation))?.content ?? null;
 }
 
 /** A stored message that is none for a model is passed over: one of them must not close the conversation for good. */

@@ -1,24 +1,24 @@
 /** Copying a conversation: nobody sees the copy before its last commit. */
 import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict } from "../../lib/errors.ts";
-import { numberOf } from "../../storage/encoding.ts";
+import { decodeNumber } from "../../storage/encoding.ts";
 import {
   conversationKey,
-  conversationNoteKey,
+  conversationWorkingMemoryKey,
   messageKey,
   messageRows,
-  positionOf,
+  positionFromKey,
   unfinishedCopyKey,
 } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Domain } from "../domain.ts";
 import type { MemoryAccess } from "../memory.ts";
-import { conversationIn, idKeyOf, type Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { conversationFromSnapshot, idRowKey, type Snapshot } from "../records/conversation.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import { createMessageId } from "../records/ids.ts";
 import { parseMessage } from "../records/message.ts";
 import { searchableText } from "../records/searchable-text.ts";
-import { placeIn } from "../records/target.ts";
+import { messagePlace } from "../records/target.ts";
 import { createDraft, type Draft } from "../semantic/semantic.ts";
 import { conversationIdTaken, insertPending, isTaken, type PendingConversation, preparePending } from "./create.ts";
 import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
@@ -37,8 +37,8 @@ export function cloneConversation(
   found: Snapshot,
   options: CloneOptions,
 ): Promise<{ conversation: Conversation; messageCount: number }> {
-  return domain.lanes.run([found.number], () =>
-    attempt(async (reload) => {
+  return domain.mutex.run([found.number], () =>
+    retryOnConflict(async (reload) => {
       const source = await domain.conversations.current(found, reload);
       const unborn = await preparePending(domain, source.memory, wantedCopy(source, options), domain.now());
       if (await isTaken(domain, unborn.memory, unborn.id, unborn.userId)) {
@@ -50,7 +50,7 @@ export function cloneConversation(
         return await copy(domain, source, unborn, options.includeMessages);
       } catch (error) {
         await discardCopy(domain, unborn);
-        if (error instanceof CommitConflict && error.keys.includes(idKeyOf(unborn))) {
+        if (error instanceof CommitConflict && error.keys.includes(idRowKey(unborn))) {
           throw conversationIdTaken(unborn.id);
         }
         throw error;
@@ -60,7 +60,7 @@ export function cloneConversation(
 }
 
 function wantedCopy(source: Snapshot, { newConversationId, title, metadata, resourceId }: CloneOptions) {
-  const old = conversationIn(source);
+  const old = conversationFromSnapshot(source);
   return {
     ...(newConversationId !== undefined && { id: newConversationId }),
     userId: old.userId,
@@ -82,12 +82,12 @@ async function copy(domain: Domain, source: Snapshot, unborn: PendingConversatio
         await store.commit(draft);
         draft = createDraft();
       }
-      for (const { key, value } of rows) copyMessage(domain, draft, unborn, positionOf(key), value);
+      for (const { key, value } of rows) copyMessage(domain, draft, unborn, positionFromKey(key), value);
       messageCount += rows.length;
     }
   }
-  const note = await store.get(conversationNoteKey(source.number));
-  if (note !== undefined) draft.put.push([conversationNoteKey(unborn.number), note.value]);
+  const note = await store.get(conversationWorkingMemoryKey(source.number));
+  if (note !== undefined) draft.put.push([conversationWorkingMemoryKey(unborn.number), note.value]);
   // Nothing was saved to the source meanwhile: what was read is what it was at one moment.
   draft.expect.push([conversationKey(source.number), source.revision]);
   // The copies keep their numbers, and what is saved next comes after them.
@@ -104,11 +104,11 @@ async function copy(domain: Domain, source: Snapshot, unborn: PendingConversatio
 /** The same position in the new conversation, with an id that says so. */
 function copyMessage(domain: Domain, draft: Draft, unborn: PendingConversation, position: string, text: string): void {
   const message = parseMessage(text);
-  const [time, sequence] = position.split("/").map(numberOf) as [number, number];
+  const [time, sequence] = position.split("/").map(decodeNumber) as [number, number];
   const { role, id: _, ...rest } = message;
   draft.put.push([
     messageKey(unborn.number, position),
     JSON.stringify({ role, id: createMessageId(time, sequence), ...rest }),
   ]);
-  domain.semantic.get(unborn.memory)?.saved(draft, placeIn(unborn, position), searchableText(message));
+  domain.semantic.get(unborn.memory)?.saved(draft, messagePlace(unborn, position), searchableText(message));
 }

@@ -1,12 +1,12 @@
 /** New conversations. */
 import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict, ServiceError } from "../../lib/errors.ts";
-import { placesOf } from "../../storage/id-spaces.ts";
+import { findIdPlaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { NewConversation } from "../memory.ts";
 import { writeMessages } from "../messages/write.ts";
-import { conversationHead, idKeyOf, type Snapshot } from "../records/conversation.ts";
+import { conversationHead, idRowKey, type Snapshot } from "../records/conversation.ts";
 import { createId } from "../records/ids.ts";
 import { addConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
@@ -33,7 +33,7 @@ export async function preparePending(
 
 /** Adds what makes it visible to a commit, which then fails when the id is taken. */
 export function insertPending(draft: Draft, unborn: PendingConversation): void {
-  const key = idKeyOf(unborn);
+  const key = idRowKey(unborn);
   draft.expect.push([key, null]);
   draft.put.push([key, String(unborn.number)]);
   addConversation(draft, unborn);
@@ -46,7 +46,7 @@ export function insertPending(draft: Draft, unborn: PendingConversation): void {
 export async function isTaken(domain: Domain, memory: string, id: string, owner: string): Promise<boolean> {
   const { store, spaces, conversations } = domain;
   if (spaces.isolated) return (await conversations.fresh(memory, id, owner)) !== undefined;
-  return (await placesOf(store, spaces, conversationIdKeys(memory, id))).length > 0;
+  return (await findIdPlaces(store, spaces, conversationIdKeys(memory, id))).length > 0;
 }
 
 /** @throws ServiceError `conflict` when the id is taken in the space that it goes to */

@@ -13,7 +13,7 @@ import { mergedPage } from "../../storage/merged-page.ts";
 import { allRows, rowsAt } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
 import type { ConversationListQuery } from "../memory.ts";
-import { conversationOf, conversationText } from "../records/conversation.ts";
+import { conversationJson, parseConversation } from "../records/conversation.ts";
 
 /** Internal numbers of a page, and how many there are on all pages. */
 interface Page {
@@ -28,7 +28,7 @@ export async function listConversations(
 ): Promise<Serialized> {
   const { limit, offset } = query;
   const { numbers, total } = await pageOf(store, memory, query);
-  const texts = (await load(store, numbers)).map((one) => conversationText(one.row)).join(",");
+  const texts = (await load(store, numbers)).map((one) => conversationJson(one.row)).join(",");
   return new Serialized(`{"conversations":[${texts}],"total":${total},"limit":${limit},"offset":${offset}}`);
 }
 
@@ -71,7 +71,7 @@ async function sortedPage(store: Store, memory: string, query: ConversationListQ
   const numbers = await numbersOf(store, memory, query);
   for (let start = 0; start < numbers.length; start += 1000) {
     for (const { number, row } of await load(store, numbers.slice(start, start + 1000))) {
-      entries.push({ number, value: conversationOf(row)[field] });
+      entries.push({ number, value: parseConversation(row)[field] });
     }
   }
   // Conversations are numbered as they are made, so that what is equal still has an order.

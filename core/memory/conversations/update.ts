@@ -1,8 +1,8 @@
 /** Changing title and metadata of a conversation. */
 import type { Conversation } from "../../../generated/types.ts";
 import type { Domain } from "../domain.ts";
-import { conversationHead, conversationIn, type Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { conversationFromSnapshot, conversationHead, type Snapshot } from "../records/conversation.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import { createDraft } from "../semantic/semantic.ts";
 
@@ -12,10 +12,10 @@ export function updateConversation(
   found: Snapshot,
   change: { title?: string; metadata?: Record<string, unknown> },
 ): Promise<Conversation> {
-  return domain.lanes.run([found.number], () =>
-    attempt(async (reload) => {
+  return domain.mutex.run([found.number], () =>
+    retryOnConflict(async (reload) => {
       const before = await domain.conversations.current(found, reload);
-      const old = conversationIn(before);
+      const old = conversationFromSnapshot(before);
       const title = change.title ?? old.title;
       const metadata = merged(old.metadata, change.metadata ?? {});
       const updatedAt = Math.max(domain.now(), before.updatedAt);
@@ -24,7 +24,7 @@ export function updateConversation(
       changeConversation(draft, before, after);
       const revision = await domain.store.commit(draft);
       domain.conversations.remember({ ...after, revision });
-      return conversationIn(after);
+      return conversationFromSnapshot(after);
     }),
   );
 }

@@ -1,5 +1,5 @@
 import type { Text } from "../../lib/serialized.ts";
-import { NUMBER_LIMIT, number } from "../../storage/encoding.ts";
+import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import { conversationKey, messageRows } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { MessageQuery } from "../memory.ts";
@@ -10,7 +10,7 @@ const PIECE = 200;
 /** Characters of a page. */
 const LARGEST = 64 * 1024 * 1024;
 
-export interface MessagePage {
+interface MessagePage {
   /** The row of the conversation; undefined when it is gone. */
   readonly conversation: Row | undefined;
   /** JSON texts with commas between them, in pieces that follow each other. Null: they are too large together. */
@@ -82,12 +82,12 @@ function boundsOf(conversation: number, { before, after }: MessageQuery): Bounds
   const bounds: Bounds = {};
   if (before !== undefined) {
     if (before <= 0) return null;
-    if (before < NUMBER_LIMIT) bounds.before = prefix + number(Math.ceil(before));
+    if (before < NUMBER_LIMIT) bounds.before = prefix + encodeNumber(Math.ceil(before));
   }
   if (after !== undefined) {
     if (after >= NUMBER_LIMIT) return null;
     // `~` comes after every digit of the sequence, so that the whole millisecond is passed over.
-    if (after >= 0) bounds.after = `${prefix}${number(Math.floor(after))}/~`;
+    if (after >= 0) bounds.after = `${prefix}${encodeNumber(Math.floor(after))}/~`;
   }
   return bounds;
 }

@@ -1,8 +1,8 @@
 /** Saving messages: one commit for each call, and one for all calls into one conversation that wait for their turn. */
 
 import type { Domain } from "../domain.ts";
-import { changed, type Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { changedSnapshot, type Snapshot } from "../records/conversation.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft } from "../semantic/semantic.ts";
@@ -50,7 +50,7 @@ export function createSaver(domain: Domain): Saver {
 
   /** Has the lane save all that waits when it gets there. */
   function drain(conversation: Snapshot): void {
-    void domain.lanes.run([conversation.number], async () => {
+    void domain.mutex.run([conversation.number], async () => {
       const calls = take(conversation.number);
       try {
         await write(domain, [{ conversation, messages: calls.flatMap((call) => call.messages) }]);
@@ -77,7 +77,7 @@ export function createSaver(domain: Domain): Saver {
     save(batches) {
       const [only] = batches;
       if (batches.length === 1) return enqueue(only!);
-      return domain.lanes.run(
+      return domain.mutex.run(
         batches.map((batch) => batch.conversation.number),
         () => write(domain, batches),
       );
@@ -87,7 +87,7 @@ export function createSaver(domain: Domain): Saver {
 
 /** One commit, tried again while another process changes one of the conversations. The lanes are held. */
 function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
-  return attempt(async (reload) => {
+  return retryOnConflict(async (reload) => {
     const draft = createDraft();
     const changes: Snapshot[] = [];
     const now = domain.now();
@@ -98,14 +98,14 @@ function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
       const known = ids.length === 0 ? new Map() : await findMessages(domain, before.number, ids);
       const updatedAt = Math.max(now, before.updatedAt);
       const written = writeMessages(domain, draft, before, messages, now, known);
-      const after = changed(before, { updatedAt, ...written, head: before.head }, before.revision);
+      const after = changedSnapshot(before, { updatedAt, ...written, head: before.head }, before.revision);
       changeConversation(draft, before, after);
       changes.push(after);
     }
     const revision = await domain.store.commit(draft);
     const memories = new Set<string>();
     for (const after of changes) {
-      domain.conversations.remember(changed(after, after, revision));
+      domain.conversations.remember(changedSnapshot(after, after, revision));
       memories.add(after.memory);
     }
     for (const memory of memories) domain.semantic.get(memory)?.committed();

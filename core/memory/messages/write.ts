@@ -1,12 +1,12 @@
 /** Rows of messages, for whichever commit they belong to. */
 
-import { numberOf } from "../../storage/encoding.ts";
+import { decodeNumber } from "../../storage/encoding.ts";
 import { messageIdKey, messageKey, messagePosition } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { Snapshot } from "../records/conversation.ts";
-import { createMessageId, placeOf } from "../records/ids.ts";
+import { createMessageId, parseMessageId } from "../records/ids.ts";
 import { hasId, messageText, type PreparedMessage } from "../records/message.ts";
-import { placeIn, type Target } from "../records/target.ts";
+import { messagePlace, type Target } from "../records/target.ts";
 import type { Draft } from "../semantic/semantic.ts";
 
 /**
@@ -22,7 +22,7 @@ export async function findMessages(
   const asked = [...new Set(ids)];
   if (asked.length === 0) return found;
   const places = asked.map((id) => {
-    const place = placeOf(id);
+    const place = parseMessageId(id);
     return place === undefined ? undefined : messagePosition(place.time, place.sequence);
   });
   const keys = asked.map((id) => messageIdKey(number, id));
@@ -77,9 +77,9 @@ export function writeMessages(
   for (const row of texts) draft.put.push(row);
   const semantic = domain.semantic.get(target.memory);
   if (semantic !== undefined) {
-    for (const [position, text] of searched) semantic.saved(draft, placeIn(target, position), text);
+    for (const [position, text] of searched) semantic.saved(draft, messagePlace(target, position), text);
   }
   return { messages: sequence, latest };
 }
 
-const timeOfPosition = (position: string): number => numberOf(position.slice(0, position.indexOf("/")));
+const timeOfPosition = (position: string): number => decodeNumber(position.slice(0, position.indexOf("/")));

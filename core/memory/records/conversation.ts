@@ -38,13 +38,13 @@ const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): str
   `${head}${timeText(updatedAt)}"}`;
 
 /** The row: a list of the conversation, the number of its messages, and the date of the newest. */
-export const rowText = (conversation: Changing): string =>
+export const conversationRow = (conversation: Changing): string =>
   `[${apiText(conversation)},${conversation.messages},${conversation.latest}]`;
 
 /** The conversation of a row as the API gives it, as text. */
-export const conversationText = (row: string): string => row.slice(1, row.lastIndexOf("}") + 1);
-export const conversationOf = (row: string): Conversation => (JSON.parse(row) as [Conversation])[0];
-export const conversationIn = (snapshot: Pick<Changing, "head" | "updatedAt">): Conversation =>
+export const conversationJson = (row: string): string => row.slice(1, row.lastIndexOf("}") + 1);
+export const parseConversation = (row: string): Conversation => (JSON.parse(row) as [Conversation])[0];
+export const conversationFromSnapshot = (snapshot: Pick<Changing, "head" | "updatedAt">): Conversation =>
   JSON.parse(apiText(snapshot)) as Conversation;
 
 /** Characters: a page holds two hundred of them, and metadata grows with every change. */
@@ -63,25 +63,25 @@ export function conversationHead(conversation: Omit<Conversation, "updatedAt">):
 }
 
 /** What a commit under `revision` makes of it. Written out, for copies of an object are slow where saves are many. */
-export const changed = (
+export const changedSnapshot = (
   { memory, number, id, ownId, userId, resourceId }: Omit<Snapshot, "revision">,
   { updatedAt, messages, latest, head }: Changing,
   revision: number,
 ): Snapshot => ({ memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision });
 
-export function snapshotOf(memory: string, { number, ownId }: IdPlace, { value, revision }: Row): Snapshot {
+export function parseSnapshot(memory: string, { number, ownId }: IdPlace, { value, revision }: Row): Snapshot {
   const [conversation, messages, dated] = JSON.parse(value) as [Conversation, number, number?];
   const { id, userId, resourceId } = conversation;
   const updatedAt = Date.parse(conversation.updatedAt);
-  const head = conversationText(value).slice(0, -TAIL);
+  const head = conversationJson(value).slice(0, -TAIL);
   // Rows of earlier versions do not say it.
   const latest = dated ?? updatedAt;
   return { memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision };
 }
 
 /** What a conversation is found by. */
-export type Called = Pick<Snapshot, "memory" | "id" | "ownId" | "userId">;
+export type ConversationRef = Pick<Snapshot, "memory" | "id" | "ownId" | "userId">;
 
 /** The row that its id is in. */
-export const idKeyOf = ({ memory, id, ownId, userId }: Called): string =>
+export const idRowKey = ({ memory, id, ownId, userId }: ConversationRef): string =>
   conversationIdKey(memory, id, ownId ? userId : undefined);

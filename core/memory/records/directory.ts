@@ -1,10 +1,10 @@
 /** Where conversations are, with a bounded cache of what each was like when it was last written or found here. */
 import { CommitConflict, invalid, ServiceError, unavailable } from "../../lib/errors.ts";
 import { Recent } from "../../lib/recent-map.ts";
-import { type IdPlace, type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.ts";
+import { findIdPlace, findIdPlaces, type IdPlace, type IdSpaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
-import { type Called, conversationOf, type Snapshot, snapshotOf } from "./conversation.ts";
+import { type ConversationRef, parseConversation, parseSnapshot, type Snapshot } from "./conversation.ts";
 
 /** Each of the two generations. */
 const CACHED = 10_000;
@@ -45,16 +45,16 @@ export class Conversations {
   }
 
   /** Its number, from the cache if it is there, and then maybe one that is gone. Undefined when there is no such conversation. */
-  async place(memory: string, id: string, owner: string | undefined): Promise<IdPlace | undefined> {
+  async findPlace(memory: string, id: string, owner: string | undefined): Promise<IdPlace | undefined> {
     const known = this.#cached(memory, id, owner) ?? this.#placed(memory, id, owner);
-    return known ?? parseIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
+    return known ?? findIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
   }
 
   /**
    * The conversation whose row was just read: what never changes of it holds, the rest may be newer. Undefined when it is not the
    * one that is meant.
    */
-  found(memory: string, id: string, owner: string | undefined, place: IdPlace, row: Row): Snapshot | undefined {
+  fromRow(memory: string, id: string, owner: string | undefined, place: IdPlace, row: Row): Snapshot | undefined {
     const known = this.#cache.get(nameIn(memory, id, place.ownId ? owner : undefined));
     return this.#meant(known?.number === place.number ? known : this.#found(memory, place, row), owner);
   }
@@ -64,7 +64,7 @@ export class Conversations {
     const known = this.#cached(memory, id, owner);
     if (known !== undefined) {
       const row = await this.#store.get(conversationKey(known.number));
-      if (row !== undefined) return snapshotOf(memory, known, row);
+      if (row !== undefined) return parseSnapshot(memory, known, row);
       this.forget(known);
     }
     return this.#resolve(memory, id, owner);
@@ -76,10 +76,10 @@ export class Conversations {
    * @throws ServiceError `invalid_input` when there are several
    */
   async onlyOwner(memory: string, id: string): Promise<string | undefined> {
-    const [place, ...others] = await placesOf(this.#store, this.#spaces, conversationIdKeys(memory, id));
+    const [place, ...others] = await findIdPlaces(this.#store, this.#spaces, conversationIdKeys(memory, id));
     if (others.length > 0) throw severalUsers(id);
     const row = place && (await this.#store.get(conversationKey(place.number)));
-    return row && conversationOf(row.value).userId;
+    return row && parseConversation(row.value).userId;
   }
 
   /** The same while nobody has to wait for it: what a commit here made of it last, if that is known. */
@@ -101,7 +101,7 @@ export class Conversations {
       if (known !== undefined) this.forget(known);
       throw new ConversationGone();
     }
-    const snapshot = snapshotOf(before.memory, before, row);
+    const snapshot = parseSnapshot(before.memory, before, row);
     this.remember(snapshot);
     return snapshot;
   }
@@ -114,7 +114,7 @@ export class Conversations {
     else this.#cache.set(name, snapshot);
   }
 
-  forget(snapshot: Called & { readonly number: number }): void {
+  forget(snapshot: ConversationRef & { readonly number: number }): void {
     const name = nameOf(snapshot);
     if (this.#cache.get(name)?.number === snapshot.number) this.#cache.delete(name);
     if (this.#places.get(name) === snapshot.number) this.#places.delete(name);
@@ -141,7 +141,7 @@ export class Conversations {
       const row = await this.#store.get(conversationKey(known.number));
       if (row !== undefined) return this.#found(memory, known, row);
     }
-    const place = await parseIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
+    const place = await findIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
     if (place === undefined) return undefined;
     const row = await this.#store.get(conversationKey(place.number));
     // Deleted between the two reads.
@@ -154,7 +154,7 @@ export class Conversations {
   }
 
   #found(memory: string, place: IdPlace, row: Row): Snapshot {
-    const snapshot = snapshotOf(memory, place, row);
+    const snapshot = parseSnapshot(memory, place, row);
     // What is in the cache by now comes from a commit, which is newer than what was read here.
     if (this.known(snapshot) === undefined) this.remember(snapshot);
     return snapshot;
@@ -165,7 +165,8 @@ export class Conversations {
 const nameIn = (memory: string, id: string, owner: string | undefined): string =>
   owner === undefined ? `${memory}\0${id}` : `${memory}\x01${owner.length}\0${owner}${id}`;
 
-const nameOf = ({ memory, id, ownId, userId }: Called): string => nameIn(memory, id, ownId ? userId : undefined);
+const nameOf = ({ memory, id, ownId, userId }: ConversationRef): string =>
+  nameIn(memory, id, ownId ? userId : undefined);
 
 const severalUsers = (id: string): ServiceError =>
   invalid(`several users have a conversation ${JSON.stringify(id.slice(0, 128))}: say whose with userId`);
@@ -175,7 +176,7 @@ const severalUsers = (id: string): ServiceError =>
  *
  * @throws ServiceError `unavailable` when that never ends
  */
-export async function attempt<T>(work: (reload: boolean) => Promise<T>): Promise<T> {
+export async function retryOnConflict<T>(work: (reload: boolean) => Promise<T>): Promise<T> {
   for (let count = 0; ; count++) {
     try {
       return await work(count > 0);

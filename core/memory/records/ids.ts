@@ -23,7 +23,7 @@ export function createMessageId(time: number, sequence: number): string {
 }
 
 /** Where the message of such an id would be; undefined for ids of any other form. */
-export function placeOf(id: string): { time: number; sequence: number } | undefined {
+export function parseMessageId(id: string): { time: number; sequence: number } | undefined {
   const match = MESSAGE_ID.exec(id);
   if (match === null) return undefined;
   const [, high, low, first, second, third] = match;

@@ -12,7 +12,7 @@ import { readVector, type VectorRow, writeVector } from "./rows.ts";
 import { createDraft, type Draft, type MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
 import { OwnerVectors, VectorCache } from "./vector-cache.ts";
-import type { Finished, VectorIndex } from "./vector-index.ts";
+import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
 /** Rows read at once: a megabyte or two. */
 const PAGE = 500;
@@ -51,13 +51,13 @@ export class ExactVectors implements VectorIndex, Vectors {
     draft.add.push([this.#layout.changes(owner), 1]);
   }
 
-  async finish(finished: readonly Finished[]): Promise<void> {
+  async finish(finished: readonly FinishedRow[]): Promise<void> {
     const results = await Promise.allSettled(finished.map((one) => this.#finishOne(one)));
     const failed = results.find((result) => result.status === "rejected");
     if (failed !== undefined) throw failed.reason;
   }
 
-  async #finishOne({ key, revision, row }: Finished): Promise<void> {
+  async #finishOne({ key, revision, row }: FinishedRow): Promise<void> {
     const expect = [[key, revision] as const];
     try {
       if (row === undefined) await this.#store.commit({ delete: [key], expect });

@@ -5,12 +5,12 @@ import { invalid } from "../../lib/errors.ts";
 import { conversationKey, messageKey, userTotal } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { SimilarQuery } from "../memory.ts";
-import { conversationOf, type Snapshot } from "../records/conversation.ts";
+import { parseConversation, type Snapshot } from "../records/conversation.ts";
 import { parseMessage } from "../records/message.ts";
-import { indexName, numberOfName } from "../records/target.ts";
+import { conversationNumber, indexName } from "../records/target.ts";
 import type { Semantic } from "./semantic.ts";
 
-export interface FindQuery {
+interface FindQuery {
   readonly text: string;
   /** Undefined: of everybody. */
   readonly owner: string | undefined;
@@ -20,7 +20,7 @@ export interface FindQuery {
 }
 
 /** Whose messages a run may be told: of an owner alone, and of nobody else. */
-export interface Beginning {
+interface RunConversation {
   readonly memory: string;
   readonly owner: string;
   /** Undefined when the run begins it. */
@@ -39,7 +39,7 @@ interface Found {
 const MOST = 1000;
 
 /** @throws ServiceError `invalid_input` for a memory that cannot be searched */
-export function searchable(memory: string, semantic: Semantic | undefined): Semantic {
+export function requireSemantic(memory: string, semantic: Semantic | undefined): Semantic {
   if (semantic !== undefined) return semantic;
   throw invalid(`memory ${JSON.stringify(memory)} has no embedding and vectors (memory.${memory}.semantic)`);
 }
@@ -56,17 +56,17 @@ export async function findByMeaning(domain: Domain, semantic: Semantic, query: F
 }
 
 /** Whether a run looks beyond its conversation. Those without a user have a name in common, and nothing else. */
-export const looksBeyond = (scope: "conversation" | "user", owner: string): boolean =>
+export const searchesAllConversations = (scope: "conversation" | "user", owner: string): boolean =>
   scope === "user" && isSomebody(owner);
 
 /** What a run is told of what was said before, in the order in which it was. */
 export async function findSimilar(
   domain: Domain,
   semantic: Semantic,
-  { memory, owner, conversation }: Beginning,
+  { memory, owner, conversation }: RunConversation,
   { text, limit, threshold, scope, told, whole }: SimilarQuery,
 ): Promise<Message[]> {
-  const beyond = looksBeyond(scope, owner);
+  const beyond = searchesAllConversations(scope, owner);
   if (!beyond && (conversation === undefined || whole)) return [];
   if (whole && !(await hasOthers(domain, memory, owner, conversation))) return [];
   const found = await find(domain, semantic, {
@@ -99,7 +99,7 @@ async function find(domain: Domain, semantic: Semantic, query: FindQuery): Promi
     limit,
     threshold,
   });
-  const places = hits.map((hit) => ({ ...hit, number: numberOfName(hit.conversation) }));
+  const places = hits.map((hit) => ({ ...hit, number: conversationNumber(hit.conversation) }));
   const rows = await domain.store.getMany([
     ...places.map(({ number, message }) => messageKey(number, message)),
     ...places.map(({ number }) => conversationKey(number)),
@@ -109,7 +109,7 @@ async function find(domain: Domain, semantic: Semantic, query: FindQuery): Promi
     const parent = rows[places.length + index];
     // Deleted while the index was asked.
     if (row === undefined || parent === undefined) return [];
-    const { id: conversationId, userId } = conversationOf(parent.value);
+    const { id: conversationId, userId } = parseConversation(parent.value);
     if (owner !== undefined && userId !== owner) return [];
     return [{ message: parseMessage(row.value), conversationId, score, position }];
   });

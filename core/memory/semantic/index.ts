@@ -11,14 +11,14 @@ import type { IndexState } from "./state.ts";
 import type { VectorIndex } from "./vector-index.ts";
 
 /** Characters of a message, and of a query, that count. */
-export const LONGEST_TEXT = 8_000;
+export const MAX_TEXT_CHARACTERS = 8_000;
 /** Milliseconds that a search waits for what was saved just before. */
 const PATIENCE = 2_000;
 /** The similarity of a vector of 32-bit numbers to itself is 1, give or take this. */
 const ROUNDING = 1e-6;
 const FAILURES = { embed: "the text could not be embedded", search: "the index of vectors did not answer" };
 
-export interface IndexParts {
+interface IndexParts {
   layout: Layout;
   state: IndexState;
   embedding: NamedEmbedding;
@@ -41,7 +41,7 @@ export class SemanticIndex implements Semantic {
       index.dropMessages(draft, [place]);
       return;
     }
-    const row = writeWaiting({ kind: "embed", owner, conversation, message, text: text.slice(0, LONGEST_TEXT) });
+    const row = writeWaiting({ kind: "embed", owner, conversation, message, text: text.slice(0, MAX_TEXT_CHARACTERS) });
     draft.put.push([layout.wait(place), row]);
   }
 
@@ -63,7 +63,7 @@ export class SemanticIndex implements Semantic {
     const [vector] = await Promise.all([this.#embed(query.text, signal), state.refresh()]);
     if (vector === null) return [];
     // Not at once: where the encoder had to load for the query, it was not for the texts to blame.
-    await queue.settle(layout.waiting(owner, owner === undefined ? undefined : conversation), PATIENCE);
+    await queue.waitFor(layout.waiting(owner, owner === undefined ? undefined : conversation), PATIENCE);
     const least = threshold - ROUNDING;
     const hits = await this.#guard("search", signal, () =>
       index.search({ vector, owner, conversation, limit, threshold: least, signal }),
@@ -74,7 +74,9 @@ export class SemanticIndex implements Semantic {
   /** Null for a text that is similar to nothing. */
   async #embed(text: string, signal: AbortSignal | undefined): Promise<Float32Array | null> {
     const { embedding } = this.#parts;
-    const [vector] = await this.#guard("embed", signal, () => embedding.embed([text.slice(0, LONGEST_TEXT)], signal));
+    const [vector] = await this.#guard("embed", signal, () =>
+      embedding.embed([text.slice(0, MAX_TEXT_CHARACTERS)], signal),
+    );
     normalize(vector!);
     return vector!.some((number) => number !== 0) ? vector! : null;
   }

@@ -1,5 +1,5 @@
 /** The rows of an index of one memory: vectors, texts that wait to be embedded, counters of change, and its state. */
-import { shortText as part } from "../../storage/encoding.ts";
+import { encodeShortText as part } from "../../storage/encoding.ts";
 import type { MessagePlace } from "./semantic.ts";
 
 const ROOT = "semantic";

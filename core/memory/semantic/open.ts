@@ -13,7 +13,7 @@ import { createLayout, type Layout } from "./layout.ts";
 import { PluginVectors } from "./plugin-vectors.ts";
 import { EmbeddingQueue } from "./queue.ts";
 import type { Semantic } from "./semantic.ts";
-import { IndexState, type Made } from "./state.ts";
+import { type IndexSettings, IndexState } from "./state.ts";
 
 export interface SemanticSource extends EmbeddingSource {
   store: Store;
@@ -38,7 +38,7 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
     const path = ["memory", name, "semantic"];
     if (semantic === undefined) {
-      await IndexState.leave(source.store, createLayout(name).state);
+      await IndexState.markGaps(source.store, createLayout(name).state);
       continue;
     }
     const opened = await openIndex(name, semantic, source, embeddings).catch(
@@ -78,7 +78,7 @@ async function openIndex(
   const { store, host } = source;
   const embedding = await embeddings(settings);
   const layout = createLayout(name);
-  const state = await IndexState.open(store, layout.state, madeWith(embedding, settings));
+  const state = await IndexState.open(store, layout.state, indexSettings(embedding, settings));
   if ("problem" in state) return { problem: state.problem, at: "embedding" };
   let index: ExactVectors | PluginVectors;
   try {
@@ -106,7 +106,7 @@ export function createEmbeddings(source: EmbeddingSource): Embeddings {
   };
 }
 
-export const madeWith = (embedding: NamedEmbedding, { vectors }: SemanticMemoryManifest): Made => ({
+export const indexSettings = (embedding: NamedEmbedding, { vectors }: SemanticMemoryManifest): IndexSettings => ({
   provider: embedding.provider,
   model: embedding.model,
   dimensions: embedding.dimensions,

@@ -10,7 +10,7 @@ import type { Layout } from "./layout.ts";
 import { writeWaiting } from "./rows.ts";
 import type { Draft, MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
-import type { Finished, VectorIndex } from "./vector-index.ts";
+import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
 export class PluginVectors implements VectorIndex {
   readonly #store: Store;
@@ -39,7 +39,7 @@ export class PluginVectors implements VectorIndex {
   }
 
   /** The plugin first: after a crash in between it is asked once more for the same. */
-  async finish(finished: readonly Finished[]): Promise<void> {
+  async finish(finished: readonly FinishedRow[]): Promise<void> {
     // Another process may have made the index anew.
     await this.#state.refresh();
     const entries = finished.flatMap(({ row }) => (row === undefined ? [] : [row]));
@@ -59,7 +59,7 @@ export class PluginVectors implements VectorIndex {
     await this.#vectors.delete(places);
   }
 
-  async #done({ key, revision }: Finished): Promise<void> {
+  async #done({ key, revision }: FinishedRow): Promise<void> {
     try {
       await this.#store.commit({ delete: [key], expect: [[key, revision]] });
     } catch (error) {

@@ -10,7 +10,7 @@ import type { Layout } from "./layout.ts";
 import { normalize } from "./nearest.ts";
 import { readWaiting, type Waiting } from "./rows.ts";
 import type { IndexState } from "./state.ts";
-import type { Finished, VectorIndex } from "./vector-index.ts";
+import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
 /** Rows of one round. */
 const BATCH = 64;
@@ -21,7 +21,7 @@ const BUSY = 5_000;
 /** Texts that the model refuses, remembered so that they are not sent again and again. */
 const REFUSED = 10_000;
 
-export interface QueueParts {
+interface QueueParts {
   store: Store;
   layout: Layout;
   state: IndexState;
@@ -80,7 +80,7 @@ export class EmbeddingQueue {
   }
 
   /** Waits while texts below `prefix` are being embedded, at most so many milliseconds. */
-  async settle(prefix: string, patience: number): Promise<void> {
+  async waitFor(prefix: string, patience: number): Promise<void> {
     if (this.#running === null) return;
     const deadline = Math.min(performance.now() + patience, this.#since + BUSY);
     while (this.#running !== null) {
@@ -178,8 +178,8 @@ export class EmbeddingQueue {
       if (!(error instanceof EmbeddingRefused)) throw error;
       return this.#divide(items, error);
     }
-    await state.measured(vectors[0]!.length);
-    const finished = items.map(({ key, revision, waiting }, position): Finished => {
+    await state.setDimensions(vectors[0]!.length);
+    const finished = items.map(({ key, revision, waiting }, position): FinishedRow => {
       if (waiting.kind !== "embed") throw new Error("only texts are embedded");
       const { owner, conversation, message } = waiting;
       return { key, revision, row: { owner, conversation, message, vector: normalize(vectors[position]!) } };

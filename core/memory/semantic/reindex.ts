@@ -2,10 +2,10 @@
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
 import type { NamedEmbedding } from "../embedding/embedding.ts";
 import { EmbeddingRefused } from "../embedding/embedding.ts";
-import { LONGEST_TEXT } from "./index.ts";
+import { MAX_TEXT_CHARACTERS } from "./index.ts";
 import { createLayout } from "./layout.ts";
 import { normalize } from "./nearest.ts";
-import { type Embeddings, madeWith, openVectors, type SemanticSource } from "./open.ts";
+import { type Embeddings, indexSettings, openVectors, type SemanticSource } from "./open.ts";
 import { EmbeddingQueue } from "./queue.ts";
 import type { VectorRow } from "./rows.ts";
 import type { MessagePlace } from "./semantic.ts";
@@ -44,7 +44,7 @@ export async function reindex(
   const { store, host } = source;
   const embedding = await source.embeddings(settings);
   const layout = createLayout(name);
-  const state = await IndexState.begin(store, layout.state, madeWith(embedding, settings), [layout.vectors()]);
+  const state = await IndexState.begin(store, layout.state, indexSettings(embedding, settings), [layout.vectors()]);
   const index = await openVectors(name, settings, layout, state, source);
   await index.clear();
   const done: Reindexed = { indexed: 0, refused: 0 };
@@ -52,7 +52,7 @@ export async function reindex(
     const embedded = await embedEach(embedding, batch, host.signal);
     const found = embedded.filter((entry) => entry !== null);
     if (found.length > 0) {
-      await state.measured(found[0]!.vector.length);
+      await state.setDimensions(found[0]!.vector.length);
       await index.put(found);
     }
     done.indexed += found.length;
@@ -86,7 +86,7 @@ async function embedEach(
 ): Promise<(VectorRow | null)[]> {
   try {
     const vectors = await embedding.embed(
-      batch.map(({ text }) => text.slice(0, LONGEST_TEXT)),
+      batch.map(({ text }) => text.slice(0, MAX_TEXT_CHARACTERS)),
       signal,
     );
     return batch.map(({ owner, conversation, message }, position) => {

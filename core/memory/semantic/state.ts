@@ -2,7 +2,7 @@
 import { CommitConflict, unavailable } from "../../lib/errors.ts";
 import type { Row, Store } from "../../storage/store.ts";
 
-export interface Made {
+export interface IndexSettings {
   readonly provider: string;
   readonly model: string;
   /** Null before the first vector, where only the provider knows. */
@@ -11,7 +11,7 @@ export interface Made {
   readonly vectors: string;
 }
 
-interface Stored extends Made {
+interface Stored extends IndexSettings {
   /** False from the beginning to the end of `penstock reindex`. */
   readonly complete: boolean;
   /** Messages were saved while the memory had no semantic search: they are not found. */
@@ -35,7 +35,7 @@ export class IndexState {
   }
 
   /** @returns the state, or what is wrong with the index, in words for whoever wrote the manifest */
-  static async open(store: Store, key: string, made: Made): Promise<IndexState | { problem: string }> {
+  static async open(store: Store, key: string, made: IndexSettings): Promise<IndexState | { problem: string }> {
     let row = await store.get(key);
     if (row === undefined) {
       try {
@@ -52,13 +52,13 @@ export class IndexState {
   }
 
   /** Begins an index anew, whatever there was: it is not `complete` until `finish`. */
-  static async begin(store: Store, key: string, made: Made, clear: readonly string[]): Promise<IndexState> {
+  static async begin(store: Store, key: string, made: IndexSettings, clear: readonly string[]): Promise<IndexState> {
     const row = await store.get(key);
     return IndexState.#write(store, key, { ...made, complete: false, gaps: false }, row?.revision ?? null, clear);
   }
 
   /** A memory without semantic search: remembers that what is saved from now on is missing from its index, if it has one. */
-  static async leave(store: Store, key: string): Promise<void> {
+  static async markGaps(store: Store, key: string): Promise<void> {
     const row = await store.get(key);
     if (row === undefined) return;
     const stored = JSON.parse(row.value) as Stored;
@@ -112,7 +112,7 @@ export class IndexState {
   }
 
   /** Remembers the dimensions with the first vectors. @throws Error when these are of another length than those before */
-  async measured(dimensions: number): Promise<void> {
+  async setDimensions(dimensions: number): Promise<void> {
     const known = this.#stored.dimensions;
     if (known === dimensions) return;
     if (known !== null) {
@@ -133,7 +133,7 @@ export class IndexState {
 }
 
 /** Why an index cannot serve what the manifest asks for; null when it can. */
-function difference(stored: Stored, made: Made): string | null {
+function difference(stored: Stored, made: IndexSettings): string | null {
   if (!stored.complete) return `the index is not complete, since penstock reindex was interrupted: ${REINDEX} again`;
   const same =
     stored.provider === made.provider &&
@@ -143,7 +143,7 @@ function difference(stored: Stored, made: Made): string | null {
   return same ? null : `the index was made with ${nameOf(stored)}, and the manifest says ${nameOf(made)}: ${REINDEX}`;
 }
 
-function nameOf({ provider, model, dimensions, vectors }: Made): string {
+function nameOf({ provider, model, dimensions, vectors }: IndexSettings): string {
   const name = model === "" ? provider : `${provider}/${model}`;
   const size = dimensions === null ? "" : ` (${dimensions} dimensions)`;
   return `${name}${size} in ${vectors}`;

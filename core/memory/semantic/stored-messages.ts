@@ -1,11 +1,11 @@
 /** All messages of a memory, for an index that is made anew. */
-import { conversationIds, conversationKey, messageRows, positionOf } from "../../storage/keys.ts";
+import { conversationIds, conversationKey, messageRows, positionFromKey } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
-import { conversationOf } from "../records/conversation.ts";
+import { parseConversation } from "../records/conversation.ts";
 import { parseMessage } from "../records/message.ts";
 import { searchableText } from "../records/searchable-text.ts";
-import { placeIn } from "../records/target.ts";
+import { messagePlace } from "../records/target.ts";
 import type { SearchedMessage } from "./reindex.ts";
 
 /** Rows read at once: messages may be large. */
@@ -22,10 +22,10 @@ async function* messagesBelow(store: Store, memory: string, prefix: string): Asy
       const number = JSON.parse(row.value) as number;
       const conversation = await store.get(conversationKey(number));
       if (conversation === undefined) continue;
-      const { userId } = conversationOf(conversation.value);
+      const { userId } = parseConversation(conversation.value);
       for await (const messages of allRows(store, messageRows(number), PIECE)) {
         for (const { key, value } of messages) {
-          const place = placeIn({ memory, number, userId }, positionOf(key));
+          const place = messagePlace({ memory, number, userId }, positionFromKey(key));
           yield { ...place, text: searchableText(parseMessage(value)) };
         }
       }

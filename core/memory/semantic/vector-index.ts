@@ -4,7 +4,7 @@ import type { VectorRow } from "./rows.ts";
 import type { Draft, MessagePlace } from "./semantic.ts";
 
 /** Something that waited and is done: a text that has its vector, or what a plugin had to delete. */
-export interface Finished {
+export interface FinishedRow {
   /** Its row, which goes unless it has changed. */
   readonly key: string;
   readonly revision: number;
@@ -18,7 +18,7 @@ export interface VectorIndex {
   /** For a commit that deletes a conversation. */
   dropConversation(draft: Draft, owner: string, conversation: string): void;
   /** Stores vectors and takes what they waited for from the queue. What has changed since, or is gone, waits on. */
-  finish(finished: readonly Finished[]): Promise<void>;
+  finish(finished: readonly FinishedRow[]): Promise<void>;
   /** Stores vectors that waited for nothing. */
   put: Vectors["put"];
   /** Messages, or all of a conversation, outside of any other commit. */

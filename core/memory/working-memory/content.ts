@@ -7,7 +7,7 @@ import { isObject } from "../../lib/is-object.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
 
-export type WorkingMemorySettings = NonNullable<MemoryManifest["workingMemory"]>;
+type WorkingMemorySettings = NonNullable<MemoryManifest["workingMemory"]>;
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
 /** Characters of a note: it goes into every prompt. */
@@ -24,7 +24,7 @@ export interface WorkingMemoryRules {
    */
   next(content: string | Record<string, unknown>, stored: string | undefined): string;
   /** The note as the API gives it: markdown, or JSON text. */
-  shown(stored: string): string;
+  toApi(stored: string): string;
 }
 
 /** @throws Error when the schema does not compile */
@@ -40,7 +40,7 @@ export function createWorkingMemoryRules(
         bounded(content);
         return bounded(JSON.stringify(stored === undefined ? content : `${JSON.parse(stored)}\n\n${content}`));
       },
-      shown: (stored) => JSON.parse(stored) as string,
+      toApi: (stored) => JSON.parse(stored) as string,
     };
   }
   const validate = settings.schema === undefined ? undefined : compiler.compile(settings.schema);
@@ -52,7 +52,7 @@ export function createWorkingMemoryRules(
       check(validate, merged);
       return bounded(JSON.stringify(merged));
     },
-    shown: (stored) => stored,
+    toApi: (stored) => stored,
   };
 }
 

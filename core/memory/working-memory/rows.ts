@@ -2,11 +2,11 @@
 import type { WorkingMemory } from "../../../generated/types.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
-import { conversationKey, conversationNoteKey, userNoteKey } from "../../storage/keys.ts";
+import { conversationKey, conversationWorkingMemoryKey, userWorkingMemoryKey } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { WorkingMemoryScope } from "../memory.ts";
 import type { Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import type { Target } from "../records/target.ts";
 import type { WorkingMemoryRules } from "./content.ts";
 
@@ -23,7 +23,7 @@ export function workingMemoryRulesFor(
 }
 
 /** @throws ServiceError `invalid_input` when the request is about another user's note, or does not say whose */
-export function checkNoteOwner(
+export function checkWorkingMemoryOwner(
   principal: Principal,
   { userId }: Target,
   asked: { scope?: string; userId?: string },
@@ -43,16 +43,16 @@ export async function readWorkingMemory(
   target: Target,
 ): Promise<WorkingMemory> {
   const row = await domain.store.get(workingMemoryKey(rules, target));
-  return shownWorkingMemory(rules, row?.value);
+  return formatWorkingMemory(rules, row?.value);
 }
 
-export function shownWorkingMemory(rules: WorkingMemoryRules, stored: string | undefined): WorkingMemory {
+export function formatWorkingMemory(rules: WorkingMemoryRules, stored: string | undefined): WorkingMemory {
   const { scope, format, template = null } = rules.settings;
-  return { content: stored === undefined ? null : rules.shown(stored), scope, format, template };
+  return { content: stored === undefined ? null : rules.toApi(stored), scope, format, template };
 }
 
-export function workingMemoryKey(rules: WorkingMemoryRules, { memory, number, userId }: Target): string {
-  return rules.settings.scope === "user" ? userNoteKey(memory, userId) : conversationNoteKey(number);
+function workingMemoryKey(rules: WorkingMemoryRules, { memory, number, userId }: Target): string {
+  return rules.settings.scope === "user" ? userWorkingMemoryKey(memory, userId) : conversationWorkingMemoryKey(number);
 }
 
 /** @throws Gone when the conversation is not there any more */
@@ -64,8 +64,8 @@ export function writeWorkingMemory(
   append: boolean,
 ): Promise<void> {
   const key = workingMemoryKey(rules, conversation);
-  return domain.lanes.run([conversation.number], () =>
-    attempt(async (reload) => {
+  return domain.mutex.run([conversation.number], () =>
+    retryOnConflict(async (reload) => {
       const { number, revision } = await domain.conversations.current(conversation, reload);
       const before = append ? await domain.store.get(key) : undefined;
       const value = rules.next(content, before?.value);

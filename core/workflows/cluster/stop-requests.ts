@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
-import { indexedExecution, ORDERS, openExecutionKey, orderKey } from "../../storage/keys.ts";
+import { indexedExecution, openExecutionKey, STOP_REQUESTS, stopRequestKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Engine } from "../engine.ts";
 import { noExecution, stillRunning } from "../journal/errors.ts";
@@ -64,7 +64,7 @@ export async function stopRemoteExecution(
 
 /** False when something has changed meanwhile. */
 async function ask(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
-  const key = orderKey(number);
+  const key = stopRequestKey(number);
   const known = await store.get(key);
   if (known !== undefined) {
     const [knownKind, , about] = parseOrder(known);
@@ -89,7 +89,7 @@ async function ask(store: Store, open: Row, number: number, { kind, reason }: St
 
 /** What is asked of a run that is over. Somebody may ask for something of the next one by now. */
 async function withdraw(store: Store, number: number, open: number): Promise<void> {
-  const order = await store.get(orderKey(number));
+  const order = await store.get(stopRequestKey(number));
   if (order === undefined || parseOrder(order)[2] !== open) return;
   await remove(store, order);
 }
@@ -118,7 +118,7 @@ export class StopRequests {
   /** Removes what is about executions that do not run any more, and begins. */
   async start(): Promise<void> {
     const { store } = this.#engine;
-    const rows = await store.scan({ prefix: ORDERS, limit: PAGE });
+    const rows = await store.scan({ prefix: STOP_REQUESTS, limit: PAGE });
     const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
     const stale = rows.filter((row, index) => open[index]?.revision !== parseOrder(row)[2]);
     await Promise.all(stale.map((row) => remove(store, row)));
@@ -132,7 +132,7 @@ export class StopRequests {
   async #look(): Promise<void> {
     const { store, live } = this.#engine;
     if (live.size === 0) return;
-    const rows = await store.scan({ prefix: ORDERS, limit: PAGE });
+    const rows = await store.scan({ prefix: STOP_REQUESTS, limit: PAGE });
     if (rows.length === 0) return;
     const orders = new Map(rows.map((row) => [indexedExecution(row.key), row]));
     for (const execution of live.values()) {

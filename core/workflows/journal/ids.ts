@@ -1,6 +1,6 @@
 /** Ids of executions: ours say where the execution is, so that they need no row of their own; a client may choose another. */
 import { randomBytes } from "node:crypto";
-import { number, numberOf } from "../../storage/encoding.ts";
+import { decodeNumber, encodeNumber } from "../../storage/encoding.ts";
 import { executionNameKey } from "../../storage/keys.ts";
 import type { ExecutionStart } from "./entries.ts";
 
@@ -19,12 +19,12 @@ export function createExecutionIds(): (execution: number) => string {
       at = 0;
     }
     at += DIGITS;
-    return `${number(execution)}-${pool.slice(at - DIGITS, at)}`;
+    return `${encodeNumber(execution)}-${pool.slice(at - DIGITS, at)}`;
   };
 }
 
 /** The number in an id that may be one of ours. Whether it is, only the execution of that number tells. */
-export const numberIn = (id: string): number | null => (OURS.test(id) ? numberOf(id.slice(0, 9)) : null);
+export const numberIn = (id: string): number | null => (OURS.test(id) ? decodeNumber(id.slice(0, 9)) : null);
 
 type Called = Pick<ExecutionStart, "id" | "ownId" | "userId">;
 

@@ -1,6 +1,6 @@
 /** Executions as the store has them. */
 import { ServiceError, unavailable } from "../../lib/errors.ts";
-import { type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.ts";
+import { findIdPlace, findIdPlaces, type IdSpaces } from "../../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
@@ -37,14 +37,14 @@ export async function findExecution(store: Store, id: string, meant: Meant = ANY
   const ours = numberIn(id);
   const found = ours === null ? null : await readExecution(store, ours);
   if (isMeant(found)) return found;
-  const place = await parseIdPlace(store, meant.spaces, executionNameKeys(id), meant.owner);
+  const place = await findIdPlace(store, meant.spaces, executionNameKeys(id), meant.owner);
   const named = place === undefined ? null : await readExecution(store, place.number);
   return isMeant(named) ? named : null;
 }
 
 /** What all executions of an id began with, whosever they are; `MOST_PLACES` at most, beside one with an id of ours. */
 export async function startsOf(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
-  const places = await placesOf(store, spaces, executionNameKeys(id));
+  const places = await findIdPlaces(store, spaces, executionNameKeys(id));
   const ours = numberIn(id);
   const numbers = new Set([...(ours === null ? [] : [ours]), ...places.map(({ number }) => number)]);
   const found = await Promise.all([...numbers].map((number) => readExecution(store, number)));

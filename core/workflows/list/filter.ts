@@ -1,6 +1,6 @@
 /** Which executions a list is of. */
 import { isDeepStrictEqual } from "node:util";
-import { NUMBER_LIMIT, number } from "../../storage/encoding.ts";
+import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
 import type { ExecutionQuery } from "../workflows.ts";
 
@@ -54,8 +54,8 @@ const needleOf = (key: string, value: unknown): string =>
 
 /** The bounds of an index range: both are exclusive, and rows of a time come after the time alone. */
 export function timeBounds(prefix: string, { from, to }: Filter): { after: string; before?: string } {
-  const after = prefix + number(from);
-  return to + 1 < NUMBER_LIMIT ? { after, before: prefix + number(to + 1) } : { after };
+  const after = prefix + encodeNumber(from);
+  return to + 1 < NUMBER_LIMIT ? { after, before: prefix + encodeNumber(to + 1) } : { after };
 }
 
 export function matchesStart(filter: Filter, start: Told & Pick<ExecutionStart, "workflowId" | "at">): boolean {

@@ -88,8 +88,8 @@ test("a user's note is one for all conversations, stays when one is deleted, and
   assert.deepEqual([await content("d"), await content("other")], ["likes tea", null]);
   await access.delete("c");
   assert.equal(await content("d"), "likes tea");
-  assert.equal((await access.note({ id: "new", userId: "ada" }))?.content, "likes tea");
-  assert.equal((await access.note({ id: "new", userId: "bob" }))?.content, null);
+  assert.equal((await access.workingMemoryIfAny({ id: "new", userId: "ada" }))?.content, "likes tea");
+  assert.equal((await access.workingMemoryIfAny({ id: "new", userId: "bob" }))?.content, null);
 });
 
 test("scope and userId of a request must fit: another scope, another user, or none with scope=user is refused", async () => {
@@ -107,7 +107,7 @@ test("a memory without working memory says so, and a generation gets none", asyn
   const { access } = await opened();
   await rejectsAs(access.workingMemory("c", {}), "invalid_input", /memory\.default\.workingMemory/);
   await rejectsAs(access.updateWorkingMemory("c", "x", "replace", {}), "invalid_input", /has no working memory/);
-  assert.equal(await access.note({ id: "c", userId: "ada" }), null);
+  assert.equal(await access.workingMemoryIfAny({ id: "c", userId: "ada" }), null);
 });
 
 test("a note cannot grow without end", async () => {
