@@ -1,5 +1,4 @@
-/** The memories of a manifest over one store. */
-
+/** Creates the memories of a manifest over one store. */
 import { isIsolated } from "../identity/principal.ts";
 import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
@@ -21,7 +20,7 @@ import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-mem
 export interface MemoriesOptions {
   /** The index of each memory that has one, by the memory's name. */
   semantic?: ReadonlyMap<string, Semantic>;
-  /** Whether ids belong to users; by default as the manifest has it. */
+  /** Whether ids belong to users; default: as the manifest says. */
   isolated?: boolean;
   /** Milliseconds since 1970; for tests. */
   now?: Clock;

@@ -1,4 +1,4 @@
-/** A memory for one principal: who may do what is settled here, the rest is done by the files beside. */
+/** A memory for one principal: checks here what the principal may do, and leaves the rest to the neighbouring files. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
 import { conversationNotFound, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
@@ -36,27 +36,27 @@ import {
   writeWorkingMemory,
 } from "./working-memory/rows.ts";
 
-/** What is known of one memory beside its conversations. */
+/** One memory of the manifest: its name, its settings, and what it works with. */
 interface NamedMemory {
   readonly name: string;
   readonly settings: Memory["settings"];
   readonly domain: Domain;
   readonly saver: Saver;
-  /** Undefined without working memory. */
+  /** Undefined when the memory has no working memory. */
   readonly workingMemoryRules: WorkingMemoryRules | undefined;
   readonly semantic: Semantic | undefined;
 }
 
-type NoteOptions = Parameters<MemoryAccess["workingMemory"]>[1];
+type WorkingMemoryOptions = Parameters<MemoryAccess["workingMemory"]>[1];
 type SaveEntries = Parameters<MemoryAccess["save"]>[0];
 
-/** Messages for the conversation of an id, by the users in whose name they are saved. */
-type Groups = Map<string, Map<string | undefined, PreparedMessage[]>>;
+/** Messages to be saved, by conversation id and by the user that the entry names. */
+type MessageGroups = Map<string, Map<string | undefined, PreparedMessage[]>>;
 
-/** Times that a conversation may be deleted and made anew while one call works on it. */
-const MOST_LIVES = 5;
-const LONGEST_TITLE = 80;
-const TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
+/** How often a conversation may be deleted and created again while one call works on it. */
+const MAX_LOOKUPS = 5;
+const MAX_TITLE_CHARACTERS = 80;
+const MESSAGES_TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
 
 class ScopedMemory implements MemoryAccess {
   readonly #memory: NamedMemory;
@@ -112,7 +112,7 @@ class ScopedMemory implements MemoryAccess {
   }
 
   async save(entries: SaveEntries): Promise<number> {
-    const groups: Groups = new Map();
+    const groups: MessageGroups = new Map();
     for (const { conversationId, userId, message } of entries) {
       const user = permittedUser(this.#principal, userId);
       const group = groups.get(conversationId) ?? new Map<string | undefined, PreparedMessage[]>();
@@ -122,7 +122,7 @@ class ScopedMemory implements MemoryAccess {
       messages.push(prepareMessage(message, this.#memory.semantic !== undefined));
     }
     if (groups.size === 0) return 0;
-    await this.#again(async () => {
+    await this.#retryWhenGone(async () => {
       await this.#memory.saver.save(await this.#batches(groups));
     });
     return entries.length;
@@ -132,7 +132,7 @@ class ScopedMemory implements MemoryAccess {
     return this.#change(id, userId, (found) => deleteMessages(this.#memory.domain, found, messageIds));
   }
 
-  async workingMemory(id: string, options: NoteOptions): Promise<WorkingMemory> {
+  async workingMemory(id: string, options: WorkingMemoryOptions): Promise<WorkingMemory> {
     const { name, domain, workingMemoryRules } = this.#memory;
     const rules = workingMemoryRulesFor(name, workingMemoryRules, options.scope);
     const conversation = await this.#lookup.fresh(id, undefined, options.userId);
@@ -144,9 +144,9 @@ class ScopedMemory implements MemoryAccess {
     id: string,
     content: string | Record<string, unknown>,
     mode: "replace" | "append",
-    options: NoteOptions,
+    options: WorkingMemoryOptions,
   ): Promise<void> {
-    return this.#again(async () => {
+    return this.#retryWhenGone(async () => {
       const found = await this.#lookup.owned(id, undefined, options.userId);
       const { name, domain, workingMemoryRules } = this.#memory;
       const rules = workingMemoryRulesFor(name, workingMemoryRules, options.scope);
@@ -193,7 +193,7 @@ class ScopedMemory implements MemoryAccess {
     const userId = this.#newOwner(conversation.userId);
     const { id, title = "" } = conversation;
     const prepared = messages.map((message) => prepareMessage(message, semantic !== undefined));
-    await this.#again(async () => {
+    await this.#retryWhenGone(async () => {
       const found = await this.#lookup.ownedIfAny(id, userId);
       if (found !== undefined) {
         if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared }]);
@@ -202,29 +202,29 @@ class ScopedMemory implements MemoryAccess {
       }
       const { isolated, owned } = domain.spaces;
       if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw conversationNotFound(id);
-      const wanted = { ...conversation, userId, title: [...title].slice(0, LONGEST_TITLE).join("") };
+      const wanted = { ...conversation, userId, title: [...title].slice(0, MAX_TITLE_CHARACTERS).join("") };
       await createConversation(domain, name, wanted, prepared).catch((error: unknown) => {
-        // Another call has just made it.
+        // Another call has just created it.
         throw error instanceof ServiceError && error.kind === "conflict" ? new ConversationGone() : error;
       });
     });
   }
 
-  /** What is for one conversation comes together, by whatever users it was meant. */
-  async #batches(groups: Groups): Promise<SaveBatch[]> {
+  /** One batch for each conversation, also where entries name it by different users. */
+  async #batches(groups: MessageGroups): Promise<SaveBatch[]> {
     const wanted = [...groups].flatMap(([id, group]) => [...group].map((entry) => [id, ...entry] as const));
     const found = await Promise.all(wanted.map(([id, userId]) => this.#lookup.owned(id, userId)));
     const batches = new Map<number, SaveBatch>();
     found.forEach((conversation, index) => {
       const [, , messages] = wanted[index]!;
       const known = batches.get(conversation.number);
-      const together = known === undefined ? messages : [...known.messages, ...messages];
-      batches.set(conversation.number, { conversation, messages: together });
+      const joined = known === undefined ? messages : [...known.messages, ...messages];
+      batches.set(conversation.number, { conversation, messages: joined });
     });
     return [...batches.values()];
   }
 
-  /** The owner of what this caller makes. */
+  /** The owner of a conversation that this caller creates. */
   #newOwner(userId: string): string {
     const owner = permittedUser(this.#principal, userId)!;
     if (owner === "" && !this.#principal.isolated) throw invalid("userId must not be empty");
@@ -232,28 +232,28 @@ class ScopedMemory implements MemoryAccess {
   }
 
   #change<T>(id: string, userId: string | undefined, work: (found: Snapshot) => Promise<T>): Promise<T> {
-    return this.#again(async () => {
+    return this.#retryWhenGone(async () => {
       const acting = userId === undefined ? undefined : permittedUser(this.#principal, userId);
       return work(await this.#lookup.owned(id, acting));
     });
   }
 
-  /** Looks again when the conversation that was known is gone: it does not exist any more, or is another one. */
-  async #again<T>(work: () => Promise<T>): Promise<T> {
-    for (let life = 1; ; life++) {
+  /** Looks the conversation up again when it turns out to be deleted: by then another one may have its id. */
+  async #retryWhenGone<T>(work: () => Promise<T>): Promise<T> {
+    for (let count = 1; ; count++) {
       try {
         return await work();
       } catch (error) {
         if (!(error instanceof ConversationGone)) throw error;
-        if (life === MOST_LIVES)
-          throw unavailable("the conversation is deleted and made again all the time, try again");
+        if (count === MAX_LOOKUPS)
+          throw unavailable("the conversation is deleted and created again all the time, try again");
       }
     }
   }
 
   /**
-   * The conversation and its messages as texts; undefined when there is none. Both are one read: whose they are is known
-   * before anything of them is told.
+   * The conversation and its messages as JSON texts; undefined when there is none. One read gives both, and the owner is checked
+   * before anything is returned.
    *
    * @throws ServiceError `invalid_input` when they are too large together
    */
@@ -264,9 +264,9 @@ class ScopedMemory implements MemoryAccess {
     const { name: memory, domain } = this.#memory;
     const { conversations, store } = domain;
     const userId = query.userId === undefined ? undefined : permittedUser(this.#principal, query.userId);
-    const whose = this.#lookup.owner(id, userId);
-    const owner = whose instanceof Promise ? await whose : whose;
-    for (let life = 1; life <= MOST_LIVES; life++) {
+    const lookup = this.#lookup.owner(id, userId);
+    const owner = lookup instanceof Promise ? await lookup : lookup;
+    for (let count = 1; count <= MAX_LOOKUPS; count++) {
       const place = await conversations.findPlace(memory, id, owner);
       if (place === undefined) return undefined;
       const { number, ownId } = place;
@@ -275,7 +275,7 @@ class ScopedMemory implements MemoryAccess {
         const found = conversations.fromRow(memory, id, owner, place, conversation);
         if (found === undefined) return undefined;
         this.#lookup.checked(id, found, userId);
-        if (messages === null) throw invalid(TOO_LARGE);
+        if (messages === null) throw invalid(MESSAGES_TOO_LARGE);
         return { conversation: conversationJson(conversation.value), messages };
       }
       conversations.forget({ memory, id, number, ownId, userId: owner ?? "" });
@@ -284,7 +284,7 @@ class ScopedMemory implements MemoryAccess {
   }
 }
 
-/** The memory as the API and the agents get it. */
+/** The memory as the API and the agents use it. */
 export const asMemory = (named: NamedMemory): Memory => ({
   name: named.name,
   settings: named.settings,

@@ -1,4 +1,4 @@
-/** Deleting conversations and messages, with all that belongs to them, in one commit. */
+/** Deleting conversations and messages, with everything that belongs to them, in one commit. */
 import { conversationRows, messageIdKey, messageKey } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import { findMessages } from "../messages/write.ts";
@@ -8,7 +8,7 @@ import { changeConversation, removeConversation } from "../records/index-rows.ts
 import { indexName, messagePlace } from "../records/target.ts";
 import { createDraft } from "../semantic/semantic.ts";
 
-/** @throws Gone when it is not there any more */
+/** @throws ConversationGone when it has been deleted already */
 export function deleteConversation(domain: Domain, found: Snapshot): Promise<void> {
   return domain.mutex.run([found.number], () =>
     retryOnConflict(async (reload) => {
@@ -29,9 +29,9 @@ export function deleteConversation(domain: Domain, found: Snapshot): Promise<voi
 }
 
 /**
- * Gives how many of the messages there were.
+ * Returns how many of the messages existed.
  *
- * @throws Gone when the conversation is not there any more
+ * @throws ConversationGone when the conversation has been deleted
  */
 export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly string[]): Promise<number> {
   return domain.mutex.run([found.number], () =>
@@ -40,7 +40,7 @@ export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly st
       const before = await conversations.current(found, reload);
       const positions = await findMessages(domain, before.number, ids);
       if (positions.size === 0) {
-        // No commit will tell whether the conversation is still there.
+        // Nothing is committed here that would show whether the conversation still exists.
         await conversations.current(found, true);
         return 0;
       }

@@ -6,7 +6,7 @@ import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import { createDraft } from "../semantic/semantic.ts";
 
-/** @throws Gone when the conversation is not there any more */
+/** @throws ConversationGone when it has been deleted */
 export function updateConversation(
   domain: Domain,
   found: Snapshot,
@@ -17,7 +17,7 @@ export function updateConversation(
       const before = await domain.conversations.current(found, reload);
       const old = conversationFromSnapshot(before);
       const title = change.title ?? old.title;
-      const metadata = merged(old.metadata, change.metadata ?? {});
+      const metadata = mergeMetadata(old.metadata, change.metadata ?? {});
       const updatedAt = Math.max(domain.now(), before.updatedAt);
       const after = { ...before, updatedAt, head: conversationHead({ ...old, title, metadata }) };
       const draft = createDraft();
@@ -29,8 +29,8 @@ export function updateConversation(
   );
 }
 
-/** Key by key; null deletes one. */
-function merged(old: Record<string, unknown>, change: Record<string, unknown>): Record<string, unknown> {
+/** Merges key by key; null deletes a key. */
+function mergeMetadata(old: Record<string, unknown>, change: Record<string, unknown>): Record<string, unknown> {
   const members = new Map(Object.entries(old));
   for (const [key, value] of Object.entries(change)) {
     if (value === null) members.delete(key);

@@ -5,7 +5,7 @@ export interface NamedEmbedding {
   /** `local`, the key of a provider, or `plugin NAME`. */
   readonly provider: string;
   readonly model: string;
-  /** Null until the first vector, where only the provider knows. */
+  /** Null for providers that show it only with the first vector. */
   readonly dimensions: number | null;
   /**
    * One vector for each text, in order, of any length but zero.

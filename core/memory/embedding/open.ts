@@ -13,11 +13,11 @@ import { createUseEmbedding } from "./use.ts";
 export interface EmbeddingSource {
   registry: Registry;
   host: Host;
-  /** `Models` of the agents. */
+  /** The models of the manifest's providers. */
   models: { embedding(name: string): EmbeddingModelV3 };
 }
 
-/** @throws Error with a message for whoever wrote the manifest */
+/** @throws Error with a message for the author of the manifest */
 export async function openEmbedding(choice: PluginChoice, source: EmbeddingSource): Promise<NamedEmbedding> {
   const { use, ...config } = typeof choice === "string" ? { use: choice } : choice;
   const plugin = source.registry.get("embedding", use);

@@ -1,4 +1,4 @@
-/** Saving messages: one commit for each call, and one for all calls into one conversation that wait for their turn. */
+/** Saving messages. Calls that wait for the same conversation share one commit. */
 
 import type { Domain } from "../domain.ts";
 import { changedSnapshot, type Snapshot } from "../records/conversation.ts";
@@ -18,7 +18,7 @@ export interface Saver {
   /**
    * Saves all or nothing.
    *
-   * @throws Gone when a conversation is not there any more
+   * @throws ConversationGone when a conversation has been deleted
    */
   save(batches: readonly SaveBatch[]): Promise<void>;
 }
@@ -29,8 +29,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** Messages of one shared commit. */
-const MOST_TOGETHER = 1000;
+const MAX_MESSAGES_PER_SHARED_COMMIT = 1000;
 
 export function createSaver(domain: Domain): Saver {
   const waiting = new Map<number, Waiting[]>();
@@ -48,7 +47,7 @@ export function createSaver(domain: Domain): Saver {
     });
   }
 
-  /** Has the lane save all that waits when it gets there. */
+  /** Saves all waiting messages when earlier work on the conversation has ended. */
   function drain(conversation: Snapshot): void {
     void domain.mutex.run([conversation.number], async () => {
       const calls = take(conversation.number);
@@ -62,12 +61,12 @@ export function createSaver(domain: Domain): Saver {
     });
   }
 
-  /** The first calls in the queue; what is left stays there. */
+  /** Takes the first calls off the queue, as many as share one commit. */
   function take(number: number): Waiting[] {
     const queue = waiting.get(number)!;
     let count = 0;
     let messages = 0;
-    while (count < queue.length && (count === 0 || messages < MOST_TOGETHER))
+    while (count < queue.length && (count === 0 || messages < MAX_MESSAGES_PER_SHARED_COMMIT))
       messages += queue[count++]!.messages.length;
     if (count === queue.length) waiting.delete(number);
     return queue.splice(0, count);
@@ -85,7 +84,7 @@ export function createSaver(domain: Domain): Saver {
   };
 }
 
-/** One commit, tried again while another process changes one of the conversations. The lanes are held. */
+/** One commit, retried while other processes change one of the conversations. The caller holds the mutex of all of them. */
 function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
   return retryOnConflict(async (reload) => {
     const draft = createDraft();

@@ -1,4 +1,4 @@
-/** A conversation as other rows point to it. */
+/** How rows outside of a conversation refer to it. */
 import { decodeNumber, encodeNumber } from "../../storage/encoding.ts";
 import type { MessagePlace } from "../semantic/semantic.ts";
 
@@ -8,7 +8,7 @@ export interface Target {
   readonly userId: string;
 }
 
-/** The name of a message in the semantic index: internal number of the conversation, and position in it. */
+/** How the semantic index refers to a message: the internal number of the conversation, and the position in it. */
 export const messagePlace = (target: Target, position: string): MessagePlace => ({
   owner: target.userId,
   conversation: indexName(target.number),

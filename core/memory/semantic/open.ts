@@ -1,4 +1,4 @@
-/** The indexes of a manifest's memories, checked against what they were made with. */
+/** Opens the semantic indexes of a manifest's memories, and checks that they fit the configured embeddings. */
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
 import { messageOf } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
@@ -17,20 +17,20 @@ import { type IndexSettings, IndexState } from "./state.ts";
 
 export interface SemanticSource extends EmbeddingSource {
   store: Store;
-  /** Something is wrong with the manifest already, and with it perhaps the provider of an embedding: it was said there. */
+  /** The models have problems that are reported already, so that an unknown provider of an embedding is not reported again. */
   modelsFailed?: boolean;
 }
 
 export interface OpenedSemantics {
-  /** By the memory's name; those with an index that can serve. */
+  /** The usable indexes, by the memory's name. */
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */
   problems: { path: readonly (string | number)[]; message: string; severity: "error" | "warning" }[];
-  /** Embeds what an earlier process left waiting. Called once, when the service begins. */
+  /** Embeds the texts that an earlier process left in the queue. Called once, when the service starts. */
   start(): void;
 }
 
-/** Opens the index of every memory that has `semantic`. What is wrong comes back as problems of the manifest. */
+/** Opens the index of every memory that has `semantic`. Errors are returned as problems of the manifest. */
 export async function openSemantics(manifest: Manifest, source: SemanticSource): Promise<OpenedSemantics> {
   const semantics = new Map<string, Semantic>();
   const problems: OpenedSemantics["problems"] = [];
@@ -88,7 +88,7 @@ async function openIndex(
   }
   const logger = host.logger.child({ memory: name });
   const queue = new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal });
-  // The store closes after this: what is being written should be done by then.
+  // The store closes after this callback: let the current writes finish first.
   host.onClose(() => queue.idle());
   return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
 }

@@ -1,4 +1,4 @@
-/** An index made anew from the messages: after another embedding was chosen, or when messages are missing from it. */
+/** Rebuilds an index from the messages: after a change of the embedding, or when messages are missing from it. */
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
 import type { NamedEmbedding } from "../embedding/embedding.ts";
 import { EmbeddingRefused } from "../embedding/embedding.ts";
@@ -11,11 +11,11 @@ import type { VectorRow } from "./rows.ts";
 import type { MessagePlace } from "./semantic.ts";
 import { IndexState } from "./state.ts";
 
-/** Texts embedded, and vectors stored, at once. */
-const BATCH = 64;
+/** Texts that are embedded and stored together. */
+const BATCH_TEXTS = 64;
 
 export interface SearchedMessage extends MessagePlace {
-  /** Empty: it has none, and is passed over. */
+  /** Messages without text are skipped. */
   readonly text: string;
 }
 
@@ -27,8 +27,8 @@ export interface Reindexed {
 }
 
 /**
- * Makes the index of one memory anew. Until it is done the index says that it is not complete, so that an interrupted run is
- * noticed at boot; the next one begins again.
+ * Rebuilds the index of one memory. Until the end the index is marked as incomplete, so that the next boot reports an interrupted
+ * run. The next run begins from the start.
  *
  * @param messages all messages of the memory
  * @param progress called after each batch
@@ -59,7 +59,7 @@ export async function reindex(
     done.refused += batch.length - found.length;
     progress(done);
   }
-  // What an earlier process left waiting: of messages that are indexed by now, and deletions that a plugin must still do.
+  // Rows that an earlier process left in the queue: messages that are indexed by now, and deletions for a plugin.
   const logger = host.logger.child({ memory: name });
   await new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal }).drain();
   await state.finish();
@@ -71,14 +71,14 @@ async function* batches(messages: AsyncIterable<SearchedMessage>): AsyncGenerato
   for await (const message of messages) {
     if (message.text.trim() === "") continue;
     batch.push(message);
-    if (batch.length < BATCH) continue;
+    if (batch.length < BATCH_TEXTS) continue;
     yield batch;
     batch = [];
   }
   if (batch.length > 0) yield batch;
 }
 
-/** Null for what the model refuses. */
+/** Null for texts that the model refuses. */
 async function embedEach(
   embedding: NamedEmbedding,
   batch: readonly SearchedMessage[],

@@ -1,4 +1,4 @@
-/** All messages of a memory, for an index that is made anew. */
+/** All messages of a memory, to rebuild its index. */
 import { conversationIds, conversationKey, messageRows, positionFromKey } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
@@ -8,10 +8,10 @@ import { searchableText } from "../records/searchable-text.ts";
 import { messagePlace } from "../records/target.ts";
 import type { SearchedMessage } from "./reindex.ts";
 
-/** Rows read at once: messages may be large. */
-const PIECE = 100;
+/** Messages may be large. */
+const MESSAGES_PER_READ = 100;
 
-/** Conversation by conversation. What is deleted meanwhile may be among them. */
+/** Conversation by conversation. Messages that are deleted during the walk may be included. */
 export async function* storedMessages(store: Store, memory: string): AsyncGenerator<SearchedMessage> {
   for (const prefix of conversationIds(memory)) yield* messagesBelow(store, memory, prefix);
 }
@@ -23,7 +23,7 @@ async function* messagesBelow(store: Store, memory: string, prefix: string): Asy
       const conversation = await store.get(conversationKey(number));
       if (conversation === undefined) continue;
       const { userId } = parseConversation(conversation.value);
-      for await (const messages of allRows(store, messageRows(number), PIECE)) {
+      for await (const messages of allRows(store, messageRows(number), MESSAGES_PER_READ)) {
         for (const { key, value } of messages) {
           const place = messagePlace({ memory, number, userId }, positionFromKey(key));
           yield { ...place, text: searchableText(parseMessage(value)) };
