@@ -1,5 +1,4 @@
-/** The store of `memory:`: nothing stays after the process. Commits apply at once, so that they are atomic. */
-
+/** The store of `memory:`, which ends with the process. Commits are applied synchronously, so that they are atomic. */
 import { CommitConflict } from "../lib/errors.ts";
 import { addToCounter, checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
@@ -9,14 +8,14 @@ import type { Commit, Store } from "./store.ts";
 
 export function createMemoryStore(): Store {
   const rows = new SortedRows();
-  /** One number for each commit, so that a row which was deleted and written again has another revision. */
+  /** Rises with every commit, so that a row that is deleted and written again gets another revision. */
   let revision = 0;
 
   function apply(commit: Commit): number {
     checkCommit(commit);
-    const broken = (commit.expect ?? []).filter(([key, wanted]) => (rows.get(key)?.revision ?? null) !== wanted);
-    if (broken.length > 0) throw new CommitConflict(broken.map(([key]) => key));
-    // Before anything changes: what throws must leave everything as it was.
+    const conflicts = (commit.expect ?? []).filter(([key, wanted]) => (rows.get(key)?.revision ?? null) !== wanted);
+    if (conflicts.length > 0) throw new CommitConflict(conflicts.map(([key]) => key));
+    // First, since it may throw, and must not leave half of the commit behind.
     for (const [key, delta] of commit.add ?? []) addToCounter(key, rows.get(key)?.value ?? "0", delta);
     revision++;
     for (const prefix of commit.clear ?? []) for (const key of rows.keys(prefix)) rows.delete(key);

@@ -1,4 +1,4 @@
-/** A page of traces. Heads of segments say which of them need not be read, so that a filter that matches little is no long search. */
+/** A page of traces. The heads of segments show which ones need not be read, so that a filter that matches little is fast. */
 import type { TraceSummary } from "../../generated/types.ts";
 import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
 import { type FilteredTrace, matches, matchesHead, type TraceFilter } from "./filter.ts";
@@ -15,10 +15,10 @@ export async function listTraces(
 ): Promise<TraceSummary[]> {
   const page: TraceSummary[] = [];
   let skip = offset;
-  // Both at one moment: what ends is in either one.
+  // Pending and open traces are read at the same time, so that a trace that ends is in exactly one of them.
   const pending = recorder.pending();
   for (const trace of recorder.open) {
-    if (!matches(filter, toldOfOpen(trace)) || skip-- > 0) continue;
+    if (!matches(filter, openTraceFacts(trace)) || skip-- > 0) continue;
     page.push(traceSummary(trace.root, { origin, spanCount: trace.handed + trace.spans.length, end: 0 }));
     if (page.length === limit) return page;
   }
@@ -35,7 +35,7 @@ export async function listTraces(
     const reader = await segment.read();
     if (reader === null) continue;
     for (const line of reader.lines()) {
-      if (!line.last || !matches(filter, toldOf(line)) || skip-- > 0) continue;
+      if (!line.last || !matches(filter, endedTraceFacts(line)) || skip-- > 0) continue;
       const spanCount = line.handed + line.spans.length;
       page.push(traceSummary(rootOf(line), { origin: reader.origin, spanCount, end: lastEnd(line.spans) }));
       if (page.length === limit) return page;
@@ -47,11 +47,11 @@ export async function listTraces(
 
 const rootOf = ({ spans }: Line): SpanData => spans[0]!;
 
-function toldOfOpen({ root, userId, spans }: TraceData): FilteredTrace {
+function openTraceFacts({ root, userId, spans }: TraceData): FilteredTrace {
   return { status: "running", userId, start: root.start, entities: () => entitiesOf(spans, [root.entity]) };
 }
 
-function toldOf(line: Line): FilteredTrace {
+function endedTraceFacts(line: Line): FilteredTrace {
   const { start, status } = rootOf(line);
   const { userId, entities, spans } = line;
   return {

@@ -1,4 +1,4 @@
-/** The traces for one principal: whose they are is checked here and below, and nowhere above. */
+/** The traces that one principal may see. */
 import type { SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
 import type { Principal } from "../identity/principal.ts";
 import { notFound, type ServiceError } from "../lib/errors.ts";
@@ -24,17 +24,17 @@ export class ScopedTraces implements TraceAccess {
 
   async get(traceId: string): Promise<TraceDetail> {
     const found = isTraceId(traceId) ? await findTrace(this.#places, traceId, this.#owner) : [];
-    if (found.length === 0) throw unknown("trace", traceId);
+    if (found.length === 0) throw doesNotExist("trace", traceId);
     const spans = found.map(spanRecord);
     return { traceId, spans, tree: buildTree(spans), spanCount: spans.length };
   }
 
   async span(spanId: string): Promise<SpanRecord> {
     const found = isSpanId(spanId) ? await findSpan(this.#places, spanId, this.#owner) : null;
-    if (found === null) throw unknown("span", spanId);
+    if (found === null) throw doesNotExist("span", spanId);
     return spanRecord(found);
   }
 }
 
-const unknown = (what: string, id: string): ServiceError =>
+const doesNotExist = (what: string, id: string): ServiceError =>
   notFound(`${what} ${JSON.stringify(id.slice(0, 64))} does not exist`);

@@ -113,7 +113,7 @@ export const indexSettings = (embedding: NamedEmbedding, { vectors }: SemanticMe
   vectors: typeof vectors === "string" ? vectors : vectors.use,
 });
 
-/** @throws Error with a message for whoever wrote the manifest */
+/** @throws Error with a message for the author of the manifest */
 export async function openVectors(
   name: string,
   settings: SemanticMemoryManifest,
