@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import { pino } from "pino";
-import { number as numberPart } from "../core/storage/encoding.ts";
+import { encodeNumber as numberPart } from "../core/storage/encoding.ts";
 import { EXECUTION_SEQUENCE, executionKey, journalKey } from "../core/storage/keys.ts";
 import { openSqliteStore } from "../core/storage/sqlite-store.ts";
 import type { Outline, StepOutline } from "../core/workflows/definition/definition.ts";

@@ -1,10 +1,10 @@
 /** Ids of tasks: they rise with time, so that what is written grows at one end, and cannot be guessed. */
 import { randomBytes } from "node:crypto";
-import { number } from "../storage/encoding.ts";
+import { encodeNumber } from "../storage/encoding.ts";
 
 const OURS = /^[0-9a-z]{9}-[0-9a-f]{16}$/;
 
 /** @param now milliseconds since 1970 */
-export const newTaskId = (now: number): string => `${number(now)}-${randomBytes(8).toString("hex")}`;
+export const newTaskId = (now: number): string => `${encodeNumber(now)}-${randomBytes(8).toString("hex")}`;
 
 export const isTaskId = (id: string): boolean => OURS.test(id);

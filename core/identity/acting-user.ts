@@ -1,4 +1,4 @@
-/** The user that something is done for. */
+/** The user for whom a request acts. */
 import { invalid } from "../lib/errors.ts";
 import { permittedUser } from "./ownership.ts";
 import type { Principal } from "./principal.ts";
@@ -12,7 +12,7 @@ export function actingUser(principal: Principal, named: string | undefined): str
   return permittedUser(principal, named) ?? principal.userId ?? undefined;
 }
 
-/** The same where there must be one. */
+/** Like `actingUser`, where a user is required. */
 export function requiredUser(principal: Principal, named: string | undefined): string {
   const user = actingUser(principal, named);
   if (user === undefined) throw invalid("userId is required");

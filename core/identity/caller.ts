@@ -1,8 +1,8 @@
 /** How a request was authorized. */
 
 /**
- * With the token of a user, with the console's key, or by the development bypass. `nobody` on a public route, which looks at no
- * credentials.
+ * By the token of a user, by the console's key, or by the bypass for development. `nobody` on a public route, where no credentials are
+ * checked.
  */
 export type Caller = { readonly kind: "nobody" | "user" | "console" | "dev" };
 

@@ -1,26 +1,26 @@
-/** Who may see and change what: nowhere else is it checked. */
+/** The rules of ownership: who may see and change an object. All checks go through this file. */
 import { invalid, notFound, type ServiceError } from "../lib/errors.ts";
 import type { Principal } from "./principal.ts";
 
-/** The owner whose objects an isolated caller sees; those of nobody when it has no user. */
+/** The owner whose objects an isolated caller sees; empty for a caller without a user. */
 export const ownerOf = (principal: Principal): string => principal.userId ?? "";
 
-/** Whose a conversation is when nobody says so. */
+/** The owner of a conversation when no user is named. */
 export const ANONYMOUS = "anonymous";
 
-/** Whether the owner is one user: `anonymous` and, with isolation, the empty name are everybody who gave none. */
+/** Whether the owner is one particular user. `anonymous` and, with isolation, the empty name stand for all requests without a user. */
 export const isSomebody = (owner: string): boolean => owner !== ANONYMOUS && owner !== "";
 
-/** A conversation that belongs to somebody else does not exist for this caller. */
+/** Whether a caller that maybe names a user may access an object of `owner`. */
 export function mayAccess(principal: Principal, owner: string, userId: string | undefined): boolean {
   if (principal.isolated && owner !== ownerOf(principal)) return false;
   return userId === undefined || userId === owner;
 }
 
 /**
- * The user that a request names, as a filter or an owner: an isolated caller is bound to its own, and cannot name another.
+ * The user that a request names, as a filter or an owner. An isolated caller always gets its own user.
  *
- * @throws ServiceError `invalid_input` when it does
+ * @throws ServiceError `invalid_input` when an isolated caller names another user
  */
 export function permittedUser(principal: Principal, userId: string | undefined): string | undefined {
   if (!principal.isolated) return userId;
@@ -29,5 +29,5 @@ export function permittedUser(principal: Principal, userId: string | undefined):
   return owner;
 }
 
-export const noConversation = (id: string): ServiceError =>
+export const conversationNotFound = (id: string): ServiceError =>
   notFound(`conversation ${JSON.stringify(id.slice(0, 128))} does not exist`);

@@ -1,25 +1,25 @@
-/** On whose behalf something is done, as far as stored objects are concerned. */
+/** The principal: the user on whose behalf stored objects are read and written. */
 import { ServiceError } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Caller } from "./caller.ts";
 import { type User, userIdOf } from "./user.ts";
 
-/** On whose behalf: ownership is checked here and nowhere above. */
+/** Who acts. The rules that use it are in ownership.ts. */
 export interface Principal {
   /** The user of the token, or null when there is none. */
   readonly userId: string | null;
-  /** Sees and writes only what belongs to `userId`; what belongs to another does not exist for it. */
+  /** Whether only objects of `userId` are visible; those of others do not exist for this principal. */
   readonly isolated: boolean;
 }
 
-/** Recovery, console and everything without isolation. */
+/** The principal of recovery, of the console, and of everything without isolation. */
 export const EVERYTHING: Principal = { userId: null, isolated: false };
 
-/** Whether stored objects belong to the token's user. Without authentication nobody is known, so that nothing can belong to somebody. */
+/** Whether stored objects belong to the token's user. Without authentication there are no users, and so no isolation. */
 export const isIsolated = ({ auth: { mode, isolation } }: Pick<Manifest, "auth">): boolean =>
   mode !== "none" && isolation === "user";
 
-/** Whom a request comes from, as far as stored objects are concerned. */
+/** What is known of the sender of a request. */
 export interface Requester {
   readonly user: User | null;
   readonly caller: Caller;
@@ -28,23 +28,23 @@ export interface Requester {
 export const seesEverything = ({ kind }: Caller): boolean => kind === "console" || kind === "dev";
 
 /**
- * On whose behalf a request acts. The console and the bypass of development see everything.
+ * The principal of a request. The console and the bypass for development see everything.
  *
  * @param isolated whether stored objects belong to the token's user
- * @throws ServiceError `unauthorized` where they do and the token names none
+ * @throws ServiceError `unauthorized` when they do and the token names no user
  */
 export function principalOf({ user, caller }: Requester, isolated: boolean): Principal {
   if (seesEverything(caller)) return EVERYTHING;
-  if (user === null) return isolated ? OWNERLESS : EVERYTHING;
+  if (user === null) return isolated ? NO_USER : EVERYTHING;
   const userId = userIdOf(user);
-  if (isolated && userId === null) throw nameless();
+  if (isolated && userId === null) throw tokenWithoutUser();
   return { userId, isolated };
 }
 
-/** Those without a user have what belongs to nobody. */
-const OWNERLESS: Principal = Object.freeze({ userId: null, isolated: true });
+/** With isolation, requests without a user see the objects that belong to nobody. */
+const NO_USER: Principal = Object.freeze({ userId: null, isolated: true });
 
-const nameless = () =>
+const tokenWithoutUser = () =>
   new ServiceError("unauthorized", "the token names no user (id or sub), and stored objects belong to users", {
     headers: { "www-authenticate": 'Bearer error="invalid_token"' },
   });

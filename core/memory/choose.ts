@@ -1,14 +1,14 @@
-/** Which memory a request means, and on whose behalf it comes. */
+/** Which memory a request is about. */
 import { invalid, notFound } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "./memory.ts";
 
 /** The name of the global memory in the manifest. */
-const GLOBAL = "default";
+const GLOBAL_MEMORY = "default";
 
 export interface ChosenMemory {
   readonly memory: Memory;
-  /** What a new conversation belongs to unless the request says so: the agent, else the memory itself. */
+  /** The resource of a new conversation when the request names none: the agent, else the memory itself. */
   readonly resourceId: string;
 }
 
@@ -16,8 +16,8 @@ export interface ChosenMemory {
 export type MemoryChoice = (agentId: string | undefined) => ChosenMemory;
 
 /**
- * The choice, settled at boot: the memory of the agent that is named; without a name the global memory, else that of
- * the only agent with a memory.
+ * Decided at boot: a request that names an agent gets that agent's memory. A request that names none gets the global memory or,
+ * where there is none, that of the only agent that has a memory.
  */
 export function memoryChoice(manifest: Manifest, memories: ReadonlyMap<string, Memory>): MemoryChoice {
   const choices = new Map<string, ChosenMemory>();
@@ -25,8 +25,8 @@ export function memoryChoice(manifest: Manifest, memories: ReadonlyMap<string, M
     const memory = agent.memory === false ? undefined : memories.get(agent.memory);
     if (memory !== undefined) choices.set(id, { memory, resourceId: id });
   }
-  const fallback = unnamed(choices, memories);
-  const hint = fallback !== undefined ? "" : unclear([...choices.keys()]);
+  const fallback = memoryWithoutAgent(choices, memories);
+  const hint = fallback !== undefined ? "" : explainMissingAgent([...choices.keys()]);
   return (agentId) => {
     if (agentId === undefined) {
       if (fallback === undefined) throw invalid(hint);
@@ -40,14 +40,14 @@ export function memoryChoice(manifest: Manifest, memories: ReadonlyMap<string, M
   };
 }
 
-function unnamed(
+function memoryWithoutAgent(
   choices: ReadonlyMap<string, ChosenMemory>,
   memories: ReadonlyMap<string, Memory>,
 ): ChosenMemory | undefined {
-  const global = memories.get(GLOBAL);
+  const global = memories.get(GLOBAL_MEMORY);
   if (global === undefined) return choices.size === 1 ? choices.values().next().value : undefined;
   const users = [...choices].flatMap(([id, { memory }]) => (memory === global ? [id] : []));
-  return { memory: global, resourceId: resourceOf(GLOBAL, users) };
+  return { memory: global, resourceId: defaultResource(GLOBAL_MEMORY, users) };
 }
 
 /** @throws ServiceError `not_found` */
@@ -55,13 +55,13 @@ export function namedMemory(manifest: Manifest, memories: ReadonlyMap<string, Me
   const memory = memories.get(name);
   if (memory === undefined) throw notFound(`memory ${JSON.stringify(name.slice(0, 128))} does not exist`);
   const users = Object.entries(manifest.agents).flatMap(([id, agent]) => (agent.memory === name ? [id] : []));
-  return { memory, resourceId: resourceOf(name, users) };
+  return { memory, resourceId: defaultResource(name, users) };
 }
 
 /** The only agent with a memory, else the memory itself. */
-const resourceOf = (name: string, agents: readonly string[]) => (agents.length === 1 ? agents[0]! : name);
+const defaultResource = (name: string, agents: readonly string[]) => (agents.length === 1 ? agents[0]! : name);
 
-function unclear(agents: readonly string[]): string {
+function explainMissingAgent(agents: readonly string[]): string {
   if (agents.length === 0) return "no agent has a memory: declare one under memory in the manifest";
-  return `agentId is required: no memory is called "${GLOBAL}", and the agents ${agents.slice(0, 20).join(", ")} have one`;
+  return `agentId is required: no memory is called "${GLOBAL_MEMORY}", and the agents ${agents.slice(0, 20).join(", ")} have one`;
 }

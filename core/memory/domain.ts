@@ -1,5 +1,4 @@
-/** What the parts of the memory domain share. */
-
+/** What the files of the memory domain share: the store, the caches and the semantic indexes. */
 import type { KeyedMutex } from "../lib/keyed-mutex.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
@@ -11,11 +10,12 @@ export interface Domain {
   readonly store: Store;
   readonly spaces: IdSpaces;
   readonly conversations: Conversations;
-  readonly lanes: KeyedMutex;
+  /** Work on one conversation runs one after the other within this process. */
+  readonly mutex: KeyedMutex;
   /** Internal numbers of conversations. */
   readonly numbers: Sequence;
   /** By name of the memory. */
   readonly semantic: ReadonlyMap<string, Semantic>;
-  /** Milliseconds since 1970; never goes back. */
+  /** Milliseconds since 1970; never goes backwards. */
   readonly now: () => number;
 }

@@ -1,4 +1,4 @@
-/** From what a request says to what a memory takes: defaults, dates, roles, and no key that is not documented. */
+/** Turns query parameters and bodies into the input of a memory: applies defaults, parses dates and roles, drops unknown keys. */
 import { defaults } from "../../generated/defaults.ts";
 import type {
   ConversationsQuery,
@@ -13,31 +13,31 @@ import { invalid, notFound } from "../lib/errors.ts";
 import { parseInstant } from "../lib/instant.ts";
 import type { ConversationListQuery, MessageQuery, NewMessage } from "./memory.ts";
 
-const LIST = defaults.ConversationsQuery;
+const LIST_DEFAULTS = defaults.ConversationsQuery;
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
-const LONGEST_ID = 256;
-const MOST_PROBLEMS = 20;
+const MAX_ID_CHARACTERS = 256;
+const MAX_PROBLEMS = 20;
 
 export function conversationIdOf(params: Record<string, string>): string {
   const id = params.conversationId!;
-  // Longer ones cannot be created.
-  if (id.length > LONGEST_ID) throw notFound("no conversation has so long an id");
+  // The schema allows no longer ids for new conversations.
+  if (id.length > MAX_ID_CHARACTERS) throw notFound("no conversation has so long an id");
   return id;
 }
 
 export function listQuery(query: ConversationsQuery): ConversationListQuery {
   const list: ConversationListQuery = {
-    limit: query.limit ?? LIST.limit,
-    offset: query.offset ?? LIST.offset,
-    orderBy: query.orderBy ?? LIST.orderBy,
-    orderDirection: directionOf(query.orderDirection ?? LIST.orderDirection),
+    limit: query.limit ?? LIST_DEFAULTS.limit,
+    offset: query.offset ?? LIST_DEFAULTS.offset,
+    orderBy: query.orderBy ?? LIST_DEFAULTS.orderBy,
+    orderDirection: parseDirection(query.orderDirection ?? LIST_DEFAULTS.orderDirection),
   };
   if (query.userId !== undefined) list.userId = query.userId;
   if (query.resourceId !== undefined) list.resourceId = query.resourceId;
   return list;
 }
 
-function directionOf(text: string): "ASC" | "DESC" {
+function parseDirection(text: string): "ASC" | "DESC" {
   const direction = text.toUpperCase();
   if (direction === "ASC" || direction === "DESC") return direction;
   throw invalid("orderDirection must be ASC or DESC");
@@ -47,12 +47,12 @@ export function messageQuery(query: MessagesQuery): MessageQuery {
   const page: MessageQuery = { limit: query.limit ?? defaults.MessagesQuery.limit };
   if (query.before !== undefined) page.before = parseInstant("before", query.before);
   if (query.after !== undefined) page.after = parseInstant("after", query.after);
-  if (query.roles !== undefined) page.roles = rolesOf(query.roles);
+  if (query.roles !== undefined) page.roles = parseRoles(query.roles);
   if (query.userId !== undefined) page.userId = query.userId;
   return page;
 }
 
-function rolesOf(text: string): string[] {
+function parseRoles(text: string): string[] {
   const roles = new Set(text.split(",").map((role) => role.trim()));
   for (const role of roles) {
     if (!ROLES.has(role)) throw invalid(`roles must be a list of ${[...ROLES].join(", ")}, separated by commas`);
@@ -60,16 +60,20 @@ function rolesOf(text: string): string[] {
   return [...roles];
 }
 
-export interface SaveEntry {
+interface SaveEntry {
   conversationId: string;
   userId: string;
   message: NewMessage;
 }
 
-/** Every entry with its conversation and user, its own before the body's. Throws with all that is missing. */
+/**
+ * Every entry with its conversation and user: those of the entry, else those of the body.
+ *
+ * @throws ServiceError `invalid_input` that lists everything that is missing
+ */
 export function saveEntries(body: SaveMessagesRequest, principal: Principal): SaveEntry[] {
   const problems: string[] = [];
-  // It must be the token's user, even where every entry names one of its own.
+  // Checked even where every entry names a user itself: an isolated caller may not name another one anywhere.
   actingUser(principal, body.userId);
   const entries = body.messages.map((entry, index): SaveEntry => {
     const at = `messages[${index}]`;
@@ -79,7 +83,7 @@ export function saveEntries(body: SaveMessagesRequest, principal: Principal): Sa
     if (userId === undefined) problems.push(missing(at, "userId"));
     return { conversationId: conversationId!, userId: userId!, message: newMessage(entry, at) };
   });
-  if (problems.length > 0) throw invalid(problems.slice(0, MOST_PROBLEMS).join("; "));
+  if (problems.length > 0) throw invalid(problems.slice(0, MAX_PROBLEMS).join("; "));
   return entries;
 }
 

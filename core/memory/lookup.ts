@@ -1,13 +1,14 @@
-/** Finds conversations for one principal: what is not its own does not exist. */
+/** Finds conversations for one principal. For an isolated principal the conversations of others do not exist. */
 
-import { mayAccess, noConversation, permittedUser } from "../identity/ownership.ts";
+import { conversationNotFound, mayAccess, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { Domain } from "./domain.ts";
 import type { Snapshot } from "./records/conversation.ts";
 import type { Conversations } from "./records/directory.ts";
 
 /**
- * `userId` is the user whom the conversation must belong to; `meant` the one whose is meant where several users have one of that id.
+ * `userId` is the user that the conversation must belong to. `meant` is the user whose conversation is looked for where several
+ * users have one of that id.
  */
 export class ConversationLookup {
   readonly #memory: string;
@@ -23,41 +24,41 @@ export class ConversationLookup {
   /**
    * The conversation as it is in the store now.
    *
-   * @throws ServiceError `not_found` unless it is there, and this caller's, and that user's
+   * @throws ServiceError `not_found` unless it exists, and belongs to this caller and to that user
    */
   async fresh(id: string, userId: string | undefined, meant = userId): Promise<Snapshot> {
-    const whose = this.owner(id, meant);
-    const owner = whose instanceof Promise ? await whose : whose;
+    const lookup = this.owner(id, meant);
+    const owner = lookup instanceof Promise ? await lookup : lookup;
     return this.checked(id, await this.#conversations.fresh(this.#memory, id, owner), userId);
   }
 
-  /** The same, maybe not as it is by now. */
+  /** Like `fresh`, but from the cache, and so maybe out of date. */
   async owned(id: string, userId: string | undefined, meant = userId): Promise<Snapshot> {
     const found = await this.ownedIfAny(id, userId, meant);
-    if (found === undefined) throw noConversation(id);
+    if (found === undefined) throw conversationNotFound(id);
     return found;
   }
 
-  /** The same; undefined when there is none. */
+  /** Like `owned`; undefined when there is no such conversation. */
   async ownedIfAny(id: string, userId: string | undefined, meant = userId): Promise<Snapshot | undefined> {
-    const whose = this.owner(id, meant);
-    const owner = whose instanceof Promise ? await whose : whose;
+    const lookup = this.owner(id, meant);
+    const owner = lookup instanceof Promise ? await lookup : lookup;
     const found = await this.#conversations.find(this.#memory, id, owner);
     if (found === undefined || mayAccess(this.#principal, found.userId, userId)) return found;
-    // Another process may have deleted that one, and this caller made one of the same id.
+    // The cache may be out of date: another process may have deleted that one, and this caller may have made one of the same id.
     const fresh = await this.#conversations.fresh(this.#memory, id, owner);
     return fresh === undefined ? undefined : this.checked(id, fresh, userId);
   }
 
-  /** @throws ServiceError `not_found` unless it is there, and this caller's, and that user's */
+  /** @throws ServiceError `not_found` unless it exists, and belongs to this caller and to that user */
   checked(id: string, found: Snapshot | undefined, userId: string | undefined): Snapshot {
-    if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw noConversation(id);
+    if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw conversationNotFound(id);
     return found;
   }
 
   /**
-   * The user whose conversation of that id is meant, as `Conversations` takes it. Who sees everything and names nobody means the only
-   * one there is.
+   * The user whose conversation of that id is meant, as `Conversations` takes it. A caller who is not isolated and names nobody means
+   * the only one there is.
    *
    * @throws ServiceError `invalid_input` when there are several, and for an isolated caller that names somebody else
    */

@@ -1,5 +1,4 @@
-/** The memories of a manifest over one store. */
-
+/** Creates the memories of a manifest over one store. */
 import { isIsolated } from "../identity/principal.ts";
 import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
@@ -21,7 +20,7 @@ import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-mem
 export interface MemoriesOptions {
   /** The index of each memory that has one, by the memory's name. */
   semantic?: ReadonlyMap<string, Semantic>;
-  /** Whether ids belong to users; by default as the manifest has it. */
+  /** Whether ids belong to users; default: as the manifest says. */
   isolated?: boolean;
   /** Milliseconds since 1970; for tests. */
   now?: Clock;
@@ -45,8 +44,11 @@ export async function createMemories(
   const saver = createSaver(domain);
   const compiler = createSchemaCompiler();
   for (const [name, memory] of settings) {
-    const notes = notesOf(name, memory, compiler);
-    memories.set(name, asMemory({ name, settings: memory, domain, saver, notes, semantic: domain.semantic.get(name) }));
+    const workingMemoryRules = compileWorkingMemoryRules(name, memory, compiler);
+    memories.set(
+      name,
+      asMemory({ name, settings: memory, domain, saver, workingMemoryRules, semantic: domain.semantic.get(name) }),
+    );
   }
   return memories;
 }
@@ -60,14 +62,14 @@ async function createDomain(
     store,
     spaces,
     conversations: new Conversations(store, spaces),
-    lanes: createKeyedMutex(),
+    mutex: createKeyedMutex(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE),
     semantic,
     now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };
 }
 
-function notesOf(
+function compileWorkingMemoryRules(
   name: string,
   { workingMemory }: MemoryManifest,
   compiler: SchemaCompiler,

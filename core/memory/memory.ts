@@ -1,4 +1,4 @@
-/** What the API and the agents see of a memory (contract, "Memory"; decisions 31-37). */
+/** The interface of a memory, as the API and the agents use it. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { Serialized } from "../lib/serialized.ts";
@@ -22,16 +22,16 @@ export interface MessageQuery {
   userId?: string;
 }
 
-/** One message to be stored, in the form it came in: `parts` (UI) or `content` (model). */
+/** One message to be stored, in the form in which it arrived: `parts` (UI) or `content` (model). */
 export interface NewMessage {
   id?: string;
   role: "system" | "user" | "assistant" | "tool";
   parts?: unknown[];
   content?: unknown;
   metadata?: Record<string, unknown>;
-  /** ISO 8601: where its client puts it, whatever else there is. Default: after all that is there. */
+  /** ISO 8601: the date that the client gives it, which decides its place. Default: after all stored messages. */
   createdAt?: string;
-  /** Without `createdAt`: when it was said, by the memory's clock; where something there is later, then. Default: now. */
+  /** Without `createdAt`: when it was said, by the memory's clock, but not before the newest stored message. Default: now. */
   saidAt?: number;
 }
 
@@ -43,16 +43,16 @@ export interface NewConversation {
   metadata?: Record<string, unknown>;
 }
 
-/** What a run wants to be told beside the newest messages of its conversation. */
+/** Which earlier messages a run wants beside the newest ones of its conversation. */
 export interface SimilarQuery {
   readonly text: string;
   readonly limit: number;
   readonly threshold: number;
-  /** Where to look: in the conversation, or in all of its user's. */
+  /** Where to look: in the conversation, or in all conversations of its user. */
   readonly scope: "conversation" | "user";
-  /** Ids of messages that the run is told anyway. */
+  /** Ids of the messages that the run gets anyway. */
   readonly told: ReadonlySet<string>;
-  /** Whether those are all that the conversation has. */
+  /** Whether those are all messages of the conversation. */
   readonly whole: boolean;
 }
 
@@ -63,18 +63,18 @@ export interface Memory {
   /** The name in the manifest. */
   readonly name: string;
   readonly settings: MemoryManifest;
-  /** Milliseconds since 1970; never goes back. */
+  /** Milliseconds since 1970; never goes backwards. */
   readonly now: () => number;
   for(principal: Principal): MemoryAccess;
 }
 
 /**
- * A memory for one principal. A conversation that does not exist, or belongs to somebody else, is ServiceError
- * `not_found`; a duplicate id is `conflict`; input that makes no sense is `invalid_input`, and so is an id that several users
- * have, unless `userId` says whose is meant.
+ * A memory for one principal. Methods reject with ServiceError: `not_found` for a conversation that does not exist or belongs to
+ * somebody else, `conflict` for a duplicate id, `invalid_input` for wrong input, and for an id that several users have unless
+ * `userId` says whose is meant.
  */
 export interface MemoryAccess {
-  /** A `ConversationList` ready for the envelope. Rows are not parsed. */
+  /** A `ConversationList` as JSON text, made from the rows without parsing them. */
   list(query: ConversationListQuery): Promise<Serialized>;
   get(id: string, userId?: string): Promise<Conversation>;
   create(conversation: NewConversation): Promise<Conversation>;
@@ -96,9 +96,12 @@ export interface MemoryAccess {
     },
     userId?: string,
   ): Promise<{ conversation: Conversation; messageCount: number }>;
-  /** `{conversation, messages}` ready for the envelope: the newest `limit` that match, in order. Rows are not parsed. */
+  /** `{conversation, messages}` as JSON text: the newest `limit` messages that match, in order. Rows are not parsed. */
   messages(id: string, query: MessageQuery): Promise<Serialized>;
-  /** One commit for the whole batch, which may span conversations. Gives how many were saved. An id that exists is replaced in place. */
+  /**
+   * One commit for the whole batch, which may span conversations. Returns how many were saved. A message whose id exists replaces that
+   * message in place.
+   */
   save(entries: readonly { conversationId: string; userId?: string; message: NewMessage }[]): Promise<number>;
   deleteMessages(id: string, messageIds: readonly string[], userId?: string): Promise<number>;
   workingMemory(id: string, options: { scope?: WorkingMemoryScope; userId?: string }): Promise<WorkingMemory>;
@@ -120,13 +123,16 @@ export interface MemoryAccess {
 
   /** For generation: the last `limit` messages in order, parsed. Empty when the conversation does not exist yet. */
   recent(id: string, limit: number, userId?: string): Promise<Message[]>;
-  /** For generation: what was said before that means something similar, in the order in which it was. */
+  /** For generation: earlier messages of similar meaning, in the order in which they were said. */
   similar(conversation: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]>;
-  /** For generation: working memory as `workingMemory` gives it, before the conversation exists too; null without one. */
-  note(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
   /**
-   * For generation: creates the conversation if need be (title at most 80 characters), and saves in one commit. Without
-   * messages it only sees to it that the conversation is there, and is the user's.
+   * For generation: the same as `workingMemory`, also while the conversation does not exist yet. Null when the memory has no working
+   * memory.
+   */
+  workingMemoryIfAny(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
+  /**
+   * For generation: creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one
+   * commit. Without messages it only makes sure that the conversation exists and belongs to the user.
    */
   append(conversation: NewConversation & { id: string }, messages: readonly NewMessage[]): Promise<void>;
 }

@@ -1,6 +1,6 @@
-/** A memory for one principal: who may do what is settled here, the rest is done by the files beside. */
+/** A memory for one principal: checks here what the principal may do, and leaves the rest to the neighbouring files. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
-import { noConversation, permittedUser } from "../identity/ownership.ts";
+import { conversationNotFound, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { Serialized, type Text } from "../lib/serialized.ts";
@@ -22,43 +22,43 @@ import type {
 } from "./memory.ts";
 import { messagePage } from "./messages/pages.ts";
 import type { SaveBatch, Saver } from "./messages/save.ts";
-import { conversationIn, conversationText, type Snapshot } from "./records/conversation.ts";
+import { conversationFromSnapshot, conversationJson, type Snapshot } from "./records/conversation.ts";
 import { ConversationGone } from "./records/directory.ts";
 import { type PreparedMessage, parseMessages, prepareMessage } from "./records/message.ts";
-import { findByMeaning, findSimilar, searchable } from "./semantic/find.ts";
+import { findByMeaning, findSimilar, requireSemantic } from "./semantic/find.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import type { WorkingMemoryRules } from "./working-memory/content.ts";
 import {
-  checkNoteOwner,
+  checkWorkingMemoryOwner,
+  formatWorkingMemory,
   readWorkingMemory,
-  shownWorkingMemory,
   workingMemoryRulesFor,
   writeWorkingMemory,
 } from "./working-memory/rows.ts";
 
-/** What is known of one memory beside its conversations. */
-export interface NamedMemory {
+/** One memory of the manifest: its name, its settings, and what it works with. */
+interface NamedMemory {
   readonly name: string;
   readonly settings: Memory["settings"];
   readonly domain: Domain;
   readonly saver: Saver;
-  /** Undefined without working memory. */
-  readonly notes: WorkingMemoryRules | undefined;
+  /** Undefined when the memory has no working memory. */
+  readonly workingMemoryRules: WorkingMemoryRules | undefined;
   readonly semantic: Semantic | undefined;
 }
 
-type NoteOptions = Parameters<MemoryAccess["workingMemory"]>[1];
+type WorkingMemoryOptions = Parameters<MemoryAccess["workingMemory"]>[1];
 type SaveEntries = Parameters<MemoryAccess["save"]>[0];
 
-/** Messages for the conversation of an id, by the users in whose name they are saved. */
-type Groups = Map<string, Map<string | undefined, PreparedMessage[]>>;
+/** Messages to be saved, by conversation id and by the user that the entry names. */
+type MessageGroups = Map<string, Map<string | undefined, PreparedMessage[]>>;
 
-/** Times that a conversation may be deleted and made anew while one call works on it. */
-const MOST_LIVES = 5;
-const LONGEST_TITLE = 80;
-const TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
+/** How often a conversation may be deleted and created again while one call works on it. */
+const MAX_LOOKUPS = 5;
+const MAX_TITLE_CHARACTERS = 80;
+const MESSAGES_TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
 
-export class ScopedMemory implements MemoryAccess {
+class ScopedMemory implements MemoryAccess {
   readonly #memory: NamedMemory;
   readonly #principal: Principal;
   readonly #lookup: ConversationLookup;
@@ -77,7 +77,7 @@ export class ScopedMemory implements MemoryAccess {
   }
 
   async get(id: string, userId?: string): Promise<Conversation> {
-    return conversationIn(await this.#lookup.fresh(id, userId));
+    return conversationFromSnapshot(await this.#lookup.fresh(id, userId));
   }
 
   async create(conversation: NewConversation): Promise<Conversation> {
@@ -107,12 +107,12 @@ export class ScopedMemory implements MemoryAccess {
 
   async messages(id: string, query: MessageQuery): Promise<Serialized> {
     const page = await this.#read(id, query);
-    if (page === undefined) throw noConversation(id);
+    if (page === undefined) throw conversationNotFound(id);
     return new Serialized(`{"conversation":${page.conversation},"messages":[`, ...page.messages, "]}");
   }
 
   async save(entries: SaveEntries): Promise<number> {
-    const groups: Groups = new Map();
+    const groups: MessageGroups = new Map();
     for (const { conversationId, userId, message } of entries) {
       const user = permittedUser(this.#principal, userId);
       const group = groups.get(conversationId) ?? new Map<string | undefined, PreparedMessage[]>();
@@ -122,7 +122,7 @@ export class ScopedMemory implements MemoryAccess {
       messages.push(prepareMessage(message, this.#memory.semantic !== undefined));
     }
     if (groups.size === 0) return 0;
-    await this.#again(async () => {
+    await this.#retryWhenGone(async () => {
       await this.#memory.saver.save(await this.#batches(groups));
     });
     return entries.length;
@@ -132,11 +132,11 @@ export class ScopedMemory implements MemoryAccess {
     return this.#change(id, userId, (found) => deleteMessages(this.#memory.domain, found, messageIds));
   }
 
-  async workingMemory(id: string, options: NoteOptions): Promise<WorkingMemory> {
-    const { name, domain, notes } = this.#memory;
-    const rules = workingMemoryRulesFor(name, notes, options.scope);
+  async workingMemory(id: string, options: WorkingMemoryOptions): Promise<WorkingMemory> {
+    const { name, domain, workingMemoryRules } = this.#memory;
+    const rules = workingMemoryRulesFor(name, workingMemoryRules, options.scope);
     const conversation = await this.#lookup.fresh(id, undefined, options.userId);
-    checkNoteOwner(this.#principal, conversation, options);
+    checkWorkingMemoryOwner(this.#principal, conversation, options);
     return readWorkingMemory(domain, rules, conversation);
   }
 
@@ -144,20 +144,20 @@ export class ScopedMemory implements MemoryAccess {
     id: string,
     content: string | Record<string, unknown>,
     mode: "replace" | "append",
-    options: NoteOptions,
+    options: WorkingMemoryOptions,
   ): Promise<void> {
-    return this.#again(async () => {
+    return this.#retryWhenGone(async () => {
       const found = await this.#lookup.owned(id, undefined, options.userId);
-      const { name, domain, notes } = this.#memory;
-      const rules = workingMemoryRulesFor(name, notes, options.scope);
-      checkNoteOwner(this.#principal, found, options);
+      const { name, domain, workingMemoryRules } = this.#memory;
+      const rules = workingMemoryRulesFor(name, workingMemoryRules, options.scope);
+      checkWorkingMemoryOwner(this.#principal, found, options);
       await writeWorkingMemory(domain, rules, found, content, mode === "append");
     });
   }
 
   async search(query: Parameters<MemoryAccess["search"]>[0]): Promise<SearchResults> {
     const { name, domain, settings } = this.#memory;
-    const semantic = searchable(name, this.#memory.semantic);
+    const semantic = requireSemantic(name, this.#memory.semantic);
     const { text, conversationId, limit, threshold = settings.semantic!.threshold } = query;
     const userId = permittedUser(this.#principal, query.userId);
     const conversation = conversationId === undefined ? undefined : await this.#lookup.fresh(conversationId, userId);
@@ -167,7 +167,7 @@ export class ScopedMemory implements MemoryAccess {
 
   async similar({ id, userId }: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]> {
     const { name, domain } = this.#memory;
-    const semantic = searchable(name, this.#memory.semantic);
+    const semantic = requireSemantic(name, this.#memory.semantic);
     const owner = permittedUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
     return findSimilar(domain, semantic, { memory: name, owner, conversation }, query);
@@ -178,14 +178,14 @@ export class ScopedMemory implements MemoryAccess {
     return page === undefined ? [] : parseMessages(page.messages);
   }
 
-  async note({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
-    const { name, domain, notes } = this.#memory;
-    if (notes === undefined) return null;
+  async workingMemoryIfAny({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
+    const { name, domain, workingMemoryRules } = this.#memory;
+    if (workingMemoryRules === undefined) return null;
     const owner = permittedUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
-    if (conversation !== undefined) return readWorkingMemory(domain, notes, conversation);
-    if (notes.settings.scope === "conversation") return shownWorkingMemory(notes, undefined);
-    return readWorkingMemory(domain, notes, { memory: name, number: 0, userId: owner });
+    if (conversation !== undefined) return readWorkingMemory(domain, workingMemoryRules, conversation);
+    if (workingMemoryRules.settings.scope === "conversation") return formatWorkingMemory(workingMemoryRules, undefined);
+    return readWorkingMemory(domain, workingMemoryRules, { memory: name, number: 0, userId: owner });
   }
 
   async append(conversation: NewConversation & { id: string }, messages: readonly NewMessage[]): Promise<void> {
@@ -193,7 +193,7 @@ export class ScopedMemory implements MemoryAccess {
     const userId = this.#newOwner(conversation.userId);
     const { id, title = "" } = conversation;
     const prepared = messages.map((message) => prepareMessage(message, semantic !== undefined));
-    await this.#again(async () => {
+    await this.#retryWhenGone(async () => {
       const found = await this.#lookup.ownedIfAny(id, userId);
       if (found !== undefined) {
         if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared }]);
@@ -201,30 +201,30 @@ export class ScopedMemory implements MemoryAccess {
         return;
       }
       const { isolated, owned } = domain.spaces;
-      if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw noConversation(id);
-      const wanted = { ...conversation, userId, title: [...title].slice(0, LONGEST_TITLE).join("") };
+      if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw conversationNotFound(id);
+      const wanted = { ...conversation, userId, title: [...title].slice(0, MAX_TITLE_CHARACTERS).join("") };
       await createConversation(domain, name, wanted, prepared).catch((error: unknown) => {
-        // Another call has just made it.
+        // Another call has just created it.
         throw error instanceof ServiceError && error.kind === "conflict" ? new ConversationGone() : error;
       });
     });
   }
 
-  /** What is for one conversation comes together, by whatever users it was meant. */
-  async #batches(groups: Groups): Promise<SaveBatch[]> {
+  /** One batch for each conversation, also where entries name it by different users. */
+  async #batches(groups: MessageGroups): Promise<SaveBatch[]> {
     const wanted = [...groups].flatMap(([id, group]) => [...group].map((entry) => [id, ...entry] as const));
     const found = await Promise.all(wanted.map(([id, userId]) => this.#lookup.owned(id, userId)));
     const batches = new Map<number, SaveBatch>();
     found.forEach((conversation, index) => {
       const [, , messages] = wanted[index]!;
       const known = batches.get(conversation.number);
-      const together = known === undefined ? messages : [...known.messages, ...messages];
-      batches.set(conversation.number, { conversation, messages: together });
+      const joined = known === undefined ? messages : [...known.messages, ...messages];
+      batches.set(conversation.number, { conversation, messages: joined });
     });
     return [...batches.values()];
   }
 
-  /** The owner of what this caller makes. */
+  /** The owner of a conversation that this caller creates. */
   #newOwner(userId: string): string {
     const owner = permittedUser(this.#principal, userId)!;
     if (owner === "" && !this.#principal.isolated) throw invalid("userId must not be empty");
@@ -232,28 +232,28 @@ export class ScopedMemory implements MemoryAccess {
   }
 
   #change<T>(id: string, userId: string | undefined, work: (found: Snapshot) => Promise<T>): Promise<T> {
-    return this.#again(async () => {
+    return this.#retryWhenGone(async () => {
       const acting = userId === undefined ? undefined : permittedUser(this.#principal, userId);
       return work(await this.#lookup.owned(id, acting));
     });
   }
 
-  /** Looks again when the conversation that was known is gone: it does not exist any more, or is another one. */
-  async #again<T>(work: () => Promise<T>): Promise<T> {
-    for (let life = 1; ; life++) {
+  /** Looks the conversation up again when it turns out to be deleted: by then another one may have its id. */
+  async #retryWhenGone<T>(work: () => Promise<T>): Promise<T> {
+    for (let count = 1; ; count++) {
       try {
         return await work();
       } catch (error) {
         if (!(error instanceof ConversationGone)) throw error;
-        if (life === MOST_LIVES)
-          throw unavailable("the conversation is deleted and made again all the time, try again");
+        if (count === MAX_LOOKUPS)
+          throw unavailable("the conversation is deleted and created again all the time, try again");
       }
     }
   }
 
   /**
-   * The conversation and its messages as texts; undefined when there is none. Both are one read: whose they are is known
-   * before anything of them is told.
+   * The conversation and its messages as JSON texts; undefined when there is none. One read gives both, and the owner is checked
+   * before anything is returned.
    *
    * @throws ServiceError `invalid_input` when they are too large together
    */
@@ -264,19 +264,19 @@ export class ScopedMemory implements MemoryAccess {
     const { name: memory, domain } = this.#memory;
     const { conversations, store } = domain;
     const userId = query.userId === undefined ? undefined : permittedUser(this.#principal, query.userId);
-    const whose = this.#lookup.owner(id, userId);
-    const owner = whose instanceof Promise ? await whose : whose;
-    for (let life = 1; life <= MOST_LIVES; life++) {
-      const place = await conversations.place(memory, id, owner);
+    const lookup = this.#lookup.owner(id, userId);
+    const owner = lookup instanceof Promise ? await lookup : lookup;
+    for (let count = 1; count <= MAX_LOOKUPS; count++) {
+      const place = await conversations.findPlace(memory, id, owner);
       if (place === undefined) return undefined;
       const { number, ownId } = place;
       const { conversation, messages } = await messagePage(store, number, query);
       if (conversation !== undefined) {
-        const found = conversations.found(memory, id, owner, place, conversation);
+        const found = conversations.fromRow(memory, id, owner, place, conversation);
         if (found === undefined) return undefined;
         this.#lookup.checked(id, found, userId);
-        if (messages === null) throw invalid(TOO_LARGE);
-        return { conversation: conversationText(conversation.value), messages };
+        if (messages === null) throw invalid(MESSAGES_TOO_LARGE);
+        return { conversation: conversationJson(conversation.value), messages };
       }
       conversations.forget({ memory, id, number, ownId, userId: owner ?? "" });
     }
@@ -284,7 +284,7 @@ export class ScopedMemory implements MemoryAccess {
   }
 }
 
-/** The memory as the API and the agents get it. */
+/** The memory as the API and the agents use it. */
 export const asMemory = (named: NamedMemory): Memory => ({
   name: named.name,
   settings: named.settings,

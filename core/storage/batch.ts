@@ -1,13 +1,13 @@
-/** Many calls, few trips: what is asked for while the event loop turns once, or while a trip is on its way, travels together. */
+/** Groups calls: those of one turn of the event loop, and those that arrive while a group is being processed, form the next group. */
 
-export interface Batch<I, O> {
+interface Batch<I, O> {
   (input: I): Promise<O>;
-  /** Settles when nothing is asked for and nothing is on its way. */
+  /** Resolves when no call is waiting and no group is being processed. */
   idle(): Promise<void>;
 }
 
-export interface BatchOptions<I> {
-  /** The most weight that travels together, and the weight of one call; default 1 each. A heavier call travels alone. */
+interface BatchOptions<I> {
+  /** The greatest weight of a group, and the weight of one call (default: 1). A call that is heavier than the limit is a group alone. */
   limit: number;
   weigh?: (input: I) => number;
 }
@@ -19,10 +19,10 @@ interface Call<I, O> {
 }
 
 /**
- * One trip at a time. After each it waits for one poll phase: those whose calls were answered ask for the next thing then, and
- * without the wait they would settle into two half groups that take turns.
+ * Processes one group at a time, and then waits for one poll phase: callers that were just answered make their next calls in it.
+ * Without the wait, callers would end up in two half groups that take turns.
  *
- * @param run gives a result for each input, in order; an Error in its place rejects that call alone. A rejection rejects all
+ * @param run gives a result for each input, in order. An Error as a result rejects that call alone, a rejection rejects all
  */
 export function createBatch<I, O>(
   run: (inputs: readonly I[]) => Promise<readonly (O | Error)[]>,
@@ -31,7 +31,7 @@ export function createBatch<I, O>(
   const { limit, weigh = () => 1 } = options;
   let waiting: Call<I, O>[] = [];
   let busy = false;
-  const idlers: (() => void)[] = [];
+  const idleWaiters: (() => void)[] = [];
 
   function take(): Call<I, O>[] {
     let weight = 0;
@@ -46,7 +46,7 @@ export function createBatch<I, O>(
     return taken;
   }
 
-  async function trip(): Promise<void> {
+  async function runGroup(): Promise<void> {
     const calls = take();
     try {
       const results = await run(calls.map(({ input }) => input));
@@ -58,17 +58,17 @@ export function createBatch<I, O>(
     } catch (error) {
       for (const { reject } of calls) reject(error);
     }
-    // The first ends this turn of the loop, the second comes after the next poll phase.
+    // The outer `setImmediate` runs in this turn of the event loop, the inner one after the next poll phase.
     setImmediate(setImmediate, next);
   }
 
   function next(): void {
     if (waiting.length > 0) {
-      void trip();
+      void runGroup();
       return;
     }
     busy = false;
-    for (const idler of idlers.splice(0)) idler();
+    for (const waiter of idleWaiters.splice(0)) waiter();
   }
 
   const call = (input: I): Promise<O> =>
@@ -80,6 +80,6 @@ export function createBatch<I, O>(
     });
 
   return Object.assign(call, {
-    idle: () => (busy ? new Promise<void>((resolve) => idlers.push(resolve)) : Promise.resolve()),
+    idle: () => (busy ? new Promise<void>((resolve) => idleWaiters.push(resolve)) : Promise.resolve()),
   });
 }

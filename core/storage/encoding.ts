@@ -1,74 +1,71 @@
-/** Parts of keys: visible ASCII without `/`, so that every engine orders them alike. Keys are parts joined by `/`. */
+/** Encodes the parts of keys as visible ASCII without `/`, which every engine sorts alike. A key is parts joined by `/`. */
 import { createHash } from "node:crypto";
 import type { Range } from "./store.ts";
 
 const DIGITS = 9;
-/** 36 ** 9: milliseconds since 1970 until the year 5188, and more rows than a disk holds. */
+/** 36 ** 9: enough for milliseconds since 1970 until the year 5188, and for more rows than a disk can hold. */
 export const NUMBER_LIMIT = 36 ** DIGITS;
 
-/** Longest part that `text` gives, so that two of them and some numbers are a key. */
-const TEXT_LIMIT = 200;
-/** How much of a longer text stays readable before its digest. */
-const READABLE = 100;
+/** Longest result of `encodeText`, so that two of them and some numbers fit into a key. */
+const MAX_TEXT_BYTES = 200;
+/** How much of a longer text stays readable, before its digest. */
+const READABLE_BYTES = 100;
 
 const PLAIN = /^[!-$&-.0-~]{0,200}$/;
 const SPECIAL = /[^!-$&-.0-~]/gu;
-/** 512 bytes at most: what every engine takes, with room in PostgreSQL's index. */
-const KEY_LIMIT = 512;
+/** Every engine takes keys of this length, also in PostgreSQL's index. */
+const MAX_KEY_BYTES = 512;
 const KEY = /^[!-~]+$/;
 
-/** Numbers whose digits are kept, each in a place of its own: one commit needs the same few many times. */
-const KEPT = 1024;
-const keptNumbers: number[] = new Array(KEPT).fill(-1);
-const keptDigits: string[] = new Array(KEPT).fill("");
+/** Slots of the cache of encoded numbers: one commit encodes the same few numbers many times. */
+const CACHE_SLOTS = 1024;
+const cachedNumbers: number[] = new Array(CACHE_SLOTS).fill(-1);
+const cachedDigits: string[] = new Array(CACHE_SLOTS).fill("");
 
 /**
- * Nine digits of base 36: as text in the same order as the numbers.
+ * Nine digits of base 36, so that the texts sort like the numbers.
  * @throws RangeError unless `value` is an integer from 0 to 36 ** 9 - 1
  */
-export function number(value: number): string {
-  const place = value % KEPT;
-  if (keptNumbers[place] === value) return keptDigits[place] as string;
+export function encodeNumber(value: number): string {
+  const slot = value % CACHE_SLOTS;
+  if (cachedNumbers[slot] === value) return cachedDigits[slot] as string;
   if (!Number.isInteger(value) || value < 0 || value >= NUMBER_LIMIT) {
     throw new RangeError(`a key cannot hold the number ${value}`);
   }
   const digits = value.toString(36).padStart(DIGITS, "0");
-  keptNumbers[place] = value;
-  keptDigits[place] = digits;
+  cachedNumbers[slot] = value;
+  cachedDigits[slot] = digits;
   return digits;
 }
 
-/** The number of `number`. */
-export const numberOf = (part: string): number => Number.parseInt(part, 36);
-
-/** `numberOf(descending)` order reversed: the part of a greater number is the smaller text. */
-export const descending = (value: number): string => number(NUMBER_LIMIT - 1 - value);
+/** The number that `encodeNumber` encoded. */
+export const decodeNumber = (part: string): number => Number.parseInt(part, 36);
 
 /**
- * Any string as a part of a key of at most 200 bytes; differing strings give differing parts. Up to 200 bytes it is the
- * percent-encoded text, beyond that a readable beginning and a SHA-256 digest. Order is that of the text for visible ASCII only.
+ * Encodes any string as a part of a key of at most 200 bytes; different strings give different parts. The result is the percent-encoded
+ * text or, where that is longer, its beginning and a SHA-256 digest. Only texts of visible ASCII keep their order.
  */
-export function text(value: string): string {
+export function encodeText(value: string): string {
   if (PLAIN.test(value)) return value;
   const encoded = value.replace(SPECIAL, percent);
-  if (encoded.length <= TEXT_LIMIT) return encoded;
-  // `%~` is no percent code, so that no short text gives the same.
-  return `${encoded.slice(0, READABLE)}%~${digestOf(value)}`;
+  if (encoded.length <= MAX_TEXT_BYTES) return encoded;
+  // `%~` is not a valid percent code, so that no short text has the same encoding.
+  return `${encoded.slice(0, READABLE_BYTES)}%~${digest(value)}`;
 }
 
-/** Longest part that `shortText` gives, so that there is room for two of `text` beside it. */
-const SHORT_LIMIT = 100;
+/** Longest result of `encodeShortText`, so that two results of `encodeText` fit beside it. */
+const MAX_SHORT_TEXT_BYTES = 100;
 
-/** Any string as a part of a key of at most 100 bytes; differing strings give differing parts. */
-export function shortText(value: string): string {
-  const encoded = text(value);
-  // `text` begins with readable characters, never with this mark.
-  return encoded.length <= SHORT_LIMIT ? encoded : `%~${digestOf(value)}`;
+/** Encodes any string as a part of a key of at most 100 bytes; different strings give different parts. */
+export function encodeShortText(value: string): string {
+  const encoded = encodeText(value);
+  // No result of `encodeText` begins with `%~`.
+  return encoded.length <= MAX_SHORT_TEXT_BYTES ? encoded : `%~${digest(value)}`;
 }
 
-const digestOf = (value: string): string => createHash("sha256").update(value, "utf16le").digest("base64url");
+const digest = (value: string): string => createHash("sha256").update(value, "utf16le").digest("base64url");
 
-/** One character, in UTF-8; half a surrogate pair has none and keeps its code unit (`%u` is no percent code). */
+/** Percent-encodes one character in UTF-8. A lone surrogate has no UTF-8, and keeps its code unit as `%u`, which is no valid code. */
 function percent(character: string): string {
   const unit = character.charCodeAt(0);
   if (character.length === 1 && unit >= 0xd800 && unit <= 0xdfff) return `%u${unit.toString(16)}`;
@@ -77,10 +74,10 @@ function percent(character: string): string {
   return out;
 }
 
-/** Where the keys that begin with `prefix` end (exclusive): keys are visible ASCII, and DEL comes after it. */
+/** The exclusive end of the keys that begin with `prefix`: DEL sorts after all visible ASCII. */
 export const prefixEnd = (prefix: string): string => `${prefix}\x7f`;
 
-/** The keys of a range: from `low` to before `high`. Nothing lies between a key and the key with `!`, the first visible character. */
+/** The keys of a range: `low` inclusive, `high` exclusive. `!` is the first visible character: no key lies between a key and the key plus `!`. */
 export function keyBounds({ prefix, after, before }: Pick<Range, "prefix" | "after" | "before">): {
   low: string;
   high: string;
@@ -94,6 +91,6 @@ export function keyBounds({ prefix, after, before }: Pick<Range, "prefix" | "aft
 
 /** @throws TypeError unless it is 1 to 512 characters of visible ASCII */
 export function checkKey(key: string): void {
-  if (key.length > KEY_LIMIT || !KEY.test(key))
+  if (key.length > MAX_KEY_BYTES || !KEY.test(key))
     throw new TypeError(`not a key of the store: ${JSON.stringify(key.slice(0, 80))}`);
 }

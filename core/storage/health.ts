@@ -1,21 +1,21 @@
-/** Whether an engine works: one log line when it stops working, one when it works again, and an error for clients between. */
+/** Tracks whether an engine works: logs one line when it stops working and one when it works again, and makes the error for clients. */
 import type { Logger } from "pino";
 import { messageOf, type ServiceError, unavailable } from "../lib/errors.ts";
 
-/** Reads go on where writes fail: on a full disk, for one. */
+/** Reads may work while writes fail, on a full disk for example. */
 export type Side = "read" | "write";
 
 export interface Health {
-  /** What a call is answered when the engine threw `cause`. Logged when it is news. */
+  /** The error for a call when the engine threw `cause`. Logs it, unless it is the same problem as before. */
   failed(side: Side, cause: unknown): ServiceError;
   worked(side: Side): void;
-  /** Why `side` does not work, as it turned out the last time; null when it did. */
+  /** Why the last call of `side` failed; null when it succeeded. */
   problem(side: Side): string | null;
 }
 
 /**
- * @param where what logs call the store: `sqlite:data/penstock.db`
- * @param explain what went wrong, for clients too: without paths and addresses
+ * @param where name of the store in the log: `sqlite:data/penstock.db`
+ * @param explain describes an error, also for clients: without paths and addresses
  */
 export function createHealth(logger: Logger, where: string, explain: (cause: unknown) => string): Health {
   const problems: Record<Side, string | null> = { read: null, write: null };

@@ -1,46 +1,45 @@
 /**
- * Plain Keyv for plugins, over the store: what they write travels in its groups of commits, works on every engine, and is
- * cleared by a range of keys.
+ * Keyv instances for plugins, over the store: their writes join its groups of commits and work on every engine, and clearing a namespace
+ * deletes a range of keys.
  */
-
 import Keyv, { type KeyvStoreAdapter } from "keyv";
 import { systemTime } from "../lib/clock.ts";
 import { NUMBER_LIMIT } from "./encoding.ts";
 import { KEYV_ENDS, keyvEnd, keyvEndsBefore, keyvKey, keyvRows } from "./keys.ts";
+import { allRows } from "./ranges.ts";
 import type { Commit, Row, Store } from "./store.ts";
 
-/** The key as the plugin wrote it, what Keyv made of the value, and when it ends in milliseconds since 1970. */
+/** The key as the plugin wrote it, the value as Keyv serialized it, and when it expires in milliseconds since 1970. */
 type Entry = [key: string, value: string, expires: number | null];
 
-/** Ended rows that a write takes along. */
-const SWEEP = 20;
-const PAGE = 200;
-/** Milliseconds between two sweeps. */
-const PAUSE = 1_000;
+/** A write deletes at most this many expired rows. */
+const MAX_SWEPT_ROWS = 20;
+const ROWS_PER_READ = 200;
+const SWEEP_INTERVAL_MS = 1_000;
 
 export interface Namespaces {
-  /** What is asked of it before there is a store waits. */
+  /** Calls of the instance that come before `connect` wait for it. */
   keyv(namespace: string): Keyv;
-  /** Where all of them keep things. Once. */
-  keep(store: Store): void;
+  /** Gives all instances their store. Called once. */
+  connect(store: Store): void;
 }
 
-/** Milliseconds: who waits for the store while it is made would keep the service from starting. */
-const PATIENCE = 10_000;
+/** A plugin that awaits its Keyv while it is created would block the start: the wait ends with an error. */
+const CONNECT_TIMEOUT_MS = 10_000;
 
 export function createNamespaces(): Namespaces {
-  let kept: Store | undefined;
+  let connected: Store | undefined;
   const waiting = new Set<(store: Store) => void>();
 
   const opened = (): Promise<Store> => {
-    if (kept !== undefined) return Promise.resolve(kept);
+    if (connected !== undefined) return Promise.resolve(connected);
     return new Promise((resolve, reject) => {
       const late = setTimeout(() => {
         waiting.delete(go);
         reject(
           new Error("host.keyv was awaited before the store is open: use it once the service runs, not in create"),
         );
-      }, PATIENCE);
+      }, CONNECT_TIMEOUT_MS);
       const go = (store: Store): void => {
         clearTimeout(late);
         resolve(store);
@@ -51,8 +50,8 @@ export function createNamespaces(): Namespaces {
 
   return {
     keyv: (namespace) => createNamespace(opened, namespace),
-    keep(store) {
-      kept = store;
+    connect(store) {
+      connected = store;
       for (const go of waiting) go(store);
       waiting.clear();
     },
@@ -60,29 +59,29 @@ export function createNamespaces(): Namespaces {
 }
 
 function createNamespace(opened: () => Promise<Store>, namespace: string): Keyv {
-  // The namespace is in our keys: Keyv's own prefix would let `a` see what `a:b` wrote.
+  // The namespace is part of the store's keys. With Keyv's own prefix, namespace `a` would see what `a:b` wrote.
   return new Keyv({ store: createAdapter(opened, namespace), useKeyPrefix: false, throwOnErrors: true });
 }
 
 function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvStoreAdapter & { opts: unknown } {
   const prefix = keyvRows(namespace);
-  let swept = 0;
+  let sweptAt = 0;
 
-  /** What has ended and nobody asked for again would stay for ever. */
+  /** Deletes expired rows, which otherwise would stay until somebody reads them. */
   async function sweep(store: Store): Promise<void> {
-    if (systemTime() - swept < PAUSE) return;
-    swept = systemTime();
-    const ended = await store.scan({ prefix: KEYV_ENDS, before: keyvEndsBefore(swept), limit: SWEEP });
-    const rows = await store.getMany(ended.map(({ value }) => JSON.parse(value) as string));
-    for (const [index, { key, revision }] of ended.entries()) {
+    if (systemTime() - sweptAt < SWEEP_INTERVAL_MS) return;
+    sweptAt = systemTime();
+    const expired = await store.scan({ prefix: KEYV_ENDS, before: keyvEndsBefore(sweptAt), limit: MAX_SWEPT_ROWS });
+    const rows = await store.getMany(expired.map(({ value }) => JSON.parse(value) as string));
+    for (const [index, { key, revision }] of expired.entries()) {
       const row = rows[index];
-      const expires = row === undefined ? null : entryOf(row)[2];
-      const over = row !== undefined && expires !== null && expires <= swept;
+      const expires = row === undefined ? null : parseEntry(row)[2];
+      const isExpired = row !== undefined && expires !== null && expires <= sweptAt;
       const change: Commit = {
-        delete: [key, ...(over ? [row.key] : [])],
-        expect: over ? [[row.key, row.revision]] : [[key, revision]],
+        delete: [key, ...(isExpired ? [row.key] : [])],
+        expect: isExpired ? [[row.key, row.revision]] : [[key, revision]],
       };
-      // Somebody wrote it again meanwhile: the next sweep sees what it is then.
+      // On a conflict somebody wrote the row again meanwhile: a later sweep will see it.
       await store.commit(change).catch(() => {});
     }
   }
@@ -99,7 +98,7 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
 
   async function getMany(keys: string[]): Promise<(string | undefined)[]> {
     const rows = await (await opened()).getMany(keys.map((key) => keyvKey(namespace, key)));
-    return rows.map((row) => (row === undefined ? undefined : liveValue(entryOf(row))));
+    return rows.map((row) => (row === undefined ? undefined : liveValue(parseEntry(row))));
   }
 
   async function remove(keys: string[]): Promise<boolean> {
@@ -107,30 +106,27 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
     const rows = await store.getMany(keys.map((key) => keyvKey(namespace, key)));
     const known = rows.filter((row) => row !== undefined);
     if (known.length === 0) return false;
-    await store.commit({ delete: known.flatMap((row) => keysOf(row)) });
-    return known.some((row) => liveValue(entryOf(row)) !== undefined);
+    await store.commit({ delete: known.flatMap((row) => rowKeys(row)) });
+    return known.some((row) => liveValue(parseEntry(row)) !== undefined);
   }
 
-  const keysOf = (row: Row): string[] => {
-    const [key, , expires] = entryOf(row);
+  const rowKeys = (row: Row): string[] => {
+    const [key, , expires] = parseEntry(row);
     return expires === null ? [row.key] : [row.key, keyvEnd(expires, namespace, key)];
   };
 
   async function* iterator(): AsyncGenerator<[string, string | undefined]> {
     const store = await opened();
-    for (let after: string | undefined; ; ) {
-      const rows = await store.scan({ prefix, limit: PAGE, ...(after === undefined ? {} : { after }) });
+    for await (const rows of allRows(store, prefix, ROWS_PER_READ)) {
       for (const row of rows) {
-        const entry = entryOf(row);
+        const entry = parseEntry(row);
         if (liveValue(entry) !== undefined) yield [entry[0], entry[1]];
       }
-      if (rows.length < PAGE) return;
-      after = rows.at(-1)?.key;
     }
   }
 
   return {
-    // Keyv offers its iterator for the dialects that it knows.
+    // Keyv offers an iterator only for the dialects that it knows.
     opts: { dialect: "sqlite", url: "" },
     get: async (key) => (await getMany([key]))[0] as never,
     getMany: async (keys) => (await getMany(keys)) as never,
@@ -146,7 +142,7 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
   };
 }
 
-const entryOf = (row: Row): Entry => JSON.parse(row.value) as Entry;
+const parseEntry = (row: Row): Entry => JSON.parse(row.value) as Entry;
 
 const liveValue = ([, value, expires]: Entry): string | undefined =>
   expires !== null && expires <= systemTime() ? undefined : value;

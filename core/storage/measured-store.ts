@@ -1,4 +1,4 @@
-/** A store whose commits are counted. Who commits waits for nothing more than before. */
+/** Wraps a store to count and time its commits, without making anybody wait longer. */
 import { CommitConflict } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";

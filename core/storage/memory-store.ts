@@ -1,29 +1,28 @@
-/** The store of `memory:`: nothing stays after the process. Commits apply at once, so that they are atomic. */
-
+/** The store of `memory:`, which ends with the process. Commits are applied synchronously, so that they are atomic. */
 import { CommitConflict } from "../lib/errors.ts";
-import { checkCommit, checkRange, checkTail, counted } from "./check.ts";
+import { addToCounter, checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
-import { joined } from "./packed.ts";
+import { joinRows } from "./packed.ts";
 import { SortedRows } from "./sorted-rows.ts";
 import type { Commit, Store } from "./store.ts";
 
 export function createMemoryStore(): Store {
   const rows = new SortedRows();
-  /** One number for each commit, so that a row which was deleted and written again has another revision. */
+  /** Rises with every commit, so that a row that is deleted and written again gets another revision. */
   let revision = 0;
 
   function apply(commit: Commit): number {
     checkCommit(commit);
-    const broken = (commit.expect ?? []).filter(([key, wanted]) => (rows.get(key)?.revision ?? null) !== wanted);
-    if (broken.length > 0) throw new CommitConflict(broken.map(([key]) => key));
-    // Before anything changes: what throws must leave everything as it was.
-    for (const [key, delta] of commit.add ?? []) counted(key, rows.get(key)?.value ?? "0", delta);
+    const conflicts = (commit.expect ?? []).filter(([key, wanted]) => (rows.get(key)?.revision ?? null) !== wanted);
+    if (conflicts.length > 0) throw new CommitConflict(conflicts.map(([key]) => key));
+    // First, since it may throw, and must not leave half of the commit behind.
+    for (const [key, delta] of commit.add ?? []) addToCounter(key, rows.get(key)?.value ?? "0", delta);
     revision++;
     for (const prefix of commit.clear ?? []) for (const key of rows.keys(prefix)) rows.delete(key);
     for (const key of commit.delete ?? []) rows.delete(key);
     for (const [key, value] of commit.put ?? []) rows.set({ key, value, revision });
     for (const [key, delta] of commit.add ?? []) {
-      rows.set({ key, value: counted(key, rows.get(key)?.value ?? "0", delta), revision });
+      rows.set({ key, value: addToCounter(key, rows.get(key)?.value ?? "0", delta), revision });
     }
     return revision;
   }
@@ -45,7 +44,7 @@ export function createMemoryStore(): Store {
     tail: async (tail) => {
       checkTail(tail);
       const found = rows.scan({ ...tail, reverse: true });
-      return joined(found.reverse(), tail.limit, rows.get(tail.beside));
+      return joinRows(found.reverse(), tail.limit, rows.get(tail.beside));
     },
     commit: async (commit) => apply(commit),
     problem: async () => null,

@@ -1,31 +1,35 @@
-/** One order out of many ordered ranges. */
+/** A page of several sorted ranges, merged into one order. */
 import type { Store } from "./store.ts";
 
-const LEAST = 16;
-const PIECE = 256;
+const MIN_ROWS_PER_READ = 16;
+const MAX_ROWS_PER_READ = 256;
 
 interface Cursor {
   readonly prefix: string;
   keys: string[];
   next: number;
-  /** Nothing is left in the store. */
+  /** The store has no more rows. */
   ended: boolean;
 }
 
-export interface MergeOptions {
+interface MergeOptions {
   readonly reverse: boolean;
   readonly limit: number;
   readonly offset: number;
 }
 
 /**
- * The keys of a page of all the ranges together, in the order of what follows their prefixes. It reads a little of each range,
- * and all that comes before the page.
+ * The keys of one page of all ranges together, sorted by what follows their prefixes. It reads a little of each range, and
+ * everything that comes before the page.
  */
 export async function mergedPage(store: Store, prefixes: readonly string[], options: MergeOptions): Promise<string[]> {
   const { reverse, limit, offset } = options;
   const end = offset + limit;
-  const piece = Math.min(PIECE, end, Math.max(LEAST, Math.ceil((2 * end) / Math.max(1, prefixes.length))));
+  const piece = Math.min(
+    MAX_ROWS_PER_READ,
+    end,
+    Math.max(MIN_ROWS_PER_READ, Math.ceil((2 * end) / Math.max(1, prefixes.length))),
+  );
   const cursors = await Promise.all(
     prefixes.map(async (prefix): Promise<Cursor> => {
       const cursor = { prefix, keys: [], next: 0, ended: false };
@@ -36,11 +40,11 @@ export async function mergedPage(store: Store, prefixes: readonly string[], opti
   const left = cursors.filter((cursor) => cursor.keys.length > 0);
   const page: string[] = [];
   for (let index = 0; index < end && left.length > 0; index++) {
-    const at = first(left, reverse);
+    const at = nextCursor(left, reverse);
     const cursor = left[at]!;
     const key = cursor.keys[cursor.next++]!;
     if (index >= offset) page.push(key);
-    if (cursor.next === cursor.keys.length && index + 1 < end) await refill(store, cursor, reverse, PIECE);
+    if (cursor.next === cursor.keys.length && index + 1 < end) await refill(store, cursor, reverse, MAX_ROWS_PER_READ);
     if (cursor.next === cursor.keys.length) left.splice(at, 1);
   }
   return page;
@@ -56,12 +60,12 @@ async function refill(store: Store, cursor: Cursor, reverse: boolean, limit: num
   cursor.ended = rows.length < limit;
 }
 
-/** Few ranges are the rule, so that looking at each is as good as a heap. */
-function first(cursors: readonly Cursor[], reverse: boolean): number {
+/** There are usually few ranges, so that looking at each is as good as a heap. */
+function nextCursor(cursors: readonly Cursor[], reverse: boolean): number {
   let best = 0;
-  let entry = entryOf(cursors[0]!);
+  let entry = currentEntry(cursors[0]!);
   for (let index = 1; index < cursors.length; index++) {
-    const other = entryOf(cursors[index]!);
+    const other = currentEntry(cursors[index]!);
     if (reverse ? other > entry : other < entry) {
       best = index;
       entry = other;
@@ -70,4 +74,4 @@ function first(cursors: readonly Cursor[], reverse: boolean): number {
   return best;
 }
 
-const entryOf = ({ prefix, keys, next }: Cursor): string => keys[next]!.slice(prefix.length);
+const currentEntry = ({ prefix, keys, next }: Cursor): string => keys[next]!.slice(prefix.length);

@@ -1,4 +1,4 @@
-/** From `store:` of the manifest to a store. */
+/** Opens the store that `store:` in the manifest names. */
 import { isAbsolute, resolve } from "node:path";
 import type { Logger } from "pino";
 import type { Host } from "../plugin/plugin.ts";
@@ -8,17 +8,17 @@ import type { Registry } from "../registry/registry.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import type { Store } from "./store.ts";
 
-export interface OpenOptions {
+interface OpenOptions {
   logger: Logger;
   registry: Registry;
   host: Host;
-  /** What a relative FILE is relative to: the folder of the manifest. */
+  /** The folder of the manifest, which a relative FILE is relative to. */
   folder: string;
 }
 
 /**
  * @param url `memory:`, `sqlite:FILE` (`?synchronous=normal`), `postgres://...`, or a store plugin: `NAME`, `NAME:URL`
- * @throws Error for a person when the store cannot be used
+ * @throws Error with a message for the user when the store cannot be used
  */
 export async function openStore(url: string, options: OpenOptions): Promise<Store> {
   if (url === "memory:") return createMemoryStore();
@@ -33,7 +33,7 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
   return openPlugin(url, options);
 }
 
-/** `where` names the file as the manifest does. */
+/** In the result `where` names the file as the manifest does. */
 export function parseSqliteUrl(
   url: string,
   folder: string,

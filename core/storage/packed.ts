@@ -1,22 +1,22 @@
-/** Rows as one text, which costs an engine's driver a fraction of what an object for each row does. */
+/** Many rows packed into one text, which costs a database driver a fraction of one object per row. */
 import type { Joined, Row } from "./store.ts";
 
-/** JSON text and keys hold neither: ASCII's own separators (check.ts refuses them). */
-export const FIELD = "\x1f";
-export const RECORD = "\x1e";
+/** ASCII's own separators. Keys and JSON text contain neither (check.ts refuses them). */
+const FIELD_SEPARATOR = "\x1f";
+const RECORD_SEPARATOR = "\x1e";
 
-/** SQL of one row, and of all rows, with `key`, `revision`, `value` in scope. */
-export const PACK = "key || char(31) || revision || char(31) || value";
+/** The SQL expression of one packed row, with `key`, `revision` and `value` in scope. */
+export const PACK_ROW_SQL = "key || char(31) || revision || char(31) || value";
 
-/** @param text what SQL made of the rows; null: there were none */
+/** @param text the packed rows; null when there are none */
 export function unpack(text: string | null): Row[] {
   if (text === null) return [];
   const rows: Row[] = [];
   for (let start = 0; start <= text.length; ) {
-    let end = text.indexOf(RECORD, start);
+    let end = text.indexOf(RECORD_SEPARATOR, start);
     if (end < 0) end = text.length;
-    const afterKey = text.indexOf(FIELD, start);
-    const afterRevision = text.indexOf(FIELD, afterKey + 1);
+    const afterKey = text.indexOf(FIELD_SEPARATOR, start);
+    const afterRevision = text.indexOf(FIELD_SEPARATOR, afterKey + 1);
     rows.push({
       key: text.slice(start, afterKey),
       value: text.slice(afterRevision + 1, end),
@@ -27,8 +27,8 @@ export function unpack(text: string | null): Row[] {
   return rows;
 }
 
-/** What `Store.tail` gives, from the rows themselves in their order. */
-export function joined(rows: readonly Row[], limit: number, beside: Row | undefined): Joined {
+/** The result of `Store.tail`, made of the rows in their order. */
+export function joinRows(rows: readonly Row[], limit: number, beside: Row | undefined): Joined {
   const text = rows.map((row) => row.value).join(",");
   return { text, first: rows.length < limit ? null : rows[0]!.key, beside };
 }

@@ -1,4 +1,4 @@
-/** Keyv's adapter for PostgreSQL, extended: connections of our own, transactions, and coming back when the server does. */
+/** Keyv's adapter for PostgreSQL with pools of its own, transactions, and recovery when the server comes back. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { KeyvPostgres } from "@keyv/postgres";
 import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
@@ -9,44 +9,44 @@ import {
   explainPostgres,
   isConflict,
   isPostgresConnectionLost,
-  isStatementFault,
-  isWorthAnother,
+  isStatementError,
+  mayWorkOnAnotherConnection,
 } from "./postgres-errors.ts";
 import { createPool } from "./postgres-pool.ts";
 
-/** Where Keyv's adapter keeps what describes the database: key, value. */
+/** The table of Keyv's adapter, which keeps the version of the schema: key, value. */
 export const POSTGRES_META = "penstock_meta";
 
-/** Where the statements of one transaction go. */
+/** Runs the statements of one transaction. */
 export type Session = Pick<PoolClient, "query">;
 
-/** @param first the row of the query that travelled with the beginning */
-export type PostgresWork<T> = (session: Session, first: Record<string, unknown>) => Promise<T>;
+/** @param first the first row of the query that was sent together with BEGIN */
+type PostgresWork<T> = (session: Session, first: Record<string, unknown>) => Promise<T>;
 
-const READERS = 8;
-/** One transaction at a time writes; another connection is for when that one hangs. */
-const WRITERS = 2;
-const CONFLICT_TRIES = 12;
-/** Milliseconds between them, at most. */
-const CONFLICT_PAUSE = 100;
-/** When the server ended all connections, we may find out with one after the other. */
-const LOST_TRIES = 4;
-/** How long, and how many milliseconds apart, we ask what became of a transaction whose connection broke. */
-const OUTCOME_TIME = 2_000;
-const OUTCOME_PAUSE = 50;
-/** Milliseconds that short questions may take: whoever asks them is waiting for more than the answer. */
-const QUESTION_TIMEOUT = 2_000;
+const READ_CONNECTIONS = 8;
+/** One transaction writes at a time; the other connection is for the case that the first one hangs. */
+const WRITE_CONNECTIONS = 2;
+const MAX_CONFLICT_TRIES = 12;
+const MAX_CONFLICT_PAUSE_MS = 100;
+/** When the server has closed all connections, several of the pool may fail one after the other. */
+const MAX_LOST_CONNECTION_TRIES = 4;
+/** How long, and how often, the server is asked for the outcome of a transaction whose connection broke. */
+const OUTCOME_TIMEOUT_MS = 2_000;
+const OUTCOME_PAUSE_MS = 50;
+/** For short queries on which a caller waits that has more to do. */
+const SHORT_QUERY_TIMEOUT_MS = 2_000;
 
-/** One trip. The number of the transaction tells afterwards whether it was committed. */
+/** One round trip. With the transaction's number its outcome can be asked for later. */
 const BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT txid_current()::text AS transaction";
 
 /**
- * The adapter by itself keeps its pool in a variable of its module, without a listener for errors, so that a connection
- * which breaks while idle ends the process; it takes any connection for each query, so that there are no transactions; it
- * makes its table with keys of 255 characters in the order of some language; and when that first query fails it never works
- * again. Here the connections and the tables (postgres-schema.ts) are ours.
+ * The original adapter has four problems. Its pool has no listener for errors, so that an idle connection that breaks ends the process.
+ * It takes any connection for each query, so that there are no transactions. It creates its table with keys of 255 characters, sorted
+ * by some language. And when its first query fails, it never works again. Here the connections and the tables (postgres-schema.ts) are
+ * our own.
  *
- * Everything rejects with ServiceError `unavailable` when the server cannot do it now, and with its error when it never can.
+ * All methods reject with ServiceError `unavailable` while the server cannot work, and with the server's error when the statement is
+ * wrong.
  */
 export class PostgresDatabase extends KeyvPostgres {
   readonly #readers: Pool;
@@ -58,27 +58,27 @@ export class PostgresDatabase extends KeyvPostgres {
   /** @param url `postgres://user:password@host:port/database`. Nothing is connected before the first query. */
   constructor(url: string, logger: Logger) {
     super({ uri: url, table: POSTGRES_META });
-    this.#readers = createPool(url, READERS, logger);
-    this.#writers = createPool(url, WRITERS, logger);
+    this.#readers = createPool(url, READ_CONNECTIONS, logger);
+    this.#writers = createPool(url, WRITE_CONNECTIONS, logger);
     this.#health = createHealth(logger, "PostgreSQL", explainPostgres);
     this.#logger = logger;
     this.query = async (text: string, values: unknown[] = []) =>
       (await this.#query("write", this.#writers, { text, values }, 1)).rows;
   }
 
-  /** Called by the adapter's constructor, before there are fields here, for a query that creates its table: nothing is sent. */
+  /** The adapter's constructor calls this to create its table, before this class has fields: it must send nothing. */
   override async connect(): Promise<(sql: string, values?: unknown) => Promise<unknown[]>> {
     return async () => [];
   }
 
   /** A statement that may safely run twice. */
   read(statement: QueryConfig): Promise<QueryResult> {
-    return this.#query("read", this.#readers, statement, LOST_TRIES);
+    return this.#query("read", this.#readers, statement, MAX_LOST_CONNECTION_TRIES);
   }
 
   /**
-   * Runs `work` in a SERIALIZABLE transaction, from the start again after a conflict with another process.
-   * @param first a query that travels with the beginning; its first row is given to `work`
+   * Runs `work` in a SERIALIZABLE transaction, and again after a conflict with another process.
+   * @param first a query that is sent together with BEGIN; `work` gets its first row
    */
   async transaction<T>(work: PostgresWork<T>, first = ""): Promise<T> {
     for (let tries = 1; ; tries++) {
@@ -87,9 +87,11 @@ export class PostgresDatabase extends KeyvPostgres {
         this.#health.worked("write");
         return result;
       } catch (error) {
-        const again = isConflict(error) ? tries < CONFLICT_TRIES : isWorthAnother(error) && tries < LOST_TRIES;
-        if (!again || error instanceof ServiceError || this.#closed !== null) throw this.#failed("write", error);
-        if (isConflict(error)) await sleep(Math.random() * Math.min(2 ** tries, CONFLICT_PAUSE));
+        const retry = isConflict(error)
+          ? tries < MAX_CONFLICT_TRIES
+          : mayWorkOnAnotherConnection(error) && tries < MAX_LOST_CONNECTION_TRIES;
+        if (!retry || error instanceof ServiceError || this.#closed !== null) throw this.#failed("write", error);
+        if (isConflict(error)) await sleep(Math.random() * Math.min(2 ** tries, MAX_CONFLICT_PAUSE_MS));
       }
     }
   }
@@ -98,19 +100,24 @@ export class PostgresDatabase extends KeyvPostgres {
   async problem(): Promise<string | null> {
     if (this.#closed !== null) return "storage is closed";
     const text = "SELECT current_setting('transaction_read_only') AS only";
-    const only = await this.#query("read", this.#readers, { text, query_timeout: QUESTION_TIMEOUT }, LOST_TRIES).then(
+    const only = await this.#query(
+      "read",
+      this.#readers,
+      { text, query_timeout: SHORT_QUERY_TIMEOUT_MS },
+      MAX_LOST_CONNECTION_TRIES,
+    ).then(
       ({ rows }) => rows[0]?.only,
       () => undefined,
     );
     const { problem } = this.#health;
-    // What failed is tried again: nothing else may come by to find out that it works.
+    // After a failure a write is tried here, since there may be no other write to show that it works again.
     if (only !== undefined && problem("write") !== null) {
       await this.transaction(async () => undefined).catch(() => undefined);
     }
     return problem("read") ?? problem("write") ?? (only === "on" ? "the database is read-only" : null);
   }
 
-  /** Waits for the queries under way. A second call does nothing more. */
+  /** Waits for the running queries. A second call has no effect. */
   override disconnect(): Promise<void> {
     this.#closed ??= Promise.all([this.#readers.end(), this.#writers.end()]).then(() => undefined);
     return this.#closed;
@@ -123,13 +130,13 @@ export class PostgresDatabase extends KeyvPostgres {
         this.#health.worked(side);
         return result;
       } catch (error) {
-        if (attempt >= tries || !isWorthAnother(error)) throw this.#failed(side, error);
+        if (attempt >= tries || !mayWorkOnAnotherConnection(error)) throw this.#failed(side, error);
       }
     }
   }
 
   #failed(side: Side, error: unknown): unknown {
-    if (error instanceof ServiceError || isStatementFault(error)) return error;
+    if (error instanceof ServiceError || isStatementError(error)) return error;
     return this.#closed === null ? this.#health.failed(side, error) : unavailable("storage is closed");
   }
 
@@ -149,10 +156,10 @@ export class PostgresDatabase extends KeyvPostgres {
     } catch (error) {
       if (isPostgresConnectionLost(error)) client.release(true);
       else await rollback(client);
-      // The connection broke after COMMIT was sent: only the server knows.
-      const became = done !== null && isPostgresConnectionLost(error) ? await this.#outcome(transaction) : "aborted";
-      if (done !== null && became === "committed") return done.result;
-      if (became === "aborted") throw error;
+      // When the connection broke after COMMIT was sent, only the server knows the outcome.
+      const outcome = done !== null && isPostgresConnectionLost(error) ? await this.#outcome(transaction) : "aborted";
+      if (done !== null && outcome === "committed") return done.result;
+      if (outcome === "aborted") throw error;
       this.#health.failed("write", error);
       this.#logger.error({ err: error, transaction }, "PostgreSQL: a commit may have happened, its connection broke");
       throw unavailable("storage is unavailable: the connection was lost during the commit, which may have happened");
@@ -161,15 +168,15 @@ export class PostgresDatabase extends KeyvPostgres {
 
   async #outcome(transaction: string): Promise<"committed" | "aborted" | "unknown"> {
     const text = "SELECT txid_status($1::bigint) AS status";
-    const statement = { text, values: [transaction], query_timeout: QUESTION_TIMEOUT };
-    const end = performance.now() + OUTCOME_TIME;
+    const statement = { text, values: [transaction], query_timeout: SHORT_QUERY_TIMEOUT_MS };
+    const end = performance.now() + OUTCOME_TIMEOUT_MS;
     while (performance.now() < end) {
       const status = await this.#readers.query(statement).then(
         ({ rows }) => rows[0]?.status,
         () => undefined,
       );
       if (status === "committed" || status === "aborted") return status;
-      await sleep(OUTCOME_PAUSE);
+      await sleep(OUTCOME_PAUSE_MS);
     }
     return "unknown";
   }

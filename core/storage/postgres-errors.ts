@@ -1,16 +1,16 @@
-/** What an error of PostgreSQL, or of the way to it, means. */
+/** The meaning of errors of PostgreSQL, and of the connection to it. */
 import { messageOf } from "../lib/errors.ts";
 
 /** Serialization failure and deadlock: the same transaction may well succeed the next time. */
 const CONFLICT = /^(?:40001|40P01)$/;
 
-/** What ends a connection: SQLSTATE classes 08 and 57P, and what sockets say. */
+/** Errors that end a connection: SQLSTATE classes 08 and 57P, and those of sockets. */
 const LOST = /^(?:08...|57P0[1-5]|25P03|ECONNRESET|EPIPE|ETIMEDOUT|ECONNABORTED)$/;
 const LOST_MESSAGE = /^(?:Connection terminated|Query read timeout|Client (?:has encountered|was closed))/;
 
 /**
- * Classes that blame a statement or its values, which are ours, and not the state of the server. Everything else (no
- * connection, no disk, shutting down, read-only, no rights, a table that is gone) ends without our doing.
+ * Classes of errors in a statement or its values. Everything else (no connection, no disk space, shutting down, read-only, no rights, a
+ * missing table) is a state of the server, which may end without a change here.
  */
 const STATEMENT = /^(?:0A...|22...|23...|42(?!501|P01)...|54...)$/;
 
@@ -27,28 +27,29 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [LOST, "the connection to the database was lost"],
 ];
 
-export function postgresErrorCode(error: unknown): string {
+function postgresErrorCode(error: unknown): string {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" ? code : "";
 }
 
 export const isConflict = (error: unknown): boolean => CONFLICT.test(postgresErrorCode(error));
 
-/** The connection is gone. What it was doing may have happened. */
+/** The connection was lost. Its last statement may or may not have been executed. */
 export const isPostgresConnectionLost = (error: unknown): boolean =>
   LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));
 
-/** Whoever waited this long does not wait for a second try. */
+/** After a timeout the caller has waited long enough: there is no second try. */
 const isTimeout = (error: unknown): boolean => /timeout/.test(messageOf(error));
 
-/** Another connection may well do what this one did not. */
-export const isWorthAnother = (error: unknown): boolean => isPostgresConnectionLost(error) && !isTimeout(error);
+/** Whether another connection may succeed where this one failed. */
+export const mayWorkOnAnotherConnection = (error: unknown): boolean =>
+  isPostgresConnectionLost(error) && !isTimeout(error);
 
-/** The statement can never succeed with these values. Errors without a code are of our own making, or of a lost connection. */
-export const isStatementFault = (error: unknown): boolean =>
+/** Whether the statement can never succeed with these values. */
+export const isStatementError = (error: unknown): boolean =>
   STATEMENT.test(postgresErrorCode(error)) || error instanceof TypeError || error instanceof RangeError;
 
-/** For people and for clients: without addresses. */
+/** A message for logs and clients, without addresses. */
 export function explainPostgres(error: unknown): string {
   const code = postgresErrorCode(error);
   const meaning = MEANINGS.find(([pattern]) => pattern.test(code))?.[1];

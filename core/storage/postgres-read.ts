@@ -1,16 +1,16 @@
-/** Reads of PostgreSQL, many at a time. Rows come as one text (packed.ts), which costs the driver least. */
+/** Grouped reads of PostgreSQL. Rows come packed into one text (packed.ts), which is cheapest for the driver. */
 import { keyBounds } from "./encoding.ts";
-import { joined, unpack } from "./packed.ts";
+import { joinRows, unpack } from "./packed.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { TABLE } from "./postgres-schema.ts";
 import type { Joined, Range, Row, Tail } from "./store.ts";
 
-const PACKED = "string_agg(key || chr(31) || revision || chr(31) || value, chr(30))";
-/** Rows that go into one text: it is far from the gigabyte that PostgreSQL allows. */
-const PACKED_LIMIT = 10_000;
+const PACKED_SQL = "string_agg(key || chr(31) || revision || chr(31) || value, chr(30))";
+/** This keeps a text far below the gigabyte that PostgreSQL allows. */
+const MAX_PACKED_ROWS = 10_000;
 
-export interface PostgresReader {
-  /** Those that exist, by key. */
+interface PostgresReader {
+  /** The rows that exist, by key. */
   rows(keys: readonly string[]): Promise<Map<string, Row>>;
   /** The rows of each range, in its order. */
   ranges(ranges: readonly Range[]): Promise<Row[][]>;
@@ -20,17 +20,17 @@ export interface PostgresReader {
 
 type Kind = "ASC" | "DESC" | "large";
 
-const kindOf = ({ limit, reverse }: Range): Kind => (limit > PACKED_LIMIT ? "large" : reverse ? "DESC" : "ASC");
+const rangeKind = ({ limit, reverse }: Range): Kind => (limit > MAX_PACKED_ROWS ? "large" : reverse ? "DESC" : "ASC");
 
 export function createPostgresReader(database: PostgresDatabase): PostgresReader {
   /** One query for all ranges of one direction. */
-  async function alike(direction: "ASC" | "DESC", ranges: readonly Range[]): Promise<Row[][]> {
+  async function scanTogether(direction: "ASC" | "DESC", ranges: readonly Range[]): Promise<Row[][]> {
     if (ranges.length === 0) return [];
     const bounds = ranges.map(keyBounds);
     const { rows } = await database.read({
       name: `penstock-scan-${direction}`,
       text:
-        `SELECT (SELECT ${PACKED} FROM (SELECT key, revision, value FROM ${TABLE} WHERE key >= low AND key < high ` +
+        `SELECT (SELECT ${PACKED_SQL} FROM (SELECT key, revision, value FROM ${TABLE} WHERE key >= low AND key < high ` +
         `ORDER BY key ${direction} LIMIT wanted OFFSET skipped) AS found) AS packed ` +
         "FROM unnest($1::text[], $2::text[], $3::int[], $4::int[]) WITH ORDINALITY AS range (low, high, wanted, skipped, n) " +
         "ORDER BY n",
@@ -44,7 +44,7 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
     return rows.map(({ packed }) => unpack(packed as string | null));
   }
 
-  async function large(range: Range): Promise<Row[]> {
+  async function scanLarge(range: Range): Promise<Row[]> {
     const { reverse, limit, skip = 0 } = range;
     const { low, high } = keyBounds(range);
     const { rows } = await database.read({
@@ -61,8 +61,8 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
     }));
   }
 
-  /** Those of one query are no text of a gigabyte: their limits are bounded together. */
-  async function few(tails: readonly Tail[]): Promise<Joined[]> {
+  /** The caller bounds the limits of all tails together, so that no text comes near a gigabyte. */
+  async function tailsTogether(tails: readonly Tail[]): Promise<Joined[]> {
     const bounds = tails.map(keyBounds);
     const { rows } = await database.read({
       name: "penstock-tail",
@@ -88,37 +88,37 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
     }));
   }
 
-  async function many(tail: Tail): Promise<Joined> {
-    const [rows, beside] = await Promise.all([large({ ...tail, reverse: true }), reader.rows([tail.beside])]);
-    return joined(rows.reverse(), tail.limit, beside.get(tail.beside));
+  async function largeTail(tail: Tail): Promise<Joined> {
+    const [rows, beside] = await Promise.all([scanLarge({ ...tail, reverse: true }), reader.rows([tail.beside])]);
+    return joinRows(rows.reverse(), tail.limit, beside.get(tail.beside));
   }
 
   const reader: PostgresReader = {
     async rows(keys) {
       const { rows } = await database.read({
         name: "penstock-get",
-        text: `SELECT ${PACKED} AS packed FROM ${TABLE} WHERE key = ANY($1::text[])`,
+        text: `SELECT ${PACKED_SQL} AS packed FROM ${TABLE} WHERE key = ANY($1::text[])`,
         values: [keys],
       });
       return new Map(unpack((rows[0]?.packed ?? null) as string | null).map((row) => [row.key, row]));
     },
 
     async ranges(ranges) {
-      const of = (kind: Kind) => ranges.filter((range) => kindOf(range) === kind);
+      const of = (kind: Kind) => ranges.filter((range) => rangeKind(range) === kind);
       const [up, down, ...rows] = await Promise.all([
-        alike("ASC", of("ASC")),
-        alike("DESC", of("DESC")),
-        ...of("large").map(large),
+        scanTogether("ASC", of("ASC")),
+        scanTogether("DESC", of("DESC")),
+        ...of("large").map(scanLarge),
       ]);
       const results = { ASC: up.values(), DESC: down.values(), large: rows.values() };
-      return ranges.map((range) => results[kindOf(range)].next().value ?? []);
+      return ranges.map((range) => results[rangeKind(range)].next().value ?? []);
     },
 
     async tails(tails) {
-      // The heaviest travels alone.
+      // A tail with a large limit is always alone in its group.
       const [first] = tails;
-      if (first !== undefined && first.limit > PACKED_LIMIT) return [await many(first)];
-      return few(tails);
+      if (first !== undefined && first.limit > MAX_PACKED_ROWS) return [await largeTail(first)];
+      return tailsTogether(tails);
     },
   };
   return reader;

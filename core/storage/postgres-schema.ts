@@ -1,35 +1,35 @@
-/** The tables, and which version of them this release reads and writes. */
+/** Creates the tables, and checks that this release can read and write their version. */
 import { POSTGRES_META, type PostgresDatabase } from "./postgres-database.ts";
 
-/** Rises with every change of tables and keys that an older version could not work with. */
+/** Rises with every incompatible change of tables or keys. */
 const VERSION = 2;
 
 export const TABLE = "public.penstock";
 
-/** Revisions that one group of commits may give out. */
-export const REVISIONS = 1024;
+/** The sequence of revisions rises by this much for each group of commits. */
+export const REVISIONS_PER_GROUP = 1024;
 
-/** Processes that start at once wait for each other; any number that nobody else is likely to lock. */
-const LOCK = 7_363_774_101;
+/** Key of an advisory lock, so that processes that start at once wait for each other. Any number that nobody else uses. */
+const LOCK_KEY = 7_363_774_101;
 
-/** `COLLATE "C"`: keys are ordered by their bytes, whatever the language of the database is. */
-const TABLES = [
+/** `COLLATE "C"` sorts keys by their bytes, whatever the language of the database is. */
+const CREATE_TABLES = [
   `CREATE TABLE IF NOT EXISTS ${TABLE} (key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL)`,
-  `CREATE SEQUENCE IF NOT EXISTS public.penstock_revision INCREMENT BY ${REVISIONS}`,
+  `CREATE SEQUENCE IF NOT EXISTS public.penstock_revision INCREMENT BY ${REVISIONS_PER_GROUP}`,
   `CREATE TABLE IF NOT EXISTS public.${POSTGRES_META} (key text PRIMARY KEY, value text)`,
   `INSERT INTO public.${POSTGRES_META} VALUES ('schema', '${VERSION}') ON CONFLICT DO NOTHING`,
 ];
 
 /**
  * Creates what is missing.
- * @throws Error for a person when the database is of another version
+ * @throws Error with a message for the user when the database is of another version
  */
 export async function preparePostgresSchema(database: PostgresDatabase): Promise<void> {
   const [table] = await database.query(`SELECT to_regclass('public.${POSTGRES_META}') AS found`);
   if (table?.found === null) {
     await database.transaction(async (session) => {
-      await session.query({ text: "SELECT pg_advisory_xact_lock($1)", values: [LOCK] });
-      for (const text of TABLES) await session.query({ text });
+      await session.query({ text: "SELECT pg_advisory_xact_lock($1)", values: [LOCK_KEY] });
+      for (const text of CREATE_TABLES) await session.query({ text });
     });
   }
   const version = Number(await database.get("schema"));

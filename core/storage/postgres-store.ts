@@ -6,20 +6,19 @@ import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { createPostgresReader } from "./postgres-read.ts";
-import { preparePostgresSchema, REVISIONS } from "./postgres-schema.ts";
+import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
-/** What one query asks for, at most: keys, and rows of ranges. */
-const GETS = 1_000;
-const SCANS = 4_000;
-/** Characters that weigh as much as a row: a transaction carries 8 MiB at most. */
-const WEIGHT_1 = 8 * 1024;
+const MAX_KEYS_PER_QUERY = 1_000;
+const MAX_ROWS_PER_QUERY = 4_000;
+/** This many characters weigh as much as one row, so that a transaction has at most 8 MiB. */
+const CHARACTERS_PER_WEIGHT = 8 * 1024;
 
 /**
  * Connects, and creates the tables where they are missing.
  * @param url `postgres://user:password@host:port/database`
- * @throws Error for a person when there is no connection, or when a newer release has written the database
+ * @throws Error with a message for the user when there is no connection, or when a newer release has written the database
  */
 export async function openPostgresStore(url: string, { logger }: { logger: Logger }): Promise<Store> {
   const database = new PostgresDatabase(url, logger);
@@ -27,11 +26,11 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     await preparePostgresSchema(database);
   } catch (error) {
     await database.disconnect();
-    throw new Error(`${placeOf(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
+    throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
   }
   const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
-    limit: REVISIONS,
-    weigh: weightOf,
+    limit: REVISIONS_PER_GROUP,
+    weigh: commitWeight,
   });
   const reader = createPostgresReader(database);
   const gets = createBatch<readonly string[], (Row | undefined)[]>(
@@ -39,14 +38,14 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       const rows = await reader.rows([...new Set(lists.flat())]);
       return lists.map((keys) => keys.map((key) => rows.get(key)));
     },
-    { limit: GETS, weigh: (keys) => keys.length },
+    { limit: MAX_KEYS_PER_QUERY, weigh: (keys) => keys.length },
   );
   const scans = createBatch<Range, Row[]>((ranges) => reader.ranges(ranges), {
-    limit: SCANS,
+    limit: MAX_ROWS_PER_QUERY,
     weigh: (range) => range.limit,
   });
   const tails = createBatch<Tail, Joined | null>((asked) => reader.tails(asked), {
-    limit: SCANS,
+    limit: MAX_ROWS_PER_QUERY,
     weigh: ({ limit }) => 4 + limit,
   });
   return {
@@ -79,16 +78,16 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
   };
 }
 
-/** Without the user, the password and the settings. */
-function placeOf(url: string): string {
+/** The URL without user, password and settings. */
+function addressWithoutSecrets(url: string): string {
   if (!URL.canParse(url)) return "postgres:";
   const { host, pathname } = new URL(url);
   return `postgres://${host}${pathname}`;
 }
 
-/** How much of a transaction it takes: at least 1, for a group has no more commits than there are revisions for it. */
-function weightOf({ put = [], add = [], delete: removed = [] }: Commit): number {
+/** At least 1, so that a group has no more commits than revisions are reserved for it. */
+function commitWeight({ put = [], add = [], delete: removed = [] }: Commit): number {
   let characters = 0;
   for (const [, value] of put) characters += value.length;
-  return 1 + put.length + add.length + removed.length + characters / WEIGHT_1;
+  return 1 + put.length + add.length + removed.length + characters / CHARACTERS_PER_WEIGHT;
 }

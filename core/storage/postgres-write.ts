@@ -1,49 +1,49 @@
-/** A group of commits as one transaction of PostgreSQL. */
+/** Writes a group of commits in one transaction of PostgreSQL. */
 import { prefixEnd } from "./encoding.ts";
-import { type Change, type Changes, expectedKeys, foldGroup } from "./group.ts";
+import { type Change, type Changes, expectedKeys, mergeCommits } from "./group.ts";
 import type { PostgresDatabase, Session } from "./postgres-database.ts";
-import { isStatementFault } from "./postgres-errors.ts";
+import { isStatementError } from "./postgres-errors.ts";
 import { TABLE } from "./postgres-schema.ts";
 import type { Commit } from "./store.ts";
 
-/** The driver gives a bigint as text. */
-const REVISION = "SELECT nextval('public.penstock_revision') AS base";
+/** The driver returns a bigint as text. */
+const NEXT_REVISION = "SELECT nextval('public.penstock_revision') AS base";
 
 const upsert = (keys: number, value: string): string =>
   `INSERT INTO ${TABLE} AS stored (key, value, revision)
      SELECT * FROM unnest($${keys}::text[], $${keys + 1}::text[], $${keys + 2}::bigint[])
      ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, value = ${value}`;
 
-/** One statement, whose parts run in no order: no row is in two of them. */
+/** The three parts of this statement run in no fixed order, which is safe because no row is in two of them. */
 const WRITE = `WITH removed AS (DELETE FROM ${TABLE} WHERE key = ANY($1::text[])),
   written AS (${upsert(2, "excluded.value")})
   ${upsert(5, "(stored.value::bigint + excluded.value::bigint)::text")}`;
 
 /**
- * One transaction. Gives the revision of each commit, or why it did not happen: what PostgreSQL refuses for what is in it fails
- * alone, and not with its whole group.
+ * Returns the revision of each commit, or its error. When PostgreSQL refuses the content of one commit, the others are written again without it,
+ * one by one, so that it fails alone.
  *
  * @throws ServiceError `unavailable`
  */
 export async function writeGroup(database: PostgresDatabase, group: readonly Commit[]): Promise<(number | Error)[]> {
   try {
-    return await database.transaction((session, { base }) => saveGroup(session, group, Number(base)), REVISION);
+    return await database.transaction((session, { base }) => writeCommits(session, group, Number(base)), NEXT_REVISION);
   } catch (error) {
-    if (!isStatementFault(error)) throw error;
+    if (!isStatementError(error)) throw error;
     if (group.length === 1) return [error as Error];
   }
   const results: (number | Error)[] = [];
   for (const commit of group) {
-    // Those before it have happened, whatever becomes of this one.
+    // The commits before it are written already, whatever happens to this one.
     results.push(...(await writeGroup(database, [commit]).catch((error: Error) => [error])));
   }
   return results;
 }
 
-async function saveGroup(session: Session, group: readonly Commit[], base: number): Promise<(number | Error)[]> {
+async function writeCommits(session: Session, group: readonly Commit[], base: number): Promise<(number | Error)[]> {
   const keys = expectedKeys(group);
   const stored = keys.length === 0 ? new Map<string, number>() : await storedRevisions(session, keys);
-  const { changes, results } = foldGroup(group, stored, base);
+  const { changes, results } = mergeCommits(group, stored, base);
   await write(session, changes);
   return results;
 }
@@ -68,11 +68,11 @@ async function write(session: Session, changes: Changes): Promise<void> {
   if (changes.rows.length === 0) return;
   const of = (wanted: Change["kind"]): Change[] => changes.rows.filter(({ kind }) => kind === wanted);
   const removed = of("delete").map(({ key }) => key);
-  const values = [removed, ...columnsOf(of("put")), ...columnsOf(of("add"))];
+  const values = [removed, ...columns(of("put")), ...columns(of("add"))];
   await session.query({ name: "penstock-write", text: WRITE, values });
 }
 
-const columnsOf = (rows: readonly Change[]): [string[], string[], number[]] => [
+const columns = (rows: readonly Change[]): [string[], string[], number[]] => [
   rows.map(({ key }) => key),
   rows.map(({ value }) => value),
   rows.map(({ revision }) => revision),

@@ -1,22 +1,21 @@
-/** Walking ranges of rows piece by piece, so that no query is long and nothing large is held. */
+/** Walks ranges of rows in pieces, so that no query takes long and little is held in memory. */
 import type { Range, Row, Store } from "./store.ts";
 
-const PIECE = 1000;
-/** Rows that one query passes over. */
-const SKIP = 50_000;
+const ROWS_PER_READ = 1000;
+const MAX_ROWS_SKIPPED_PER_QUERY = 50_000;
 
-/** All rows of a prefix. */
-export async function* allRows(store: Store, prefix: string, piece = PIECE): AsyncGenerator<Row[]> {
+/** All rows of a prefix, at most `limit` of them at a time. */
+export async function* allRows(store: Store, prefix: string, limit = ROWS_PER_READ): AsyncGenerator<Row[]> {
   let after: string | undefined;
   for (;;) {
-    const rows = await store.scan({ prefix, limit: piece, ...(after !== undefined && { after }) });
+    const rows = await store.scan({ prefix, limit, ...(after !== undefined && { after }) });
     if (rows.length > 0) yield rows;
-    if (rows.length < piece) return;
+    if (rows.length < limit) return;
     after = rows.at(-1)!.key;
   }
 }
 
-/** The rows after the first `offset` of a prefix: what is passed over costs time in the engine, but is not carried here. */
+/** The rows after the first `offset` of a prefix. Skipped rows cost time in the engine, but are not transferred. */
 export async function rowsAt(
   store: Store,
   { prefix, reverse, limit }: Pick<Range, "prefix" | "limit"> & { reverse: boolean },
@@ -24,11 +23,11 @@ export async function rowsAt(
 ): Promise<Row[]> {
   let bound: { after?: string; before?: string } = {};
   let left = offset;
-  while (left > SKIP) {
-    const [last] = await store.scan({ prefix, reverse, limit: 1, skip: SKIP - 1, ...bound });
+  while (left > MAX_ROWS_SKIPPED_PER_QUERY) {
+    const [last] = await store.scan({ prefix, reverse, limit: 1, skip: MAX_ROWS_SKIPPED_PER_QUERY - 1, ...bound });
     if (last === undefined) return [];
     bound = reverse ? { before: last.key } : { after: last.key };
-    left -= SKIP;
+    left -= MAX_ROWS_SKIPPED_PER_QUERY;
   }
   return store.scan({ prefix, reverse, limit, skip: left, ...bound });
 }

@@ -1,27 +1,27 @@
-/** Rising numbers that are never given twice, over restarts and processes, without a commit for each. */
+/** Rising numbers that are never used twice, across restarts and processes, without a commit for each. */
 import { CommitConflict } from "../lib/errors.ts";
 import type { Store } from "./store.ts";
 
 export interface Sequence {
   /**
-   * The next number, greater than all that this sequence gave before. A promise only when the reserved block is used up.
-   * Rejects with ServiceError `unavailable` while the store cannot reserve another.
+   * The next number, greater than all before it. A promise only when the reserved block is used up, which
+   * rejects with ServiceError `unavailable` while the store cannot reserve another.
    */
   next(): number | Promise<number>;
 }
 
-const BLOCK = 4096;
+const BLOCK_SIZE = 4096;
 
 /**
- * Numbers from 1, reserved in blocks in the counter `key`. What a process reserved and did not give is a gap. Processes that
- * share a store interleave by whole blocks.
+ * Numbers from 1, reserved in blocks in the row `key`. Numbers that a process reserved and did not use are a gap. Processes
+ * that share a store use different blocks.
  */
-export async function createSequence(store: Store, key: string, block = BLOCK): Promise<Sequence> {
+export async function createSequence(store: Store, key: string, block = BLOCK_SIZE): Promise<Sequence> {
   let [next, end] = await reserve(store, key, block);
   let ahead: [number, number] | undefined;
   let reserving: Promise<void> | undefined;
 
-  /** One reservation at a time; who needs numbers at once waits for it. */
+  /** One reservation at a time; callers that need numbers now wait for it. */
   function reserveAhead(): Promise<void> {
     reserving ??= reserve(store, key, block)
       .then((reserved) => {
@@ -39,7 +39,7 @@ export async function createSequence(store: Store, key: string, block = BLOCK): 
       ahead = undefined;
     }
     if (next >= end) return undefined;
-    // Half way through, so that the next block is there before this one ends. A failure shows when it is needed.
+    // In the middle of a block, so that the next one is ready in time. A failure shows when that block is needed.
     if (end - next <= block / 2 && ahead === undefined && reserving === undefined) reserveAhead().catch(() => {});
     return next++;
   }
@@ -55,7 +55,7 @@ export async function createSequence(store: Store, key: string, block = BLOCK): 
   return { next: () => take() ?? wait() };
 }
 
-/** The numbers from the first to before the second are ours. */
+/** @returns the reserved numbers: the first inclusive, the second exclusive */
 async function reserve(store: Store, key: string, block: number): Promise<[number, number]> {
   for (;;) {
     const row = await store.get(key);
@@ -64,7 +64,7 @@ async function reserve(store: Store, key: string, block: number): Promise<[numbe
       await store.commit({ put: [[key, String(first + block)]], expect: [[key, row?.revision ?? null]] });
       return [first, first + block];
     } catch (error) {
-      // Another process was first: take the block after its.
+      // Another process was first: try the next block.
       if (!(error instanceof CommitConflict)) throw error;
     }
   }

@@ -1,11 +1,11 @@
-/** Who else may use a store, and for how long it keeps what it is given. */
+/** Whether other processes may use a store, and whether it outlives the process. */
 import type { Store } from "./store.ts";
 
-/** Stores of one process alone. */
-const OWN = new Set(["memory", "sqlite"]);
+/** Stores that only one process can use. */
+const UNSHARED_KINDS = new Set(["memory", "sqlite"]);
 
-/** Whether other processes may use the store at the same time: of one that is not shared, all that is left open was left behind. */
-export const isShared = ({ kind }: Pick<Store, "kind">): boolean => !OWN.has(kind);
+/** Whether other processes may use the store at the same time. If not, everything unfinished in it comes from a process that has ended. */
+export const isShared = ({ kind }: Pick<Store, "kind">): boolean => !UNSHARED_KINDS.has(kind);
 
-/** Whether the store ends with the process. */
+/** Whether the content of the store is lost when the process ends. */
 export const isVolatile = ({ kind }: Pick<Store, "kind">): boolean => kind === "memory";

@@ -1,19 +1,19 @@
-/** Rows in the order of their keys, in memory: blocks of some hundred rows, found by bisection, beside a map for single keys. */
+/** Rows in memory, sorted by key: blocks of some hundred rows that are found by bisection, and a map for single keys. */
 import { keyBounds, prefixEnd } from "./encoding.ts";
 import type { Range, Row } from "./store.ts";
 
-/** The place of a key; a write replaces the row, so that rows which were given out stay as they were. */
+/** The slot of a key. A write replaces the row in it, so that rows that were returned before do not change. */
 interface Slot {
   readonly key: string;
   row: Row;
 }
 
-/** A full block is cut in two: large enough that there are few, small enough that moving its tail is nothing. */
-const BLOCK = 512;
+/** A full block is split in two. Large enough that there are few blocks, small enough that inserting into one is cheap. */
+const BLOCK_SIZE = 512;
 
 export class SortedRows {
   #slots = new Map<string, Slot>();
-  /** Never empty ones, but for the only one. */
+  /** No block is empty, unless it is the only one. */
   #blocks: Slot[][] = [[]];
 
   get size(): number {
@@ -32,20 +32,20 @@ export class SortedRows {
     }
     const slot: Slot = { key: row.key, row };
     this.#slots.set(row.key, slot);
-    const at = this.#blockOf(row.key);
+    const at = this.#findBlock(row.key);
     const block = this.#blocks[at] as Slot[];
     const index = lowerBound(block, row.key);
     if (index === block.length) block.push(slot);
     else block.splice(index, 0, slot);
-    if (block.length < BLOCK) return;
-    // Rising keys end up in the last place: leave the block nearly full then.
-    const cut = index === block.length - 1 ? BLOCK - 16 : BLOCK / 2;
+    if (block.length < BLOCK_SIZE) return;
+    // Rising keys are appended at the end: then the block stays nearly full.
+    const cut = index === block.length - 1 ? BLOCK_SIZE - 16 : BLOCK_SIZE / 2;
     this.#blocks.splice(at + 1, 0, block.splice(cut));
   }
 
   delete(key: string): void {
     if (!this.#slots.delete(key)) return;
-    const at = this.#blockOf(key);
+    const at = this.#findBlock(key);
     const block = this.#blocks[at] as Slot[];
     block.splice(lowerBound(block, key), 1);
     if (block.length === 0 && this.#blocks.length > 1) this.#blocks.splice(at, 1);
@@ -79,7 +79,7 @@ export class SortedRows {
 
   /** From the first key that is not less than `from`. */
   *#up(from: string): Generator<Slot> {
-    let at = this.#blockOf(from);
+    let at = this.#findBlock(from);
     let index = lowerBound(this.#blocks[at] as Slot[], from);
     for (; at < this.#blocks.length; at++, index = 0) {
       const block = this.#blocks[at] as Slot[];
@@ -89,7 +89,7 @@ export class SortedRows {
 
   /** From the last key that is less than `before`, downwards. */
   *#down(before: string): Generator<Slot> {
-    let at = this.#blockOf(before);
+    let at = this.#findBlock(before);
     let index = lowerBound(this.#blocks[at] as Slot[], before) - 1;
     for (; ; index = (this.#blocks[at] as Slot[]).length - 1) {
       const block = this.#blocks[at] as Slot[];
@@ -99,7 +99,7 @@ export class SortedRows {
   }
 
   /** The block where `key` is or belongs: the last whose first key is not greater. */
-  #blockOf(key: string): number {
+  #findBlock(key: string): number {
     let low = 0;
     let high = this.#blocks.length - 1;
     while (low < high) {

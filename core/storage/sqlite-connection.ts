@@ -1,14 +1,14 @@
-/** One connection to a SQLite file: the adapter of Keyv, opened again when the engine gave it up. */
+/** One connection to a SQLite file through Keyv's adapter, which is opened again when it has become unusable. */
 import KeyvSqlite from "@keyv/sqlite";
 
-/** Beyond these the connection may be unusable for good: the file was replaced, or the disk had an error. */
-const STALE = /^SQLITE_(IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|MISUSE|PROTOCOL)/;
+/** After these errors the connection may stay unusable: the file was replaced, or the disk had an error. */
+const STALE_CONNECTION = /^SQLITE_(IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|MISUSE|PROTOCOL)/;
 
-/** Where Keyv's adapter keeps what describes the file: key, value. */
+/** The table of Keyv's adapter, which keeps the version of the schema and the revisions: key, value. */
 export const SQLITE_META = "penstock";
 
 export interface SqliteConnection {
-  /** One statement; its rows. Rejects with the driver's error. */
+  /** Runs one statement and returns its rows. Rejects with the driver's error. */
   query<T>(sql: string, ...parameters: unknown[]): Promise<T[]>;
   close(): Promise<void>;
 }
@@ -16,12 +16,12 @@ export interface SqliteConnection {
 /** The driver's name of a failure, such as `SQLITE_FULL`. */
 export const sqliteErrorCode = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? "");
 
-export interface SqliteConnectionOptions {
+interface SqliteConnectionOptions {
   /** Absolute path. */
   file: string;
-  /** Milliseconds that a statement waits for a lock of another process, such as a backup. */
+  /** How many milliseconds a statement waits for a lock of another process, such as a backup. */
   busyTimeout: number;
-  /** Run on every opening, in order. */
+  /** Run in order, every time the connection is opened. */
   pragmas: readonly string[];
 }
 
@@ -33,7 +33,7 @@ export async function openSqliteConnection(options: SqliteConnectionOptions): Pr
   async function open(): Promise<KeyvSqlite> {
     const adapter = new KeyvSqlite({ uri: file, table: SQLITE_META, busyTimeout });
     try {
-      // At once, and the first await: the adapter reports a failed opening only to a query that waits for it.
+      // A query must be waiting from the start: the adapter reports a failed opening only to such a query.
       for (const pragma of pragmas) await adapter.query(`PRAGMA ${pragma}`);
     } catch (error) {
       adapter.close().catch(() => {});
@@ -61,7 +61,7 @@ export async function openSqliteConnection(options: SqliteConnectionOptions): Pr
       try {
         return await adapter.query(sql, ...parameters);
       } catch (error) {
-        if (STALE.test(sqliteErrorCode(error)) && opening === used) {
+        if (STALE_CONNECTION.test(sqliteErrorCode(error)) && opening === used) {
           opening = undefined;
           adapter.close().catch(() => {});
         }

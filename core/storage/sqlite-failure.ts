@@ -1,4 +1,4 @@
-/** What SQLite's errors mean to a person. */
+/** Messages for the errors of SQLite. */
 import { sqliteErrorCode } from "./sqlite-connection.ts";
 
 const MEANINGS: readonly (readonly [RegExp, string])[] = [
@@ -8,7 +8,7 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [/^SQLITE_(READONLY|PERM|AUTH)/, "the file is read-only"],
   [/^SQLITE_CANTOPEN/, "the file cannot be opened"],
   [/^SQLITE_IOERR/, "reading or writing the disk failed"],
-  [/^SQLITE_(CORRUPT|NOTADB)/, "the file is damaged, or no SQLite database"],
+  [/^SQLITE_(CORRUPT|NOTADB)/, "the file is damaged, or not a SQLite database"],
   [/^SQLITE_NOMEM/, "there is not enough memory"],
   [/^SQLITE_TOOBIG/, "a value is too large"],
   [/^SQLITE_MISUSE/, "it is closed"],

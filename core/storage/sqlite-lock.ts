@@ -1,21 +1,21 @@
 /**
- * One process for each SQLite file: our revisions and caches know only our own writes. The lock is that of an open exclusive
- * transaction on a file beside it, so that the system gives it back when the process ends, whatever ended it.
+ * Lets only one process use a SQLite file, since revisions and caches know only the writes of their own process. The lock is an open
+ * exclusive transaction on a second file, so that the operating system releases it however the process ends.
  */
 import KeyvSqlite from "@keyv/sqlite";
 import { sqliteErrorCode } from "./sqlite-connection.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 
-/** Milliseconds: a process that is just ending may still hold it. */
-const PATIENCE = 1_000;
+/** A process that is just ending may still hold the lock. */
+const LOCK_TIMEOUT_MS = 1_000;
 
 /**
  * @param file absolute path of the database
- * @returns gives the lock back
- * @throws Error for a person when another process holds it
+ * @returns releases the lock
+ * @throws Error with a message for the user when another process holds it
  */
 export async function lockFile(file: string, where: string): Promise<() => Promise<void>> {
-  const lock = new KeyvSqlite({ uri: `${file}.lock`, table: "lock", busyTimeout: PATIENCE });
+  const lock = new KeyvSqlite({ uri: `${file}.lock`, table: "lock", busyTimeout: LOCK_TIMEOUT_MS });
   try {
     await lock.query("BEGIN EXCLUSIVE");
   } catch (error) {

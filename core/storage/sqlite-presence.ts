@@ -1,17 +1,16 @@
-/** Whether the file is still where it was: SQLite writes on into one that was moved away, and its log stays behind. */
+/** Checks that the file is still in its place: SQLite goes on writing into a file that was moved away, and its log stays behind. */
 import { stat } from "node:fs/promises";
 
-/** Milliseconds between two looks. */
-const PAUSE = 1_000;
+const CHECK_INTERVAL_MS = 1_000;
 
-/** @returns rejects with a driver's error when the file is not there any more; looks at most once a second unless `now` */
+/** @returns a check that rejects like the driver when the file is gone; it looks at most once a second, unless `now` is true */
 export async function createPresence(file: string): Promise<(now?: boolean) => Promise<void>> {
   const { ino, dev } = await stat(file);
-  let looked = performance.now();
+  let checkedAt = performance.now();
   let gone = false;
   return async (now = false) => {
-    if (!now && !gone && performance.now() - looked < PAUSE) return;
-    looked = performance.now();
+    if (!now && !gone && performance.now() - checkedAt < CHECK_INTERVAL_MS) return;
+    checkedAt = performance.now();
     const found = await stat(file).catch(() => undefined);
     gone = found?.ino !== ino || found.dev !== dev;
     if (gone)

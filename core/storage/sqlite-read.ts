@@ -1,21 +1,21 @@
-/** Reads of SQLite, many at a time. Rows come as one text (packed.ts): four times as fast as an object for each. */
+/** Grouped reads of SQLite. Rows come packed into one text (packed.ts), which is four times as fast as one object per row. */
 import { keyBounds } from "./encoding.ts";
-import { PACK, unpack } from "./packed.ts";
+import { PACK_ROW_SQL, unpack } from "./packed.ts";
 import { type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import type { Range, Row } from "./store.ts";
 
-const PACKED = `group_concat(${PACK}, char(30)) AS packed`;
-/** Looked up one after the other: `IN` would sort the keys into a table of its own first. */
-const OF_KEYS = "FROM (SELECT rows.* FROM json_each(?) AS asked CROSS JOIN rows ON rows.key = asked.value)";
+const PACKED_SQL = `group_concat(${PACK_ROW_SQL}, char(30)) AS packed`;
+/** A join, since `IN` would first sort the keys into a temporary table. */
+const FROM_KEYS = "FROM (SELECT rows.* FROM json_each(?) AS asked CROSS JOIN rows ON rows.key = asked.value)";
 
-export interface SqliteReader {
-  /** Those that exist, by key. */
+interface SqliteReader {
+  /** The rows that exist, by key. */
   rows(keys: readonly string[]): Promise<Map<string, Row>>;
   /** The rows of each range, in its order. */
   ranges(ranges: readonly Range[]): Promise<Row[][]>;
 }
 
-interface Plain {
+interface PlainRow {
   key: string;
   revision: number;
   value: string | number;
@@ -28,29 +28,29 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
   };
 
   const plain = async (sql: string, ...parameters: unknown[]): Promise<Row[]> =>
-    (await connection.query<Plain>(sql, ...parameters)).map((row) => ({ ...row, value: String(row.value) }));
+    (await connection.query<PlainRow>(sql, ...parameters)).map((row) => ({ ...row, value: String(row.value) }));
 
-  async function one(range: Range): Promise<Row[]> {
+  async function scanOne(range: Range): Promise<Row[]> {
     const { low, high } = keyBounds(range);
     const select = selectRange(range, "?1", "?2");
     return orPlain(
-      () => packed(`SELECT ${PACKED} FROM (${select})`, low, high),
+      () => packed(`SELECT ${PACKED_SQL} FROM (${select})`, low, high),
       () => plain(select, low, high),
     );
   }
 
-  /** Ranges that differ in their bounds alone are one query. */
-  async function alike(ranges: readonly Range[]): Promise<Row[][]> {
+  /** One query for ranges that differ only in their bounds. */
+  async function scanTogether(ranges: readonly Range[]): Promise<Row[][]> {
     const [first] = ranges;
     if (first === undefined) return [];
-    if (ranges.length === 1) return [await one(first)];
+    if (ranges.length === 1) return [await scanOne(first)];
     const bounds = ranges.map((range) => {
       const { low, high } = keyBounds(range);
       return [low, high];
     });
     const select = selectRange(first, "bounds.value ->> 0", "bounds.value ->> 1");
-    // Each says which it is: to sort them would copy all that was packed.
-    const sql = `SELECT bounds.key AS n, (SELECT ${PACKED} FROM (${select})) AS packed FROM json_each(?1) AS bounds`;
+    // Every result has its number `n`. Sorting in SQL would copy all packed texts.
+    const sql = `SELECT bounds.key AS n, (SELECT ${PACKED_SQL} FROM (${select})) AS packed FROM json_each(?1) AS bounds`;
     return orPlain(
       async () => {
         const results: Row[][] = [];
@@ -60,7 +60,7 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
       },
       async () => {
         const results: Row[][] = [];
-        for (const range of ranges) results.push(await one(range));
+        for (const range of ranges) results.push(await scanOne(range));
         return results;
       },
     );
@@ -70,8 +70,8 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
     async rows(keys) {
       const list = JSON.stringify(keys);
       const found = await orPlain(
-        () => packed(`SELECT ${PACKED} ${OF_KEYS}`, list),
-        () => plain(`SELECT key, revision, value ${OF_KEYS}`, list),
+        () => packed(`SELECT ${PACKED_SQL} ${FROM_KEYS}`, list),
+        () => plain(`SELECT key, revision, value ${FROM_KEYS}`, list),
       );
       return new Map(found.map((row) => [row.key, row]));
     },
@@ -86,7 +86,7 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
       });
       const results: Row[][] = [];
       for (const indexes of kinds.values()) {
-        const rows = await alike(indexes.map((index) => ranges[index] as Range));
+        const rows = await scanTogether(indexes.map((index) => ranges[index] as Range));
         indexes.forEach((index, at) => {
           results[index] = rows[at] ?? [];
         });
@@ -96,7 +96,7 @@ export function createSqliteReader(connection: SqliteConnection): SqliteReader {
   };
 }
 
-/** One text of SQLite holds a gigabyte at most: what is more comes row by row. */
+/** A text of SQLite can hold a gigabyte at most: larger results are read row by row. */
 async function orPlain<T>(packed: () => Promise<T>, plain: () => Promise<T>): Promise<T> {
   try {
     return await packed();

@@ -1,4 +1,4 @@
-/** The store of `sqlite:FILE`: one connection writes groups of commits, another reads; both are Keyv's adapter. */
+/** The store of `sqlite:FILE`. One connection writes groups of commits, another one reads; both use Keyv's adapter. */
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Logger } from "pino";
@@ -18,45 +18,45 @@ import { createSqliteWriter } from "./sqlite-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 export interface SqliteOptions {
-  /** Absolute path; its folder is made. */
+  /** Absolute path; its folder is created. */
   file: string;
-  /** What messages call it; default `sqlite:FILE`. */
+  /** The name of the store in messages; default `sqlite:FILE`. */
   where?: string;
-  /** `normal`: a loss of power may take the newest commits, a crash of the process none. Default `full`. */
+  /** With `normal` a power failure may lose the newest commits, a crash of the process none. Default `full`. */
   synchronous?: "full" | "normal";
   logger: Logger;
-  /** Pages of 4 KiB that the file may grow to; default: no bound but the disk. */
+  /** Largest size of the file in pages of 4 KiB; default: unlimited. */
   maxPages?: number;
   /** Milliseconds to wait for a lock of another process, such as a backup; default 2,000. */
   busyTimeout?: number;
 }
 
-/** Characters of values in one transaction: no group keeps the next one waiting long. */
-const GROUP = 8 * 1024 * 1024;
-/** Rows of one query: more would be garbage faster than it is used, for rows that wait for each other do not die young. */
-const ROWS = 1_600;
+/** Bounds a transaction, so that the next one need not wait long. */
+const MAX_GROUP_CHARACTERS = 8 * 1024 * 1024;
+/** Larger results would live long enough to leave V8's young generation, which makes garbage collection more expensive. */
+const MAX_ROWS_PER_QUERY = 1_600;
 
-/** Characters of the tails of one query, as far as can be told before: many share the cost of a query. */
-const TAILS = 8 * 1024 * 1024;
+/** Estimated characters of all tails of one query. */
+const MAX_TAILS_CHARACTERS = 8 * 1024 * 1024;
 
-const BUSY_TIMEOUT = 2_000;
+const BUSY_TIMEOUT_MS = 2_000;
 
-/** Pages of 4 KiB in the log before they go to their places: a page that changes many times goes there once. */
-const LOG = 8_000;
+/** Size of the write-ahead log, in pages of 4 KiB, before a checkpoint: a page that changes often is then copied only once. */
+const CHECKPOINT_PAGES = 8_000;
 
-/** KiB of page cache of each connection. */
-const CACHE = 32 * 1024;
+/** Page cache of each connection. */
+const CACHE_KIB = 32 * 1024;
 
-/** @throws Error for a person when the file cannot be used: locked by another process, of a newer version, not to be written */
+/** @throws Error with a message for the user when the file cannot be used: locked by another process, of a newer version, not writable */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const { file, where = `sqlite:${file}`, synchronous = "full", logger } = options;
   await mkdir(dirname(file), { recursive: true }).catch((error) => {
-    throw new Error(`${where} cannot be opened: its folder cannot be made (${messageOf(error)})`, { cause: error });
+    throw new Error(`${where} cannot be opened: its folder cannot be created (${messageOf(error)})`, { cause: error });
   });
   const unlock = await lockFile(file, where);
-  const { busyTimeout = BUSY_TIMEOUT } = options;
-  // A statement that writes many rows journals them to be able to take them back: in memory, not in a file.
-  const pragmas = [`cache_size = -${CACHE}`, `synchronous = ${synchronous}`, "temp_store = MEMORY"];
+  const { busyTimeout = BUSY_TIMEOUT_MS } = options;
+  // The journal with which a statement can be rolled back is kept in memory, not in a file.
+  const pragmas = [`cache_size = -${CACHE_KIB}`, `synchronous = ${synchronous}`, "temp_store = MEMORY"];
   const opened: { close(): Promise<void> }[] = [];
   const closeAll = async (): Promise<void> => {
     for (const connection of opened.reverse()) await connection.close();
@@ -64,24 +64,24 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   };
 
   try {
-    const growth = options.maxPages === undefined ? [] : [`max_page_count = ${options.maxPages}`];
+    const sizeLimit = options.maxPages === undefined ? [] : [`max_page_count = ${options.maxPages}`];
     const writing = await openSqliteConnection({
       file,
       busyTimeout,
-      pragmas: ["journal_mode = WAL", `wal_autocheckpoint = ${LOG}`, ...pragmas, ...growth],
+      pragmas: ["journal_mode = WAL", `wal_autocheckpoint = ${CHECKPOINT_PAGES}`, ...pragmas, ...sizeLimit],
     });
     opened.push(writing);
     await prepareSqliteSchema(writing, where);
     const reading = await openSqliteConnection({ file, busyTimeout, pragmas: [...pragmas, "query_only = true"] });
     opened.push(reading);
-    return assemble(writing, reading, await createPresence(file));
+    return createStore(writing, reading, await createPresence(file));
   } catch (error) {
     await closeAll().catch(() => {});
     if (!/^SQLITE_/.test(String((error as { code?: unknown }).code))) throw error;
     throw new Error(`${where} cannot be opened: ${explainSqlite(error)} (${messageOf(error)})`, { cause: error });
   }
 
-  function assemble(
+  function createStore(
     writing: SqliteConnection,
     reading: SqliteConnection,
     present: Awaited<ReturnType<typeof createPresence>>,
@@ -91,7 +91,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     const health = createHealth(logger, where, explainSqlite);
     let closed = false;
 
-    async function watched<T>(side: Side, work: () => Promise<T>): Promise<T> {
+    async function tracked<T>(side: Side, work: () => Promise<T>): Promise<T> {
       try {
         const result = await work();
         health.worked(side);
@@ -102,72 +102,72 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     }
 
     const commits = createBatch<Commit, number>(
-      (group) => watched("write", () => present().then(() => writer.write(group))),
+      (group) => tracked("write", () => present().then(() => writer.write(group))),
       {
-        limit: GROUP,
-        weigh: weightOf,
+        limit: MAX_GROUP_CHARACTERS,
+        weigh: commitWeight,
       },
     );
     const gets = createBatch<readonly string[], (Row | undefined)[]>(
       (lists) =>
-        watched("read", async () => {
+        tracked("read", async () => {
           const rows = await reader.rows(lists.flat());
           return lists.map((keys) => keys.map((key) => rows.get(key)));
         }),
-      { limit: ROWS, weigh: (keys) => keys.length },
+      { limit: MAX_ROWS_PER_QUERY, weigh: (keys) => keys.length },
     );
-    const scans = createBatch<Range, Row[]>((ranges) => watched("read", () => reader.ranges(ranges)), {
-      limit: ROWS,
+    const scans = createBatch<Range, Row[]>((ranges) => tracked("read", () => reader.ranges(ranges)), {
+      limit: MAX_ROWS_PER_QUERY,
       weigh: ({ limit, skip = 0 }) => 4 + limit + skip,
     });
-    /** Characters of a value, as large as they were lately. */
+    /** Estimated characters of a value, from the largest ones of recent tails. */
     let size = 512;
     const tails = createBatch<Tail, Joined | null>(
       async (asked) => {
-        const found = await watched("read", () => readTails(reading, asked));
-        size = Math.max(largest(asked, found), size * 0.95, 512);
+        const found = await tracked("read", () => readTails(reading, asked));
+        size = Math.max(largestValue(asked, found), size * 0.95, 512);
         return found;
       },
-      { limit: TAILS, weigh: ({ limit }) => limit * size },
+      { limit: MAX_TAILS_CHARACTERS, weigh: ({ limit }) => limit * size },
     );
 
-    const open = (): void => {
+    const checkOpen = (): void => {
       if (closed) throw unavailable("storage is unavailable: it is closed");
     };
 
     return {
       kind: "sqlite",
       async get(key) {
-        open();
+        checkOpen();
         checkKey(key);
         return (await gets([key]))[0];
       },
       async getMany(keys) {
-        open();
+        checkOpen();
         keys.forEach(checkKey);
         return keys.length === 0 ? [] : gets(keys);
       },
       async scan(range) {
-        open();
+        checkOpen();
         checkRange(range);
         return scans(range);
       },
       async tail(tail) {
-        open();
+        checkOpen();
         checkTail(tail);
         return tails(tail);
       },
       async commit(commit) {
-        open();
+        checkOpen();
         checkCommit(commit);
         return commits(commit);
       },
       async problem() {
         if (closed) return "it is closed";
-        // What failed is tried again: nothing else may come by to find out that it works.
+        // After a failure a write is tried here, since there may be no other write to show that it works again.
         if (health.problem("write") === null) await present(true).catch((error) => void health.failed("write", error));
-        else await watched("write", () => present(true).then(writer.probe)).catch(() => {});
-        await watched("read", () => reading.query("SELECT 1 FROM rows LIMIT 1")).catch(() => {});
+        else await tracked("write", () => present(true).then(writer.probe)).catch(() => {});
+        await tracked("read", () => reading.query("SELECT 1 FROM rows LIMIT 1")).catch(() => {});
         return health.problem("write") ?? health.problem("read");
       },
       async close() {
@@ -180,18 +180,18 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   }
 }
 
-/** About how many characters the transaction carries for it. */
-function weightOf({ put, add, delete: removed, expect }: Commit): number {
+/** About how many characters the commit adds to the transaction. */
+function commitWeight({ put, add, delete: removed, expect }: Commit): number {
   let weight = 1 + 64 * ((add?.length ?? 0) + (removed?.length ?? 0) + (expect?.length ?? 0));
   for (const [key, value] of put ?? []) weight += key.length + value.length;
   return weight;
 }
 
-/** Characters of a value, on average, of the tail whose values are the largest. */
-function largest(tails: readonly Tail[], found: readonly (Joined | null)[]): number {
-  let most = 0;
+/** The average characters of a value, in the tail with the largest values. */
+function largestValue(tails: readonly Tail[], found: readonly (Joined | null)[]): number {
+  let largest = 0;
   tails.forEach(({ limit }, index) => {
-    most = Math.max(most, (found[index]?.text.length ?? TAILS) / limit);
+    largest = Math.max(largest, (found[index]?.text.length ?? MAX_TAILS_CHARACTERS) / limit);
   });
-  return most;
+  return largest;
 }

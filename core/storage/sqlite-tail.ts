@@ -1,10 +1,10 @@
-/** Tails of SQLite: the last values of a range as one text, which nobody takes apart. */
+/** Reads tails from SQLite: the last values of a range, joined into one text. */
 import { keyBounds } from "./encoding.ts";
 import { type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import type { Joined, Tail } from "./store.ts";
 
-/** From so many values on they come as bytes, which garbage collection does not copy around; few are cheaper as a string. */
-const BYTES = 32;
+/** From this many values on the text comes as bytes, which garbage collection does not copy. For few values a string is cheaper. */
+const MIN_VALUES_AS_BYTES = 32;
 
 interface Found {
   n: number;
@@ -14,7 +14,7 @@ interface Found {
   text: string | Uint8Array | null;
 }
 
-/** The results in the order of `tails`; null for one that is more than a value of SQLite can hold. */
+/** The results in the order of `tails`; null for one that is larger than a value of SQLite can be. */
 export async function readTails(connection: SqliteConnection, tails: readonly Tail[]): Promise<(Joined | null)[]> {
   const limits = new Map<number, number[]>();
   tails.forEach(({ limit }, index) => {
@@ -24,7 +24,7 @@ export async function readTails(connection: SqliteConnection, tails: readonly Ta
   });
   const results: (Joined | null)[] = [];
   for (const [limit, indexes] of limits) {
-    const found = await alike(
+    const found = await readTogether(
       connection,
       limit,
       indexes.map((index) => tails[index] as Tail),
@@ -36,7 +36,11 @@ export async function readTails(connection: SqliteConnection, tails: readonly Ta
   return results;
 }
 
-async function alike(connection: SqliteConnection, limit: number, tails: readonly Tail[]): Promise<(Joined | null)[]> {
+async function readTogether(
+  connection: SqliteConnection,
+  limit: number,
+  tails: readonly Tail[],
+): Promise<(Joined | null)[]> {
   const asked = tails.map((tail) => {
     const { low, high } = keyBounds(tail);
     return [low, high, tail.beside];
@@ -44,7 +48,7 @@ async function alike(connection: SqliteConnection, limit: number, tails: readonl
   try {
     const results: Joined[] = [];
     for (const { n, first, text, value, revision } of await connection.query<Found>(
-      sqlOf(limit),
+      tailSql(limit),
       JSON.stringify(asked),
     )) {
       const beside = value === null ? undefined : { key: tails[n]!.beside, value: String(value), revision };
@@ -55,16 +59,16 @@ async function alike(connection: SqliteConnection, limit: number, tails: readonl
     if (sqliteErrorCode(error) !== "SQLITE_TOOBIG") throw error;
     if (tails.length === 1) return [null];
     const results: (Joined | null)[] = [];
-    for (const tail of tails) results.push(...(await alike(connection, limit, [tail])));
+    for (const tail of tails) results.push(...(await readTogether(connection, limit, [tail])));
     return results;
   }
 }
 
 /**
- * Finds where the tail begins, then walks upwards: the keys are walked over twice, which costs less than turning the text around.
- * `MATERIALIZED` so that the beginning is looked for once.
+ * Finds the first key of the tail, then reads upwards: going over the keys twice is cheaper than reversing the text.
+ * `MATERIALIZED` makes SQLite look for the first key only once.
  */
-function sqlOf(limit: number): string {
+function tailSql(limit: number): string {
   const text = "group_concat(value, ',')";
   return `WITH asked AS MATERIALIZED (
       SELECT key AS n, value ->> 0 AS low, value ->> 1 AS high, value ->> 2 AS beside FROM json_each(?1)
@@ -74,6 +78,6 @@ function sqlOf(limit: number): string {
       FROM asked
     )
     SELECT n, first, rows.value, rows.revision,
-      (SELECT ${limit < BYTES ? text : `CAST(${text} AS BLOB)`} FROM rows WHERE key >= ifnull(first, low) AND key < high) AS text
+      (SELECT ${limit < MIN_VALUES_AS_BYTES ? text : `CAST(${text} AS BLOB)`} FROM rows WHERE key >= ifnull(first, low) AND key < high) AS text
     FROM begun LEFT JOIN rows ON rows.key = beside`;
 }

@@ -1,18 +1,17 @@
-/** A group of commits as one transaction of SQLite. */
-
+/** Writes a group of commits in one transaction of SQLite. */
 import { prefixEnd } from "./encoding.ts";
-import { type Change, type Changes, expectedKeys, foldGroup } from "./group.ts";
+import { type Change, type Changes, expectedKeys, mergeCommits } from "./group.ts";
 import { unpack } from "./packed.ts";
 import { SQLITE_META, type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import type { Revisions } from "./sqlite-schema.ts";
 import type { Commit } from "./store.ts";
 
-const EXPECTED = `SELECT group_concat(key || char(31) || revision || char(31), char(30)) AS packed
+const REVISIONS_OF_KEYS = `SELECT group_concat(key || char(31) || revision || char(31), char(30)) AS packed
   FROM rows WHERE key IN (SELECT value FROM json_each(?))`;
 
 /**
- * An object of keys: a text is put, a number added, and null deletes (a trigger, sqlite-schema.ts). All in one statement, for each
- * is two trips to another thread. What is added to without being a counter becomes NULL, which the column refuses.
+ * The parameter is a JSON object by key: a text is put, a number is added, and null deletes (by the trigger of sqlite-schema.ts). All in
+ * one statement, since each costs two switches between threads. Adding to a row that is not a counter gives NULL, which the column refuses.
  */
 const WRITE = `INSERT INTO rows (key, value, revision) SELECT key, value, ?2 FROM json_each(?1) WHERE true
   ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, value = iif(typeof(excluded.value) = 'text', excluded.value,
@@ -20,21 +19,21 @@ const WRITE = `INSERT INTO rows (key, value, revision) SELECT key, value, ?2 FRO
 
 const CLEAR = "DELETE FROM rows WHERE key >= ? AND key < ?";
 
-/** What SQLite says of a commit that it will never take. */
-const REFUSALS: ReadonlyMap<string, string> = new Map([
-  ["SQLITE_CONSTRAINT", "what is added to is no counter"],
+/** Errors that the content of a commit causes, so that a retry would fail again. */
+const CONTENT_ERRORS: ReadonlyMap<string, string> = new Map([
+  ["SQLITE_CONSTRAINT", "a row that is added to is not a counter"],
   ["SQLITE_TOOBIG", "a value is too large"],
 ]);
 
-export interface SqliteWriter {
-  /** One transaction; resolves when it is on disk: with the revision of each commit, or why it did not happen. */
+interface SqliteWriter {
+  /** Resolves when the transaction is on disk, with the revision or the error of each commit. */
   write(commits: readonly Commit[]): Promise<readonly (number | Error)[]>;
-  /** Whether a transaction can be written now; rejects when not. Leaves nothing. */
+  /** Rejects when no transaction can be written now. Changes nothing. */
   probe(): Promise<void>;
 }
 
 export function createSqliteWriter(connection: SqliteConnection, revisions: Revisions): SqliteWriter {
-  /** Statements of two transactions on one connection would be one transaction. */
+  /** Transactions take turns, since statements of two of them on one connection would mix. */
   let turn: Promise<unknown> = Promise.resolve();
 
   function inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -50,45 +49,45 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
       await connection.query("COMMIT");
       return result;
     } catch (error) {
-      // SQLite rolls back some failures itself, and refuses then: the first error is the one that counts.
+      // After some failures SQLite has rolled back by itself, and refuses ROLLBACK: the first error is the one that counts.
       await connection.query("ROLLBACK").catch(() => {});
       throw error;
     }
   }
 
-  async function revisionsOf(keys: readonly string[]): Promise<Map<string, number>> {
+  async function readRevisions(keys: readonly string[]): Promise<Map<string, number>> {
     const found = new Map<string, number>();
     if (keys.length === 0) return found;
-    const [row] = await connection.query<{ packed: string | null }>(EXPECTED, JSON.stringify(keys));
+    const [row] = await connection.query<{ packed: string | null }>(REVISIONS_OF_KEYS, JSON.stringify(keys));
     for (const { key, revision } of unpack(row?.packed ?? null)) found.set(key, revision);
     return found;
   }
 
   async function apply({ clear, rows }: Changes): Promise<void> {
     for (const prefix of clear) await connection.query(CLEAR, prefix, prefixEnd(prefix));
-    for (const [revision, written] of byRevision(rows)) await connection.query(WRITE, objectOf(written), revision);
+    for (const [revision, written] of byRevision(rows)) await connection.query(WRITE, changesJson(written), revision);
   }
 
   /**
-   * What is expected is read before anything is written: nobody else writes, for this process holds the file's lock, and here one
-   * group has its turn after the other. A single statement is a transaction by itself.
+   * Expected revisions are read before the transaction. That is safe: this process holds the lock of the file, and groups take turns. A
+   * single statement is a transaction by itself.
    */
-  const together = (commits: readonly Commit[]) =>
+  const writeTogether = (commits: readonly Commit[]) =>
     inTurn(async () => {
-      const stored = await revisionsOf(expectedKeys(commits));
+      const stored = await readRevisions(expectedKeys(commits));
       const base = await revisions.take(commits.length);
-      const { changes, results } = foldGroup(commits, stored, base);
+      const { changes, results } = mergeCommits(commits, stored, base);
       if (changes.clear.length === 0 && changes.rows.every(({ revision }) => revision === base)) await apply(changes);
       else await transaction(() => apply(changes));
       return results;
     });
 
-  /** A commit that SQLite refuses for what is in it fails alone, and not with its whole group. */
+  /** When the content of one commit is refused, the group is written one by one, so that it fails alone. */
   async function write(commits: readonly Commit[]): Promise<readonly (number | Error)[]> {
     try {
-      return await together(commits);
+      return await writeTogether(commits);
     } catch (error) {
-      const refusal = REFUSALS.get(sqliteErrorCode(error));
+      const refusal = CONTENT_ERRORS.get(sqliteErrorCode(error));
       if (refusal === undefined) throw error;
       if (commits.length === 1) return [new Error(refusal, { cause: error })];
     }
@@ -102,7 +101,7 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
     probe: () =>
       inTurn(() =>
         transaction(async () => {
-          // Large enough that a full disk shows.
+          // Large enough to fail on a full disk.
           await connection.query(
             `INSERT OR REPLACE INTO ${SQLITE_META} (key, value) VALUES ('probe', hex(zeroblob(16384)))`,
           );
@@ -112,7 +111,7 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
   };
 }
 
-/** Nearly always one: see `foldGroup`. */
+/** There is nearly always only one revision: see `mergeCommits`. */
 function byRevision(rows: readonly Change[]): Map<number, Change[]> {
   const groups = new Map<number, Change[]>();
   for (const row of rows) {
@@ -123,7 +122,7 @@ function byRevision(rows: readonly Change[]): Map<number, Change[]> {
   return groups;
 }
 
-function objectOf(rows: readonly Change[]): string {
+function changesJson(rows: readonly Change[]): string {
   let json = "";
   for (const { key, kind, value } of rows) {
     const shown = kind === "put" ? JSON.stringify(value) : kind === "add" ? value : "null";

@@ -1,6 +1,6 @@
 /**
- * Storage as the rest of Penstock sees it: ordered text keys with text values, atomic commits, compare-and-set. Engines
- * are in this folder; what keys look like is in keys.ts.
+ * The interface of storage: sorted text keys with text values, atomic commits, compare-and-set. The engines are in this folder; the
+ * layouts of keys are in keys.ts.
  */
 
 /** One row. `value` is JSON text, or the decimal text of a counter. `revision` changes with every write of the row. */
@@ -18,20 +18,20 @@ export interface Range {
   readonly before?: string;
   readonly reverse?: boolean;
   readonly limit: number;
-  /** Rows to pass over first; bounded by the engine, for pages by number only. */
+  /** Rows to skip first. Bounded by the engine, and meant only for pages by number. */
   readonly skip?: number;
 }
 
-/** The last values of a prefix, at most `limit`, and one row that belongs to them. */
+/** The last values of a prefix, at most `limit`, and one other row. */
 export interface Tail extends Omit<Range, "reverse" | "skip"> {
-  /** A whole key. */
+  /** The key of the other row. */
   readonly beside: string;
 }
 
 export interface Joined {
-  /** The values in the order of their keys, with commas between them; bytes (UTF-8) where that is cheaper. */
+  /** The values in the order of their keys, joined by commas; as UTF-8 bytes where that is cheaper. */
   readonly text: string | Uint8Array;
-  /** Key of the first of them when there may be more before it, else null. */
+  /** Key of the first value when there may be more before it, else null. */
   readonly first: string | null;
   /** Undefined when there is no such row. */
   readonly beside: Row | undefined;
@@ -43,15 +43,15 @@ export interface Commit {
   readonly delete?: readonly string[];
   /** Every row whose key begins with one of these is deleted. */
   readonly clear?: readonly string[];
-  /** Counters: commutative, so that a total is no hot spot. An absent one counts from 0. */
+  /** Additions to counters, which do not conflict with each other. A counter that does not exist starts from 0. */
   readonly add?: readonly (readonly [key: string, delta: number])[];
-  /** Revisions that must still hold; null: the row must not exist. */
+  /** Revisions that rows must still have; null: the row must not exist. */
   readonly expect?: readonly (readonly [key: string, revision: number | null])[];
 }
 
 /**
  * Every method rejects with ServiceError `unavailable` while the engine cannot work (disk full, file locked, connection
- * lost), and works again by itself when it can.
+ * lost), and recovers without a restart.
  */
 export interface Store {
   /** `memory`, `sqlite`, `postgres`, or the name of a plugin. */
@@ -60,11 +60,11 @@ export interface Store {
   /** In the order of `keys`. Calls of one tick are one query. */
   getMany(keys: readonly string[]): Promise<(Row | undefined)[]>;
   scan(range: Range): Promise<Row[]>;
-  /** What `scan` gives from the end, as one text that need not be taken apart. Null: it is more than one text can hold. */
+  /** The values of a reverse `scan`, joined into one text in the order of their keys. Null: too large for one text. */
   tail(tail: Tail): Promise<Joined | null>;
   /**
-   * Resolves once the changes are on disk, with the revision that the rows it put have now: no other commit that wrote one
-   * of them has the same, so that the writer can `expect` it without reading. Commits of one tick are one transaction.
+   * Resolves once the changes are on disk, with the revision that the rows it put have now. No other commit to one of these rows has the
+   * same revision, so that the writer can `expect` it without reading. Commits of one tick are one transaction.
    * Rejects with CommitConflict.
    */
   commit(commit: Commit): Promise<number>;

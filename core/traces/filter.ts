@@ -1,15 +1,16 @@
+/** Which traces, and which segments, match a query. */
 import type { Principal } from "../identity/principal.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { SegmentHead } from "./segment.ts";
 import type { TraceQuery, TraceStatus } from "./traces.ts";
 
 export interface TraceFilter extends Omit<TraceQuery, "limit" | "offset"> {
-  /** Only this user's traces; an empty text: only those that are nobody's. Undefined: everybody's. */
+  /** Only this user's traces; empty: only those without a user; undefined: everybody's. */
   readonly owner: string | undefined;
 }
 
-/** What is compared of a trace. */
-export interface Told {
+/** What the filter needs to know of a trace. */
+export interface FilteredTrace {
   readonly status: TraceStatus;
   readonly userId: string | null;
   /** Milliseconds since 1970. */
@@ -17,20 +18,20 @@ export interface Told {
   entities(): Iterable<Entity>;
 }
 
-/** Whose traces a caller sees alone: `TraceFilter.owner`. */
-export const traceOwner = ({ isolated, userId }: Principal): string | undefined =>
+/** The user whose traces a caller may see, for `TraceFilter.owner`. */
+export const visibleOwner = ({ isolated, userId }: Principal): string | undefined =>
   isolated ? (userId ?? "") : undefined;
 
-/** Whether a caller may see what belongs to a user. */
-export const sees = (owner: string | undefined, userId: string | null): boolean =>
+/** Whether a caller that may see the traces of `owner` may see one of `userId`. */
+export const isVisible = (owner: string | undefined, userId: string | null): boolean =>
   owner === undefined || owner === (userId ?? "");
 
-export function matches(filter: TraceFilter, trace: Told): boolean {
+export function matches(filter: TraceFilter, trace: FilteredTrace): boolean {
   const { status, from, to, owner, entityId, entityType } = filter;
   if (status !== undefined && status !== trace.status) return false;
-  if (!sees(owner, trace.userId)) return false;
+  if (!isVisible(owner, trace.userId)) return false;
   if (from !== undefined && trace.start < from) return false;
-  // Clients compare with what they were shown, which is whole milliseconds.
+  // Clients compare with the times that they were shown, which are whole milliseconds.
   if (to !== undefined && Math.floor(trace.start) > to) return false;
   if (entityId === undefined && entityType === undefined) return true;
   for (const { id, type } of trace.entities()) if (isWanted(filter, type, id)) return true;
@@ -40,7 +41,7 @@ export function matches(filter: TraceFilter, trace: Told): boolean {
 const isWanted = ({ entityId, entityType }: TraceFilter, type: string, id: string): boolean =>
   (entityId === undefined || entityId === id) && (entityType === undefined || entityType === type);
 
-/** `none`: nothing in the segment matches. `all`: every trace that ends in it does. */
+/** `none`: no trace in the segment matches. `all`: every trace that ends in it matches. */
 export function matchesHead(filter: TraceFilter, head: SegmentHead, sealed: number): "none" | "some" | "all" {
   const { status, from, to, owner, entityId, entityType } = filter;
   if (head.traces === 0 || status === "running") return "none";
@@ -49,7 +50,7 @@ export function matchesHead(filter: TraceFilter, head: SegmentHead, sealed: numb
   if (status === "error" && !head.failed) return "none";
   if (owner !== undefined && head.users !== null && !head.users.includes(owner)) return "none";
   const named = entityId !== undefined || entityType !== undefined;
-  if (named && head.entities !== null && !head.entities.some((entity) => isWanted(filter, ...partsOf(entity)))) {
+  if (named && head.entities !== null && !head.entities.some((entity) => isWanted(filter, ...splitEntity(entity)))) {
     return "none";
   }
   const open = status === undefined && owner === undefined && !named;
@@ -57,7 +58,7 @@ export function matchesHead(filter: TraceFilter, head: SegmentHead, sealed: numb
   return open && within ? "all" : "some";
 }
 
-function partsOf(entity: string): [type: string, id: string] {
+function splitEntity(entity: string): [type: string, id: string] {
   const slash = entity.indexOf("/");
   return [entity.slice(0, slash), entity.slice(slash + 1)];
 }

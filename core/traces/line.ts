@@ -4,9 +4,9 @@
  *     ["TRACE", last, handed, user | null, base, [entities], span, span, ...]
  *     span: [template, "SPAN", parent, start, duration, status, [differences], events?, links?]
  *
- * `last` 1: the trace has ended with these. `handed`: spans of it that were handed over before. `base`: whole milliseconds after the
- * base of the segment. `entities`: [type, id, name] of those whose spans went before. `parent`: -1 for none, else the place of the
- * span in this line or its id. `start` and `duration`: microseconds, from `base`. `status`: a code, or [code, message].
+ * `last`: 1 when the trace has ended with these spans. `handed`: number of its spans in earlier lines. `base`: whole milliseconds after the
+ * base of the segment. `entities`: [type, id, name] of the entities of earlier lines. `parent`: -1 for none, else the index of the
+ * span in this line, or its id. `start` and `duration`: microseconds, from `base`. `status`: a code, or [code, message].
  */
 import type { Entity, SpanData, SpanEvent, TraceData } from "../observability/sink.ts";
 import type { Attributes, SpanContext, SpanStatus } from "../observability/span.ts";
@@ -18,41 +18,45 @@ export interface Line {
   readonly last: boolean;
   readonly handed: number;
   readonly userId: string | null;
-  /** Of spans that went before. */
+  /** The entities of spans in earlier lines. */
   readonly entities: readonly Entity[];
-  /** The first is the root of the trace when it is the last line. */
+  /** In the last line of a trace the first span is the root. */
   readonly spans: readonly SpanData[];
 }
 
-/** Whose spans were handed over before; nearly always nobody's. */
-export type Earlier = readonly Entity[] | undefined;
+/** The entities whose spans are in earlier lines of the trace; nearly always undefined. */
+export type EarlierEntities = readonly Entity[] | undefined;
 
-export interface Handed {
+interface LineSource {
   readonly trace: TraceData;
   readonly spans: readonly SpanData[];
   readonly last: boolean;
   readonly handed: number;
-  readonly earlier: Earlier;
+  readonly earlier: EarlierEntities;
 }
 
 /** @param base of the segment, in whole milliseconds */
-export function lineOf({ trace, spans, last, handed, earlier }: Handed, base: number, templates: Templates): string {
-  const own = Math.floor((spans[0] as SpanData).start);
+export function writeLine(
+  { trace, spans, last, handed, earlier }: LineSource,
+  base: number,
+  templates: Templates,
+): string {
+  const lineBase = Math.floor((spans[0] as SpanData).start);
   const user = trace.userId === null ? "null" : latin1Json(trace.userId);
-  let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${user},${own - base},${entitiesText(earlier)}`;
+  let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${user},${lineBase - base},${entitiesText(earlier)}`;
   for (let index = 0; index < spans.length; index++) {
     const span = spans[index] as SpanData;
     const { template, differences } = templates.match(span);
     const parent = parentText(spans, index);
-    const start = Math.round((span.start - own) * 1000);
+    const start = Math.round((span.start - lineBase) * 1000);
     const duration = Math.round((span.end - span.start) * 1000);
     text += `,[${template.index},"${span.spanId}",${parent},${start},${duration},${statusText(span.status)},[${differences}]`;
-    text += span.events === null && span.links === null ? "]" : `${rest(span)}]`;
+    text += span.events === null && span.links === null ? "]" : `${eventsAndLinks(span)}]`;
   }
   return `${text}]`;
 }
 
-/** A parent is nearly always the root or the span before. */
+/** The parent is nearly always the root or the previous span. */
 function parentText(spans: readonly SpanData[], index: number): string {
   const { parentSpanId } = spans[index] as SpanData;
   if (parentSpanId === null) return "-1";
@@ -66,12 +70,12 @@ function parentText(spans: readonly SpanData[], index: number): string {
 const statusText = ({ code, message }: SpanStatus): string =>
   message === undefined ? String(code) : `[${code},${latin1Json(message)}]`;
 
-function entitiesText(entities: Earlier): string {
+function entitiesText(entities: EarlierEntities): string {
   if (entities === undefined) return "[]";
   return `[${entities.map(({ type, id, name }) => `[${latin1Json(type)},${latin1Json(id)},${latin1Json(name)}]`).join(",")}]`;
 }
 
-function rest({ events, links }: SpanData): string {
+function eventsAndLinks({ events, links }: SpanData): string {
   const happened = (events ?? []).map(({ name, time, attributes }) => {
     return `[${latin1Json(name)},${time},${attributes === null ? "null" : latin1Json(attributes)}]`;
   });
@@ -100,14 +104,14 @@ type WrittenLine = [
   ...WrittenSpan[],
 ];
 
-/** @param text of one line; throws when it is none */
+/** @throws Error when the text is not a line */
 export function readLine(text: string, base: number, templates: readonly SpanTemplate[]): Line {
   const [traceId, last, handed, userId, offset, entities, ...written] = JSON.parse(text) as WrittenLine;
-  const own = base + offset;
+  const lineBase = base + offset;
   const spans = written.map((span): SpanData => {
     const [place, spanId, parent, start, duration, status, differences, events = [], links = []] = span;
     const template = templates[place]!;
-    const begun = own + start / 1000;
+    const begun = lineBase + start / 1000;
     return {
       traceId,
       spanId,

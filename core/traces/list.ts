@@ -1,24 +1,24 @@
-/** A page of traces. Heads of segments say which of them need not be read, so that a filter that matches little is no long search. */
+/** A page of traces. The heads of segments show which ones need not be read, so that a filter that matches little is fast. */
 import type { TraceSummary } from "../../generated/types.ts";
 import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
-import { matches, matchesHead, type Told, type TraceFilter } from "./filter.ts";
-import type { Places } from "./find.ts";
+import { type FilteredTrace, matches, matchesHead, type TraceFilter } from "./filter.ts";
+import type { TraceSources } from "./find.ts";
 import type { Line } from "./line.ts";
 import { newestSegments, sealedAt } from "./segments.ts";
-import { endOf, traceSummary } from "./wire.ts";
+import { lastEnd, traceSummary } from "./wire.ts";
 
 export async function listTraces(
-  { store, recorder, origin }: Places,
+  { store, recorder, origin }: TraceSources,
   filter: TraceFilter,
   limit: number,
   offset: number,
 ): Promise<TraceSummary[]> {
   const page: TraceSummary[] = [];
   let skip = offset;
-  // Both at one moment: what ends is in either one.
+  // Pending and open traces are read at the same time, so that a trace that ends is in exactly one of them.
   const pending = recorder.pending();
   for (const trace of recorder.open) {
-    if (!matches(filter, toldOfOpen(trace)) || skip-- > 0) continue;
+    if (!matches(filter, openTraceFacts(trace)) || skip-- > 0) continue;
     page.push(traceSummary(trace.root, { origin, spanCount: trace.handed + trace.spans.length, end: 0 }));
     if (page.length === limit) return page;
   }
@@ -35,9 +35,9 @@ export async function listTraces(
     const reader = await segment.read();
     if (reader === null) continue;
     for (const line of reader.lines()) {
-      if (!line.last || !matches(filter, toldOf(line)) || skip-- > 0) continue;
+      if (!line.last || !matches(filter, endedTraceFacts(line)) || skip-- > 0) continue;
       const spanCount = line.handed + line.spans.length;
-      page.push(traceSummary(rootOf(line), { origin: reader.origin, spanCount, end: endOf(line.spans) }));
+      page.push(traceSummary(rootOf(line), { origin: reader.origin, spanCount, end: lastEnd(line.spans) }));
       if (page.length === limit) return page;
     }
     skip = Math.max(0, skip);
@@ -47,11 +47,11 @@ export async function listTraces(
 
 const rootOf = ({ spans }: Line): SpanData => spans[0]!;
 
-function toldOfOpen({ root, userId, spans }: TraceData): Told {
+function openTraceFacts({ root, userId, spans }: TraceData): FilteredTrace {
   return { status: "running", userId, start: root.start, entities: () => entitiesOf(spans, [root.entity]) };
 }
 
-function toldOf(line: Line): Told {
+function endedTraceFacts(line: Line): FilteredTrace {
   const { start, status } = rootOf(line);
   const { userId, entities, spans } = line;
   return {

@@ -1,4 +1,4 @@
-/** Traces that have begun and not ended. A linked list: nothing is looked up, and nothing allocated, for the many that end at once. */
+/** The traces that have not ended yet: a linked list, so that adding and removing one needs no lookup and no allocation. */
 import type { TraceData } from "../observability/sink.ts";
 
 export class OpenTraces {
@@ -19,7 +19,7 @@ export class OpenTraces {
     trace.older = null;
   }
 
-  /** The newest first. To be read in one go. */
+  /** The newest first. The list must not change during the walk. */
   *[Symbol.iterator](): Generator<TraceData> {
     for (let trace = this.#newest; trace !== null; trace = trace.older) yield trace;
   }

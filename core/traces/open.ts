@@ -1,4 +1,4 @@
-/** Traces as a service has them: recorder, lists, lookups and retention over one store. */
+/** Puts together the traces of a service: recorder, lists, lookups and retention over one store. */
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
 import { VERSION } from "../lib/version.ts";
@@ -14,12 +14,12 @@ import type { Origin } from "./segment.ts";
 import { SpanFeed } from "./span-feed.ts";
 import type { Traces } from "./traces.ts";
 
-/** Characters of traces that are kept at most where the store is the memory of the process. */
-const IN_MEMORY = 16 * 1024 * 1024;
-/** Milliseconds between two looks at how many there are, where memory is what they take. */
-const LOOK = 1_000;
+/** Limit for a store in the memory of the process. */
+const MAX_CHARACTERS_IN_MEMORY = 16 * 1024 * 1024;
+/** In memory the limit is checked more often than on disk. */
+const RETENTION_INTERVAL_IN_MEMORY_MS = 1_000;
 
-/** @param meters where the traces are counted that were not kept */
+/** @param meters gets a counter of the traces that were dropped */
 export function openTraces(
   manifest: Manifest,
   store: Store,
@@ -38,9 +38,9 @@ export function openTraces(
   const { retention: kept, size } = manifest.observability;
   const retention = new TraceRetention(store, {
     retention: kept,
-    size: inMemory ? Math.min(size, IN_MEMORY) : size,
+    size: inMemory ? Math.min(size, MAX_CHARACTERS_IN_MEMORY) : size,
     logger,
-    ...(inMemory && { round: LOOK }),
+    ...(inMemory && { round: RETENTION_INTERVAL_IN_MEMORY_MS }),
   });
   const places = { store, recorder, origin };
   const feed = new SpanFeed(recorder, origin);
@@ -56,7 +56,7 @@ export function openTraces(
         storage: store.kind,
         traceCount: Number(traces?.value ?? 0) + unwritten.traces,
         spanCount: Number(spans?.value ?? 0) + unwritten.spans,
-        message: messageOf(manifest.observability.sample, lost, failing),
+        message: statusMessage(manifest.observability.sample, lost, failing),
       };
     },
     start: () => retention.start(),
@@ -67,11 +67,12 @@ export function openTraces(
   };
 }
 
-function messageOf(sample: number, lost: number, failing: boolean): string {
-  const kept = sample === 0 ? "no traces are recorded: observability.sample is 0" : `${shareOf(sample)} are recorded`;
+function statusMessage(sample: number, lost: number, failing: boolean): string {
+  const kept =
+    sample === 0 ? "no traces are recorded: observability.sample is 0" : `${sampledShare(sample)} are recorded`;
   const dropped = lost === 0 ? "" : `; ${lost} were not kept, for the store did not take them as fast`;
   return `${kept}${dropped}${failing ? "; the store does not take traces at the moment" : ""}`;
 }
 
-const shareOf = (sample: number): string =>
+const sampledShare = (sample: number): string =>
   sample === 1 ? "all runs" : `${Number((sample * 100).toFixed(4))} % of runs`;

@@ -1,6 +1,6 @@
 /**
- * Takes the spans of all that ends, and writes them a moment later, many traces in two rows. Nobody waits for it: while the store
- * is away or too slow, as much as `ROOM` says waits in memory, and what comes beyond it is not kept, but counted.
+ * Takes the spans of traces that end, and writes them shortly after, many traces in two rows. Nobody waits for it. While the store
+ * is unavailable or too slow, segments wait in memory up to a limit; traces beyond it are dropped and counted.
  */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
@@ -9,23 +9,22 @@ import type { Store } from "../storage/store.ts";
 import { OpenTraces } from "./open-traces.ts";
 import type { Origin, Segment } from "./segment.ts";
 import { SegmentBuilder } from "./segment-builder.ts";
-import { written } from "./segment-rows.ts";
+import { commitOfWrites } from "./segment-rows.ts";
 
-/** Milliseconds until what has ended is written, and until what could not be written is tried again. */
-const DELAY = 250;
-const AGAIN = 1_000;
-/** Bytes of a segment, of one commit, and of all that may wait. */
-const SEGMENT = 256 * 1024;
-const COMMIT = 2 * 1024 * 1024;
-const ROOM = 8 * 1024 * 1024;
-/** Milliseconds between two lines of the log that say how many were not kept. */
-const SAID = 60_000;
-/** Entities of long traces that are remembered until they end. */
-const ENTITIES = 256;
+/** Time from the end of a trace until it is written, and from a failed write until the next try. */
+const WRITE_DELAY_MS = 250;
+const RETRY_DELAY_MS = 1_000;
+const MAX_SEGMENT_BYTES = 256 * 1024;
+const MAX_COMMIT_BYTES = 2 * 1024 * 1024;
+const MAX_WAITING_BYTES = 8 * 1024 * 1024;
+/** Time between two log lines about dropped traces. */
+const LOG_INTERVAL_MS = 60_000;
+/** For each long trace, this many entities are remembered until it ends. */
+const MAX_ENTITIES_PER_TRACE = 256;
 
-export interface RecorderOptions {
+interface RecorderOptions {
   origin: Origin;
-  /** Part of the names of segments: no other process over the same store has it. */
+  /** Part of the names of segments, unique among the processes that share the store. */
   process: string;
   logger: Logger;
 }
@@ -35,19 +34,19 @@ export class Recorder {
   readonly #store: Store;
   readonly #logger: Logger;
   readonly #builder: SegmentBuilder;
-  /** Sealed, the oldest first. */
+  /** Sealed segments, the oldest first. */
   readonly #waiting: Segment[] = [];
   #waitingSize = 0;
-  /** Whose spans of a long trace went before. */
+  /** The entities of long traces whose spans are already in segments. */
   readonly #earlier = new Map<TraceData, Map<string, Entity>>();
   #timer: NodeJS.Timeout | null = null;
   #writing: Promise<void> | null = null;
   #failing = false;
   #closed = false;
-  /** Traces that were not kept. */
+  /** Number of dropped traces. */
   #lost = 0;
-  #lostSaid = 0;
-  #saidAt = 0;
+  #lostLogged = 0;
+  #loggedAt = 0;
 
   constructor(store: Store, { origin, process, logger }: RecorderOptions) {
     this.#store = store;
@@ -61,22 +60,22 @@ export class Recorder {
 
   take(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
     if (last) this.open.remove(trace);
-    if (this.#waitingSize + this.#builder.size >= ROOM || this.#closed) {
-      this.#lose(trace, last);
+    if (this.#waitingSize + this.#builder.size >= MAX_WAITING_BYTES || this.#closed) {
+      this.#drop(trace, last);
       return;
     }
     if (!last || trace.handed > 0) this.#takeLong(trace, spans, last);
     else this.#builder.add(trace, spans, true, 0, undefined);
-    if (this.#builder.size >= SEGMENT) this.#seal();
-    else if (this.#timer === null) this.#arm(DELAY);
+    if (this.#builder.size >= MAX_SEGMENT_BYTES) this.#seal();
+    else if (this.#timer === null) this.#arm(WRITE_DELAY_MS);
   }
 
-  /** Traces that were not kept since the service began. */
+  /** Number of traces that were dropped since the service started. */
   get lost(): number {
     return this.#lost;
   }
 
-  /** Whether the store took nothing when it was asked last. */
+  /** Whether the last write failed. */
   get failing(): boolean {
     return this.#failing;
   }
@@ -91,36 +90,36 @@ export class Recorder {
     return { traces, spans };
   }
 
-  /** Seals what there is, so that it has a name, and gives all that is not known to be written: the newest first. */
+  /** Seals the current segment, and returns all segments that may not be written yet, the newest first. */
   pending(): Segment[] {
     if (this.#builder.size > 0) this.#seal();
     return [...this.#waiting].reverse();
   }
 
-  /** Resolves when what has ended by now is written, or cannot be. */
+  /** Resolves when the traces that have ended by now are written, or writing has failed. */
   async flush(): Promise<void> {
     if (this.#builder.size > 0) this.#seal();
     await this.#writing;
     if (this.#waiting.length > 0) await this.#flush();
   }
 
-  /** Writes what there is. Open traces are lost: nothing that goes on is left when a service stops. */
+  /** Writes what is left. Open traces are dropped: when a service stops, nothing is running any more. */
   async close(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#closed = true;
     await this.flush();
     const unwritten = this.unwritten.traces;
-    if (unwritten > 0) this.#logger.error({ traces: unwritten }, "the store takes no traces: the last are lost");
+    if (unwritten > 0) this.#logger.error({ traces: unwritten }, "the store takes no traces: the last ones are lost");
   }
 
-  /** The root is in the last line of its trace, also where it ended before what is below it. */
+  /** The root is in the last line of its trace, even when it ended before the spans below it. */
   #takeLong(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
     const earlier = this.#earlier.get(trace);
     if (last) {
       this.#earlier.delete(trace);
-      const whole = spans[0] === trace.root;
-      const all = whole ? spans : [trace.root, ...spans];
-      const handed = whole ? trace.handed : trace.handed - 1;
+      const hasRoot = spans[0] === trace.root;
+      const all = hasRoot ? spans : [trace.root, ...spans];
+      const handed = hasRoot ? trace.handed : trace.handed - 1;
       this.#builder.add(trace, all, true, handed, earlier === undefined ? undefined : [...earlier.values()]);
       return;
     }
@@ -128,7 +127,7 @@ export class Recorder {
     const entities = earlier ?? new Map<string, Entity>();
     this.#earlier.set(trace, entities);
     for (const { entity } of spans) {
-      if (entities.size < ENTITIES) entities.set(`${entity.type}/${entity.id}`, entity);
+      if (entities.size < MAX_ENTITIES_PER_TRACE) entities.set(`${entity.type}/${entity.id}`, entity);
     }
     this.#builder.add(trace, spans, false, trace.handed, undefined);
   }
@@ -156,7 +155,7 @@ export class Recorder {
     this.#writing = this.#write();
     await this.#writing;
     this.#writing = null;
-    if (this.#waiting.length > 0 && this.#timer === null) this.#arm(AGAIN);
+    if (this.#waiting.length > 0 && this.#timer === null) this.#arm(RETRY_DELAY_MS);
   }
 
   async #write(): Promise<void> {
@@ -164,9 +163,9 @@ export class Recorder {
       while (this.#waiting.length > 0) {
         let size = 0;
         let count = 0;
-        while (count < this.#waiting.length && size < COMMIT) size += this.#waiting[count++]!.text.length;
+        while (count < this.#waiting.length && size < MAX_COMMIT_BYTES) size += this.#waiting[count++]!.text.length;
         const group = this.#waiting.slice(0, count);
-        await this.#store.commit(written(group));
+        await this.#store.commit(commitOfWrites(group));
         this.#waiting.splice(0, count);
         for (const { text } of group) this.#waitingSize -= text.length;
       }
@@ -178,17 +177,17 @@ export class Recorder {
     }
   }
 
-  #lose(trace: TraceData, last: boolean): void {
+  #drop(trace: TraceData, last: boolean): void {
     this.#earlier.delete(trace);
     if (!last) return;
     this.#lost++;
     const now = Date.now();
-    if (now - this.#saidAt < SAID) return;
+    if (now - this.#loggedAt < LOG_INTERVAL_MS) return;
     this.#logger.warn(
-      { traces: this.#lost - this.#lostSaid },
+      { traces: this.#lost - this.#lostLogged },
       "traces are not kept: the store does not take them as fast",
     );
-    this.#saidAt = now;
-    this.#lostSaid = this.#lost;
+    this.#loggedAt = now;
+    this.#lostLogged = this.#lost;
   }
 }

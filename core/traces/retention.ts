@@ -1,23 +1,22 @@
-/** What happens to traces that are too old or too many: they go, the oldest segments first and a few at a time. */
+/** Removes traces that are too old or too many: the oldest segments first, a few at a time. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { segmentsFrom, TRACE_COUNTERS } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
-import { readHeads, removed } from "./segment-rows.ts";
+import { commitOfRemovals, readHeads } from "./segment-rows.ts";
 import { sealedAt } from "./segments.ts";
 
-/** Milliseconds: before the first round, between two, and between two commits of one. */
-const FIRST = 5_000;
-const ROUND = 10_000;
-const PAUSE = 10;
-/** Segments of one commit. */
-const BATCH = 32;
+/** The delay of the first round, and the times between two rounds and between two commits of a round. */
+const FIRST_ROUND_DELAY_MS = 5_000;
+const ROUND_INTERVAL_MS = 10_000;
+const COMMIT_PAUSE_MS = 10;
+const SEGMENTS_PER_COMMIT = 32;
 
-export interface TraceRetentionOptions {
-  /** Milliseconds after they were recorded. */
+interface TraceRetentionOptions {
+  /** How many milliseconds traces are kept. */
   readonly retention: number;
-  /** Characters that are kept at all. */
+  /** How many characters of traces are kept. */
   readonly size: number;
   readonly logger: Logger;
   /** Milliseconds between two rounds; default ten seconds. */
@@ -38,7 +37,7 @@ export class TraceRetention {
   }
 
   start(): void {
-    this.#arm(Math.min(FIRST, this.#options.round ?? FIRST));
+    this.#arm(Math.min(FIRST_ROUND_DELAY_MS, this.#options.round ?? FIRST_ROUND_DELAY_MS));
   }
 
   async close(): Promise<void> {
@@ -47,33 +46,33 @@ export class TraceRetention {
     await this.#round;
   }
 
-  /** Removes what is older than the retention at `now` (milliseconds since 1970), and the oldest of what is too much. */
-  async forget(now: number): Promise<void> {
+  /** Removes what is older than the retention at `now` (milliseconds since 1970), and the oldest traces beyond the size limit. */
+  async removeOld(now: number): Promise<void> {
     const { retention, size } = this.#options;
     const old = segmentsFrom(Math.max(0, Math.floor(now - retention)));
     while (!this.#stop.signal.aborted) {
-      // Each time anew: other processes are at it too.
-      const tooMuch = await this.#tooMuch(size);
-      const heads = await readHeads(this.#store, { ...(tooMuch <= 0 && { before: old }), limit: BATCH });
+      // Read again in every round, since other processes remove traces too.
+      const excess = await this.#excess(size);
+      const heads = await readHeads(this.#store, { ...(excess <= 0 && { before: old }), limit: SEGMENTS_PER_COMMIT });
       let freed = 0;
       const group = heads.filter((head) => {
-        const goes = freed < tooMuch || sealedAt(head.name) < now - retention;
-        if (goes) freed += head.head.size;
-        return goes;
+        const isRemoved = freed < excess || sealedAt(head.name) < now - retention;
+        if (isRemoved) freed += head.head.size;
+        return isRemoved;
       });
       if (group.length === 0) return;
       try {
-        await this.#store.commit(removed(group));
+        await this.#store.commit(commitOfRemovals(group));
       } catch (error) {
-        // Another process is at it.
+        // Another process has just removed some of them.
         if (!(error instanceof CommitConflict)) throw error;
         return;
       }
-      await sleep(PAUSE, undefined, { signal: this.#stop.signal }).catch(() => {});
+      await sleep(COMMIT_PAUSE_MS, undefined, { signal: this.#stop.signal }).catch(() => {});
     }
   }
 
-  async #tooMuch(size: number): Promise<number> {
+  async #excess(size: number): Promise<number> {
     const row = await this.#store.get(TRACE_COUNTERS.size);
     return Number(row?.value ?? 0) - size;
   }
@@ -81,15 +80,15 @@ export class TraceRetention {
   #arm(delay: number): void {
     if (this.#stop.signal.aborted) return;
     this.#timer = setTimeout(() => {
-      this.#round = this.#watched().finally(() => this.#arm(this.#options.round ?? ROUND));
+      this.#round = this.#runRound().finally(() => this.#arm(this.#options.round ?? ROUND_INTERVAL_MS));
     }, delay);
     this.#timer.unref();
   }
 
-  /** A store that cannot be used says so once. */
-  async #watched(): Promise<void> {
+  /** Logs a failure only once until it is over. */
+  async #runRound(): Promise<void> {
     try {
-      await this.forget(Date.now());
+      await this.removeOld(Date.now());
       this.#failing = false;
     } catch (error) {
       if (!this.#failing) {

@@ -1,21 +1,21 @@
-/** The traces for one principal: whose they are is checked here and below, and nowhere above. */
+/** The traces that one principal may see. */
 import type { SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
 import type { Principal } from "../identity/principal.ts";
 import { notFound, type ServiceError } from "../lib/errors.ts";
-import { traceOwner } from "./filter.ts";
-import { findSpan, findTrace, type Places } from "./find.ts";
+import { visibleOwner } from "./filter.ts";
+import { findSpan, findTrace, type TraceSources } from "./find.ts";
 import { listTraces } from "./list.ts";
 import { isSpanId, isTraceId } from "./times.ts";
 import type { TraceAccess, TraceQuery } from "./traces.ts";
-import { spanRecord, treeOf } from "./wire.ts";
+import { buildTree, spanRecord } from "./wire.ts";
 
 export class ScopedTraces implements TraceAccess {
-  readonly #places: Places;
+  readonly #places: TraceSources;
   readonly #owner: string | undefined;
 
-  constructor(places: Places, principal: Principal) {
+  constructor(places: TraceSources, principal: Principal) {
     this.#places = places;
-    this.#owner = traceOwner(principal);
+    this.#owner = visibleOwner(principal);
   }
 
   list({ limit, offset, ...query }: TraceQuery): Promise<TraceSummary[]> {
@@ -24,17 +24,17 @@ export class ScopedTraces implements TraceAccess {
 
   async get(traceId: string): Promise<TraceDetail> {
     const found = isTraceId(traceId) ? await findTrace(this.#places, traceId, this.#owner) : [];
-    if (found.length === 0) throw unknown("trace", traceId);
+    if (found.length === 0) throw doesNotExist("trace", traceId);
     const spans = found.map(spanRecord);
-    return { traceId, spans, tree: treeOf(spans), spanCount: spans.length };
+    return { traceId, spans, tree: buildTree(spans), spanCount: spans.length };
   }
 
   async span(spanId: string): Promise<SpanRecord> {
     const found = isSpanId(spanId) ? await findSpan(this.#places, spanId, this.#owner) : null;
-    if (found === null) throw unknown("span", spanId);
+    if (found === null) throw doesNotExist("span", spanId);
     return spanRecord(found);
   }
 }
 
-const unknown = (what: string, id: string): ServiceError =>
+const doesNotExist = (what: string, id: string): ServiceError =>
   notFound(`${what} ${JSON.stringify(id.slice(0, 64))} does not exist`);

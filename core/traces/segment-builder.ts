@@ -1,25 +1,25 @@
-/** Gathers lines into a segment. Bytes, not texts: what waits for a quarter of a second is no business of the garbage collector. */
+/** Collects lines into a segment. It keeps bytes, not strings, so that what waits to be written costs no garbage collection. */
 import type { SpanData, TraceData } from "../observability/sink.ts";
-import { number } from "../storage/encoding.ts";
-import { type Earlier, lineOf } from "./line.ts";
+import { encodeNumber } from "../storage/encoding.ts";
+import { type EarlierEntities, writeLine } from "./line.ts";
 import { type Origin, SEPARATOR, type Segment, type SegmentHead } from "./segment.ts";
 import { Templates, templateText } from "./templates.ts";
 import { latin1Json } from "./text.ts";
-import { NEAR, secondOf } from "./times.ts";
+import { NEARBY_MS, secondOf } from "./times.ts";
 
-/** Bytes at first; a large trace makes it larger for one segment. */
-const ROOM = 320 * 1024;
-/** Entities and users that a head names. */
-const NAMED = 64;
-/** Seconds that a segment which was sealed late is found by. */
-const LATE = 120;
+/** A large trace makes the buffer larger for one segment. */
+const BUFFER_BYTES = 320 * 1024;
+/** More entities or users than these are not listed in a head. */
+const MAX_LISTED_NAMES = 64;
+/** A segment that was sealed late can be found by this many seconds. */
+const MAX_LATE_SECONDS = 120;
 
 export class SegmentBuilder {
   readonly #origin: Origin;
   /** Part of the names of all segments of this process. */
   readonly #process: string;
   readonly #templates = new Templates();
-  #bytes = Buffer.allocUnsafeSlow(ROOM);
+  #bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
   #size = 0;
   #base = 0;
   #sealed = 0;
@@ -33,9 +33,9 @@ export class SegmentBuilder {
   #earlier = new Set<string>();
   #foreign = new Set<string>();
   #seconds = new Set<number>();
-  /** When the first thing began that no second tells. */
-  #nearest = Number.POSITIVE_INFINITY;
-  /** When the last of it ended. */
+  /** The earliest start of a trace that has no second in `#seconds`. */
+  #earliestNear = Number.POSITIVE_INFINITY;
+  /** The latest end of a span. */
   #latest = 0;
 
   constructor(origin: Origin, process: string) {
@@ -43,12 +43,12 @@ export class SegmentBuilder {
     this.#process = process;
   }
 
-  /** Bytes, without the header. */
+  /** Size in bytes, without the header. */
   get size(): number {
     return this.#size;
   }
 
-  /** Traces that have ended in it. */
+  /** Number of traces that end in it. */
   get traces(): number {
     return this.#traces;
   }
@@ -58,12 +58,12 @@ export class SegmentBuilder {
   }
 
   /**
-   * @param spans at least one; the root is the first when they are the last
-   * @param handed spans of the trace that went before
+   * @param spans at least one; with `last` the first one is the root
+   * @param handed number of spans of the trace in earlier lines
    */
-  add(trace: TraceData, spans: readonly SpanData[], last: boolean, handed: number, earlier: Earlier): void {
+  add(trace: TraceData, spans: readonly SpanData[], last: boolean, handed: number, earlier: EarlierEntities): void {
     if (this.#size === 0) this.#base = Math.floor((spans[0] as SpanData).start);
-    const line = lineOf({ trace, spans, last, handed, earlier }, this.#base, this.#templates);
+    const line = writeLine({ trace, spans, last, handed, earlier }, this.#base, this.#templates);
     this.#write(SEPARATOR + line);
     this.#spans += spans.length;
     if (last) this.#count(trace, earlier);
@@ -77,11 +77,11 @@ export class SegmentBuilder {
     return `[${header}${this.#templates.all.map(templateText).join(",")}]}${body}]`;
   }
 
-  /** Ends it, and begins another. */
+  /** Returns the finished segment, and begins another one. */
   seal(): Segment {
-    // Whatever the clock of the system does: after everything in it, and after the one before.
+    // After everything in the segment, and after the previous segment, even when the system's clock is set back.
     this.#sealed = Math.max(this.#sealed + 1, Date.now(), Math.ceil(this.#latest));
-    const name = `${number(this.#sealed)}/${this.#process}`;
+    const name = `${encodeNumber(this.#sealed)}/${this.#process}`;
     const text = this.text();
     const segment = { name, head: this.#head(text.length), text };
     this.#clear();
@@ -99,7 +99,7 @@ export class SegmentBuilder {
     this.#size = end;
   }
 
-  #count({ root, userId }: TraceData, earlier: Earlier): void {
+  #count({ root, userId }: TraceData, earlier: EarlierEntities): void {
     this.#traces++;
     if (root.status.code === 2) this.#failed = true;
     else this.#completed = true;
@@ -110,7 +110,7 @@ export class SegmentBuilder {
     if (earlier !== undefined) for (const { type, id } of earlier) this.#earlier.add(`${type}/${id}`);
   }
 
-  /** What took long is found by the second it began in. */
+  /** Long traces are found by the seconds in which their spans began. */
   #place(trace: TraceData, spans: readonly SpanData[]): void {
     const { root, foreign } = trace;
     if (foreign) this.#foreign.add(trace.traceId);
@@ -118,8 +118,8 @@ export class SegmentBuilder {
     let end = 0;
     for (let index = 0; index < spans.length; index++) end = Math.max(end, (spans[index] as SpanData).end);
     if (end > this.#latest) this.#latest = end;
-    if (end - root.start < NEAR / 2) {
-      if (root.start < this.#nearest) this.#nearest = root.start;
+    if (end - root.start < NEARBY_MS / 2) {
+      if (root.start < this.#earliestNear) this.#earliestNear = root.start;
       return;
     }
     this.#seconds.add(secondOf(root.start));
@@ -129,10 +129,10 @@ export class SegmentBuilder {
   #head(size: number): SegmentHead {
     const entities = new Set(this.#earlier);
     for (const { entity } of this.#templates.all) entities.add(`${entity.type}/${entity.id}`);
-    // It was sealed late: nobody had time for it.
-    if (this.#sealed - this.#nearest > NEAR) {
-      const first = secondOf(this.#nearest);
-      const last = Math.min(secondOf(this.#sealed), first + LATE);
+    // The segment was sealed late, because the process was busy: short traces need their seconds too.
+    if (this.#sealed - this.#earliestNear > NEARBY_MS) {
+      const first = secondOf(this.#earliestNear);
+      const last = Math.min(secondOf(this.#sealed), first + MAX_LATE_SECONDS);
       for (let second = first; second <= last; second++) this.#seconds.add(second);
     }
     return {
@@ -140,8 +140,8 @@ export class SegmentBuilder {
       spans: this.#spans,
       size,
       from: Math.floor(this.#from),
-      entities: listed(entities),
-      users: listed(this.#users),
+      entities: namesIfFew(entities),
+      users: namesIfFew(this.#users),
       completed: this.#completed,
       failed: this.#failed,
       seconds: [...this.#seconds],
@@ -150,7 +150,7 @@ export class SegmentBuilder {
   }
 
   #clear(): void {
-    if (this.#bytes.length > ROOM) this.#bytes = Buffer.allocUnsafeSlow(ROOM);
+    if (this.#bytes.length > BUFFER_BYTES) this.#bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
     this.#size = 0;
     this.#traces = 0;
     this.#spans = 0;
@@ -158,7 +158,7 @@ export class SegmentBuilder {
     this.#failed = false;
     this.#lastUser = undefined;
     this.#from = Number.POSITIVE_INFINITY;
-    this.#nearest = Number.POSITIVE_INFINITY;
+    this.#earliestNear = Number.POSITIVE_INFINITY;
     this.#latest = 0;
     this.#templates.clear();
     this.#users.clear();
@@ -168,4 +168,4 @@ export class SegmentBuilder {
   }
 }
 
-const listed = (names: ReadonlySet<string>): string[] | null => (names.size > NAMED ? null : [...names]);
+const namesIfFew = (names: ReadonlySet<string>): string[] | null => (names.size > MAX_LISTED_NAMES ? null : [...names]);

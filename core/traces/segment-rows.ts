@@ -1,40 +1,40 @@
-/** The rows of a segment: written in one commit, and removed in one. */
+/** The rows of segments, which are written in one commit and removed in one. */
 import {
   foreignKey,
   SEGMENTS,
   secondKey,
   segmentDataKey,
+  segmentFromKey,
   segmentKey,
-  segmentOf,
   TRACE_COUNTERS,
 } from "../storage/keys.ts";
 import type { Commit, Row, Store } from "../storage/store.ts";
 import type { Segment, SegmentHead } from "./segment.ts";
 
-/** A head that was read, and the revision of its row. */
-export interface KnownHead {
+/** A head that was read from the store, with the revision of its row. */
+interface KnownHead {
   readonly name: string;
   readonly head: SegmentHead;
   readonly revision: number;
 }
 
-export function written(segments: readonly Segment[]): Commit {
+export function commitOfWrites(segments: readonly Segment[]): Commit {
   const put = segments.flatMap(({ name, head, text }): [string, string][] => [
     [segmentKey(name), JSON.stringify(head)],
     [segmentDataKey(name), text],
-    ...placesOf(name, head).map((key): [string, string] => [key, "1"]),
+    ...placeKeys(name, head).map((key): [string, string] => [key, "1"]),
   ]);
-  return { put, add: counted(segments, 1) };
+  return { put, add: counterChanges(segments, 1) };
 }
 
-/** Only once, whoever else removes them at the same time. */
-export function removed(segments: readonly KnownHead[]): Commit {
-  const gone = segments.flatMap(({ name, head }) => [segmentKey(name), segmentDataKey(name), ...placesOf(name, head)]);
+/** Of several processes that remove the same segments, only one succeeds. */
+export function commitOfRemovals(segments: readonly KnownHead[]): Commit {
+  const gone = segments.flatMap(({ name, head }) => [segmentKey(name), segmentDataKey(name), ...placeKeys(name, head)]);
   const expect = segments.map(({ name, revision }): [string, number] => [segmentKey(name), revision]);
-  return { delete: gone, add: counted(segments, -1), expect };
+  return { delete: gone, add: counterChanges(segments, -1), expect };
 }
 
-export interface HeadRange {
+interface HeadRange {
   /** Whole keys, exclusive. */
   after?: string;
   before?: string;
@@ -42,12 +42,12 @@ export interface HeadRange {
   limit: number;
 }
 
-/** The heads of a range; of a row that is none, one that says nothing: it is passed over, and removed when it is old. */
+/** The heads of a range. An unreadable row becomes an empty head, which lists skip and retention removes. */
 export async function readHeads(store: Store, range: HeadRange): Promise<KnownHead[]> {
-  return (await store.scan({ prefix: SEGMENTS, ...range })).map(headOf);
+  return (await store.scan({ prefix: SEGMENTS, ...range })).map(parseHead);
 }
 
-const EMPTY: SegmentHead = {
+const EMPTY_HEAD: SegmentHead = {
   traces: 0,
   spans: 0,
   size: 0,
@@ -60,21 +60,21 @@ const EMPTY: SegmentHead = {
   foreign: [],
 };
 
-function headOf({ key, value, revision }: Row): KnownHead {
-  const name = segmentOf(key);
+function parseHead({ key, value, revision }: Row): KnownHead {
+  const name = segmentFromKey(key);
   try {
-    return { name, head: { ...EMPTY, ...(JSON.parse(value) as object) }, revision };
+    return { name, head: { ...EMPTY_HEAD, ...(JSON.parse(value) as object) }, revision };
   } catch {
-    return { name, head: EMPTY, revision };
+    return { name, head: EMPTY_HEAD, revision };
   }
 }
 
-const placesOf = (name: string, { seconds, foreign }: SegmentHead): string[] => [
+const placeKeys = (name: string, { seconds, foreign }: SegmentHead): string[] => [
   ...seconds.map((second) => secondKey(second, name)),
   ...foreign.map((traceId) => foreignKey(traceId, name)),
 ];
 
-function counted(segments: readonly { head: SegmentHead }[], sign: 1 | -1): [string, number][] {
+function counterChanges(segments: readonly { head: SegmentHead }[], sign: 1 | -1): [string, number][] {
   const sum = { traces: 0, spans: 0, size: 0 };
   for (const { head } of segments) {
     sum.traces += head.traces;

@@ -1,41 +1,41 @@
-/** A piece of what was traced: the spans of many traces, one line for each (line.ts), written and removed together. */
+/** A segment: the spans of many traces, one line for each trace (line.ts), which are written and removed together. */
 import { type Line, readLine } from "./line.ts";
 import { readTemplate, type SpanTemplate } from "./templates.ts";
 
-/** Small, so that a search passes over segments that hold nothing of what it looks for. */
+/** A summary that lets searches skip segments in which nothing can match. */
 export interface SegmentHead {
-  /** Traces that end in it, spans, and characters of its text. */
+  /** Number of traces that end in it, of spans, and of characters. */
   readonly traces: number;
   readonly spans: number;
   readonly size: number;
-  /** When the first of all that has spans in it began: whole milliseconds since 1970. */
+  /** The earliest start of a trace that has spans in it: whole milliseconds since 1970. */
   readonly from: number;
-  /** `type/id` of all whose spans the ended traces have; null: too many to say. */
+  /** `type/id` of all entities of the traces that end in it; null: too many to list. */
   readonly entities: readonly string[] | null;
-  /** Whose traces they are; null: too many to say. An empty text is nobody. */
+  /** The users of the traces; null: too many to list. An empty text stands for no user. */
   readonly users: readonly string[] | null;
-  /** Whether there are traces that went well, that failed. */
+  /** Whether there are traces that succeeded, and traces that failed. */
   readonly completed: boolean;
   readonly failed: boolean;
-  /** Seconds in which something in it began, long before it was sealed. */
+  /** Seconds in which spans began long before the segment was sealed. */
   readonly seconds: readonly number[];
-  /** Traces whose ids came from callers. */
+  /** Ids of traces that came from callers. */
   readonly foreign: readonly string[];
 }
 
-/** One that is written, or about to be. */
+/** A segment that is written, or about to be. */
 export interface Segment {
-  /** `#sealed/PROCESS`: segments of all processes in the order of their sealing. */
+  /** `#sealedAt/PROCESS`, so that the segments of all processes sort by the time they were sealed. */
   readonly name: string;
   readonly head: SegmentHead;
   readonly text: string;
 }
 
-/** What a segment was written by. */
+/** The service that wrote a segment. */
 export interface Origin {
   readonly service: string;
   readonly version: string;
-  /** Of Penstock. */
+  /** The version of Penstock. */
   readonly scope: string;
 }
 
@@ -44,7 +44,7 @@ interface Header extends Origin {
   readonly templates: readonly unknown[];
 }
 
-/** Lines are separated by it; JSON text holds no line feed. */
+/** Separates lines: JSON text contains no line feed. */
 export const SEPARATOR = ",\n";
 
 interface Head {
@@ -53,7 +53,7 @@ interface Head {
   readonly templates: readonly SpanTemplate[];
 }
 
-/** What a segment's text says, read as far as it is asked for. What cannot be read of it is left out: a line, or all. */
+/** Reads the text of a segment lazily. Lines that cannot be read are left out; with an unreadable header that is all of them. */
 export class SegmentReader {
   readonly #text: string;
   #header: Head | null | undefined;
@@ -63,12 +63,12 @@ export class SegmentReader {
     this.#text = text;
   }
 
-  /** Of lines that were read. */
+  /** The origin of the lines. Valid when a line could be read. */
   get origin(): Origin {
     return this.#head()!.origin;
   }
 
-  /** The last first. */
+  /** The last line first. */
   *lines(): Generator<Line> {
     const text = this.#text;
     let end = text.length - 1;
@@ -91,7 +91,7 @@ export class SegmentReader {
     return found;
   }
 
-  /** The line that holds the span. Its id may also stand where it is the parent of others, or in what a span says. */
+  /** The line that contains the span. The id alone is not enough: it may also be a parent's id, or part of an attribute. */
   lineWith(spanId: string): Line | null {
     const needle = `"${spanId}"`;
     for (let at = this.#text.indexOf(needle); at >= 0; ) {

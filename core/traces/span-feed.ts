@@ -1,17 +1,17 @@
-/** What the tracer is given: everything goes to the recorder, and single spans to the sockets that follow them at the moment. */
+/** The sink of the tracer: passes everything to the recorder, and single spans to the sockets that follow them. */
 import { Feed } from "../http/feed.ts";
 import type { SpanData, SpanSink, TraceData } from "../observability/sink.ts";
 import type { Recorder } from "./recorder.ts";
 import type { Origin } from "./segment.ts";
 import { iso, spanRecord } from "./wire.ts";
 
-/** Of the newest spans for sockets that are behind: a moment's worth where thousands begin in a second. */
-const KEPT = 1024;
+/** The newest spans are kept for sockets that are behind. */
+const MAX_KEPT_SPANS = 1024;
 
 /** A span that has begun or ended. */
 export class SpanNews {
   readonly type: "span:start" | "span:end";
-  /** As it was at that moment. */
+  /** As it was at that time. */
   readonly span: SpanData;
   readonly userId: string | null;
   readonly #origin: Origin;
@@ -24,7 +24,7 @@ export class SpanNews {
     this.#origin = origin;
   }
 
-  /** The message for all who want it, made for the first of them. */
+  /** The message for all followers, made once when the first one needs it. */
   get text(): Uint8Array {
     this.#text ??= Buffer.from(this.#json());
     return this.#text;
@@ -39,7 +39,7 @@ export class SpanNews {
 }
 
 export class SpanFeed implements SpanSink {
-  readonly news = new Feed<SpanNews>(KEPT);
+  readonly news = new Feed<SpanNews>(MAX_KEPT_SPANS);
   readonly #recorder: Recorder;
   readonly #origin: Origin;
 
@@ -61,7 +61,7 @@ export class SpanFeed implements SpanSink {
   }
 
   ended({ userId }: TraceData, span: SpanData): void {
-    // Nothing of it changes any more.
+    // A span that has ended does not change any more, so that no copy is needed.
     this.news.publish(new SpanNews("span:end", span, userId, this.#origin));
   }
 
@@ -70,7 +70,7 @@ export class SpanFeed implements SpanSink {
   }
 }
 
-/** What it says at its beginning: the attributes that it gets later may be put into the same object. */
+/** A copy of the span at its start, since later attributes may be put into the same object. */
 function snapshotOf(span: SpanData): SpanData {
   const { traceId, spanId, parentSpanId, name, kind, entity, start, status, attributes, links } = span;
   const identity = { traceId, spanId, parentSpanId, name, kind, entity, start };

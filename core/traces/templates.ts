@@ -1,46 +1,45 @@
 /**
- * What spans of one kind have in common is written once for a whole segment: name, entity, names of attributes, and the values
- * that the first of them had. The others say where they differ, which is little: most runs of an agent are alike.
+ * Templates hold what similar spans have in common, so that a segment contains it only once: name, entity, names of attributes, and the
+ * values of the first such span. The other spans list only their differences, which are few, since most runs of an agent are alike.
  */
-
 import type { Entity, SpanData } from "../observability/sink.ts";
 import type { Attributes, AttributeValue, SpanKind } from "../observability/span.ts";
 import { latin1Json, sameValue, valueText } from "./text.ts";
 
 export interface SpanTemplate {
-  /** Place in the segment's list. */
+  /** Index in the segment's list of templates. */
   readonly index: number;
   readonly name: string;
   readonly kind: SpanKind;
   readonly entity: Entity;
   readonly keys: readonly string[];
-  /** Undefined: it does not have the attribute, though others of its kind do. */
+  /** Undefined where the span has the key without a value. */
   readonly values: readonly (AttributeValue | undefined)[];
 }
 
-/** Templates of one name that are tried, the newest first: names come with a few sets of attributes, not with hundreds. */
-const TRIED = 4;
-const NONE: Attributes = {};
+/** Only the newest templates of a name are tried: spans of one name come with a few sets of attributes, not with hundreds. */
+const MAX_TRIED_TEMPLATES = 4;
+const NO_ATTRIBUTES: Attributes = {};
 
 /** Where a span differs from its template. */
-export interface TemplateMatch {
+interface TemplateMatch {
   template: SpanTemplate;
-  /** JSON: place and value of each attribute that differs, one after the other; empty when none does. */
+  /** JSON: index and value of each attribute that differs, alternating; empty when none differs. */
   differences: string;
 }
 
 export class Templates {
   readonly all: SpanTemplate[] = [];
   readonly #byName = new Map<string, SpanTemplate[]>();
-  /** Used again for every span: a match is read before the next one is asked for. */
+  /** One object for all results, so that recording a span allocates none: callers read a match before they ask for the next one. */
   readonly #match: TemplateMatch = { template: undefined as unknown as SpanTemplate, differences: "" };
 
-  /** The template of a span, a new one when none fits. What it returns is valid until the next call. */
+  /** Finds the template of a span, or creates one. The result is valid only until the next call. */
   match(span: SpanData): TemplateMatch {
     const match = this.#match;
     const known = this.#byName.get(span.name);
     if (known !== undefined) {
-      const oldest = Math.max(0, known.length - TRIED);
+      const oldest = Math.max(0, known.length - MAX_TRIED_TEMPLATES);
       for (let index = known.length - 1; index >= oldest; index--) {
         const template = known[index] as SpanTemplate;
         const differences = differencesFrom(template, span);
@@ -50,7 +49,7 @@ export class Templates {
         return match;
       }
     }
-    const made = templateOf(span, this.all.length);
+    const made = createTemplate(span, this.all.length);
     this.all.push(made);
     if (known === undefined) this.#byName.set(span.name, [made]);
     else known.push(made);
@@ -65,15 +64,15 @@ export class Templates {
   }
 }
 
-function templateOf({ name, kind, entity, attributes }: SpanData, index: number): SpanTemplate {
-  const given = attributes ?? NONE;
+function createTemplate({ name, kind, entity, attributes }: SpanData, index: number): SpanTemplate {
+  const given = attributes ?? NO_ATTRIBUTES;
   return { index, name, kind, entity, keys: Object.keys(given), values: Object.values(given) };
 }
 
-/** Null: it does not fit. */
+/** Null when the span does not fit the template. */
 function differencesFrom({ kind, entity, keys, values }: SpanTemplate, span: SpanData): string | null {
   if (span.kind !== kind || !sameEntity(span.entity, entity)) return null;
-  const attributes = span.attributes ?? NONE;
+  const attributes = span.attributes ?? NO_ATTRIBUTES;
   let text = "";
   let index = 0;
   for (const key in attributes) {
@@ -105,7 +104,7 @@ export function readTemplate(written: unknown, index: number): SpanTemplate {
   return { index, name, kind, entity: { type, id, name: called }, keys, values: had };
 }
 
-/** The attributes of a span from those of its template and what `Match.differences` said. */
+/** The attributes of a span from those of its template and `TemplateMatch.differences`. */
 export function attributesFrom({ keys, values }: SpanTemplate, differences: readonly unknown[]): Attributes {
   const own = [...values];
   for (let at = 0; at + 1 < differences.length; at += 2) {

@@ -1,18 +1,18 @@
-/** Values as JSON text that holds no character beyond Latin-1: as many bytes as characters, and a cheap copy. */
+/** Writes values as JSON text without characters beyond Latin-1, so that it has as many bytes as characters and is cheap to copy. */
 import type { AttributeValue } from "../observability/span.ts";
 
-const WIDE = /[^\0-\xff]/;
-const EVERY_WIDE = /[^\0-\xff]/g;
+const NON_LATIN1 = /[^\0-\xff]/;
+const ALL_NON_LATIN1 = /[^\0-\xff]/g;
 
 export function latin1Json(value: string | object): string {
   const json = JSON.stringify(value);
-  return WIDE.test(json) ? json.replace(EVERY_WIDE, escaped) : json;
+  return NON_LATIN1.test(json) ? json.replace(ALL_NON_LATIN1, escapeUnit) : json;
 }
 
 /** One code unit. */
-const escaped = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escapeUnit = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-/** What there is not is null, and so are numbers that JSON has no word for. */
+/** Undefined becomes null, and so do numbers that JSON cannot express. */
 export function valueText(value: AttributeValue | undefined): string {
   if (value === undefined) return "null";
   if (typeof value === "number") return Number.isFinite(value) ? String(value) : "null";

@@ -1,23 +1,23 @@
-/** When something began, as its id says, and where it is looked for. */
+/** Ids of traces and spans encode when they began; this decides in which segments they are looked for. */
 
-/** Milliseconds after which a span that is not yet written is looked for by its second, and not by the time of its segment. */
-export const NEAR = 2_000;
+/** A span is looked for in segments that were sealed within this time after it began; later ones are found by the span's second. */
+export const NEARBY_MS = 2_000;
 
 const TRACE_ID = /^[0-9a-f]{32}$/;
 const SPAN_ID = /^[0-9a-f]{16}$/;
-/** Milliseconds in a span's id wrap after 35 years. */
-const WRAP = 2 ** 40;
-const DAY = 86_400_000;
+/** The milliseconds in a span's id wrap around after 35 years. */
+const WRAP_MS = 2 ** 40;
+const DAY_MS = 86_400_000;
 
 export const isTraceId = (text: string): boolean => TRACE_ID.test(text);
 export const isSpanId = (text: string): boolean => SPAN_ID.test(text);
 
-/** Milliseconds since 1970; of the id of a foreign trace anything. */
+/** Milliseconds since 1970; meaningless for a trace whose id came from a caller. */
 export const timeOfTrace = (id: string): number => Number.parseInt(id.slice(0, 12), 16);
 
 export function timeOfSpan(id: string, now: number): number {
-  const time = Number.parseInt(id.slice(0, 10), 16) + Math.floor(now / WRAP) * WRAP;
-  return time > now + DAY ? time - WRAP : time;
+  const time = Number.parseInt(id.slice(0, 10), 16) + Math.floor(now / WRAP_MS) * WRAP_MS;
+  return time > now + DAY_MS ? time - WRAP_MS : time;
 }
 
 export const secondOf = (time: number): number => Math.floor(time / 1_000);

@@ -1,4 +1,4 @@
-/** What the API sees of traces (contract, "Observability"). */
+/** The interface of traces, as the API and the tracer use it. */
 import type { ObservabilityStatus, SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
 import type { Feed } from "../http/feed.ts";
 import type { Principal } from "../identity/principal.ts";
@@ -10,7 +10,7 @@ export type TraceStatus = "running" | "completed" | "error";
 
 /** Filters combine with and. Times are milliseconds since 1970, inclusive, of when a trace began. */
 export interface TraceQuery {
-  /** Of anybody whose work is part of the trace. */
+  /** An agent, workflow or other entity that took part in the trace. */
   entityId?: string;
   entityType?: EntityType;
   status?: TraceStatus;
@@ -20,22 +20,22 @@ export interface TraceQuery {
   offset: number;
 }
 
-/** The traces for one principal. One that is somebody else's is not there, as an unknown one: ServiceError `not_found`. */
+/** The traces for one principal. A trace of somebody else is like an unknown one: ServiceError `not_found`. */
 export interface TraceAccess {
-  /** Those that run, the newest first, then those that have ended, the last one first. */
+  /** Running traces, the newest first, then ended ones, the last ended first. */
   list(query: TraceQuery): Promise<TraceSummary[]>;
   get(traceId: string): Promise<TraceDetail>;
   span(spanId: string): Promise<SpanRecord>;
 }
 
 export interface Traces {
-  /** Where the tracer hands over what it recorded. */
+  /** Takes what the tracer records. */
   readonly sink: SpanSink;
-  /** Every span as it begins and ends. Nothing is made for it while nobody follows. */
+  /** Every span when it begins and when it ends. Costs nothing while nobody follows. */
   readonly news: Feed<SpanNews>;
   for(principal: Principal): TraceAccess;
   status(): Promise<Pick<ObservabilityStatus, "storage" | "traceCount" | "spanCount" | "message">>;
   start(): void;
-  /** Writes what is not written yet. */
+  /** Writes everything that is not written yet. */
   close(): Promise<void>;
 }

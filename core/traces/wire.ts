@@ -1,19 +1,19 @@
-/** Spans and traces as the API gives them. */
+/** Turns spans and traces into the objects of the API. */
 import type { SpanNode, SpanRecord, TraceSummary } from "../../generated/types.ts";
 import type { SpanData } from "../observability/sink.ts";
 import type { Origin } from "./segment.ts";
 
-const SCOPE = "penstock";
+const SCOPE_NAME = "penstock";
 
-/** A span, and what wrote it: a trace may have been written by several versions of a service. */
-export interface FoundSpans {
+/** A span, and the service that wrote it: several versions of a service may have written parts of one trace. */
+export interface FoundSpan {
   readonly span: SpanData;
   readonly origin: Origin;
 }
 
-export function spanRecord({ span, origin }: FoundSpans): SpanRecord {
+export function spanRecord({ span, origin }: FoundSpan): SpanRecord {
   const { traceId, spanId, parentSpanId, name, kind, start, end, status, entity } = span;
-  const over = end > 0;
+  const ended = end > 0;
   return {
     traceId,
     spanId,
@@ -21,7 +21,7 @@ export function spanRecord({ span, origin }: FoundSpans): SpanRecord {
     name,
     kind,
     startTime: iso(start),
-    ...(over && { endTime: iso(end), duration: durationOf(span) }),
+    ...(ended && { endTime: iso(end), duration: durationOf(span) }),
     attributes: {
       "entity.id": entity.id,
       "entity.type": entity.type,
@@ -36,11 +36,11 @@ export function spanRecord({ span, origin }: FoundSpans): SpanRecord {
     })),
     links: (span.links ?? []).map((link) => ({ traceId: link.traceId, spanId: link.spanId })),
     resource: { "service.name": origin.service, "service.version": origin.version },
-    instrumentationScope: { name: SCOPE, version: origin.scope },
+    instrumentationScope: { name: SCOPE_NAME, version: origin.scope },
   };
 }
 
-/** @param end milliseconds since 1970; 0: it goes on */
+/** @param end milliseconds since 1970; 0 while it runs */
 export function traceSummary(
   root: SpanData,
   { origin, spanCount, end }: { origin: Origin; spanCount: number; end: number },
@@ -55,12 +55,12 @@ export function traceSummary(
   };
 }
 
-/** When the last of them ended. */
-export const endOf = (spans: readonly SpanData[]): number => spans.reduce((last, { end }) => Math.max(last, end), 0);
+/** The latest end of the spans. */
+export const lastEnd = (spans: readonly SpanData[]): number => spans.reduce((last, { end }) => Math.max(last, end), 0);
 
 /** ISO 8601 to the microsecond: many spans begin within one millisecond. */
 export function iso(time: number): string {
-  // Rounded, as the microseconds that are kept: a fraction of a large number lies a little below or above what was written.
+  // Rounded to the stored microseconds: a fraction of a large number may be slightly below or above what was written.
   const micros = Math.round(time * 1000);
   const milliseconds = Math.floor(micros / 1000);
   return `${new Date(milliseconds).toISOString().slice(0, -1)}${String(micros - milliseconds * 1000).padStart(3, "0")}Z`;
@@ -69,8 +69,8 @@ export function iso(time: number): string {
 /** Milliseconds, to the microsecond. */
 const durationOf = ({ start, end }: SpanData): number => Math.round((end - start) * 1000) / 1000;
 
-/** Every span below its parent, in the order they began. One whose parent is not among them is at the top. */
-export function treeOf(spans: readonly SpanRecord[]): SpanNode[] {
+/** Puts every span below its parent, sorted by start. A span without its parent in the list is at the top. */
+export function buildTree(spans: readonly SpanRecord[]): SpanNode[] {
   const nodes = new Map<string, SpanNode>();
   for (const span of spans) nodes.set(span.spanId, { ...span, depth: 0, children: [] });
   const roots: SpanNode[] = [];
@@ -79,7 +79,7 @@ export function treeOf(spans: readonly SpanRecord[]): SpanNode[] {
     if (parent === undefined || parent === node) roots.push(node);
     else parent.children.push(node);
   }
-  // Level by level: a child may come before its parent.
+  // Depths are set level by level, since a child may come before its parent in the list.
   for (let level = roots, depth = 0; level.length > 0; depth++) {
     for (const node of level) node.depth = depth;
     level = level.flatMap(({ children }) => children);

@@ -4,7 +4,7 @@
  */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
-import { number } from "../storage/encoding.ts";
+import { encodeNumber } from "../storage/encoding.ts";
 import {
   afterWorkflow,
   EXECUTION_SEQUENCE,
@@ -77,7 +77,7 @@ export class ExecutionRetention {
       if (ended > 0) {
         for (const status of ENDED) {
           const prefix = `${index}${status}/`;
-          await removeEnded(store, status, { prefix, before: prefix + number(ended) }, ended, signal);
+          await removeEnded(store, status, { prefix, before: prefix + encodeNumber(ended) }, ended, signal);
         }
       }
       after = afterWorkflow(index);

@@ -108,7 +108,7 @@ test("a store that is no database, and a folder that cannot be made, are one err
   await writeFile(join(folder, "broken.db"), "no database".repeat(1000));
   const broken = await penstock(["serve", "--port", "0"], { cwd: folder });
   assert.equal(broken.code, 1);
-  assert.match(broken.stderr, /^service\.yaml:\d+:\d+ {2}store: .*damaged, or no SQLite database/);
+  assert.match(broken.stderr, /^service\.yaml:\d+:\d+ {2}store: .*damaged, or not a SQLite database/);
   assert.doesNotMatch(broken.stderr, /\n\s+at /);
   const below = await folderWith(t, { store: "sqlite:service.yaml/x.db" });
   const unmade = await penstock(["serve", "--port", "0"], { cwd: below });

@@ -1,7 +1,7 @@
 /** What one process asks of another: requests of several clients, and of several runs of one execution, do not get in each other's way. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { executionKey, OPEN_EXECUTIONS, orderKey } from "../../core/storage/keys.ts";
+import { executionKey, OPEN_EXECUTIONS, stopRequestKey } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { StopRequests, stopRemoteExecution } from "../../core/workflows/cluster/stop-requests.ts";
 import { readExecution } from "../../core/workflows/journal/load.ts";
@@ -43,7 +43,7 @@ test("who asked about a run that is over takes back its own request, and not tha
     ...store,
     async commit(commit: Parameters<typeof store.commit>[0]) {
       const revision = await store.commit(commit);
-      if (commit.put?.[0]?.[0] === orderKey(number)) asked();
+      if (commit.put?.[0]?.[0] === stopRequestKey(number)) asked();
       return revision;
     },
   };
@@ -55,9 +55,9 @@ test("who asked about a run that is over takes back its own request, and not tha
       [executionKey(number), found.recordRow!.value],
     ],
   });
-  await store.commit({ put: [[orderKey(number), JSON.stringify(["cancel", "second", resumed])]] });
+  await store.commit({ put: [[stopRequestKey(number), JSON.stringify(["cancel", "second", resumed])]] });
   assert.equal((await soon(stopping, "the answer")).status, "running");
-  assert.deepEqual(JSON.parse((await store.get(orderKey(number)))!.value), ["cancel", "second", resumed]);
+  assert.deepEqual(JSON.parse((await store.get(stopRequestKey(number)))!.value), ["cancel", "second", resumed]);
 
   // The same with nobody in between: nothing is left of the request.
   const again = (await readExecution(store, number))!;
@@ -65,7 +65,7 @@ test("who asked about a run that is over takes back its own request, and not tha
   await new Promise((resolve) => setTimeout(resolve, 20));
   await store.commit({ put: [[executionKey(number), found.recordRow!.value]] });
   await soon(second, "the answer");
-  assert.equal(await store.get(orderKey(number)), undefined);
+  assert.equal(await store.get(stopRequestKey(number)), undefined);
 });
 
 test("a start removes requests about runs that are over, but not one that takes the place of such a request", async (t) => {
@@ -74,18 +74,18 @@ test("a start removes requests about runs that are over, but not one that takes 
   const { opened } = await start({ ...store, kind: "shared" }, { processTimes: TIMES });
   t.after(() => opened.close());
   const stale = JSON.stringify(["cancel", "old", 1]);
-  await store.commit({ put: [7, 8].map((number): [string, string] => [orderKey(number), stale]) });
+  await store.commit({ put: [7, 8].map((number): [string, string] => [stopRequestKey(number), stale]) });
   const view = {
     ...store,
     async getMany(keys: readonly string[]) {
       const rows = await store.getMany(keys);
-      await store.commit({ put: [[orderKey(8), JSON.stringify(["cancel", "new", 99])]] });
+      await store.commit({ put: [[stopRequestKey(8), JSON.stringify(["cancel", "new", 99])]] });
       return rows;
     },
   };
   const orders = new StopRequests(Object.assign(Object.create(opened.engine), { store: view }), 60_000);
   t.after(() => orders.close());
   await orders.start();
-  assert.equal(await store.get(orderKey(7)), undefined);
-  assert.deepEqual(JSON.parse((await store.get(orderKey(8)))!.value), ["cancel", "new", 99]);
+  assert.equal(await store.get(stopRequestKey(7)), undefined);
+  assert.deepEqual(JSON.parse((await store.get(stopRequestKey(8)))!.value), ["cancel", "new", 99]);
 });

@@ -139,7 +139,7 @@ vectorsSuite("of docs/plugins.md", () => createInstance(get("vectors", "table"),
 test("docs/plugins.md: the store is one that the manifest can name", async () => {
   const namespaces = createNamespaces();
   const store = await openStore("map:anything", { logger: silent, registry, host, folder: "" });
-  namespaces.keep(store);
+  namespaces.connect(store);
   const keyv = namespaces.keyv("test");
   await keyv.set("a", 1);
   assert.equal(await keyv.get("a"), 1);

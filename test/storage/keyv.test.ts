@@ -12,7 +12,7 @@ function opened(t: { after(callback: () => Promise<void>): void }) {
   const host = createHost({ logger: pino({ level: "silent" }), env: {}, keyv: namespaces.keyv });
   t.after(() => host.close());
   const store = createMemoryStore();
-  namespaces.keep(store);
+  namespaces.connect(store);
   return { host, store };
 }
 
@@ -79,7 +79,7 @@ test("what is asked for before the store is open waits for it", async (t) => {
   const set = host.keyv("early").set("k", 1);
   const store = createMemoryStore();
   assert.equal((await store.scan({ prefix: "kv/", limit: 1 })).length, 0);
-  namespaces.keep(store);
+  namespaces.connect(store);
   await set;
   assert.equal(await host.keyv("early").get("k"), 1);
 });

@@ -150,7 +150,7 @@ test("a file of another version is refused with its version, and left as it is",
 const inUse =
   /^Error: sqlite:test.db is in use by another process, which holds .*test\.db\.lock: stop that one, or give this one a store of its own$/;
 
-test("a second process on the same file is refused, and let in when the first was killed", async (t) => {
+test("a second process on the same file is refused, and accepted when the first was killed", async (t) => {
   const file = join(await temporaryFolder(t), "test.db");
   const holder = otherProcess(
     t,
@@ -176,13 +176,13 @@ test("a second store on the same file in one process is refused too, by whatever
   await store.commit({ put: [["a", "1"]] });
 });
 
-test("what is no database, a folder, and a path through a file are refused by name", async (t) => {
+test("a file that is not a database, a folder, and a path through a file are refused by name", async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, "text.db"), "this is no database, and long enough to be seen as none".repeat(20));
   await mkdir(join(folder, "folder.db"));
   await assert.rejects(
     open(t, { file: join(folder, "text.db") }),
-    /sqlite:test.db cannot be opened: the file is damaged, or no SQLite database/,
+    /sqlite:test.db cannot be opened: the file is damaged, or not a SQLite database/,
   );
   await assert.rejects(
     open(t, { file: join(folder, "folder.db") }),
@@ -215,7 +215,7 @@ test("a file that may not be written is refused at boot with a message that says
   assert.equal((await (await open(t, { file: store.file })).get("a"))?.value, "1");
 });
 
-test("store URLs: a file relative to the manifest, and how much of the disk's word is waited for", async (t) => {
+test("store URLs: the file is relative to the manifest, and synchronous is a setting", async (t) => {
   assert.deepEqual(parseSqliteUrl("sqlite:data/x.db", "/srv"), {
     file: "/srv/data/x.db",
     where: "sqlite:data/x.db",

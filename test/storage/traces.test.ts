@@ -65,17 +65,17 @@ for (const engine of ENGINES) {
       }
       const keep = (retention: number, size: number) => new TraceRetention(store, { retention, size, logger: silent });
       const everything = await counters(store);
-      await keep(DAY, everything[2]!).forget(Date.now());
+      await keep(DAY, everything[2]!).removeOld(Date.now());
       assert.deepEqual(await counters(store), everything);
       // Two processes at once.
       const half = Math.floor(everything[2]! / 2);
-      await Promise.all([keep(DAY, half).forget(Date.now()), keep(DAY, half).forget(Date.now())]);
-      await keep(DAY, half).forget(Date.now());
+      await Promise.all([keep(DAY, half).removeOld(Date.now()), keep(DAY, half).removeOld(Date.now())]);
+      await keep(DAY, half).removeOld(Date.now());
       const [count, spans, size] = await counters(store);
       assert.ok(size! <= half && size! > half - everything[2]! / 20, `${size} of ${everything[2]}`);
       assert.ok(count! >= 18 && count! <= 20 && spans === 2 * count!, `${count} traces, ${spans} spans`);
       assert.equal((await listed(traces)).length, count);
-      await keep(DAY, half).forget(Date.now() + 2 * DAY);
+      await keep(DAY, half).removeOld(Date.now() + 2 * DAY);
       assert.deepEqual(await counters(store), [0, 0, 0]);
       assert.deepEqual(await keysOf(store), []);
     });

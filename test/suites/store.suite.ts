@@ -395,7 +395,7 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       assert.deepEqual(await valuesOf(store, ["n/all"]), [String(5 + 2 ** 40)]);
     });
 
-    test("adding to what is no counter fails that commit alone", async (t) => {
+    test("a commit that adds to a row that is not a counter fails alone", async (t) => {
       const store = await open(t);
       await store.commit({ put: puts(["x/text"]) });
       const results = await Promise.allSettled([
@@ -450,7 +450,7 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       await writing;
     });
 
-    test("keys, values and bounds that are none are refused before anything happens", async (t) => {
+    test("invalid keys, values and bounds are refused before anything happens", async (t) => {
       const store = await open(t);
       for (const key of ["", "a b", "ä", "a\0", "a\n", "x".repeat(513)]) {
         await assert.rejects(
@@ -477,7 +477,7 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       assert.deepEqual(await keysOf(store, { prefix: "x", limit: 2 }), ["x".repeat(512)]);
     });
 
-    test("an empty commit is one", async (t) => {
+    test("an empty commit succeeds", async (t) => {
       const store = await open(t);
       await store.commit({});
       await store.commit({ put: [], delete: [], clear: [], add: [], expect: [] });

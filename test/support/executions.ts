@@ -1,6 +1,6 @@
 /** Executions as they stand in a store, made without an engine; and the stores that they stand in. */
 import { after, type TestContext } from "node:test";
-import { number as numberPart } from "../../core/storage/encoding.ts";
+import { encodeNumber as numberPart } from "../../core/storage/encoding.ts";
 import { executionKey, executionNameKey, journalKey, openExecutionKey } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";

@@ -6,7 +6,7 @@ import type { Serialized } from "../../core/lib/serialized.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories, type MemoriesOptions } from "../../core/memory/memories.ts";
 import type { Memory, MemoryAccess, MessageQuery } from "../../core/memory/memory.ts";
-import { number, shortText, text } from "../../core/storage/encoding.ts";
+import { encodeNumber, encodeShortText, encodeText } from "../../core/storage/encoding.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import type { Conversation, ConversationList, Message } from "../../generated/types.ts";
@@ -107,7 +107,7 @@ export function watched(store: Store) {
 export async function checkConsistency(store: Store): Promise<void> {
   const rows = await everyRow(store);
   const ids = new Map(
-    [...rows].flatMap(([key, value]) => (/^i[du]\//.test(key) ? [[number(Number(value)), key]] : [])),
+    [...rows].flatMap(([key, value]) => (/^i[du]\//.test(key) ? [[encodeNumber(Number(value)), key]] : [])),
   );
   const expected = new Map<string, string>();
   const totals = new Map<string, number>();
@@ -119,12 +119,13 @@ export async function checkConsistency(store: Store): Promise<void> {
     const [table, memory] = (ids.get(conversation) ?? "").split("/") as [string, string];
     assert.ok(memory !== undefined, `${key} has no id row`);
     known.add(conversation);
-    const at = `${number(Date.parse(updatedAt))}/${conversation}`;
-    const idKey = table === "iu" ? `iu/${memory}/${text(id)}/${shortText(userId)}` : `id/${memory}/${text(id)}`;
+    const at = `${encodeNumber(Date.parse(updatedAt))}/${conversation}`;
+    const idKey =
+      table === "iu" ? `iu/${memory}/${encodeText(id)}/${encodeShortText(userId)}` : `id/${memory}/${encodeText(id)}`;
     expected.set(idKey, String(Number.parseInt(conversation, 36)));
-    expected.set(`u/${memory}/${text(userId)}/${at}`, JSON.stringify(resourceId));
-    expected.set(`r/${memory}/${text(resourceId)}/${at}`, JSON.stringify(userId));
-    for (const total of [`n/${memory}/u/${text(userId)}`, `n/${memory}/r/${text(resourceId)}`]) {
+    expected.set(`u/${memory}/${encodeText(userId)}/${at}`, JSON.stringify(resourceId));
+    expected.set(`r/${memory}/${encodeText(resourceId)}/${at}`, JSON.stringify(userId));
+    for (const total of [`n/${memory}/u/${encodeText(userId)}`, `n/${memory}/r/${encodeText(resourceId)}`]) {
       totals.set(total, (totals.get(total) ?? 0) + 1);
     }
   }
@@ -139,7 +140,7 @@ export async function checkConsistency(store: Store): Promise<void> {
     if (table === "c") assert.ok(known.has(conversation!), `${key} belongs to no conversation`);
     if (table === "c" && kind === "i") {
       const message = rows.get(`c/${conversation}/m/${JSON.parse(value)}`);
-      assert.equal(key, `c/${conversation}/i/${text((JSON.parse(message ?? "{}") as Message).id)}`);
+      assert.equal(key, `c/${conversation}/i/${encodeText((JSON.parse(message ?? "{}") as Message).id)}`);
     }
   }
 }

@@ -3,7 +3,7 @@ import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Memory, MemoryAccess, SimilarQuery } from "../../memory/memory.ts";
-import { looksBeyond } from "../../memory/semantic/find.ts";
+import { searchesAllConversations } from "../../memory/semantic/find.ts";
 import { MEMORY_SPANS } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { spanned } from "../../observability/spans.ts";
@@ -97,7 +97,7 @@ async function similarMessages(
   if (enabled === false || semantic === undefined || limit === 0 || query.text.trim() === "") return [];
   const { scope } = semantic;
   // The prompt has the whole conversation already: there is nothing else to find in it.
-  if (query.whole && !looksBeyond(scope, conversation.userId)) return [];
+  if (query.whole && !searchesAllConversations(scope, conversation.userId)) return [];
   try {
     const found = access.similar(conversation, { ...query, limit, threshold, scope });
     return await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);
@@ -117,7 +117,7 @@ async function readWorkingMemory(
   conversation: Conversation,
 ): Promise<string | null | undefined> {
   if (memory.settings.workingMemory === undefined) return undefined;
-  return (await access.note(conversation))?.content ?? null;
+  return (await access.workingMemoryIfAny(conversation))?.content ?? null;
 }
 
 /** Skips stored messages that are not valid for a model: one of them must not make the conversation unusable. */

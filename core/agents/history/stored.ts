@@ -7,7 +7,7 @@ import type { Logger } from "pino";
 import { storedTime } from "../../lib/clock.ts";
 import { invalid, messageOf } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
-import { SKIP_LIMIT } from "../../storage/check.ts";
+import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import {
   historyKey,
   historyKeyOfOwn,
@@ -137,7 +137,7 @@ export class StoredHistories implements AgentHistories {
   async #page(agentId: string, page: number, limit: number, owner?: string): Promise<Serialized> {
     await this.#flush(true);
     const skip = page * limit;
-    if (skip > SKIP_LIMIT) throw invalid(`page: more than ${SKIP_LIMIT} runs cannot be skipped`);
+    if (skip > MAX_SKIPPED_ROWS) throw invalid(`page: more than ${MAX_SKIPPED_ROWS} runs cannot be skipped`);
     const everybody = owner === undefined;
     const counter = everybody ? historyTotal(agentId) : ownHistoryTotal(agentId, owner);
     const prefix = everybody ? historyRows(agentId) : ownHistoryRows(agentId, owner);

@@ -6,7 +6,7 @@ import { principalOf } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { EntityType } from "../../observability/span.ts";
-import { sees, traceOwner } from "../../traces/filter.ts";
+import { isVisible, visibleOwner } from "../../traces/filter.ts";
 import type { SpanNews } from "../../traces/span-feed.ts";
 import type { LogNews } from "./log-news.ts";
 
@@ -47,7 +47,7 @@ export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
   },
   open(peer, service) {
     const wanted = wantedOf(peer.query);
-    const owner = traceOwner(principalOf(peer, service.isolated));
+    const owner = visibleOwner(principalOf(peer, service.isolated));
     greet(peer, wanted);
     const spans = service.traces.news.follow(peer, (news) => spanFor(news, wanted, owner));
     const lines = service.logNews.follow(peer, (news) => lineFor(news, wanted, owner));
@@ -76,7 +76,7 @@ function greet(peer: Peer, wanted: Wanted): void {
 /** A span belongs to the entity that did the work, whoever called that entity. */
 function spanFor(news: SpanNews, wanted: Wanted, owner: string | undefined): Text | null {
   const { id, type } = news.span.entity;
-  return isWanted(wanted, type, id) && sees(owner, news.userId) ? news.text : null;
+  return isWanted(wanted, type, id) && isVisible(owner, news.userId) ? news.text : null;
 }
 
 /** Lines that the service logs outside of runs belong to no entity and no user. */
@@ -84,7 +84,7 @@ function lineFor(news: LogNews, wanted: Wanted, owner: string | undefined): Text
   const { "entity.id": id, "entity.type": type, userId = null } = news.record.attributes;
   if (!isWanted(wanted, type, id)) return null;
   if (owner === undefined) return news.text;
-  return id !== undefined && sees(owner, userId as string | null) ? news.text : null;
+  return id !== undefined && isVisible(owner, userId as string | null) ? news.text : null;
 }
 
 const isWanted = ({ entityId, entityType }: Wanted, type: unknown, id: unknown): boolean =>

@@ -41,6 +41,6 @@ async function openOrCheck(
 
 /** Last of all stages, so that no plugin comes to wait for the store while it is created. */
 export const pluginStorage: Stage<"namespaces" | "store", never> = ({ namespaces, store }) => {
-  namespaces.keep(store);
+  namespaces.connect(store);
   return { parts: {} };
 };

@@ -1,57 +1,57 @@
-/** Copying a conversation: nobody sees the copy before its last commit. */
+/** Copying a conversation. The copy becomes visible with its last commit. */
 import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict } from "../../lib/errors.ts";
-import { numberOf } from "../../storage/encoding.ts";
+import { decodeNumber } from "../../storage/encoding.ts";
 import {
   conversationKey,
-  conversationNoteKey,
+  conversationWorkingMemoryKey,
   messageKey,
   messageRows,
-  positionOf,
+  positionFromKey,
   unfinishedCopyKey,
 } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Domain } from "../domain.ts";
 import type { MemoryAccess } from "../memory.ts";
-import { conversationIn, idKeyOf, type Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { conversationFromSnapshot, idRowKey, type Snapshot } from "../records/conversation.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import { createMessageId } from "../records/ids.ts";
 import { parseMessage } from "../records/message.ts";
 import { searchableText } from "../records/searchable-text.ts";
-import { placeIn } from "../records/target.ts";
+import { messagePlace } from "../records/target.ts";
 import { createDraft, type Draft } from "../semantic/semantic.ts";
 import { conversationIdTaken, insertPending, isTaken, type PendingConversation, preparePending } from "./create.ts";
 import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
 type CloneOptions = Parameters<MemoryAccess["clone"]>[1];
 
-/** Rows of one commit; a copy of more messages takes several, and only the last one shows it. */
-const PIECE = 500;
+/** A copy of more messages takes several commits, and only the last one makes it visible. */
+const MESSAGES_PER_COMMIT = 500;
 
 /**
  * @throws ServiceError `conflict` when the new id is taken
- * @throws Gone when the source is not there any more
+ * @throws ConversationGone when the source has been deleted
  */
 export function cloneConversation(
   domain: Domain,
   found: Snapshot,
   options: CloneOptions,
 ): Promise<{ conversation: Conversation; messageCount: number }> {
-  return domain.lanes.run([found.number], () =>
-    attempt(async (reload) => {
+  return domain.mutex.run([found.number], () =>
+    retryOnConflict(async (reload) => {
       const source = await domain.conversations.current(found, reload);
-      const unborn = await preparePending(domain, source.memory, wantedCopy(source, options), domain.now());
-      if (await isTaken(domain, unborn.memory, unborn.id, unborn.userId)) {
-        // No commit will tell whether the source is still there.
+      const pending = await preparePending(domain, source.memory, copyOptions(source, options), domain.now());
+      if (await isTaken(domain, pending.memory, pending.id, pending.userId)) {
+        // Nothing is committed here that would show whether the source still exists.
         await domain.conversations.current(found, true);
-        throw conversationIdTaken(unborn.id);
+        throw conversationIdTaken(pending.id);
       }
       try {
-        return await copy(domain, source, unborn, options.includeMessages);
+        return await copy(domain, source, pending, options.includeMessages);
       } catch (error) {
-        await discardCopy(domain, unborn);
-        if (error instanceof CommitConflict && error.keys.includes(idKeyOf(unborn))) {
-          throw conversationIdTaken(unborn.id);
+        await discardCopy(domain, pending);
+        if (error instanceof CommitConflict && error.keys.includes(idRowKey(pending))) {
+          throw conversationIdTaken(pending.id);
         }
         throw error;
       }
@@ -59,8 +59,8 @@ export function cloneConversation(
   );
 }
 
-function wantedCopy(source: Snapshot, { newConversationId, title, metadata, resourceId }: CloneOptions) {
-  const old = conversationIn(source);
+function copyOptions(source: Snapshot, { newConversationId, title, metadata, resourceId }: CloneOptions) {
+  const old = conversationFromSnapshot(source);
   return {
     ...(newConversationId !== undefined && { id: newConversationId }),
     userId: old.userId,
@@ -70,45 +70,45 @@ function wantedCopy(source: Snapshot, { newConversationId, title, metadata, reso
   };
 }
 
-async function copy(domain: Domain, source: Snapshot, unborn: PendingConversation, includeMessages: boolean) {
+async function copy(domain: Domain, source: Snapshot, pending: PendingConversation, includeMessages: boolean) {
   const { store } = domain;
   let draft = createDraft();
   let messageCount = 0;
   if (includeMessages) {
-    for await (const rows of allRows(store, messageRows(source.number), PIECE)) {
-      // What was gathered before is not the last piece.
+    for await (const rows of allRows(store, messageRows(source.number), MESSAGES_PER_COMMIT)) {
+      // The rows gathered so far are not the last ones: they go into a commit of their own.
       if (messageCount > 0) {
-        if (messageCount === PIECE) draft.put.push(unfinishedCopy(unborn, domain.now()));
+        if (messageCount === MESSAGES_PER_COMMIT) draft.put.push(unfinishedCopy(pending, domain.now()));
         await store.commit(draft);
         draft = createDraft();
       }
-      for (const { key, value } of rows) copyMessage(domain, draft, unborn, positionOf(key), value);
+      for (const { key, value } of rows) copyMessage(domain, draft, pending, positionFromKey(key), value);
       messageCount += rows.length;
     }
   }
-  const note = await store.get(conversationNoteKey(source.number));
-  if (note !== undefined) draft.put.push([conversationNoteKey(unborn.number), note.value]);
-  // Nothing was saved to the source meanwhile: what was read is what it was at one moment.
+  const workingMemory = await store.get(conversationWorkingMemoryKey(source.number));
+  if (workingMemory !== undefined) draft.put.push([conversationWorkingMemoryKey(pending.number), workingMemory.value]);
+  // Fails when something was saved to the source meanwhile, so that the copy shows one state of it.
   draft.expect.push([conversationKey(source.number), source.revision]);
-  // The copies keep their numbers, and what is saved next comes after them.
-  const whole = { ...unborn, messages: source.messages, latest: source.latest };
+  // The copied messages keep their numbers, so that messages saved later come after them.
+  const whole = { ...pending, messages: source.messages, latest: source.latest };
   insertPending(draft, whole);
-  if (messageCount > PIECE) draft.delete.push(unfinishedCopyKey(unborn.number));
+  if (messageCount > MESSAGES_PER_COMMIT) draft.delete.push(unfinishedCopyKey(pending.number));
   const revision = await store.commit(draft);
   const { conversation, ...snapshot } = whole;
   domain.conversations.remember({ ...snapshot, revision });
-  domain.semantic.get(unborn.memory)?.committed();
+  domain.semantic.get(pending.memory)?.committed();
   return { conversation, messageCount };
 }
 
-/** The same position in the new conversation, with an id that says so. */
-function copyMessage(domain: Domain, draft: Draft, unborn: PendingConversation, position: string, text: string): void {
+/** The message gets the same position in the new conversation, and an id of its own that encodes this position. */
+function copyMessage(domain: Domain, draft: Draft, pending: PendingConversation, position: string, text: string): void {
   const message = parseMessage(text);
-  const [time, sequence] = position.split("/").map(numberOf) as [number, number];
+  const [time, sequence] = position.split("/").map(decodeNumber) as [number, number];
   const { role, id: _, ...rest } = message;
   draft.put.push([
-    messageKey(unborn.number, position),
+    messageKey(pending.number, position),
     JSON.stringify({ role, id: createMessageId(time, sequence), ...rest }),
   ]);
-  domain.semantic.get(unborn.memory)?.saved(draft, placeIn(unborn, position), searchableText(message));
+  domain.semantic.get(pending.memory)?.saved(draft, messagePlace(pending, position), searchableText(message));
 }

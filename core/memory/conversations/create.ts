@@ -1,12 +1,12 @@
-/** New conversations. */
+/** Creating conversations. */
 import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict, ServiceError } from "../../lib/errors.ts";
-import { placesOf } from "../../storage/id-spaces.ts";
+import { findIdPlaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { NewConversation } from "../memory.ts";
 import { writeMessages } from "../messages/write.ts";
-import { conversationHead, idKeyOf, type Snapshot } from "../records/conversation.ts";
+import { conversationHead, idRowKey, type Snapshot } from "../records/conversation.ts";
 import { createId } from "../records/ids.ts";
 import { addConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
@@ -31,25 +31,26 @@ export async function preparePending(
   return { memory, number, id, ownId, userId, resourceId, updatedAt: now, messages: 0, latest: 0, head, conversation };
 }
 
-/** Adds what makes it visible to a commit, which then fails when the id is taken. */
-export function insertPending(draft: Draft, unborn: PendingConversation): void {
-  const key = idKeyOf(unborn);
+/** Adds to a commit the rows that make the conversation visible. The commit fails when the id is taken. */
+export function insertPending(draft: Draft, pending: PendingConversation): void {
+  const key = idRowKey(pending);
   draft.expect.push([key, null]);
-  draft.put.push([key, String(unborn.number)]);
-  addConversation(draft, unborn);
+  draft.put.push([key, String(pending.number)]);
+  addConversation(draft, pending);
 }
 
 /**
- * Whether the owner of a new conversation cannot give it this id: it has one of that id, in either space. Without isolation nobody
- * may have one. What stands in the space that the new id goes to, its commit finds too.
+ * Whether an owner cannot give this id to a new conversation: with isolation when the owner has a conversation of that id, in
+ * its own space of ids or in the shared one (storage/id-spaces.ts); without isolation when anybody has. The space that the new id
+ * goes to is checked by the commit as well.
  */
 export async function isTaken(domain: Domain, memory: string, id: string, owner: string): Promise<boolean> {
   const { store, spaces, conversations } = domain;
   if (spaces.isolated) return (await conversations.fresh(memory, id, owner)) !== undefined;
-  return (await placesOf(store, spaces, conversationIdKeys(memory, id))).length > 0;
+  return (await findIdPlaces(store, spaces, conversationIdKeys(memory, id))).length > 0;
 }
 
-/** @throws ServiceError `conflict` when the id is taken in the space that it goes to */
+/** @throws ServiceError `conflict` when the id is taken in its space of ids */
 export async function createConversation(
   domain: Domain,
   memory: string,
@@ -57,12 +58,12 @@ export async function createConversation(
   messages: readonly PreparedMessage[] = [],
 ): Promise<Conversation> {
   const now = domain.now();
-  const unborn = await preparePending(domain, memory, wanted, now);
+  const pending = await preparePending(domain, memory, wanted, now);
   const draft = createDraft();
-  const written = { ...unborn, ...writeMessages(domain, draft, unborn, messages, now, new Map()) };
+  const written = { ...pending, ...writeMessages(domain, draft, pending, messages, now, new Map()) };
   insertPending(draft, written);
   const revision = await domain.store.commit(draft).catch((error: unknown) => {
-    throw error instanceof CommitConflict ? conversationIdTaken(unborn.id) : error;
+    throw error instanceof CommitConflict ? conversationIdTaken(pending.id) : error;
   });
   const { conversation, ...snapshot } = written;
   domain.conversations.remember({ ...snapshot, revision });

@@ -1,3 +1,4 @@
+/** Pages of conversations, by last change, creation or title, of a user, a resource or all. */
 import { Serialized } from "../../lib/serialized.ts";
 import {
   conversationKey,
@@ -13,9 +14,9 @@ import { mergedPage } from "../../storage/merged-page.ts";
 import { allRows, rowsAt } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
 import type { ConversationListQuery } from "../memory.ts";
-import { conversationOf, conversationText } from "../records/conversation.ts";
+import { conversationJson, parseConversation } from "../records/conversation.ts";
 
-/** Internal numbers of a page, and how many there are on all pages. */
+/** The internal numbers of the conversations of a page, and how many conversations match in all. */
 interface Page {
   readonly numbers: readonly number[];
   readonly total: number;
@@ -27,12 +28,12 @@ export async function listConversations(
   query: ConversationListQuery,
 ): Promise<Serialized> {
   const { limit, offset } = query;
-  const { numbers, total } = await pageOf(store, memory, query);
-  const texts = (await load(store, numbers)).map((one) => conversationText(one.row)).join(",");
+  const { numbers, total } = await findPage(store, memory, query);
+  const texts = (await load(store, numbers)).map((one) => conversationJson(one.row)).join(",");
   return new Serialized(`{"conversations":[${texts}],"total":${total},"limit":${limit},"offset":${offset}}`);
 }
 
-function pageOf(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
+function findPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
   const { userId, resourceId, orderBy } = query;
   if (orderBy !== "updated_at") return sortedPage(store, memory, query);
   if (userId !== undefined && resourceId !== undefined) return filteredPage(store, memory, query);
@@ -60,7 +61,7 @@ async function wholePage(store: Store, memory: string, query: ConversationListQu
 }
 
 async function filteredPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
-  const numbers = await numbersOf(store, memory, query);
+  const numbers = await matchingNumbers(store, memory, query);
   if (query.orderDirection === "DESC") numbers.reverse();
   return { numbers: numbers.slice(query.offset, query.offset + query.limit), total: numbers.length };
 }
@@ -68,21 +69,21 @@ async function filteredPage(store: Store, memory: string, query: ConversationLis
 async function sortedPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
   const field = query.orderBy === "title" ? "title" : "createdAt";
   const entries: { number: number; value: string }[] = [];
-  const numbers = await numbersOf(store, memory, query);
+  const numbers = await matchingNumbers(store, memory, query);
   for (let start = 0; start < numbers.length; start += 1000) {
     for (const { number, row } of await load(store, numbers.slice(start, start + 1000))) {
-      entries.push({ number, value: conversationOf(row)[field] });
+      entries.push({ number, value: parseConversation(row)[field] });
     }
   }
-  // Conversations are numbered as they are made, so that what is equal still has an order.
+  // Conversations are numbered in the order of their creation, which decides between equal values.
   entries.sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.number - b.number));
   if (query.orderDirection === "DESC") entries.reverse();
   const page = entries.slice(query.offset, query.offset + query.limit);
   return { numbers: page.map((entry) => entry.number), total: entries.length };
 }
 
-/** All that match, by their last change. */
-async function numbersOf(
+/** The numbers of all conversations that match, by last change. */
+async function matchingNumbers(
   store: Store,
   memory: string,
   { userId, resourceId }: ConversationListQuery,
@@ -100,7 +101,7 @@ async function numbersOf(
       for (const row of rows) {
         if (wanted !== undefined && row.value !== wanted) continue;
         const number = indexedConversation(row.key);
-        // One that changes while this reads comes again, at its new place.
+        // A conversation that changes during the walk comes a second time, at its new place.
         numbers.delete(number);
         numbers.add(number);
       }
@@ -109,7 +110,7 @@ async function numbersOf(
   return [...numbers];
 }
 
-/** The indexes of all resources that have conversations, and how many those are. */
+/** The indexes of all resources that have conversations, and the number of these conversations. */
 async function resources(store: Store, memory: string): Promise<{ indexes: string[]; total: number }> {
   const indexes: string[] = [];
   let total = 0;
@@ -124,7 +125,7 @@ async function resources(store: Store, memory: string): Promise<{ indexes: strin
   return { indexes, total };
 }
 
-/** Those that are there: one may be deleted between two reads. */
+/** The rows that exist: a conversation may be deleted between two reads. */
 async function load(store: Store, numbers: readonly number[]): Promise<{ number: number; row: string }[]> {
   const rows = await store.getMany(numbers.map(conversationKey));
   return rows.flatMap((row, index) => (row === undefined ? [] : [{ number: numbers[index]!, row: row.value }]));

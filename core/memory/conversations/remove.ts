@@ -1,23 +1,23 @@
-/** Deleting conversations and messages, with all that belongs to them, in one commit. */
+/** Deleting conversations and messages, with everything that belongs to them, in one commit. */
 import { conversationRows, messageIdKey, messageKey } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import { findMessages } from "../messages/write.ts";
-import { idKeyOf, type Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { idRowKey, type Snapshot } from "../records/conversation.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation, removeConversation } from "../records/index-rows.ts";
-import { indexName, placeIn } from "../records/target.ts";
+import { indexName, messagePlace } from "../records/target.ts";
 import { createDraft } from "../semantic/semantic.ts";
 
-/** @throws Gone when it is not there any more */
+/** @throws ConversationGone when it has been deleted already */
 export function deleteConversation(domain: Domain, found: Snapshot): Promise<void> {
-  return domain.lanes.run([found.number], () =>
-    attempt(async (reload) => {
+  return domain.mutex.run([found.number], () =>
+    retryOnConflict(async (reload) => {
       const { conversations, semantic, store } = domain;
       const conversation = await conversations.current(found, reload);
       const { memory, number, userId } = conversation;
       const draft = createDraft();
       removeConversation(draft, conversation);
-      draft.delete.push(idKeyOf(conversation));
+      draft.delete.push(idRowKey(conversation));
       draft.clear.push(conversationRows(number));
       const index = semantic.get(memory);
       index?.conversationDeleted(draft, userId, indexName(number));
@@ -29,18 +29,18 @@ export function deleteConversation(domain: Domain, found: Snapshot): Promise<voi
 }
 
 /**
- * Gives how many of the messages there were.
+ * Returns how many of the messages existed.
  *
- * @throws Gone when the conversation is not there any more
+ * @throws ConversationGone when the conversation has been deleted
  */
 export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly string[]): Promise<number> {
-  return domain.lanes.run([found.number], () =>
-    attempt(async (reload) => {
+  return domain.mutex.run([found.number], () =>
+    retryOnConflict(async (reload) => {
       const { conversations, semantic, store } = domain;
       const before = await conversations.current(found, reload);
       const positions = await findMessages(domain, before.number, ids);
       if (positions.size === 0) {
-        // No commit will tell whether the conversation is still there.
+        // Nothing is committed here that would show whether the conversation still exists.
         await conversations.current(found, true);
         return 0;
       }
@@ -51,7 +51,7 @@ export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly st
       const index = semantic.get(before.memory);
       index?.deleted(
         draft,
-        [...positions.values()].map((position) => placeIn(before, position)),
+        [...positions.values()].map((position) => messagePlace(before, position)),
       );
       const after = { ...before, updatedAt: Math.max(domain.now(), before.updatedAt) };
       changeConversation(draft, before, after);

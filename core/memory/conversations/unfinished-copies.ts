@@ -1,4 +1,4 @@
-/** Copies of conversations that take several commits: what a process that ended on the way left, the next one takes away. */
+/** Cleaning up copies of conversations whose process ended between the first and the last of their commits. */
 import {
   conversationKey,
   conversationRows,
@@ -6,6 +6,7 @@ import {
   UNFINISHED_COPIES,
   unfinishedCopyKey,
 } from "../../storage/keys.ts";
+import { allRows } from "../../storage/ranges.ts";
 import { isShared } from "../../storage/sharing.ts";
 import type { Domain } from "../domain.ts";
 import { indexName } from "../records/target.ts";
@@ -14,37 +15,32 @@ import type { PendingConversation } from "./create.ts";
 
 type Copy = Pick<PendingConversation, "memory" | "number" | "userId">;
 
-/** Milliseconds after which a copy of another process is taken for abandoned. */
-const ABANDONED = 3_600_000;
-const BATCH = 100;
+/** After this time a copy that another process began counts as abandoned. */
+const ABANDONED_AFTER_MS = 3_600_000;
 
-/** The row that says that a copy is being made. It goes with the commit that shows the copy. */
+/** The row that marks a copy as unfinished. The commit that makes the copy visible deletes it. */
 export const unfinishedCopy = ({ memory, number, userId }: Copy, began: number): [string, string] => [
   unfinishedCopyKey(number),
   JSON.stringify([began, memory, userId]),
 ];
 
-/** Takes away what was written of a copy that nobody can see; does nothing if it came into being after all. */
+/** Deletes what was written of an unfinished copy; does nothing if the copy was finished after all. */
 export async function discardCopy({ store, semantic }: Domain, { memory, number, userId }: Copy): Promise<void> {
   const draft = createDraft();
   draft.expect.push([conversationKey(number), null]);
   draft.clear.push(conversationRows(number));
   draft.delete.push(unfinishedCopyKey(number));
   semantic.get(memory)?.conversationDeleted(draft, userId, indexName(number));
-  // A store that fails now leaves rows which cost space, until the next start.
+  // If the store fails now, the rows take up space until the next start.
   await store.commit(draft).catch(() => {});
 }
 
 export async function discardUnfinishedCopies(domain: Domain): Promise<void> {
-  const before = isShared(domain.store) ? Date.now() - ABANDONED : Number.POSITIVE_INFINITY;
-  for (let after: string | undefined; ; ) {
-    const range = { prefix: UNFINISHED_COPIES, limit: BATCH };
-    const rows = await domain.store.scan(after === undefined ? range : { ...range, after });
+  const before = isShared(domain.store) ? Date.now() - ABANDONED_AFTER_MS : Number.POSITIVE_INFINITY;
+  for await (const rows of allRows(domain.store, UNFINISHED_COPIES)) {
     for (const { key, value } of rows) {
       const [began, memory, userId] = JSON.parse(value) as [number, string, string];
       if (began < before) await discardCopy(domain, { number: indexedConversation(key), memory, userId });
     }
-    if (rows.length < BATCH) return;
-    after = rows.at(-1)?.key;
   }
 }

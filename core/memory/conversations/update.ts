@@ -1,36 +1,36 @@
 /** Changing title and metadata of a conversation. */
 import type { Conversation } from "../../../generated/types.ts";
 import type { Domain } from "../domain.ts";
-import { conversationHead, conversationIn, type Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { conversationFromSnapshot, conversationHead, type Snapshot } from "../records/conversation.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import { createDraft } from "../semantic/semantic.ts";
 
-/** @throws Gone when the conversation is not there any more */
+/** @throws ConversationGone when it has been deleted */
 export function updateConversation(
   domain: Domain,
   found: Snapshot,
   change: { title?: string; metadata?: Record<string, unknown> },
 ): Promise<Conversation> {
-  return domain.lanes.run([found.number], () =>
-    attempt(async (reload) => {
+  return domain.mutex.run([found.number], () =>
+    retryOnConflict(async (reload) => {
       const before = await domain.conversations.current(found, reload);
-      const old = conversationIn(before);
+      const old = conversationFromSnapshot(before);
       const title = change.title ?? old.title;
-      const metadata = merged(old.metadata, change.metadata ?? {});
+      const metadata = mergeMetadata(old.metadata, change.metadata ?? {});
       const updatedAt = Math.max(domain.now(), before.updatedAt);
       const after = { ...before, updatedAt, head: conversationHead({ ...old, title, metadata }) };
       const draft = createDraft();
       changeConversation(draft, before, after);
       const revision = await domain.store.commit(draft);
       domain.conversations.remember({ ...after, revision });
-      return conversationIn(after);
+      return conversationFromSnapshot(after);
     }),
   );
 }
 
-/** Key by key; null deletes one. */
-function merged(old: Record<string, unknown>, change: Record<string, unknown>): Record<string, unknown> {
+/** Merges key by key; null deletes a key. */
+function mergeMetadata(old: Record<string, unknown>, change: Record<string, unknown>): Record<string, unknown> {
   const members = new Map(Object.entries(old));
   for (const [key, value] of Object.entries(change)) {
     if (value === null) members.delete(key);

@@ -1,66 +1,21 @@
-/** From `memory.NAME.semantic.embedding` to what makes vectors of texts. */
-import type { EmbeddingModelV3 } from "@ai-sdk/provider";
-import type { PluginChoice } from "../../../generated/types.ts";
-import type { Host } from "../../plugin/plugin.ts";
-import { createInstance } from "../../registry/create.ts";
-import { guarded } from "../../registry/guarded.ts";
-import type { Registry } from "../../registry/registry.ts";
-import { createHashEmbedding } from "./hash.ts";
-import { createModelEmbedding } from "./model.ts";
-import { createUseEmbedding } from "./use.ts";
+/** What semantic search needs of an embedding, whether it is built in, a model of a provider, or a plugin. */
 
 /** What makes the vectors of an index. */
 export interface NamedEmbedding {
   /** `local`, the key of a provider, or `plugin NAME`. */
   readonly provider: string;
   readonly model: string;
-  /** Null until the first vector, where only the provider knows. */
+  /** Null for providers that show it only with the first vector. */
   readonly dimensions: number | null;
   /**
    * One vector for each text, in order, of any length but zero.
    *
-   * @throws EmbeddingRefused when it will never embed one of these texts; anything else may pass
+   * @throws EmbeddingRefused when it will never embed one of these texts; any other error may be temporary
    */
   embed(texts: readonly string[], signal?: AbortSignal): Promise<Float32Array[]>;
 }
 
-/** Trying again will not help. */
+/** The embedding refused the text, so that trying again will not help. */
 export class EmbeddingRefused extends Error {
   override readonly name = "EmbeddingRefused";
-}
-
-export interface EmbeddingSource {
-  registry: Registry;
-  host: Host;
-  /** `Models` of the agents. */
-  models: { embedding(name: string): EmbeddingModelV3 };
-}
-
-/** @throws Error with a message for whoever wrote the manifest */
-export async function openEmbedding(choice: PluginChoice, source: EmbeddingSource): Promise<NamedEmbedding> {
-  const { use, ...config } = typeof choice === "string" ? { use: choice } : choice;
-  const plugin = source.registry.get("embedding", use);
-  if (plugin !== undefined) {
-    const { logger, env, signal, onClose, keyv } = source.host;
-    const made = await createInstance(plugin, config, { logger, env, signal, onClose, keyv });
-    const plugged = guarded(made, ["embed"]);
-    const embed = async (texts: readonly string[], signal?: AbortSignal) =>
-      checked(await plugged.embed([...texts], { signal }), texts.length, use);
-    return { provider: `plugin ${use}`, model: made.model ?? "", dimensions: made.dimensions, embed };
-  }
-  if (use === "local/hash") return createHashEmbedding();
-  if (use === "local/use") return createUseEmbedding(source.host);
-  return createModelEmbedding(use, source.models.embedding(use));
-}
-
-/** What a plugin gives is not what its types promise. */
-function checked(vectors: unknown, count: number, name: string): Float32Array[] {
-  if (!Array.isArray(vectors) || vectors.length !== count) {
-    throw new Error(`embedding ${name}: embed must give one vector for each text`);
-  }
-  return vectors.map((vector) => {
-    if (vector instanceof Float32Array) return vector;
-    if (Array.isArray(vector)) return Float32Array.from(vector as number[]);
-    throw new Error(`embedding ${name}: a vector must be a Float32Array`);
-  });
 }

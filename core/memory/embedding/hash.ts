@@ -1,12 +1,12 @@
 /**
- * `local/hash`: feature hashing of words. It knows nothing of meaning: texts are similar as far as they have words, or
- * pieces of words, in common. Deterministic and instant, for tests and trials; for real use there is `local/use`.
+ * `local/hash`: feature hashing of words. It knows nothing of meaning: texts are similar when they have words, or pieces of words, in
+ * common. Deterministic and instant, it is meant for tests and trials; for real use there is `local/use`.
  */
 import type { NamedEmbedding } from "./embedding.ts";
 
 const DIMENSIONS = 512;
 const WORD = /[\p{L}\p{N}]+/gu;
-/** A word's pieces weigh less than the word, together too. */
+/** All pieces of a word together weigh less than the word. */
 const PIECE_WEIGHT = 0.25;
 
 export function createHashEmbedding(): NamedEmbedding {
@@ -14,11 +14,11 @@ export function createHashEmbedding(): NamedEmbedding {
     provider: "local",
     model: "hash",
     dimensions: DIMENSIONS,
-    embed: async (texts) => texts.map(hashed),
+    embed: async (texts) => texts.map(hashText),
   };
 }
 
-function hashed(text: string): Float32Array {
+function hashText(text: string): Float32Array {
   const vector = new Float32Array(DIMENSIONS);
   for (const [word] of text.normalize("NFKC").toLowerCase().matchAll(WORD)) {
     add(vector, word, 1);
@@ -26,20 +26,20 @@ function hashed(text: string): Float32Array {
     const edged = `<${word}>`;
     for (let start = 0; start + 3 <= edged.length; start++) add(vector, edged.slice(start, start + 3), PIECE_WEIGHT);
   }
-  // The tenth mention says less than the first.
+  // Repeated words count less each time.
   for (let index = 0; index < DIMENSIONS; index++) {
     vector[index] = Math.sign(vector[index]!) * Math.sqrt(Math.abs(vector[index]!));
   }
   return vector;
 }
 
-/** Half of the features count downwards, so that those which meet in one place cancel out on average. */
+/** Half of the features count negatively, so that features that collide cancel out on average. */
 function add(vector: Float32Array, feature: string, weight: number): void {
   const hash = fnv1a(feature);
   vector[(hash >>> 1) % DIMENSIONS]! += hash & 1 ? weight : -weight;
 }
 
-/** FNV-1a with a final mix, whose low bits depend on all of the text. */
+/** FNV-1a with a final mix, so that the low bits depend on the whole text. */
 function fnv1a(text: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < text.length; index++) hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);

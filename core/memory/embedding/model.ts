@@ -1,12 +1,12 @@
-/** `provider/model`: embeddings of a model provider. */
+/** `provider/model`: the embedding models of providers. */
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import { caught, messageOf } from "../../lib/errors.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "./embedding.ts";
 
-/** Texts of one call where a model does not say. */
-const AT_ONCE = 96;
-/** Statuses of an upstream that will say the same again. */
-const REFUSALS = new Set([400, 413, 422]);
+/** A model may ask for fewer texts per call. */
+const MAX_TEXTS_PER_CALL = 96;
+/** With these statuses of the provider a retry would fail again. */
+const REFUSAL_STATUSES = new Set([400, 413, 422]);
 
 export function createModelEmbedding(name: string, model: EmbeddingModelV3): NamedEmbedding {
   const slash = name.indexOf("/");
@@ -15,7 +15,7 @@ export function createModelEmbedding(name: string, model: EmbeddingModelV3): Nam
     model: name.slice(slash + 1),
     dimensions: null,
     async embed(texts, signal) {
-      const limit = Math.max(1, Math.min((await model.maxEmbeddingsPerCall) ?? AT_ONCE, AT_ONCE));
+      const limit = Math.max(1, Math.min((await model.maxEmbeddingsPerCall) ?? MAX_TEXTS_PER_CALL, MAX_TEXTS_PER_CALL));
       const vectors: Float32Array[] = [];
       for (let start = 0; start < texts.length; start += limit) {
         vectors.push(...(await call(model, texts.slice(start, start + limit), signal)));
@@ -32,7 +32,7 @@ async function call(model: EmbeddingModelV3, values: string[], abortSignal?: Abo
   } catch (thrown) {
     const error = caught(thrown);
     const { statusCode } = (error ?? {}) as { statusCode?: unknown };
-    if (typeof statusCode === "number" && REFUSALS.has(statusCode)) {
+    if (typeof statusCode === "number" && REFUSAL_STATUSES.has(statusCode)) {
       throw new EmbeddingRefused(messageOf(error), { cause: error });
     }
     throw error;

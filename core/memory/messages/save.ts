@@ -1,8 +1,8 @@
-/** Saving messages: one commit for each call, and one for all calls into one conversation that wait for their turn. */
+/** Saving messages. Calls that wait for the same conversation share one commit. */
 
 import type { Domain } from "../domain.ts";
-import { changed, type Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { changedSnapshot, type Snapshot } from "../records/conversation.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft } from "../semantic/semantic.ts";
@@ -18,7 +18,7 @@ export interface Saver {
   /**
    * Saves all or nothing.
    *
-   * @throws Gone when a conversation is not there any more
+   * @throws ConversationGone when a conversation has been deleted
    */
   save(batches: readonly SaveBatch[]): Promise<void>;
 }
@@ -29,8 +29,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** Messages of one shared commit. */
-const MOST_TOGETHER = 1000;
+const MAX_MESSAGES_PER_SHARED_COMMIT = 1000;
 
 export function createSaver(domain: Domain): Saver {
   const waiting = new Map<number, Waiting[]>();
@@ -48,9 +47,9 @@ export function createSaver(domain: Domain): Saver {
     });
   }
 
-  /** Has the lane save all that waits when it gets there. */
+  /** Saves all waiting messages when earlier work on the conversation has ended. */
   function drain(conversation: Snapshot): void {
-    void domain.lanes.run([conversation.number], async () => {
+    void domain.mutex.run([conversation.number], async () => {
       const calls = take(conversation.number);
       try {
         await write(domain, [{ conversation, messages: calls.flatMap((call) => call.messages) }]);
@@ -62,12 +61,12 @@ export function createSaver(domain: Domain): Saver {
     });
   }
 
-  /** The first calls in the queue; what is left stays there. */
+  /** Takes the first calls off the queue, as many as share one commit. */
   function take(number: number): Waiting[] {
     const queue = waiting.get(number)!;
     let count = 0;
     let messages = 0;
-    while (count < queue.length && (count === 0 || messages < MOST_TOGETHER))
+    while (count < queue.length && (count === 0 || messages < MAX_MESSAGES_PER_SHARED_COMMIT))
       messages += queue[count++]!.messages.length;
     if (count === queue.length) waiting.delete(number);
     return queue.splice(0, count);
@@ -77,7 +76,7 @@ export function createSaver(domain: Domain): Saver {
     save(batches) {
       const [only] = batches;
       if (batches.length === 1) return enqueue(only!);
-      return domain.lanes.run(
+      return domain.mutex.run(
         batches.map((batch) => batch.conversation.number),
         () => write(domain, batches),
       );
@@ -85,9 +84,9 @@ export function createSaver(domain: Domain): Saver {
   };
 }
 
-/** One commit, tried again while another process changes one of the conversations. The lanes are held. */
+/** One commit, retried while other processes change one of the conversations. The caller holds the mutex of all of them. */
 function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
-  return attempt(async (reload) => {
+  return retryOnConflict(async (reload) => {
     const draft = createDraft();
     const changes: Snapshot[] = [];
     const now = domain.now();
@@ -98,14 +97,14 @@ function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
       const known = ids.length === 0 ? new Map() : await findMessages(domain, before.number, ids);
       const updatedAt = Math.max(now, before.updatedAt);
       const written = writeMessages(domain, draft, before, messages, now, known);
-      const after = changed(before, { updatedAt, ...written, head: before.head }, before.revision);
+      const after = changedSnapshot(before, { updatedAt, ...written, head: before.head }, before.revision);
       changeConversation(draft, before, after);
       changes.push(after);
     }
     const revision = await domain.store.commit(draft);
     const memories = new Set<string>();
     for (const after of changes) {
-      domain.conversations.remember(changed(after, after, revision));
+      domain.conversations.remember(changedSnapshot(after, after, revision));
       memories.add(after.memory);
     }
     for (const memory of memories) domain.semantic.get(memory)?.committed();

@@ -1,17 +1,17 @@
-/** Rows of messages, for whichever commit they belong to. */
+/** Adds the rows of messages to a commit. */
 
-import { numberOf } from "../../storage/encoding.ts";
+import { decodeNumber } from "../../storage/encoding.ts";
 import { messageIdKey, messageKey, messagePosition } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { Snapshot } from "../records/conversation.ts";
-import { createMessageId, placeOf } from "../records/ids.ts";
+import { createMessageId, parseMessageId } from "../records/ids.ts";
 import { hasId, messageText, type PreparedMessage } from "../records/message.ts";
-import { placeIn, type Target } from "../records/target.ts";
+import { messagePlace, type Target } from "../records/target.ts";
 import type { Draft } from "../semantic/semantic.ts";
 
 /**
- * Positions of those of the messages that are stored already, by id. Valid together with the revision that the conversation
- * had before: whoever writes messages changes it.
+ * The positions of those messages that are stored already, by id. Every write of messages changes the conversation's revision, so
+ * that the result holds as long as the revision that was read before.
  */
 export async function findMessages(
   domain: Domain,
@@ -19,19 +19,19 @@ export async function findMessages(
   ids: Iterable<string>,
 ): Promise<Map<string, string>> {
   const found = new Map<string, string>();
-  const asked = [...new Set(ids)];
-  if (asked.length === 0) return found;
-  const places = asked.map((id) => {
-    const place = placeOf(id);
+  const wanted = [...new Set(ids)];
+  if (wanted.length === 0) return found;
+  const idPositions = wanted.map((id) => {
+    const place = parseMessageId(id);
     return place === undefined ? undefined : messagePosition(place.time, place.sequence);
   });
-  const keys = asked.map((id) => messageIdKey(number, id));
-  const direct = places.flatMap((position) => (position === undefined ? [] : [messageKey(number, position)]));
+  const keys = wanted.map((id) => messageIdKey(number, id));
+  const direct = idPositions.flatMap((position) => (position === undefined ? [] : [messageKey(number, position)]));
   const rows = await domain.store.getMany([...keys, ...direct]);
   let next = keys.length;
-  for (const [index, id] of asked.entries()) {
+  for (const [index, id] of wanted.entries()) {
     const named = rows[index];
-    const position = places[index];
+    const position = idPositions[index];
     const own = position === undefined ? undefined : rows[next++];
     if (named !== undefined) found.set(id, JSON.parse(named.value) as string);
     else if (position !== undefined && own !== undefined && hasId(own.value, id)) found.set(id, position);
@@ -40,11 +40,11 @@ export async function findMessages(
 }
 
 /**
- * Adds the messages to a commit: new ones after all others, or where their clients date them, those in `known` in place. An
- * id that comes twice is one message, as the last of them says it.
+ * Adds the messages to a commit: new ones after all others or at the date that the client gave, those in `known` in their old
+ * place. Of two messages with the same id the last one counts.
  *
- * @param now milliseconds since 1970, maybe before what is there: no message is dated before one that it comes after
- * @returns how many messages were ever put into the conversation by then, and when the newest of them is dated
+ * @param now milliseconds since 1970; a new message is dated at the newest stored one's time when that is later
+ * @returns how many messages have ever been added to the conversation, and the date of the newest one
  */
 export function writeMessages(
   domain: Domain,
@@ -71,15 +71,15 @@ export function writeMessages(
         draft.put.push([messageIdKey(target.number, id), JSON.stringify(position)]);
       }
     }
-    texts.set(messageKey(target.number, position), messageText(message, id!, timeOfPosition(position)));
+    texts.set(messageKey(target.number, position), messageText(message, id!, positionTime(position)));
     searched.set(position, message.search);
   }
   for (const row of texts) draft.put.push(row);
   const semantic = domain.semantic.get(target.memory);
   if (semantic !== undefined) {
-    for (const [position, text] of searched) semantic.saved(draft, placeIn(target, position), text);
+    for (const [position, text] of searched) semantic.saved(draft, messagePlace(target, position), text);
   }
   return { messages: sequence, latest };
 }
 
-const timeOfPosition = (position: string): number => numberOf(position.slice(0, position.indexOf("/")));
+const positionTime = (position: string): number => decodeNumber(position.slice(0, position.indexOf("/")));

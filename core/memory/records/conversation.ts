@@ -1,33 +1,33 @@
-/** A conversation as it stands in its row. */
+/** The row of a conversation, and the snapshot that the process keeps of it. */
 import type { Conversation } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { IdPlace } from "../../storage/id-spaces.ts";
 import { conversationIdKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
 
-/** What of a conversation is known as of `revision`. Memory, number, id, its space, user and resource never change. */
+/** A conversation as of `revision`. Memory, number, id, `ownId`, user and resource never change. */
 export interface Snapshot {
   readonly memory: string;
   readonly number: number;
   readonly id: string;
-  /** Whether the id is its user's own, which others may have too (storage/id-spaces.ts). */
+  /** Whether the id belongs to the user, so that other users may have the same one (storage/id-spaces.ts). */
   readonly ownId: boolean;
   readonly userId: string;
   readonly resourceId: string;
   /** Milliseconds since 1970. */
   readonly updatedAt: number;
-  /** How many messages were ever put into it: the last one's number. */
+  /** How many messages have ever been added to it, which is the number of the last one. */
   readonly messages: number;
-  /** When the newest of them is dated: the next one is not dated before it. */
+  /** The date of the newest message: the next one is not dated before it. */
   readonly latest: number;
-  /** The JSON text up to the value of `updatedAt`, which comes last: a save changes nothing before it. */
+  /** The JSON text up to the value of `updatedAt`, which comes last, so that a save leaves the text before it as it is. */
   readonly head: string;
   readonly revision: number;
 }
 
 const UPDATED_AT = '"updatedAt":"';
-/** `2026-11-20T08:12:36.000Z"}` */
-const TAIL = 26;
+/** Length of the end of the text: `2026-11-20T08:12:36.000Z"}`. */
+const TAIL_CHARACTERS = 26;
 
 type Changing = Pick<Snapshot, "head" | "updatedAt" | "messages" | "latest">;
 
@@ -37,18 +37,18 @@ export const timeText = (time: number): string => new Date(time).toISOString();
 const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): string =>
   `${head}${timeText(updatedAt)}"}`;
 
-/** The row: a list of the conversation, the number of its messages, and the date of the newest. */
-export const rowText = (conversation: Changing): string =>
+/** The value of the row: a list of the conversation, the number of its messages, and the date of the newest. */
+export const conversationRow = (conversation: Changing): string =>
   `[${apiText(conversation)},${conversation.messages},${conversation.latest}]`;
 
-/** The conversation of a row as the API gives it, as text. */
-export const conversationText = (row: string): string => row.slice(1, row.lastIndexOf("}") + 1);
-export const conversationOf = (row: string): Conversation => (JSON.parse(row) as [Conversation])[0];
-export const conversationIn = (snapshot: Pick<Changing, "head" | "updatedAt">): Conversation =>
+/** The conversation of a row as JSON text for the API. */
+export const conversationJson = (row: string): string => row.slice(1, row.lastIndexOf("}") + 1);
+export const parseConversation = (row: string): Conversation => (JSON.parse(row) as [Conversation])[0];
+export const conversationFromSnapshot = (snapshot: Pick<Changing, "head" | "updatedAt">): Conversation =>
   JSON.parse(apiText(snapshot)) as Conversation;
 
-/** Characters: a page holds two hundred of them, and metadata grows with every change. */
-const LARGEST = 64 * 1024;
+/** A page holds two hundred conversations, and metadata grows with every change. */
+const MAX_CONVERSATION_CHARACTERS = 64 * 1024;
 
 /**
  * The part of the row's text that saves leave alone.
@@ -58,30 +58,31 @@ const LARGEST = 64 * 1024;
 export function conversationHead(conversation: Omit<Conversation, "updatedAt">): string {
   const { id, resourceId, userId, title, metadata, createdAt } = conversation;
   const text = JSON.stringify({ id, resourceId, userId, title, metadata, createdAt });
-  if (text.length > LARGEST) throw invalid("metadata is too large: a conversation may have 64 Ki characters as JSON");
+  if (text.length > MAX_CONVERSATION_CHARACTERS)
+    throw invalid("metadata is too large: a conversation may have 64 Ki characters as JSON");
   return `${text.slice(0, -1)},${UPDATED_AT}`;
 }
 
-/** What a commit under `revision` makes of it. Written out, for copies of an object are slow where saves are many. */
-export const changed = (
+/** The snapshot after a commit with `revision`. Written out, since spreading an object is slower and saves are frequent. */
+export const changedSnapshot = (
   { memory, number, id, ownId, userId, resourceId }: Omit<Snapshot, "revision">,
   { updatedAt, messages, latest, head }: Changing,
   revision: number,
 ): Snapshot => ({ memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision });
 
-export function snapshotOf(memory: string, { number, ownId }: IdPlace, { value, revision }: Row): Snapshot {
+export function parseSnapshot(memory: string, { number, ownId }: IdPlace, { value, revision }: Row): Snapshot {
   const [conversation, messages, dated] = JSON.parse(value) as [Conversation, number, number?];
   const { id, userId, resourceId } = conversation;
   const updatedAt = Date.parse(conversation.updatedAt);
-  const head = conversationText(value).slice(0, -TAIL);
-  // Rows of earlier versions do not say it.
+  const head = conversationJson(value).slice(0, -TAIL_CHARACTERS);
+  // Rows of earlier versions lack the date.
   const latest = dated ?? updatedAt;
   return { memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision };
 }
 
-/** What a conversation is found by. */
-export type Called = Pick<Snapshot, "memory" | "id" | "ownId" | "userId">;
+/** What identifies a conversation. */
+export type ConversationRef = Pick<Snapshot, "memory" | "id" | "ownId" | "userId">;
 
-/** The row that its id is in. */
-export const idKeyOf = ({ memory, id, ownId, userId }: Called): string =>
+/** The key of the row that maps the id to the conversation's number. */
+export const idRowKey = ({ memory, id, ownId, userId }: ConversationRef): string =>
   conversationIdKey(memory, id, ownId ? userId : undefined);

@@ -1,4 +1,4 @@
-/** Ids that we make: UUIDs of version 7, so that they rise with time as keys should. */
+/** Ids that the service makes: UUIDs of version 7, which rise with time. */
 import { randomUUID } from "node:crypto";
 import { NUMBER_LIMIT } from "../../storage/encoding.ts";
 
@@ -11,7 +11,7 @@ export function createId(time: number): string {
 }
 
 /**
- * An id that says where in its conversation the message is, so that it needs no row of its own; the rest is random.
+ * The id of a message. It encodes the position of the message in its conversation, so that no row has to map the id to it.
  *
  * @param sequence below 2 ** 32
  */
@@ -22,8 +22,8 @@ export function createMessageId(time: number, sequence: number): string {
   return `${at.slice(0, 8)}-${at.slice(8)}-7${number.slice(0, 3)}-${random[19]}${number.slice(3, 6)}-${number.slice(6)}${random.slice(26)}`;
 }
 
-/** Where the message of such an id would be; undefined for ids of any other form. */
-export function placeOf(id: string): { time: number; sequence: number } | undefined {
+/** The position that an id of `createMessageId` encodes; undefined for ids of any other form. */
+export function parseMessageId(id: string): { time: number; sequence: number } | undefined {
   const match = MESSAGE_ID.exec(id);
   if (match === null) return undefined;
   const [, high, low, first, second, third] = match;

@@ -1,29 +1,29 @@
-/** The rows by which conversations are listed; they change in the commit that changes the conversation. */
+/** The index rows by which conversations are listed. They change in the commit that changes the conversation. */
 import { conversationKey, indexEntry, resourceIndex, resourceTotal, userIndex, userTotal } from "../../storage/keys.ts";
 import type { Draft } from "../semantic/semantic.ts";
-import { rowText, type Snapshot } from "./conversation.ts";
+import { conversationRow, type Snapshot } from "./conversation.ts";
 
 type Change = Omit<Snapshot, "revision">;
 
-/** Adds a conversation that has been made. */
+/** Adds a new conversation. */
 export function addConversation(draft: Draft, conversation: Change): void {
   const { memory, number, userId, resourceId } = conversation;
-  draft.put.push([conversationKey(number), rowText(conversation)]);
+  draft.put.push([conversationKey(number), conversationRow(conversation)]);
   putEntries(draft, conversation);
   draft.add.push([userTotal(memory, userId), 1], [resourceTotal(memory, resourceId), 1]);
 }
 
-/** Replaces a conversation by what it becomes, which must still be what it was. */
+/** Replaces a conversation. The commit fails unless it is still as it was before. */
 export function changeConversation(draft: Draft, before: Snapshot, after: Change): void {
   const key = conversationKey(before.number);
   draft.expect.push([key, before.revision]);
-  draft.put.push([key, rowText(after)]);
+  draft.put.push([key, conversationRow(after)]);
   if (after.updatedAt === before.updatedAt) return;
   deleteEntries(draft, before);
   putEntries(draft, after);
 }
 
-/** Takes a conversation out of the lists; its rows are the caller's. */
+/** Removes a conversation from the indexes. Deleting its own rows is up to the caller. */
 export function removeConversation(draft: Draft, conversation: Snapshot): void {
   const { memory, number, userId, resourceId, revision } = conversation;
   draft.expect.push([conversationKey(number), revision]);

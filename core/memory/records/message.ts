@@ -1,4 +1,4 @@
-/** A message as it stands in its row. */
+/** Messages as they are stored: a JSON text that begins with the role and the id. */
 import type { Message } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import { joinTexts, type Text } from "../../lib/serialized.ts";
@@ -9,20 +9,20 @@ import { searchableText } from "./searchable-text.ts";
 
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
 
-/** Every row begins with its role and id, so that both can be told without parsing. */
+/** Every row begins with its role and id, so that both can be read without parsing. */
 export const roleHead = (role: string) => `{"role":${JSON.stringify(role)},`;
 
-/** A message that was checked and serialised before it waits for its turn. */
+/** A message that has been checked and serialized, ready to be saved. */
 export interface PreparedMessage {
   readonly role: string;
   readonly id: string | undefined;
-  /** Milliseconds since 1970, as its client says; undefined: after all that is there. */
+  /** Milliseconds since 1970, as the client says; undefined: after all stored messages. */
   readonly createdAt: number | undefined;
-  /** Milliseconds since 1970 by our clock; undefined: when it is stored. */
+  /** Milliseconds since 1970 by the service's clock; undefined: when it is stored. */
   readonly saidAt: number | undefined;
-  /** Members of the JSON object beside those above. */
+  /** The other members of the JSON object, as text. */
   readonly members: string;
-  /** What is searched by meaning; empty where nothing is. */
+  /** The text for semantic search; empty in a memory without it. */
   readonly search: string;
 }
 
@@ -35,7 +35,7 @@ export function prepareMessage(message: NewMessage, searched: boolean): Prepared
   return {
     role,
     id,
-    createdAt: message.createdAt === undefined ? undefined : timeOf(message.createdAt),
+    createdAt: message.createdAt === undefined ? undefined : parseTime(message.createdAt),
     saidAt: message.saidAt,
     members: JSON.stringify({ parts, content, metadata }).slice(1, -1),
     search: searched ? searchableText(message) : "",
@@ -58,7 +58,7 @@ export const parseMessage = (text: string): Message => JSON.parse(text) as Messa
 /** @param texts JSON texts with commas between them, in pieces */
 export const parseMessages = (texts: readonly Text[]): Message[] => JSON.parse(`[${joinTexts(texts)}]`) as Message[];
 
-function timeOf(createdAt: string): number {
+function parseTime(createdAt: string): number {
   const time = Date.parse(createdAt);
   if (time >= 0 && time < NUMBER_LIMIT) return time;
   throw invalid("message.createdAt must be an ISO 8601 date from 1970 on");

@@ -1,15 +1,15 @@
-/** What of a message is searched by meaning. */
+/** The text of a message that semantic search uses. */
 
 /** The text of a stored or new message, UI form (`parts`) or model form (`content`); empty when it has none. */
 export function searchableText(message: { parts?: unknown; content?: unknown }): string {
   const { parts, content } = message;
   if (typeof content === "string") return content.trim();
   const list = Array.isArray(parts) ? parts : Array.isArray(content) ? content : [];
-  return list.map(textOfPart).filter(Boolean).join("\n").trim();
+  return list.map(partText).filter(Boolean).join("\n").trim();
 }
 
-/** Reasoning, tool calls and files are not what somebody said. */
-function textOfPart(part: unknown): string {
+/** Only text: nobody said reasoning, tool calls or files. */
+function partText(part: unknown): string {
   if (typeof part !== "object" || part === null) return "";
   const { type, text } = part as { type?: unknown; text?: unknown };
   return type === "text" && typeof text === "string" ? text : "";

@@ -1,5 +1,5 @@
-/** A conversation as other rows point to it. */
-import { number, numberOf } from "../../storage/encoding.ts";
+/** How rows outside of a conversation refer to it. */
+import { decodeNumber, encodeNumber } from "../../storage/encoding.ts";
 import type { MessagePlace } from "../semantic/semantic.ts";
 
 export interface Target {
@@ -8,12 +8,12 @@ export interface Target {
   readonly userId: string;
 }
 
-/** The name of a message in the semantic index: internal number of the conversation, and position in it. */
-export const placeIn = (target: Target, position: string): MessagePlace => ({
+/** How the semantic index refers to a message: the internal number of the conversation, and the position in it. */
+export const messagePlace = (target: Target, position: string): MessagePlace => ({
   owner: target.userId,
   conversation: indexName(target.number),
   message: position,
 });
 
-export const indexName = (conversation: number): string => number(conversation);
-export const numberOfName = (name: string): number => numberOf(name);
+export const indexName = (conversation: number): string => encodeNumber(conversation);
+export const conversationNumber = (name: string): number => decodeNumber(name);

@@ -1,10 +1,10 @@
 /**
- * `exact`: vectors in the store beside the messages, compared one by one. An owner's vectors are read with the first search
- * and kept in memory, bounded; a counter in the store tells whether they are still all there is.
+ * `exact`: vectors in the store beside the messages, compared one by one. The first search of an owner reads the owner's vectors into a
+ * bounded cache. A counter in the store rises with every change, so that the cache notices when it is out of date.
  */
-
 import { CommitConflict } from "../../lib/errors.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
+import { allRows } from "../../storage/ranges.ts";
 import type { Commit, Store } from "../../storage/store.ts";
 import type { Layout } from "./layout.ts";
 import { Nearest, similarity } from "./nearest.ts";
@@ -12,14 +12,14 @@ import { readVector, type VectorRow, writeVector } from "./rows.ts";
 import { createDraft, type Draft, type MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
 import { OwnerVectors, VectorCache } from "./vector-cache.ts";
-import type { Finished, VectorIndex } from "./vector-index.ts";
+import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
-/** Rows read at once: a megabyte or two. */
-const PAGE = 500;
-/** Bytes of vectors in memory: a good twenty thousand of 512 dimensions. */
-const CACHE = 48 * 1024 * 1024;
-/** Owners known to have more than fits; more than these are found out again. */
-const LARGE_OWNERS = 1_000;
+/** One read is a megabyte or two. */
+const ROWS_PER_READ = 500;
+/** Room for a good twenty thousand vectors of 512 dimensions. */
+const CACHE_BYTES = 48 * 1024 * 1024;
+/** Owners remembered to have more vectors than the cache holds; beyond this number they are found out again. */
+const MAX_LARGE_OWNERS = 1_000;
 
 export class ExactVectors implements VectorIndex, Vectors {
   readonly #store: Store;
@@ -29,8 +29,8 @@ export class ExactVectors implements VectorIndex, Vectors {
   readonly #loading = new Map<string, { changes: number; vectors: Promise<OwnerVectors | null> }>();
   readonly #large = new Set<string>();
 
-  /** @param state what commits of vectors depend on; null for vectors of unchecked origin */
-  constructor(store: Store, layout: Layout, state: IndexState | null, cacheBytes = CACHE) {
+  /** @param state what commits of vectors expect to be unchanged; null to write vectors without that check */
+  constructor(store: Store, layout: Layout, state: IndexState | null, cacheBytes = CACHE_BYTES) {
     this.#store = store;
     this.#layout = layout;
     this.#state = state;
@@ -51,19 +51,19 @@ export class ExactVectors implements VectorIndex, Vectors {
     draft.add.push([this.#layout.changes(owner), 1]);
   }
 
-  async finish(finished: readonly Finished[]): Promise<void> {
+  async finish(finished: readonly FinishedRow[]): Promise<void> {
     const results = await Promise.allSettled(finished.map((one) => this.#finishOne(one)));
     const failed = results.find((result) => result.status === "rejected");
     if (failed !== undefined) throw failed.reason;
   }
 
-  async #finishOne({ key, revision, row }: Finished): Promise<void> {
+  async #finishOne({ key, revision, row }: FinishedRow): Promise<void> {
     const expect = [[key, revision] as const];
     try {
       if (row === undefined) await this.#store.commit({ delete: [key], expect });
       else await this.#write(row, { delete: [key], expect });
     } catch (error) {
-      // Saved anew or deleted in the meantime: whoever did it has said so to the queue.
+      // Saved again or deleted in the meantime, in a commit that has put its own row into the queue or removed it.
       if (!(error instanceof CommitConflict && error.keys.includes(key))) throw error;
     }
   }
@@ -78,7 +78,7 @@ export class ExactVectors implements VectorIndex, Vectors {
       delete: beside.delete,
       expect: [...(beside.expect ?? []), ...state],
     });
-    // One that was read while this was written may or may not have it; the counter will tell.
+    // Vectors that were loaded during this commit may or may not include the new one; the counter shows it.
     if (cached !== undefined && this.#cache.peek(owner) === cached) this.#cache.add(cached, row);
   }
 
@@ -100,7 +100,7 @@ export class ExactVectors implements VectorIndex, Vectors {
     this.forget();
   }
 
-  /** Drops what is in memory. */
+  /** Empties the cache. */
   forget(): void {
     this.#cache.clear();
     this.#large.clear();
@@ -111,11 +111,11 @@ export class ExactVectors implements VectorIndex, Vectors {
     const nearest = new Nearest<MessagePlace>(query.limit, query.threshold);
     const found = owner === undefined ? null : await this.#ownerVectors(owner);
     if (found !== null) await found.search(vector, conversation, nearest);
-    else await this.#stream(vector, this.#layout.vectors(owner, conversation), conversation, nearest, signal);
+    else await this.#searchStore(vector, this.#layout.vectors(owner, conversation), conversation, nearest, signal);
     return nearest.list().map(({ score, item }) => ({ ...item, score }));
   }
 
-  /** Null when they are too many to keep. */
+  /** Null when they do not fit into the cache. */
   async #ownerVectors(owner: string): Promise<OwnerVectors | null> {
     if (this.#large.has(owner)) return null;
     const row = await this.#store.get(this.#layout.changes(owner));
@@ -133,13 +133,13 @@ export class ExactVectors implements VectorIndex, Vectors {
     }
   }
 
-  /** `changes` was read before: what is written meanwhile may be in or not, and its counter makes the next search look. */
+  /** `changes` was read before the vectors: whatever is written meanwhile raises the counter, so that the next search loads again. */
   async #load(owner: string, changes: number): Promise<OwnerVectors | null> {
     const vectors = new OwnerVectors(owner, changes);
     for await (const row of this.#rows(this.#layout.vectors(owner))) {
       vectors.set(row);
       if (vectors.bytes <= this.#cache.limit) continue;
-      if (this.#large.size >= LARGE_OWNERS) this.#large.clear();
+      if (this.#large.size >= MAX_LARGE_OWNERS) this.#large.clear();
       this.#large.add(owner);
       return null;
     }
@@ -147,8 +147,8 @@ export class ExactVectors implements VectorIndex, Vectors {
     return vectors;
   }
 
-  /** Compares what it reads and keeps nothing. */
-  async #stream(
+  /** Compares the vectors while it reads them, and caches nothing. */
+  async #searchStore(
     query: Float32Array,
     prefix: string,
     conversation: string | undefined,
@@ -165,12 +165,8 @@ export class ExactVectors implements VectorIndex, Vectors {
   }
 
   async *#rows(prefix: string): AsyncGenerator<VectorRow> {
-    let after: string | undefined;
-    for (;;) {
-      const rows = await this.#store.scan({ prefix, after, limit: PAGE });
+    for await (const rows of allRows(this.#store, prefix, ROWS_PER_READ)) {
       for (const { value } of rows) yield readVector(value);
-      if (rows.length < PAGE) return;
-      after = rows[rows.length - 1]!.key;
     }
   }
 }

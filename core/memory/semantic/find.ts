@@ -1,29 +1,29 @@
-/** Messages by meaning. */
+/** Finds messages by meaning. */
 import type { Message, SearchResults } from "../../../generated/types.ts";
 import { isSomebody } from "../../identity/ownership.ts";
 import { invalid } from "../../lib/errors.ts";
 import { conversationKey, messageKey, userTotal } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { SimilarQuery } from "../memory.ts";
-import { conversationOf, type Snapshot } from "../records/conversation.ts";
+import { parseConversation, type Snapshot } from "../records/conversation.ts";
 import { parseMessage } from "../records/message.ts";
-import { indexName, numberOfName } from "../records/target.ts";
+import { conversationNumber, indexName } from "../records/target.ts";
 import type { Semantic } from "./semantic.ts";
 
-export interface FindQuery {
+interface FindQuery {
   readonly text: string;
-  /** Undefined: of everybody. */
+  /** Undefined: the messages of everybody. */
   readonly owner: string | undefined;
   readonly conversation: Snapshot | undefined;
   readonly limit: number;
   readonly threshold: number;
 }
 
-/** Whose messages a run may be told: of an owner alone, and of nobody else. */
-export interface Beginning {
+/** The conversation that a run continues or begins. The run gets messages of this owner only. */
+interface RunConversation {
   readonly memory: string;
   readonly owner: string;
-  /** Undefined when the run begins it. */
+  /** Undefined when the run begins a new one. */
   readonly conversation: Snapshot | undefined;
 }
 
@@ -31,15 +31,14 @@ interface Found {
   readonly message: Message;
   readonly conversationId: string;
   readonly score: number;
-  /** Its place in the conversation, as text that is in the order of time. */
+  /** Its position in the conversation, as text that sorts by time. */
   readonly position: string;
 }
 
-/** Hits of one search of the index. */
-const MOST = 1000;
+const MAX_HITS = 1000;
 
 /** @throws ServiceError `invalid_input` for a memory that cannot be searched */
-export function searchable(memory: string, semantic: Semantic | undefined): Semantic {
+export function requireSemantic(memory: string, semantic: Semantic | undefined): Semantic {
   if (semantic !== undefined) return semantic;
   throw invalid(`memory ${JSON.stringify(memory)} has no embedding and vectors (memory.${memory}.semantic)`);
 }
@@ -55,26 +54,26 @@ export async function findByMeaning(domain: Domain, semantic: Semantic, query: F
   return { results, count: results.length, query: query.text };
 }
 
-/** Whether a run looks beyond its conversation. Those without a user have a name in common, and nothing else. */
-export const looksBeyond = (scope: "conversation" | "user", owner: string): boolean =>
+/** Whether a run searches all conversations of its user. Requests without a user share one name, and must not find each other's. */
+export const searchesAllConversations = (scope: "conversation" | "user", owner: string): boolean =>
   scope === "user" && isSomebody(owner);
 
-/** What a run is told of what was said before, in the order in which it was. */
+/** Earlier messages of similar meaning for a run, in the order in which they were said. */
 export async function findSimilar(
   domain: Domain,
   semantic: Semantic,
-  { memory, owner, conversation }: Beginning,
+  { memory, owner, conversation }: RunConversation,
   { text, limit, threshold, scope, told, whole }: SimilarQuery,
 ): Promise<Message[]> {
-  const beyond = looksBeyond(scope, owner);
-  if (!beyond && (conversation === undefined || whole)) return [];
+  const everywhere = searchesAllConversations(scope, owner);
+  if (!everywhere && (conversation === undefined || whole)) return [];
   if (whole && !(await hasOthers(domain, memory, owner, conversation))) return [];
   const found = await find(domain, semantic, {
     text,
     owner,
-    conversation: beyond ? undefined : conversation,
-    // What the run is told anyway is often the nearest, and must not take the place of what it would not know.
-    limit: Math.min(limit + told.size, MOST),
+    conversation: everywhere ? undefined : conversation,
+    // The messages that the run gets anyway are often the nearest ones, and must not take the place of others.
+    limit: Math.min(limit + told.size, MAX_HITS),
     threshold,
   });
   return found
@@ -84,7 +83,7 @@ export async function findSimilar(
     .map(({ message }) => message);
 }
 
-/** That spares the embedding of everything that is said in a user's first conversation. */
+/** Whether the user has other conversations. Without them no text has to be embedded for a search. */
 async function hasOthers({ store }: Domain, memory: string, owner: string, conversation: Snapshot | undefined) {
   const total = Number((await store.get(userTotal(memory, owner)))?.value ?? 0);
   return total > (conversation === undefined ? 0 : 1);
@@ -99,7 +98,7 @@ async function find(domain: Domain, semantic: Semantic, query: FindQuery): Promi
     limit,
     threshold,
   });
-  const places = hits.map((hit) => ({ ...hit, number: numberOfName(hit.conversation) }));
+  const places = hits.map((hit) => ({ ...hit, number: conversationNumber(hit.conversation) }));
   const rows = await domain.store.getMany([
     ...places.map(({ number, message }) => messageKey(number, message)),
     ...places.map(({ number }) => conversationKey(number)),
@@ -107,9 +106,9 @@ async function find(domain: Domain, semantic: Semantic, query: FindQuery): Promi
   return places.flatMap(({ score, message: position }, index): Found[] => {
     const row = rows[index];
     const parent = rows[places.length + index];
-    // Deleted while the index was asked.
+    // Deleted during the search.
     if (row === undefined || parent === undefined) return [];
-    const { id: conversationId, userId } = conversationOf(parent.value);
+    const { id: conversationId, userId } = parseConversation(parent.value);
     if (owner !== undefined && userId !== owner) return [];
     return [{ message: parseMessage(row.value), conversationId, score, position }];
   });

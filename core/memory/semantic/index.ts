@@ -1,4 +1,4 @@
-/** The index of one memory: what is saved joins a queue, what is searched is compared with the vectors there are. */
+/** The semantic index of one memory: saved texts wait in a queue to be embedded, searches are compared with the stored vectors. */
 import type { Logger } from "pino";
 import { invalid, messageOf, ServiceError, unavailable } from "../../lib/errors.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
@@ -10,15 +10,15 @@ import type { Draft, MessagePlace, Semantic, SemanticHit, SemanticQuery } from "
 import type { IndexState } from "./state.ts";
 import type { VectorIndex } from "./vector-index.ts";
 
-/** Characters of a message, and of a query, that count. */
-export const LONGEST_TEXT = 8_000;
-/** Milliseconds that a search waits for what was saved just before. */
-const PATIENCE = 2_000;
-/** The similarity of a vector of 32-bit numbers to itself is 1, give or take this. */
-const ROUNDING = 1e-6;
-const FAILURES = { embed: "the text could not be embedded", search: "the index of vectors did not answer" };
+/** Only this much of a message, and of a query, is embedded. */
+export const MAX_TEXT_CHARACTERS = 8_000;
+/** How long a search waits for texts that were saved just before. */
+const MAX_WAIT_MS = 2_000;
+/** Rounding of 32-bit numbers: the similarity of a vector to itself may differ from 1 by this much. */
+const ROUNDING_ERROR = 1e-6;
+const FAILURE_MESSAGES = { embed: "the text could not be embedded", search: "the index of vectors did not answer" };
 
-export interface IndexParts {
+interface IndexParts {
   layout: Layout;
   state: IndexState;
   embedding: NamedEmbedding;
@@ -41,7 +41,7 @@ export class SemanticIndex implements Semantic {
       index.dropMessages(draft, [place]);
       return;
     }
-    const row = writeWaiting({ kind: "embed", owner, conversation, message, text: text.slice(0, LONGEST_TEXT) });
+    const row = writeWaiting({ kind: "embed", owner, conversation, message, text: text.slice(0, MAX_TEXT_CHARACTERS) });
     draft.put.push([layout.wait(place), row]);
   }
 
@@ -62,32 +62,34 @@ export class SemanticIndex implements Semantic {
     const { owner, conversation, limit, threshold, signal } = query;
     const [vector] = await Promise.all([this.#embed(query.text, signal), state.refresh()]);
     if (vector === null) return [];
-    // Not at once: where the encoder had to load for the query, it was not for the texts to blame.
-    await queue.settle(layout.waiting(owner, owner === undefined ? undefined : conversation), PATIENCE);
-    const least = threshold - ROUNDING;
-    const hits = await this.#guard("search", signal, () =>
+    // After the query was embedded: the time that a local encoder needs to load is not part of the wait.
+    await queue.waitFor(layout.waiting(owner, owner === undefined ? undefined : conversation), MAX_WAIT_MS);
+    const least = threshold - ROUNDING_ERROR;
+    const hits = await this.#withErrors("search", signal, () =>
       index.search({ vector, owner, conversation, limit, threshold: least, signal }),
     );
     return hits.map(({ score, ...place }) => ({ ...place, score: Math.min(1, score) }));
   }
 
-  /** Null for a text that is similar to nothing. */
+  /** Null when the vector is all zeros, and so similar to nothing. */
   async #embed(text: string, signal: AbortSignal | undefined): Promise<Float32Array | null> {
     const { embedding } = this.#parts;
-    const [vector] = await this.#guard("embed", signal, () => embedding.embed([text.slice(0, LONGEST_TEXT)], signal));
+    const [vector] = await this.#withErrors("embed", signal, () =>
+      embedding.embed([text.slice(0, MAX_TEXT_CHARACTERS)], signal),
+    );
     normalize(vector!);
     return vector!.some((number) => number !== 0) ? vector! : null;
   }
 
-  /** What goes wrong outside is told to the log; the client hears that it is not its fault. */
-  async #guard<T>(step: "embed" | "search", signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+  /** Logs failures of the embedding or the vectors, and turns them into errors for the client. */
+  async #withErrors<T>(step: "embed" | "search", signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
       if (error instanceof ServiceError || signal?.aborted) throw error;
       this.#parts.logger.warn({ err: error }, `semantic memory: ${step} failed: ${messageOf(error)}`);
       if (error instanceof EmbeddingRefused) throw invalid("the embedding model refused the text that is searched for");
-      throw unavailable(`semantic search is not available: ${FAILURES[step]}`, 5);
+      throw unavailable(`semantic search is not available: ${FAILURE_MESSAGES[step]}`, 5);
     }
   }
 }

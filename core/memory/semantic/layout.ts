@@ -1,5 +1,5 @@
-/** The rows of an index of one memory: vectors, texts that wait to be embedded, counters of change, and its state. */
-import { shortText as part } from "../../storage/encoding.ts";
+/** The keys of an index's rows: vectors, texts that wait to be embedded, change counters, and the state. */
+import { encodeShortText as part } from "../../storage/encoding.ts";
 import type { MessagePlace } from "./semantic.ts";
 
 const ROOT = "semantic";
@@ -7,15 +7,15 @@ const ROOT = "semantic";
 export interface Layout {
   /** Provider, model and dimensions of the vectors. */
   readonly state: string;
-  /** Of all, of one owner, or of one conversation. */
+  /** Prefix of all vectors, of those of one owner, or of those of one conversation. */
   vectors(owner?: string, conversation?: string): string;
   vector(place: MessagePlace): string;
-  /** Rises with every change of an owner's vectors, so that a copy in memory can tell that it is old. */
+  /** A counter that rises with every change of an owner's vectors, so that caches notice that they are out of date. */
   changes(owner: string): string;
-  /** What waits of all, of one owner, or of one conversation. */
+  /** Prefix of all waiting rows, of those of one owner, or of those of one conversation. */
   waiting(owner?: string, conversation?: string): string;
   wait(place: MessagePlace): string;
-  /** A conversation whose vectors a plugin has yet to delete; sorts before all that waits in the conversation. */
+  /** A conversation whose vectors a plugin has yet to delete; sorts before the other waiting rows of the conversation. */
   waitingConversation(owner: string, conversation: string): string;
 }
 

@@ -1,6 +1,6 @@
-/** The best of many: similarity of vectors, and a list that keeps the highest scores. */
+/** Similarity of vectors, and a list that keeps the highest scores. */
 
-/** Scales to length 1, in place; a vector of zeros stays one and is similar to nothing. */
+/** Scales to length 1, in place. A vector of zeros stays as it is, and is similar to nothing. */
 export function normalize(vector: Float32Array): Float32Array {
   let sum = 0;
   for (let index = 0; index < vector.length; index++) sum += vector[index]! * vector[index]!;
@@ -10,10 +10,10 @@ export function normalize(vector: Float32Array): Float32Array {
   return vector;
 }
 
-/** Dot product of `query` and the vector at `offset`: of normalised ones, the cosine of their angle. */
+/** Dot product of `query` and the vector at `offset`, which for normalized vectors is the cosine of their angle. */
 export function similarity(query: Float32Array, matrix: Float32Array, offset: number): number {
   const { length } = query;
-  // Four sums: the processor need not wait for one addition before the next.
+  // Four sums, so that the processor need not finish one addition before it begins the next.
   let a = 0;
   let b = 0;
   let c = 0;
@@ -40,7 +40,7 @@ export class Nearest<T> {
     this.#threshold = threshold;
   }
 
-  /** What a score must at least be to get in. */
+  /** The least score that may get into the list. */
   get floor(): number {
     const full = this.#best.length >= this.#limit;
     return full ? (this.#best.at(-1)?.score ?? Number.POSITIVE_INFINITY) : this.#threshold;

@@ -1,35 +1,36 @@
-/** The indexes of a manifest's memories, checked against what they were made with. */
+/** Opens the semantic indexes of a manifest's memories, and checks that they fit the configured embeddings. */
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
 import { messageOf } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { createInstance } from "../../registry/create.ts";
 import { guarded } from "../../registry/guarded.ts";
 import type { Store } from "../../storage/store.ts";
-import { type EmbeddingSource, type NamedEmbedding, openEmbedding } from "../embedding/embedding.ts";
+import type { NamedEmbedding } from "../embedding/embedding.ts";
+import { type EmbeddingSource, openEmbedding } from "../embedding/open.ts";
 import { ExactVectors } from "./exact.ts";
 import { SemanticIndex } from "./index.ts";
 import { createLayout, type Layout } from "./layout.ts";
 import { PluginVectors } from "./plugin-vectors.ts";
 import { EmbeddingQueue } from "./queue.ts";
 import type { Semantic } from "./semantic.ts";
-import { IndexState, type Made } from "./state.ts";
+import { type IndexSettings, IndexState } from "./state.ts";
 
 export interface SemanticSource extends EmbeddingSource {
   store: Store;
-  /** Something is wrong with the manifest already, and with it perhaps the provider of an embedding: it was said there. */
+  /** The models have problems that are reported already, so that an unknown provider of an embedding is not reported again. */
   modelsFailed?: boolean;
 }
 
 export interface OpenedSemantics {
-  /** By the memory's name; those with an index that can serve. */
+  /** The usable indexes, by the memory's name. */
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */
   problems: { path: readonly (string | number)[]; message: string; severity: "error" | "warning" }[];
-  /** Embeds what an earlier process left waiting. Called once, when the service begins. */
+  /** Embeds the texts that an earlier process left in the queue. Called once, when the service starts. */
   start(): void;
 }
 
-/** Opens the index of every memory that has `semantic`. What is wrong comes back as problems of the manifest. */
+/** Opens the index of every memory that has `semantic`. Errors are returned as problems of the manifest. */
 export async function openSemantics(manifest: Manifest, source: SemanticSource): Promise<OpenedSemantics> {
   const semantics = new Map<string, Semantic>();
   const problems: OpenedSemantics["problems"] = [];
@@ -37,7 +38,7 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
     const path = ["memory", name, "semantic"];
     if (semantic === undefined) {
-      await IndexState.leave(source.store, createLayout(name).state);
+      await IndexState.markGaps(source.store, createLayout(name).state);
       continue;
     }
     const opened = await openIndex(name, semantic, source, embeddings).catch(
@@ -77,7 +78,7 @@ async function openIndex(
   const { store, host } = source;
   const embedding = await embeddings(settings);
   const layout = createLayout(name);
-  const state = await IndexState.open(store, layout.state, madeWith(embedding, settings));
+  const state = await IndexState.open(store, layout.state, indexSettings(embedding, settings));
   if ("problem" in state) return { problem: state.problem, at: "embedding" };
   let index: ExactVectors | PluginVectors;
   try {
@@ -87,7 +88,7 @@ async function openIndex(
   }
   const logger = host.logger.child({ memory: name });
   const queue = new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal });
-  // The store closes after this: what is being written should be done by then.
+  // The store closes after this callback: let the current writes finish first.
   host.onClose(() => queue.idle());
   return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
 }
@@ -105,14 +106,14 @@ export function createEmbeddings(source: EmbeddingSource): Embeddings {
   };
 }
 
-export const madeWith = (embedding: NamedEmbedding, { vectors }: SemanticMemoryManifest): Made => ({
+export const indexSettings = (embedding: NamedEmbedding, { vectors }: SemanticMemoryManifest): IndexSettings => ({
   provider: embedding.provider,
   model: embedding.model,
   dimensions: embedding.dimensions,
   vectors: typeof vectors === "string" ? vectors : vectors.use,
 });
 
-/** @throws Error with a message for whoever wrote the manifest */
+/** @throws Error with a message for the author of the manifest */
 export async function openVectors(
   name: string,
   settings: SemanticMemoryManifest,

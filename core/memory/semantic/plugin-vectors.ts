@@ -1,8 +1,7 @@
 /**
- * Vectors with a plugin, outside of the store. No commit reaches there: what is to be deleted waits in the store like what
- * is to be embedded, and is asked for until the plugin has done it.
+ * Vectors that a plugin keeps outside of the store. No commit can change them, so that deletions wait in the store like texts that wait
+ * to be embedded, and are retried until the plugin has done them.
  */
-
 import { CommitConflict } from "../../lib/errors.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { Store } from "../../storage/store.ts";
@@ -10,7 +9,7 @@ import type { Layout } from "./layout.ts";
 import { writeWaiting } from "./rows.ts";
 import type { Draft, MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
-import type { Finished, VectorIndex } from "./vector-index.ts";
+import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
 export class PluginVectors implements VectorIndex {
   readonly #store: Store;
@@ -38,13 +37,13 @@ export class PluginVectors implements VectorIndex {
     draft.put.push([this.#layout.waitingConversation(owner, conversation), row]);
   }
 
-  /** The plugin first: after a crash in between it is asked once more for the same. */
-  async finish(finished: readonly Finished[]): Promise<void> {
-    // Another process may have made the index anew.
+  /** Calls the plugin before the commit: after a crash in between it gets the same call again. */
+  async finish(finished: readonly FinishedRow[]): Promise<void> {
+    // Another process may have rebuilt the index.
     await this.#state.refresh();
     const entries = finished.flatMap(({ row }) => (row === undefined ? [] : [row]));
     if (entries.length > 0) await this.#vectors.put(entries);
-    await Promise.all(finished.map((one) => this.#done(one)));
+    await Promise.all(finished.map((one) => this.#removeWaiting(one)));
   }
 
   async put(entries: readonly VectorEntry[]): Promise<void> {
@@ -59,7 +58,7 @@ export class PluginVectors implements VectorIndex {
     await this.#vectors.delete(places);
   }
 
-  async #done({ key, revision }: Finished): Promise<void> {
+  async #removeWaiting({ key, revision }: FinishedRow): Promise<void> {
     try {
       await this.#store.commit({ delete: [key], expect: [[key, revision]] });
     } catch (error) {
@@ -70,7 +69,7 @@ export class PluginVectors implements VectorIndex {
   async search(query: VectorQuery): Promise<VectorHit[]> {
     const { owner, conversation, limit, threshold } = query;
     const hits = await this.#vectors.search(query);
-    // Whose messages these are is not left to a plugin.
+    // The plugin is not trusted to keep owners apart.
     return hits
       .filter((hit) => owner === undefined || hit.owner === owner)
       .filter((hit) => conversation === undefined || hit.conversation === conversation)

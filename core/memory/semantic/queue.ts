@@ -1,6 +1,6 @@
 /**
- * What waits to be embedded, worked off in the background. The rows are in the store since the commit that saved the
- * message: whatever happens to the process, the next one finds them there.
+ * Embeds waiting texts in the background. The commit that saved a message also stored its waiting row, so that after a crash the
+ * next process finds it.
  */
 import type { Logger } from "pino";
 import { messageOf } from "../../lib/errors.ts";
@@ -10,18 +10,19 @@ import type { Layout } from "./layout.ts";
 import { normalize } from "./nearest.ts";
 import { readWaiting, type Waiting } from "./rows.ts";
 import type { IndexState } from "./state.ts";
-import type { Finished, VectorIndex } from "./vector-index.ts";
+import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
 /** Rows of one round. */
-const BATCH = 64;
-/** Milliseconds before another try while embedding fails, doubled each time up to the second. */
-const RETRY = [1_000, 60_000] as const;
-/** Milliseconds of work without a pause after which nobody waits for its end: it may be long. */
-const BUSY = 5_000;
-/** Texts that the model refuses, remembered so that they are not sent again and again. */
-const REFUSED = 10_000;
+const BATCH_ROWS = 64;
+/** While embedding fails, the delay doubles with every retry, from the minimum to the maximum. */
+const MIN_RETRY_DELAY_MS = 1_000;
+const MAX_RETRY_DELAY_MS = 60_000;
+/** When the queue has been busy for this long, searches no longer wait for it: it may take much longer. */
+const MAX_BUSY_WAIT_MS = 5_000;
+/** Texts that the model refused are remembered, so that they are not sent again and again. */
+const MAX_REMEMBERED_REFUSALS = 10_000;
 
-export interface QueueParts {
+interface QueueParts {
   store: Store;
   layout: Layout;
   state: IndexState;
@@ -39,14 +40,14 @@ export class EmbeddingQueue {
   readonly #parts: QueueParts;
   /** Revisions of refused rows by key. */
   readonly #refused = new Map<string, number>();
-  /** The work at hand; null while there is none. */
+  /** The current work; null while there is none. */
   #running: Promise<void> | null = null;
-  /** When its first round was done: until then an encoder may have to load. */
-  #since = Number.POSITIVE_INFINITY;
+  /** When the first round of the current work ended. Before that, a local encoder may still be loading. */
+  #busySince = Number.POSITIVE_INFINITY;
   #again = false;
   #failures = 0;
   #timer: NodeJS.Timeout | undefined;
-  /** Called after each round, once. */
+  /** Called once, at the end of the current round. */
   #waiters: (() => void)[] = [];
 
   constructor(parts: QueueParts) {
@@ -54,35 +55,35 @@ export class EmbeddingQueue {
     parts.signal.addEventListener("abort", () => clearTimeout(this.#timer), { once: true });
   }
 
-  /** Something may wait. Returns at once. */
+  /** Starts embedding if texts may be waiting. Returns at once. */
   wake(): void {
     this.#again = true;
-    // While embedding fails the timer says when to try again, not the traffic.
+    // While embedding fails, the timer decides when to try again.
     if (this.#running === null && this.#timer === undefined && !this.#parts.signal.aborted) {
-      this.#since = Number.POSITIVE_INFINITY;
+      this.#busySince = Number.POSITIVE_INFINITY;
       this.#running = this.#run();
     }
   }
 
-  /** Works until nothing waits, for commands. @throws what made it impossible */
+  /** For commands: works until the queue is empty. @throws the error of the embedding or the store */
   async drain(): Promise<void> {
     for (;;) {
       this.#again = false;
-      const problem = await this.#pass();
+      const problem = await this.#embedWaiting();
       if (problem !== null) throw problem;
       if (!this.#again) return;
     }
   }
 
-  /** Resolves when the work at hand is done or has been put off. */
+  /** Resolves when the current work has ended or has been postponed. */
   async idle(): Promise<void> {
     await this.#running;
   }
 
-  /** Waits while texts below `prefix` are being embedded, at most so many milliseconds. */
-  async settle(prefix: string, patience: number): Promise<void> {
+  /** Waits at most `timeout` milliseconds while texts below `prefix` are being embedded. */
+  async waitFor(prefix: string, timeout: number): Promise<void> {
     if (this.#running === null) return;
-    const deadline = Math.min(performance.now() + patience, this.#since + BUSY);
+    const deadline = Math.min(performance.now() + timeout, this.#busySince + MAX_BUSY_WAIT_MS);
     while (this.#running !== null) {
       const round = new Promise<void>((resolve) => this.#waiters.push(resolve));
       const [waiting] = await this.#parts.store.scan({ prefix, limit: 1 });
@@ -92,22 +93,22 @@ export class EmbeddingQueue {
   }
 
   async #run(): Promise<void> {
-    // What is saved in one turn is one batch.
+    // Texts that are saved in the same turn of the event loop become one batch.
     await null;
     let problem: unknown = null;
     while (this.#again && problem === null && !this.#parts.signal.aborted) {
       this.#again = false;
-      problem = await this.#pass().catch((error) => error ?? new Error("unknown error"));
+      problem = await this.#embedWaiting().catch((error) => error ?? new Error("unknown error"));
     }
     this.#running = null;
-    this.#nextRound();
-    if (problem !== null) this.#putOff(problem);
+    this.#endRound();
+    if (problem !== null) this.#retryLater(problem);
   }
 
-  #putOff(problem: unknown): void {
+  #retryLater(problem: unknown): void {
     const { logger, signal } = this.#parts;
     if (signal.aborted) return;
-    const delay = Math.min(RETRY[0] * 2 ** this.#failures++, RETRY[1]);
+    const delay = Math.min(MIN_RETRY_DELAY_MS * 2 ** this.#failures++, MAX_RETRY_DELAY_MS);
     const text = `semantic memory: messages wait to be embedded: ${messageOf(problem)}; trying again in ${delay / 1000} s`;
     logger.warn({ err: problem }, text);
     this.#timer = setTimeout(() => {
@@ -117,39 +118,39 @@ export class EmbeddingQueue {
     this.#timer.unref();
   }
 
-  #nextRound(): void {
-    this.#since = Math.min(this.#since, performance.now());
+  #endRound(): void {
+    this.#busySince = Math.min(this.#busySince, performance.now());
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
 
-  /** Once over everything that waits. Gives what stopped it, or null. */
-  async #pass(): Promise<unknown> {
+  /** Goes once through all waiting rows. Returns the error that stopped it, or null. */
+  async #embedWaiting(): Promise<unknown> {
     const { store, layout, signal } = this.#parts;
     const prefix = layout.waiting();
     let after: string | undefined;
     while (!signal.aborted) {
-      const rows = await store.scan({ prefix, after, limit: BATCH });
+      const rows = await store.scan({ prefix, after, limit: BATCH_ROWS });
       const items = rows
         .filter(({ key, revision }) => this.#refused.get(key) !== revision)
         .map((row) => ({ ...row, waiting: readWaiting(row.value) }));
       if (items.length > 0) {
         try {
-          await this.#work(items);
+          await this.#process(items);
           this.#failures = 0;
         } catch (error) {
-          // The index may have been made anew by another process, which is the better message.
+          // Throws a clearer error when another process has rebuilt the index meanwhile.
           await this.#parts.state.refresh();
           return error;
         }
-        this.#nextRound();
+        this.#endRound();
       }
-      if (rows.length < BATCH) return null;
+      if (rows.length < BATCH_ROWS) return null;
       after = rows[rows.length - 1]!.key;
     }
     return null;
   }
 
-  async #work(items: readonly Item[]): Promise<void> {
+  async #process(items: readonly Item[]): Promise<void> {
     const { index } = this.#parts;
     const deletions = items.filter(({ waiting }) => waiting.kind !== "embed");
     if (deletions.length > 0) {
@@ -176,10 +177,10 @@ export class EmbeddingQueue {
       );
     } catch (error) {
       if (!(error instanceof EmbeddingRefused)) throw error;
-      return this.#divide(items, error);
+      return this.#isolateRefused(items, error);
     }
-    await state.measured(vectors[0]!.length);
-    const finished = items.map(({ key, revision, waiting }, position): Finished => {
+    await state.setDimensions(vectors[0]!.length);
+    const finished = items.map(({ key, revision, waiting }, position): FinishedRow => {
       if (waiting.kind !== "embed") throw new Error("only texts are embedded");
       const { owner, conversation, message } = waiting;
       return { key, revision, row: { owner, conversation, message, vector: normalize(vectors[position]!) } };
@@ -187,8 +188,8 @@ export class EmbeddingQueue {
     await index.finish(finished);
   }
 
-  /** One text may be to blame for the refusal of all: it is looked for by halves, and left out until the next start. */
-  async #divide(items: readonly Item[], error: EmbeddingRefused): Promise<void> {
+  /** A single text may cause the refusal of the whole batch. Bisection finds it, and it is skipped until the next start. */
+  async #isolateRefused(items: readonly Item[], error: EmbeddingRefused): Promise<void> {
     if (items.length > 1) {
       const middle = items.length >> 1;
       await this.#embed(items.slice(0, middle));
@@ -196,7 +197,7 @@ export class EmbeddingQueue {
       return;
     }
     const { key, revision } = items[0]!;
-    if (this.#refused.size >= REFUSED) this.#refused.clear();
+    if (this.#refused.size >= MAX_REMEMBERED_REFUSALS) this.#refused.clear();
     this.#refused.set(key, revision);
     this.#parts.logger.error({ err: error, key }, `semantic memory: a message cannot be found: ${messageOf(error)}`);
   }

@@ -1,21 +1,21 @@
-/** An index made anew from the messages: after another embedding was chosen, or when messages are missing from it. */
+/** Rebuilds an index from the messages: after a change of the embedding, or when messages are missing from it. */
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
 import type { NamedEmbedding } from "../embedding/embedding.ts";
 import { EmbeddingRefused } from "../embedding/embedding.ts";
-import { LONGEST_TEXT } from "./index.ts";
+import { MAX_TEXT_CHARACTERS } from "./index.ts";
 import { createLayout } from "./layout.ts";
 import { normalize } from "./nearest.ts";
-import { type Embeddings, madeWith, openVectors, type SemanticSource } from "./open.ts";
+import { type Embeddings, indexSettings, openVectors, type SemanticSource } from "./open.ts";
 import { EmbeddingQueue } from "./queue.ts";
 import type { VectorRow } from "./rows.ts";
 import type { MessagePlace } from "./semantic.ts";
 import { IndexState } from "./state.ts";
 
-/** Texts embedded, and vectors stored, at once. */
-const BATCH = 64;
+/** Texts that are embedded and stored together. */
+const BATCH_TEXTS = 64;
 
 export interface SearchedMessage extends MessagePlace {
-  /** Empty: it has none, and is passed over. */
+  /** Messages without text are skipped. */
   readonly text: string;
 }
 
@@ -27,8 +27,8 @@ export interface Reindexed {
 }
 
 /**
- * Makes the index of one memory anew. Until it is done the index says that it is not complete, so that an interrupted run is
- * noticed at boot; the next one begins again.
+ * Rebuilds the index of one memory. Until the end the index is marked as incomplete, so that the next boot reports an interrupted
+ * run. The next run begins from the start.
  *
  * @param messages all messages of the memory
  * @param progress called after each batch
@@ -44,7 +44,7 @@ export async function reindex(
   const { store, host } = source;
   const embedding = await source.embeddings(settings);
   const layout = createLayout(name);
-  const state = await IndexState.begin(store, layout.state, madeWith(embedding, settings), [layout.vectors()]);
+  const state = await IndexState.begin(store, layout.state, indexSettings(embedding, settings), [layout.vectors()]);
   const index = await openVectors(name, settings, layout, state, source);
   await index.clear();
   const done: Reindexed = { indexed: 0, refused: 0 };
@@ -52,14 +52,14 @@ export async function reindex(
     const embedded = await embedEach(embedding, batch, host.signal);
     const found = embedded.filter((entry) => entry !== null);
     if (found.length > 0) {
-      await state.measured(found[0]!.vector.length);
+      await state.setDimensions(found[0]!.vector.length);
       await index.put(found);
     }
     done.indexed += found.length;
     done.refused += batch.length - found.length;
     progress(done);
   }
-  // What an earlier process left waiting: of messages that are indexed by now, and deletions that a plugin must still do.
+  // Rows that an earlier process left in the queue: messages that are indexed by now, and deletions for a plugin.
   const logger = host.logger.child({ memory: name });
   await new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal }).drain();
   await state.finish();
@@ -71,14 +71,14 @@ async function* batches(messages: AsyncIterable<SearchedMessage>): AsyncGenerato
   for await (const message of messages) {
     if (message.text.trim() === "") continue;
     batch.push(message);
-    if (batch.length < BATCH) continue;
+    if (batch.length < BATCH_TEXTS) continue;
     yield batch;
     batch = [];
   }
   if (batch.length > 0) yield batch;
 }
 
-/** Null for what the model refuses. */
+/** Null for texts that the model refuses. */
 async function embedEach(
   embedding: NamedEmbedding,
   batch: readonly SearchedMessage[],
@@ -86,7 +86,7 @@ async function embedEach(
 ): Promise<(VectorRow | null)[]> {
   try {
     const vectors = await embedding.embed(
-      batch.map(({ text }) => text.slice(0, LONGEST_TEXT)),
+      batch.map(({ text }) => text.slice(0, MAX_TEXT_CHARACTERS)),
       signal,
     );
     return batch.map(({ owner, conversation, message }, position) => {

@@ -5,7 +5,7 @@ export interface VectorRow extends MessagePlace {
   readonly vector: Float32Array;
 }
 
-/** The vector is base64 of its 32-bit floats, little-endian: a third of what it would be in digits, and exact. */
+/** The vector is base64 of its 32-bit floats, little-endian: exact, and a third of the size of decimal digits. */
 export function writeVector({ owner, conversation, message, vector }: VectorRow): string {
   const bytes = Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength);
   return JSON.stringify([owner, conversation, message, bytes.toString("base64")]);
@@ -13,7 +13,7 @@ export function writeVector({ owner, conversation, message, vector }: VectorRow)
 
 export function readVector(value: string): VectorRow {
   const [owner, conversation, message, base64] = JSON.parse(value) as [string, string, string, string];
-  // A copy: what base64 is decoded into may lie at any byte of a shared buffer.
+  // Copied, since the decoded bytes may begin at any offset of a shared buffer, and floats need an aligned one.
   const bytes = new Uint8Array(Buffer.from(base64, "base64"));
   return { owner, conversation, message, vector: new Float32Array(bytes.buffer, 0, bytes.byteLength >> 2) };
 }

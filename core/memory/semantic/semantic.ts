@@ -1,19 +1,18 @@
 /**
- * Semantic search as the memory domain sees it. What is saved or deleted contributes rows to the caller's own commit, so
- * that the index and the messages never tell different stories; vectors follow as soon as the texts are embedded, after a
- * crash too.
+ * The interface of semantic search. Saving and deleting add rows to the caller's own commit, so that index and messages always agree.
+ * The vectors follow when the texts have been embedded, if need be after a restart.
  */
 import type { Commit } from "../../storage/store.ts";
 
-/** A commit under construction. Calls here only add to it. */
+/** A commit under construction. The methods of `Semantic` only add to it. */
 export type Draft = { [K in keyof Commit]-?: Mutable<NonNullable<Commit[K]>> };
 type Mutable<T> = T extends readonly (infer I)[] ? I[] : never;
 
 export const createDraft = (): Draft => ({ put: [], delete: [], clear: [], add: [], expect: [] });
 
 /**
- * Where a message is: the user it belongs to (the owner of its conversation), its conversation and its own id. Any
- * strings; what is found comes back with the same ones.
+ * Where a message is: its user (the owner of its conversation), its conversation and its own name. These may be any strings; searches
+ * return the same ones.
  */
 export interface MessagePlace {
   readonly owner: string;
@@ -23,9 +22,9 @@ export interface MessagePlace {
 
 export interface SemanticQuery {
   readonly text: string;
-  /** Undefined: of everybody, only where nothing is isolated. */
+  /** Undefined: everybody's messages, allowed only without isolation. */
   readonly owner?: string | undefined;
-  /** With `owner`, which is that of the conversation. */
+  /** Requires `owner`, which must be the owner of the conversation. */
   readonly conversation?: string | undefined;
   /** At most 1000. */
   readonly limit: number;
@@ -34,7 +33,7 @@ export interface SemanticQuery {
   readonly signal?: AbortSignal;
 }
 
-/** Cosine similarity in `score`. The message may be gone by now: who reads it passes over it then. */
+/** `score` is the cosine similarity. The message may have been deleted meanwhile, so that the caller must be ready to skip it. */
 export interface SemanticHit extends MessagePlace {
   readonly score: number;
 }
@@ -42,18 +41,18 @@ export interface SemanticHit extends MessagePlace {
 /** The index of one named memory. */
 export interface Semantic {
   /**
-   * Adds to the commit that stores a message what has it found: its `textOf`, which waits there to be embedded. A message
-   * that replaces another replaces its text; one without text is not found.
+   * Adds the text of a message to the commit that stores the message; there it waits to be embedded. A message that replaces another
+   * one replaces its text. A message without text is not found.
    */
   saved(draft: Draft, place: MessagePlace, text: string): void;
-  /** Adds to the commit that deletes messages the end of their vectors. */
+  /** Adds the removal of vectors to the commit that deletes their messages. */
   deleted(draft: Draft, places: readonly MessagePlace[]): void;
-  /** Adds to the commit that deletes a conversation the end of all its vectors. */
+  /** Adds the removal of all vectors of a conversation to the commit that deletes it. */
   conversationDeleted(draft: Draft, owner: string, conversation: string): void;
-  /** After such a commit: has the waiting texts embedded. Returns at once. */
+  /** To be called after such a commit: starts to embed the waiting texts. Returns at once. */
   committed(): void;
   /**
-   * Best first. Waits a moment for texts that are just being embedded, so that what was saved is found.
+   * Best hits first. Waits briefly for texts that are just being embedded, so that messages that were just saved are found.
    *
    * @throws ServiceError `unavailable` when the embedding cannot work now
    */

@@ -1,74 +1,74 @@
-/** What an index was made with. Vectors of two models cannot be compared: whoever changes the model makes the index anew. */
+/** Which embedding an index was built with. Vectors of two models cannot be compared, so that a change of the model needs a rebuild. */
 import { CommitConflict, unavailable } from "../../lib/errors.ts";
 import type { Row, Store } from "../../storage/store.ts";
 
-export interface Made {
+export interface IndexSettings {
   readonly provider: string;
   readonly model: string;
-  /** Null before the first vector, where only the provider knows. */
+  /** Null until the first vector, for providers that do not say it before. */
   readonly dimensions: number | null;
   /** `exact`, or the name of a plugin. */
   readonly vectors: string;
 }
 
-interface Stored extends Made {
-  /** False from the beginning to the end of `penstock reindex`. */
+interface StoredState extends IndexSettings {
+  /** False while `penstock reindex` runs. */
   readonly complete: boolean;
-  /** Messages were saved while the memory had no semantic search: they are not found. */
+  /** Messages were saved while the memory had no semantic search, and are not found. */
   readonly gaps: boolean;
 }
 
-const REINDEX = "run penstock reindex";
+const REINDEX_HINT = "run penstock reindex";
 
 export class IndexState {
   readonly #store: Store;
   readonly #key: string;
-  #stored: Stored;
+  #stored: StoredState;
   #revision: number;
   #problem: string | null = null;
 
-  private constructor(store: Store, key: string, stored: Stored, revision: number) {
+  private constructor(store: Store, key: string, stored: StoredState, revision: number) {
     this.#store = store;
     this.#key = key;
     this.#stored = stored;
     this.#revision = revision;
   }
 
-  /** @returns the state, or what is wrong with the index, in words for whoever wrote the manifest */
-  static async open(store: Store, key: string, made: Made): Promise<IndexState | { problem: string }> {
+  /** @returns the state, or why the index cannot be used, as a message for the author of the manifest */
+  static async open(store: Store, key: string, made: IndexSettings): Promise<IndexState | { problem: string }> {
     let row = await store.get(key);
     if (row === undefined) {
       try {
         return await IndexState.#write(store, key, { ...made, complete: true, gaps: false }, null);
       } catch (error) {
-        // Another process starts at the same time, and was first.
+        // Another process that starts at the same time was first.
         if (!(error instanceof CommitConflict)) throw error;
         row = (await store.get(key))!;
       }
     }
-    const stored = JSON.parse(row.value) as Stored;
+    const stored = JSON.parse(row.value) as StoredState;
     const problem = difference(stored, made);
     return problem === null ? new IndexState(store, key, stored, row.revision) : { problem };
   }
 
-  /** Begins an index anew, whatever there was: it is not `complete` until `finish`. */
-  static async begin(store: Store, key: string, made: Made, clear: readonly string[]): Promise<IndexState> {
+  /** Begins to rebuild an index, whatever exists of it. It is not `complete` until `finish`. */
+  static async begin(store: Store, key: string, made: IndexSettings, clear: readonly string[]): Promise<IndexState> {
     const row = await store.get(key);
     return IndexState.#write(store, key, { ...made, complete: false, gaps: false }, row?.revision ?? null, clear);
   }
 
-  /** A memory without semantic search: remembers that what is saved from now on is missing from its index, if it has one. */
-  static async leave(store: Store, key: string): Promise<void> {
+  /** For a memory without semantic search: notes in its index, if it has one, that messages saved from now on are missing from it. */
+  static async markGaps(store: Store, key: string): Promise<void> {
     const row = await store.get(key);
     if (row === undefined) return;
-    const stored = JSON.parse(row.value) as Stored;
+    const stored = JSON.parse(row.value) as StoredState;
     if (!stored.gaps) await IndexState.#write(store, key, { ...stored, gaps: true }, row.revision);
   }
 
   static async #write(
     store: Store,
     key: string,
-    stored: Stored,
+    stored: StoredState,
     revision: number | null,
     clear: readonly string[] = [],
   ): Promise<IndexState> {
@@ -84,39 +84,39 @@ export class IndexState {
     return this.#stored.gaps;
   }
 
-  /** For a commit of vectors: they are of this index only while nobody has begun another. */
+  /** For commits of vectors: they fail when somebody has begun to rebuild the index. */
   get expectation(): readonly [key: string, revision: number] {
     return [this.#key, this.#revision];
   }
 
-  /** Compares with the row as it is now. @throws ServiceError when somebody has made the index with something else */
+  /** Checks the row as it is now. @throws ServiceError when another process has rebuilt the index with other settings */
   check(row: Row | undefined): void {
-    if (this.#problem === null && row?.revision !== this.#revision) this.#renew(row);
+    if (this.#problem === null && row?.revision !== this.#revision) this.#update(row);
     if (this.#problem !== null) throw unavailable(`semantic search is not available: ${this.#problem}`);
   }
 
-  #renew(row: Row | undefined): void {
-    const stored = row === undefined ? null : (JSON.parse(row.value) as Stored);
+  #update(row: Row | undefined): void {
+    const stored = row === undefined ? null : (JSON.parse(row.value) as StoredState);
     const problem = stored === null ? "its index is gone" : difference(stored, this.#stored);
     if (problem === null) {
       this.#stored = stored!;
       this.#revision = row!.revision;
     } else {
-      this.#problem = `${problem}; it was made anew by another process, restart this one`;
+      this.#problem = `${problem}; another process has rebuilt it, restart this one`;
     }
   }
 
-  /** `check` with the row read now. */
+  /** Reads the row and checks it. */
   async refresh(): Promise<void> {
     this.check(await this.#store.get(this.#key));
   }
 
-  /** Remembers the dimensions with the first vectors. @throws Error when these are of another length than those before */
-  async measured(dimensions: number): Promise<void> {
+  /** Stores the dimensions of the first vectors. @throws Error when they differ from those in the index */
+  async setDimensions(dimensions: number): Promise<void> {
     const known = this.#stored.dimensions;
     if (known === dimensions) return;
     if (known !== null) {
-      throw new Error(`the vectors have ${dimensions} dimensions, those in the index ${known}: ${REINDEX}`);
+      throw new Error(`the vectors have ${dimensions} dimensions, those in the index ${known}: ${REINDEX_HINT}`);
     }
     await this.#change({ dimensions });
   }
@@ -125,7 +125,7 @@ export class IndexState {
     await this.#change({ complete: true });
   }
 
-  async #change(change: Partial<Stored>): Promise<void> {
+  async #change(change: Partial<StoredState>): Promise<void> {
     const written = await IndexState.#write(this.#store, this.#key, { ...this.#stored, ...change }, this.#revision);
     this.#stored = written.#stored;
     this.#revision = written.#revision;
@@ -133,17 +133,20 @@ export class IndexState {
 }
 
 /** Why an index cannot serve what the manifest asks for; null when it can. */
-function difference(stored: Stored, made: Made): string | null {
-  if (!stored.complete) return `the index is not complete, since penstock reindex was interrupted: ${REINDEX} again`;
+function difference(stored: StoredState, made: IndexSettings): string | null {
+  if (!stored.complete)
+    return `the index is not complete, since penstock reindex was interrupted: ${REINDEX_HINT} again`;
   const same =
     stored.provider === made.provider &&
     stored.model === made.model &&
     stored.vectors === made.vectors &&
     (stored.dimensions === null || made.dimensions === null || stored.dimensions === made.dimensions);
-  return same ? null : `the index was made with ${nameOf(stored)}, and the manifest says ${nameOf(made)}: ${REINDEX}`;
+  return same
+    ? null
+    : `the index was made with ${describe(stored)}, and the manifest says ${describe(made)}: ${REINDEX_HINT}`;
 }
 
-function nameOf({ provider, model, dimensions, vectors }: Made): string {
+function describe({ provider, model, dimensions, vectors }: IndexSettings): string {
   const name = model === "" ? provider : `${provider}/${model}`;
   const size = dimensions === null ? "" : ` (${dimensions} dimensions)`;
   return `${name}${size} in ${vectors}`;

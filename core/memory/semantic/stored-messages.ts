@@ -1,17 +1,17 @@
-/** All messages of a memory, for an index that is made anew. */
-import { conversationIds, conversationKey, messageRows, positionOf } from "../../storage/keys.ts";
+/** All messages of a memory, to rebuild its index. */
+import { conversationIds, conversationKey, messageRows, positionFromKey } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
-import { conversationOf } from "../records/conversation.ts";
+import { parseConversation } from "../records/conversation.ts";
 import { parseMessage } from "../records/message.ts";
 import { searchableText } from "../records/searchable-text.ts";
-import { placeIn } from "../records/target.ts";
+import { messagePlace } from "../records/target.ts";
 import type { SearchedMessage } from "./reindex.ts";
 
-/** Rows read at once: messages may be large. */
-const PIECE = 100;
+/** Messages may be large. */
+const MESSAGES_PER_READ = 100;
 
-/** Conversation by conversation. What is deleted meanwhile may be among them. */
+/** Conversation by conversation. Messages that are deleted during the walk may be included. */
 export async function* storedMessages(store: Store, memory: string): AsyncGenerator<SearchedMessage> {
   for (const prefix of conversationIds(memory)) yield* messagesBelow(store, memory, prefix);
 }
@@ -22,10 +22,10 @@ async function* messagesBelow(store: Store, memory: string, prefix: string): Asy
       const number = JSON.parse(row.value) as number;
       const conversation = await store.get(conversationKey(number));
       if (conversation === undefined) continue;
-      const { userId } = conversationOf(conversation.value);
-      for await (const messages of allRows(store, messageRows(number), PIECE)) {
+      const { userId } = parseConversation(conversation.value);
+      for await (const messages of allRows(store, messageRows(number), MESSAGES_PER_READ)) {
         for (const { key, value } of messages) {
-          const place = placeIn({ memory, number, userId }, positionOf(key));
+          const place = messagePlace({ memory, number, userId }, positionFromKey(key));
           yield { ...place, text: searchableText(parseMessage(value)) };
         }
       }

@@ -1,14 +1,14 @@
-/** Vectors of owners in memory: one matrix for each, the least recently used given up first. */
+/** A cache of vectors: one matrix for each owner, of which the least recently used are evicted. */
 import { type Nearest, similarity } from "./nearest.ts";
 import type { VectorRow } from "./rows.ts";
 import type { MessagePlace } from "./semantic.ts";
 
-/** Rows between two turns of the event loop: some milliseconds. */
-const STRETCH = 4_096;
-/** What a row costs beside its vector: two ids and their places in a list and a map. */
+/** A search yields to the event loop after this many rows, which take some milliseconds. */
+const ROWS_PER_TURN = 4_096;
+/** Memory of a row beside its vector: two ids and their entries in a list and a map. */
 const ROW_BYTES = 200;
 
-/** All vectors of one owner, as they were when `changes` of the store was read. */
+/** All vectors of one owner, as of the value `changes` of the owner's change counter. */
 export class OwnerVectors {
   readonly owner: string;
   changes: number;
@@ -30,7 +30,7 @@ export class OwnerVectors {
   /** Adds or replaces. */
   set({ conversation, message, vector }: VectorRow): void {
     if (this.#dimensions === 0) this.#dimensions = vector.length;
-    // Of another length, and so of another model: it can be similar to nothing here.
+    // A vector of another length comes from another model, and cannot be compared.
     if (vector.length !== this.#dimensions) return;
     const key = `${conversation}\0${message}`;
     let row = this.#rows.get(key);
@@ -55,7 +55,7 @@ export class OwnerVectors {
     if (query.length !== this.#dimensions) return;
     const count = this.#messages.length;
     for (let row = 0; row < count; row++) {
-      if (row % STRETCH === STRETCH - 1) await new Promise(setImmediate);
+      if (row % ROWS_PER_TURN === ROWS_PER_TURN - 1) await new Promise(setImmediate);
       if (conversation !== undefined && this.#conversations[row] !== conversation) continue;
       const score = similarity(query, this.#matrix, row * this.#dimensions);
       if (score < nearest.floor) continue;
@@ -65,9 +65,9 @@ export class OwnerVectors {
   }
 }
 
-/** A bounded set of owners. What is in it changes through it alone, so that it knows its size. */
+/** A bounded set of owners. All changes of cached vectors go through it, so that it knows its size. */
 export class VectorCache {
-  /** Oldest use first. */
+  /** The least recently used first. */
   readonly #owners = new Map<string, OwnerVectors>();
   readonly #limit: number;
   #bytes = 0;
@@ -93,7 +93,7 @@ export class VectorCache {
     return found;
   }
 
-  /** Without counting as use. */
+  /** Like `get`, but does not count as use. */
   peek(owner: string): OwnerVectors | undefined {
     return this.#owners.get(owner);
   }
@@ -105,7 +105,7 @@ export class VectorCache {
     this.#trim();
   }
 
-  /** One more row, or a changed one, of an owner in this cache: the one change that its `changes` does not know of yet. */
+  /** Adds or replaces a row of a cached owner, and counts the change. */
   add(vectors: OwnerVectors, row: VectorRow): void {
     const before = vectors.bytes;
     vectors.set(row);

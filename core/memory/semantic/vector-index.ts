@@ -1,27 +1,27 @@
-/** Where the vectors of a memory are: in the store, or with a plugin. */
+/** The interface of a place for vectors: the store, or a plugin. */
 import type { VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { VectorRow } from "./rows.ts";
 import type { Draft, MessagePlace } from "./semantic.ts";
 
-/** Something that waited and is done: a text that has its vector, or what a plugin had to delete. */
-export interface Finished {
-  /** Its row, which goes unless it has changed. */
+/** A row of the queue that is done: a text that has its vector, or a deletion. */
+export interface FinishedRow {
+  /** The key of the waiting row, which is deleted unless it has changed. */
   readonly key: string;
   readonly revision: number;
-  /** Undefined: a deletion, or a text that nothing is similar to. */
+  /** Undefined for a deletion, and for a text that nothing is similar to. */
   readonly row?: VectorRow | undefined;
 }
 
 export interface VectorIndex {
-  /** For a commit that deletes messages. Nothing of theirs waits any longer. */
+  /** Adds to a commit the removal of the messages' vectors and waiting texts. */
   dropMessages(draft: Draft, places: readonly MessagePlace[]): void;
-  /** For a commit that deletes a conversation. */
+  /** Adds to a commit the removal of everything of a conversation. */
   dropConversation(draft: Draft, owner: string, conversation: string): void;
-  /** Stores vectors and takes what they waited for from the queue. What has changed since, or is gone, waits on. */
-  finish(finished: readonly Finished[]): Promise<void>;
-  /** Stores vectors that waited for nothing. */
+  /** Stores vectors and deletes their waiting rows. A row that has changed meanwhile stays in the queue. */
+  finish(finished: readonly FinishedRow[]): Promise<void>;
+  /** Stores vectors that have no waiting row. */
   put: Vectors["put"];
-  /** Messages, or all of a conversation, outside of any other commit. */
+  /** Deletes messages, or whole conversations, in a commit of its own. */
   delete: Vectors["delete"];
   clear: Vectors["clear"];
   search(query: VectorQuery): ReturnType<Vectors["search"]>;

@@ -1,5 +1,4 @@
-/** What a working memory may hold, and how something is appended to it. */
-
+/** What a working memory may contain, and how content is appended to it. */
 import type { ValidateFunction } from "ajv";
 import { isTooDeep, MAX_JSON_DEPTH } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
@@ -7,24 +6,24 @@ import { isObject } from "../../lib/is-object.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
 
-export type WorkingMemorySettings = NonNullable<MemoryManifest["workingMemory"]>;
+type WorkingMemorySettings = NonNullable<MemoryManifest["workingMemory"]>;
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-/** Characters of a note: it goes into every prompt. */
-const LARGEST = 256 * 1024;
+/** Bounded, since it goes into every prompt. */
+const MAX_CHARACTERS = 256 * 1024;
 
-/** The rules of one memory's notes. Notes are markdown, or JSON objects. */
+/** The rules of the working memory of one memory. Its content is markdown, or a JSON object. */
 export interface WorkingMemoryRules {
   readonly settings: WorkingMemorySettings;
   /**
-   * The JSON text of the note to be stored: that of a string for markdown.
+   * The new content as JSON text, as it is stored; for markdown it is the JSON text of a string.
    *
-   * @param stored JSON text of the note so far; undefined: there is none, or it is replaced
-   * @throws ServiceError `invalid_input` for content of the wrong kind, that fails the schema, or is too large
+   * @param stored the JSON text that is stored now; undefined: nothing is, or it is to be replaced
+   * @throws ServiceError `invalid_input` for content of the wrong kind, that does not match the schema, or that is too large
    */
   next(content: string | Record<string, unknown>, stored: string | undefined): string;
-  /** The note as the API gives it: markdown, or JSON text. */
-  shown(stored: string): string;
+  /** The stored content for the API: markdown, or JSON text. */
+  toApi(stored: string): string;
 }
 
 /** @throws Error when the schema does not compile */
@@ -37,44 +36,44 @@ export function createWorkingMemoryRules(
       settings,
       next(content, stored) {
         if (typeof content !== "string") throw invalid("content must be a string: this working memory is markdown");
-        bounded(content);
-        return bounded(JSON.stringify(stored === undefined ? content : `${JSON.parse(stored)}\n\n${content}`));
+        checkSize(content);
+        return checkSize(JSON.stringify(stored === undefined ? content : `${JSON.parse(stored)}\n\n${content}`));
       },
-      shown: (stored) => JSON.parse(stored) as string,
+      toApi: (stored) => JSON.parse(stored) as string,
     };
   }
   const validate = settings.schema === undefined ? undefined : compiler.compile(settings.schema);
   return {
     settings,
     next(content, stored) {
-      const value = objectOf(content);
+      const value = parseObject(content);
       const merged = stored === undefined ? value : merge(JSON.parse(stored) as Json, value);
       check(validate, merged);
-      return bounded(JSON.stringify(merged));
+      return checkSize(JSON.stringify(merged));
     },
-    shown: (stored) => stored,
+    toApi: (stored) => stored,
   };
 }
 
-/** @throws ServiceError `invalid_input` unless it is a JSON object that may be merged: neither too large nor too deep */
-function objectOf(content: string | Record<string, unknown>): Json {
-  const text = typeof content === "string" ? content : textOf(content);
-  if (isTooDeep(Buffer.from(bounded(text)))) throw nested();
-  const value = typeof content === "string" ? parsed(content) : (content as Json);
+/** @throws ServiceError `invalid_input` unless it is a JSON object that is neither too large nor nested too deeply */
+function parseObject(content: string | Record<string, unknown>): Json {
+  const text = typeof content === "string" ? content : stringifyContent(content);
+  if (isTooDeep(Buffer.from(checkSize(text)))) throw tooDeepError();
+  const value = typeof content === "string" ? parseOrNull(content) : (content as Json);
   if (isObject(value)) return value;
   throw invalid("content must be a JSON object: this working memory is JSON");
 }
 
-function textOf(content: Record<string, unknown>): string {
+function stringifyContent(content: Record<string, unknown>): string {
   try {
     return JSON.stringify(content);
   } catch {
-    // What comes from a model may be deeper than a body, and than the stack.
-    throw nested();
+    // The arguments of a model's tool call may be nested so deeply that the stack overflows.
+    throw tooDeepError();
   }
 }
 
-function parsed(text: string): Json {
+function parseOrNull(text: string): Json {
   try {
     return JSON.parse(text) as Json;
   } catch {
@@ -82,22 +81,23 @@ function parsed(text: string): Json {
   }
 }
 
-const nested = () => invalid(`content is nested deeper than ${MAX_JSON_DEPTH} levels`);
+const tooDeepError = () => invalid(`content is nested deeper than ${MAX_JSON_DEPTH} levels`);
 
 function check(validate: ValidateFunction | undefined, value: Json): void {
   if (validate !== undefined && !validate(value)) throw invalid(describeProblems(validate.errors, "content"));
 }
 
-function bounded(text: string): string {
-  if (text.length > LARGEST) throw invalid(`content: a working memory may have at most ${LARGEST} characters`);
+function checkSize(text: string): string {
+  if (text.length > MAX_CHARACTERS)
+    throw invalid(`content: a working memory may have at most ${MAX_CHARACTERS} characters`);
   return text;
 }
 
-/** Objects are merged key by key, lists joined without duplicates; anything else is replaced. */
+/** Merges objects key by key and joins lists without duplicates; anything else is replaced. */
 export function merge(old: Json, added: Json): Json {
   if (Array.isArray(old) && Array.isArray(added)) return union(old, added);
   if (!isObject(old) || !isObject(added)) return added;
-  // `fromEntries` makes own members of everything, `__proto__` too.
+  // `fromEntries` makes own properties of all keys, also of `__proto__`.
   const members = new Map(Object.entries(old));
   for (const [key, value] of Object.entries(added)) {
     const before = members.get(key);
@@ -121,7 +121,7 @@ function union(old: readonly Json[], added: readonly Json[]): Json[] {
 /** The same text for equal values, and different text for different ones. */
 function canonical(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  // The mark before the others: V8 hashes texts of digits by their value, which whoever sends them can choose.
+  // The `=` prevents a denial of service: V8 hashes strings of digits by their value, so that a client could make all of them collide.
   if (!isObject(value)) return `=${JSON.stringify(value)}`;
   const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join()}}`;

@@ -1,16 +1,16 @@
-/** Working memory: the note of a conversation, or of a user in a memory. */
+/** Reads and writes working memory: that of a conversation, or of a user in a memory. */
 import type { WorkingMemory } from "../../../generated/types.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
-import { conversationKey, conversationNoteKey, userNoteKey } from "../../storage/keys.ts";
+import { conversationKey, conversationWorkingMemoryKey, userWorkingMemoryKey } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { WorkingMemoryScope } from "../memory.ts";
 import type { Snapshot } from "../records/conversation.ts";
-import { attempt } from "../records/directory.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import type { Target } from "../records/target.ts";
 import type { WorkingMemoryRules } from "./content.ts";
 
-/** @throws ServiceError `invalid_input` when the memory keeps no note, or not in that scope */
+/** @throws ServiceError `invalid_input` when the memory has no working memory, or one of another scope */
 export function workingMemoryRulesFor(
   name: string,
   rules: WorkingMemoryRules | undefined,
@@ -22,40 +22,40 @@ export function workingMemoryRulesFor(
   throw invalid(`scope must be ${rules.settings.scope}: that is the one of this working memory`);
 }
 
-/** @throws ServiceError `invalid_input` when the request is about another user's note, or does not say whose */
-export function checkNoteOwner(
+/** @throws ServiceError `invalid_input` when the request names another user, or none where it must */
+export function checkWorkingMemoryOwner(
   principal: Principal,
   { userId }: Target,
-  asked: { scope?: string; userId?: string },
+  request: { scope?: string; userId?: string },
 ): void {
-  if (asked.userId !== undefined && asked.userId !== userId) {
+  if (request.userId !== undefined && request.userId !== userId) {
     throw invalid("userId must be the owner of the conversation");
   }
-  if (asked.scope === "user" && asked.userId === undefined && !principal.isolated) {
+  if (request.scope === "user" && request.userId === undefined && !principal.isolated) {
     throw invalid("userId is required with scope=user");
   }
 }
 
-/** The note, which need not be of a conversation that exists when it is a user's. */
+/** With scope `user` the conversation of the target need not exist. */
 export async function readWorkingMemory(
   domain: Domain,
   rules: WorkingMemoryRules,
   target: Target,
 ): Promise<WorkingMemory> {
   const row = await domain.store.get(workingMemoryKey(rules, target));
-  return shownWorkingMemory(rules, row?.value);
+  return formatWorkingMemory(rules, row?.value);
 }
 
-export function shownWorkingMemory(rules: WorkingMemoryRules, stored: string | undefined): WorkingMemory {
+export function formatWorkingMemory(rules: WorkingMemoryRules, stored: string | undefined): WorkingMemory {
   const { scope, format, template = null } = rules.settings;
-  return { content: stored === undefined ? null : rules.shown(stored), scope, format, template };
+  return { content: stored === undefined ? null : rules.toApi(stored), scope, format, template };
 }
 
-export function workingMemoryKey(rules: WorkingMemoryRules, { memory, number, userId }: Target): string {
-  return rules.settings.scope === "user" ? userNoteKey(memory, userId) : conversationNoteKey(number);
+function workingMemoryKey(rules: WorkingMemoryRules, { memory, number, userId }: Target): string {
+  return rules.settings.scope === "user" ? userWorkingMemoryKey(memory, userId) : conversationWorkingMemoryKey(number);
 }
 
-/** @throws Gone when the conversation is not there any more */
+/** @throws ConversationGone when the conversation has been deleted */
 export function writeWorkingMemory(
   domain: Domain,
   rules: WorkingMemoryRules,
@@ -64,8 +64,8 @@ export function writeWorkingMemory(
   append: boolean,
 ): Promise<void> {
   const key = workingMemoryKey(rules, conversation);
-  return domain.lanes.run([conversation.number], () =>
-    attempt(async (reload) => {
+  return domain.mutex.run([conversation.number], () =>
+    retryOnConflict(async (reload) => {
       const { number, revision } = await domain.conversations.current(conversation, reload);
       const before = append ? await domain.store.get(key) : undefined;
       const value = rules.next(content, before?.value);

@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
-import { indexedExecution, ORDERS, openExecutionKey, orderKey } from "../../storage/keys.ts";
+import { indexedExecution, openExecutionKey, STOP_REQUESTS, stopRequestKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Engine } from "../engine.ts";
 import { noExecution, stillRunning } from "../journal/errors.ts";
@@ -68,7 +68,7 @@ export async function stopRemoteExecution(
 
 /** False when the execution, or the request for it, has changed meanwhile. */
 async function writeRequest(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
-  const key = orderKey(number);
+  const key = stopRequestKey(number);
   const known = await store.get(key);
   if (known !== undefined) {
     const [knownKind, , about] = parseRequest(known);
@@ -93,7 +93,7 @@ async function writeRequest(store: Store, open: Row, number: number, { kind, rea
 
 /** Removes the request for a run that is over, but not one that is already about the next run. */
 async function withdrawRequest(store: Store, number: number, open: number): Promise<void> {
-  const row = await store.get(orderKey(number));
+  const row = await store.get(stopRequestKey(number));
   if (row === undefined || parseRequest(row)[2] !== open) return;
   await removeRow(store, row);
 }
@@ -122,7 +122,7 @@ export class StopRequests {
   /** Removes requests for runs that are over, and begins to read. */
   async start(): Promise<void> {
     const { store } = this.#engine;
-    const rows = await store.scan({ prefix: ORDERS, limit: MAX_REQUESTS_PER_READ });
+    const rows = await store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ });
     const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
     const stale = rows.filter((row, index) => open[index]?.revision !== parseRequest(row)[2]);
     await Promise.all(stale.map((row) => removeRow(store, row)));
@@ -136,7 +136,7 @@ export class StopRequests {
   async #read(): Promise<void> {
     const { store, live } = this.#engine;
     if (live.size === 0) return;
-    const rows = await store.scan({ prefix: ORDERS, limit: MAX_REQUESTS_PER_READ });
+    const rows = await store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ });
     if (rows.length === 0) return;
     const requests = new Map(rows.map((row) => [indexedExecution(row.key), row]));
     for (const execution of live.values()) {

@@ -3,7 +3,7 @@
  * a client chose has a row.
  */
 import { randomBytes } from "node:crypto";
-import { number, numberOf } from "../../storage/encoding.ts";
+import { decodeNumber, encodeNumber } from "../../storage/encoding.ts";
 import { executionNameKey } from "../../storage/keys.ts";
 import type { ExecutionStart } from "./entries.ts";
 
@@ -23,12 +23,12 @@ export function createExecutionIds(): (execution: number) => string {
       at = 0;
     }
     at += RANDOM_DIGITS;
-    return `${number(execution)}-${pool.slice(at - RANDOM_DIGITS, at)}`;
+    return `${encodeNumber(execution)}-${pool.slice(at - RANDOM_DIGITS, at)}`;
   };
 }
 
 /** The number in an id that has the form of the engine's own; null for others. A client may have chosen an id of this form. */
-export const parseOwnId = (id: string): number | null => (OWN_ID.test(id) ? numberOf(id.slice(0, 9)) : null);
+export const parseOwnId = (id: string): number | null => (OWN_ID.test(id) ? decodeNumber(id.slice(0, 9)) : null);
 
 type NamedExecution = Pick<ExecutionStart, "id" | "ownId" | "userId">;
 

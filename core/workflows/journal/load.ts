@@ -1,6 +1,6 @@
 /** Reads executions from the store. */
 import { ServiceError, unavailable } from "../../lib/errors.ts";
-import { type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.ts";
+import { findIdPlace, findIdPlaces, type IdSpaces } from "../../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
@@ -46,14 +46,14 @@ export async function findExecution(
   const ours = parseOwnId(id);
   const found = ours === null ? null : await readExecution(store, ours);
   if (isSelected(found)) return found;
-  const place = await parseIdPlace(store, selector.spaces, executionNameKeys(id), selector.owner);
+  const place = await findIdPlace(store, selector.spaces, executionNameKeys(id), selector.owner);
   const named = place === undefined ? null : await readExecution(store, place.number);
   return isSelected(named) ? named : null;
 }
 
-/** The starts of all executions with an id, of any user: at most `MOST_PLACES` with a chosen id, and one with an id of the engine. */
+/** The starts of all executions with an id, of any user: at most `MAX_ID_PLACES` with a chosen id, and one with an id of the engine. */
 export async function startsWithId(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
-  const places = await placesOf(store, spaces, executionNameKeys(id));
+  const places = await findIdPlaces(store, spaces, executionNameKeys(id));
   const ours = parseOwnId(id);
   const numbers = new Set([...(ours === null ? [] : [ours]), ...places.map(({ number }) => number)]);
   const found = await Promise.all([...numbers].map((number) => readExecution(store, number)));

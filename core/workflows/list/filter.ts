@@ -1,6 +1,6 @@
 /** Decides which executions a list contains. */
 import { isDeepStrictEqual } from "node:util";
-import { NUMBER_LIMIT, number } from "../../storage/encoding.ts";
+import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
 import type { ExecutionQuery } from "../workflows.ts";
 
@@ -54,8 +54,8 @@ const searchText = (key: string, value: unknown): string =>
 
 /** The bounds of an index range. Both are exclusive, and the key of a row is longer than its time alone. */
 export function timeBounds(prefix: string, { from, to }: Filter): { after: string; before?: string } {
-  const after = prefix + number(from);
-  return to + 1 < NUMBER_LIMIT ? { after, before: prefix + number(to + 1) } : { after };
+  const after = prefix + encodeNumber(from);
+  return to + 1 < NUMBER_LIMIT ? { after, before: prefix + encodeNumber(to + 1) } : { after };
 }
 
 export function matchesStart(

@@ -5,7 +5,7 @@
  */
 import { invalid } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
-import { SKIP_LIMIT } from "../../storage/check.ts";
+import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import { executionEntry, executionIndex, executionKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
@@ -49,7 +49,7 @@ interface ListSources {
  */
 export async function listExecutions(query: ExecutionListQuery, sources: ListSources): Promise<Serialized> {
   const { limit, offset, status } = query;
-  if (offset > SKIP_LIMIT) throw invalid(`offset: more than ${SKIP_LIMIT} executions cannot be skipped`);
+  if (offset > MAX_SKIPPED_ROWS) throw invalid(`offset: more than ${MAX_SKIPPED_ROWS} executions cannot be skipped`);
   const filter = executionFilter(query);
   if (filter === null) return new Serialized("[]");
   const walk = await openWalk(query, filter, sources);

@@ -3,7 +3,7 @@
 import { permittedUser } from "../../identity/ownership.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { CommitConflict } from "../../lib/errors.ts";
-import { MOST_PLACES } from "../../storage/id-spaces.ts";
+import { MAX_ID_PLACES } from "../../storage/id-spaces.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
@@ -103,7 +103,7 @@ export class ExecutionLookup {
     const [only] = owners.values();
     if (only === undefined) throw noExecution(id);
     // There may be more than were read.
-    if (owners.size > 1 || stored.length >= MOST_PLACES) throw severalUsers(id);
+    if (owners.size > 1 || stored.length >= MAX_ID_PLACES) throw severalUsers(id);
     return only;
   }
 }

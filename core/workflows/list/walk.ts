@@ -1,5 +1,5 @@
 /** Merges the executions of several index ranges, and those that run, into one list, newest first. */
-import { SKIP_LIMIT } from "../../storage/check.ts";
+import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import { indexedEntry, indexedExecution } from "../../storage/keys.ts";
 import type { Range, Store } from "../../storage/store.ts";
 
@@ -50,7 +50,7 @@ export class IndexWalk {
     for (;;) {
       const open = this.#cursors.filter(({ range, items, next }) => range !== null || next < items.length);
       if (open.length === 0) return;
-      const share = Math.min(SKIP_LIMIT, Math.floor(left / open.length));
+      const share = Math.min(MAX_SKIPPED_ROWS, Math.floor(left / open.length));
       if (share < MAX_ROWS_PER_READ) break;
       const marks = await Promise.all(open.map((cursor) => peek(this.#store, cursor, share)));
       let first = 0;

@@ -25,12 +25,12 @@ const METHODS: {
   search: (access) => access.search({ text: "x", conversationId: "c", limit: 5, threshold: 0 }),
   similar: (access) => access.similar({ id: "c", userId: "bob" }, SIMILAR),
   recent: (access) => access.recent("c", 10),
-  note: (access) => access.note({ id: "c", userId: "bob" }),
+  workingMemoryIfAny: (access) => access.workingMemoryIfAny({ id: "c", userId: "bob" }),
   append: (access) => access.append({ ...ADA, userId: "bob" }, [said("x")]),
 };
 
 /** Those that name their user. */
-const NAMING = new Set(["similar", "note", "append"]);
+const NAMING = new Set(["similar", "workingMemoryIfAny", "append"]);
 
 async function opened() {
   const semantic = new Map([
@@ -107,7 +107,7 @@ test("without isolation a named user must be the conversation's, or it does not 
     access.append({ ...ADA, userId: "bob" }, []),
     access.recent("c", 5, "bob"),
     access.search({ text: "x", conversationId: "c", userId: "bob", limit: 5, threshold: 0 }),
-    access.note({ id: "c", userId: "bob" }),
+    access.workingMemoryIfAny({ id: "c", userId: "bob" }),
   ];
   for (const call of foreign) await rejectsAs(call, "not_found");
   await access.save([{ conversationId: "c", userId: "ada", message: said("fine") }]);

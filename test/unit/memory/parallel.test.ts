@@ -140,15 +140,15 @@ test("a store that fails fails the calls of that commit alone, and what follows 
   assert.deepEqual(await textsOf(access, "c"), ["kept"]);
 });
 
-test("work in lanes never overlaps on one conversation, and always ends", async () => {
+test("the keyed mutex never runs work on one conversation at the same time, and all work ends", async () => {
   const works = fc.array(fc.uniqueArray(fc.integer({ min: 1, max: 4 }), { minLength: 1 }), { maxLength: 12 });
   await fc.assert(
     fc.asyncProperty(works, async (list) => {
-      const lanes = createKeyedMutex();
+      const mutex = createKeyedMutex();
       const busy = new Set<number>();
       const ends = await Promise.allSettled(
         list.map((conversations, index) =>
-          lanes.run(conversations, async () => {
+          mutex.run(conversations, async () => {
             for (const one of conversations) {
               assert.ok(!busy.has(one));
               busy.add(one);

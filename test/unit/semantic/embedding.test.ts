@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import type { EmbeddingModelV3, EmbeddingModelV3CallOptions } from "@ai-sdk/provider";
-import { type NamedEmbedding, openEmbedding } from "../../../core/memory/embedding/embedding.ts";
+import type { NamedEmbedding } from "../../../core/memory/embedding/embedding.ts";
 import { createHashEmbedding } from "../../../core/memory/embedding/hash.ts";
 import { createModelEmbedding } from "../../../core/memory/embedding/model.ts";
+import { openEmbedding } from "../../../core/memory/embedding/open.ts";
 import { createUseEmbedding } from "../../../core/memory/embedding/use.ts";
 import { normalize, similarity } from "../../../core/memory/semantic/nearest.ts";
 import { createHost } from "../../../core/registry/host.ts";

@@ -295,7 +295,7 @@ test("messages saved while a memory had no semantic search are warned of", async
   assert.equal(semantics.size, 1);
 });
 
-test("a process whose index was made anew by another stores no vectors in it, and says so", async (context) => {
+test("a process whose index another process has rebuilt stores no vectors in it, and says so", async (context) => {
   const store = createMemoryStore();
   const { semantic } = await open(context, { store });
   await save(store, semantic, place("a"), "the ferry leaves at noon");

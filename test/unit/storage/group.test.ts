@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { foldGroup } from "../../../core/storage/group.ts";
+import { mergeCommits } from "../../../core/storage/group.ts";
 import type { Commit } from "../../../core/storage/store.ts";
 
 const BASE = 100;
-const fold = (...group: Commit[]) => foldGroup(group, new Map(), BASE);
+const fold = (...group: Commit[]) => mergeCommits(group, new Map(), BASE);
 const counter = { add: [["n", 1]] } satisfies Commit;
 const put = { put: [["a", "1"]] } satisfies Commit;
 

@@ -23,7 +23,7 @@ async function opened(workingMemory?: object) {
   return { ...memories, content };
 }
 
-test("markdown: nothing stored is null, replace replaces, append joins with a blank line", async () => {
+test("markdown working memory: nothing stored is null, replace replaces, append joins with a blank line", async () => {
   const { access, content } = await opened({ template: "# Profile" });
   const empty = { content: null, scope: "conversation", format: "markdown", template: "# Profile" };
   assert.deepEqual(await access.workingMemory("c", {}), empty);
@@ -39,7 +39,7 @@ test("markdown: nothing stored is null, replace replaces, append joins with a bl
   );
 });
 
-test("JSON: append is a deep merge with lists joined without duplicates, given back as JSON text", async () => {
+test("JSON working memory: append is a deep merge with lists joined without duplicates, given back as JSON text", async () => {
   const { access, content } = await opened({ schema: SCHEMA });
   assert.deepEqual(await access.workingMemory("c", {}), {
     content: null,
@@ -64,7 +64,7 @@ test("JSON: append is a deep merge with lists joined without duplicates, given b
   assert.equal(await content(), '{"name":"Bob"}');
 });
 
-test("JSON that fails the schema, also only after the merge, is refused and changes nothing", async () => {
+test("JSON working memory that fails the schema, also only after the merge, is refused and changes nothing", async () => {
   const { access, content } = await opened({ schema: { ...SCHEMA, required: ["name"] } });
   await rejectsAs(
     access.updateWorkingMemory("c", { likes: [1] }, "replace", {}),
@@ -80,7 +80,7 @@ test("JSON that fails the schema, also only after the merge, is refused and chan
   assert.equal(await content(), before);
 });
 
-test("a user's note is one for all conversations, stays when one is deleted, and is there before the first", async () => {
+test("working memory of scope user is shared by all conversations, stays when one is deleted, and exists before the first", async () => {
   const { access, content } = await opened({ scope: "user" });
   await access.create({ ...ADA, id: "d" });
   await access.create({ ...ADA, id: "other", userId: "bob" });
@@ -88,11 +88,11 @@ test("a user's note is one for all conversations, stays when one is deleted, and
   assert.deepEqual([await content("d"), await content("other")], ["likes tea", null]);
   await access.delete("c");
   assert.equal(await content("d"), "likes tea");
-  assert.equal((await access.note({ id: "new", userId: "ada" }))?.content, "likes tea");
-  assert.equal((await access.note({ id: "new", userId: "bob" }))?.content, null);
+  assert.equal((await access.workingMemoryIfAny({ id: "new", userId: "ada" }))?.content, "likes tea");
+  assert.equal((await access.workingMemoryIfAny({ id: "new", userId: "bob" }))?.content, null);
 });
 
-test("scope and userId of a request must fit: another scope, another user, or none with scope=user is refused", async () => {
+test("scope and userId of a request for working memory must fit: another scope, another user, or none with scope=user is refused", async () => {
   const { access, named } = await opened({ scope: "user" });
   await rejectsAs(access.workingMemory("c", { scope: "conversation" }), "invalid_input", /scope must be user/);
   await rejectsAs(access.workingMemory("c", { scope: "user" }), "invalid_input", /userId is required/);
@@ -107,22 +107,22 @@ test("a memory without working memory says so, and a generation gets none", asyn
   const { access } = await opened();
   await rejectsAs(access.workingMemory("c", {}), "invalid_input", /memory\.default\.workingMemory/);
   await rejectsAs(access.updateWorkingMemory("c", "x", "replace", {}), "invalid_input", /has no working memory/);
-  assert.equal(await access.note({ id: "c", userId: "ada" }), null);
+  assert.equal(await access.workingMemoryIfAny({ id: "c", userId: "ada" }), null);
 });
 
-test("a note cannot grow without end", async () => {
+test("working memory cannot grow beyond its limit", async () => {
   const { access } = await opened({});
   const half = "x".repeat(150_000);
   await access.updateWorkingMemory("c", half, "append", {});
   await rejectsAs(access.updateWorkingMemory("c", half, "append", {}), "invalid_input", /at most 262144 characters/);
 });
 
-test("a schema that does not compile is an error that names it", async () => {
+test("a working memory schema that does not compile is an error that names it", async () => {
   const memory = { default: { workingMemory: { schema: { type: "object", $ref: "#/$defs/none" } } } };
   await assert.rejects(openMemories({ memory }), /memory\.default\.workingMemory\.schema/);
 });
 
-test("appends from two processes at once all stay", async () => {
+test("appends to working memory from two processes at once all stay", async () => {
   const store = createMemoryStore();
   const memory = { default: { workingMemory: { format: "json", schema: { type: "object" } } } };
   const accesses = await Promise.all([0, 1].map(async () => (await openMemories({ store, memory })).access));
@@ -138,7 +138,7 @@ test("appends from two processes at once all stay", async () => {
   );
 });
 
-test("JSON: appending lists takes work in proportion to their length, whatever their items are", () => {
+test("JSON working memory: appending lists takes work in proportion to their length, whatever their items are", () => {
   const looks = (count: number, itemOf: (index: number) => Json): number => {
     const counter = { looks: 0 };
     const old = {
@@ -164,7 +164,7 @@ test("JSON: appending lists takes work in proportion to their length, whatever t
   }
 });
 
-test("JSON: items of lists are the same whatever the order of their keys, and differ by type", async () => {
+test("JSON working memory: items of lists are the same whatever the order of their keys, and differ by type", async () => {
   const { access, content } = await opened({ format: "json" });
   await access.updateWorkingMemory("c", { list: [{ a: 1, b: [2] }, 1, "1", [1], null] }, "append", {});
   const added = [{ b: [2], a: 1 }, "1", 1, ["1"], [1], "null", null, {}, [], { a: 1 }, {}];
@@ -173,10 +173,10 @@ test("JSON: items of lists are the same whatever the order of their keys, and di
   assert.deepEqual(JSON.parse((await content())!), { list });
 });
 
-test("JSON that is too large or too deep is refused before it is merged, as text and as an object", async () => {
+test("JSON working memory that is too large or too deep is refused before it is merged, as text and as an object", async () => {
   const { access, content } = await opened({ format: "json" });
   await access.updateWorkingMemory("c", { list: ["x"] }, "append", {});
-  // Equal items would leave a small note.
+  // Equal items would leave a small working memory.
   const large = { list: Array.from({ length: 70_000 }, () => "x") };
   const deep = `{"list":${"[".repeat(50_000)}${"]".repeat(50_000)}}`;
   for (const mode of ["append", "replace"] as const) {
@@ -194,7 +194,7 @@ test("JSON that is too large or too deep is refused before it is merged, as text
   assert.equal(await content(), '{"list":["x"]}');
 });
 
-test("merging the same again changes nothing, and every leaf of what is merged is there", () => {
+test("merging the same JSON into working memory again changes nothing, and every merged leaf is there", () => {
   const { json } = fc.letrec<{ json: Json }>((tie) => ({
     json: fc.oneof(
       { maxDepth: 3 },

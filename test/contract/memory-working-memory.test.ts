@@ -80,7 +80,7 @@ for (const store of STORES) {
       assert.equal((await read("desk-1")).content, "third");
     });
 
-    test("working memory of scope user is one note for all conversations of a user", async (t) => {
+    test("GET .../working-memory: with scope user all conversations of a user share one working memory", async (t) => {
       const { read, write } = await served(t);
       await write("person-1", { content: "Ada's", userId: "ada" });
       assert.deepEqual(await read("person-2", "scope=user&userId=ada"), {
@@ -95,12 +95,12 @@ for (const store of STORES) {
       assert.equal((await read("person-1")).content, "Ada's\n\nMore");
     });
 
-    test("working memory with a schema takes objects and JSON text, and merges deeply", async (t) => {
+    test("POST .../working-memory with a schema takes objects and JSON text, and merges deeply", async (t) => {
       const { read, write } = await served(t);
       const content = async () => {
-        const note = await read("form-1");
-        assert.equal(note.format, "json");
-        return JSON.parse(note.content);
+        const memory = await read("form-1");
+        assert.equal(memory.format, "json");
+        return JSON.parse(memory.content);
       };
       await write("form-1", { content: { name: "Ada", tags: ["a"], address: { city: "Lisbon" } } });
       await write("form-1", { content: { tags: ["a", "b"], address: { zip: "1000" } }, mode: "append" });
@@ -131,7 +131,7 @@ for (const store of STORES) {
       assert.equal((await read("free-1")).content, content);
     });
 
-    test("what does not fit is 400, and leaves the note as it was", async (t) => {
+    test("POST .../working-memory: content that does not fit is 400, and leaves the working memory as it was", async (t) => {
       const { read, write, tryWrite } = await served(t);
       await write("form-1", { content: { name: "Ada" } });
       await write("desk-1", { content: "Ada" });
