@@ -24,8 +24,8 @@ export class A2a {
     const { agents, history, server } = manifest;
     const isolated = isIsolated(manifest);
     const rows = new TaskRows(store, isolated);
-    const retention = history.retention as unknown as number;
-    this.#keeper = new TaskKeeper(rows, { hasAgents: Object.keys(agents).length > 0, retention, logger });
+    const hasAgents = Object.keys(agents).length > 0;
+    this.#keeper = new TaskKeeper(rows, { hasAgents, retention: history.retention, logger });
     const patience = server.limits.request * PATIENCE;
     this.#load = async () => {
       const { A2aEndpoint } = await import("./endpoint.ts");

@@ -1,7 +1,7 @@
 /** With what the built-in provider `jwt` checks tokens: which key, and which algorithms go with a key of its kind. */
 import { createPublicKey, createSecretKey, type KeyObject } from "node:crypto";
 import { messageOf } from "../lib/errors.ts";
-import type { Path } from "../manifest/issues.ts";
+import type { Problem } from "../lib/problem.ts";
 
 export interface JwtConfig {
   /** A shared secret (HS256), or a public key or certificate in PEM. */
@@ -19,12 +19,6 @@ export interface JwtConfig {
 export interface TokenKey {
   readonly source: KeyObject | URL;
   readonly algorithms: readonly string[];
-}
-
-export interface KeyProblem {
-  /** Below `auth.provider`. */
-  readonly path: Path;
-  readonly message: string;
 }
 
 /** Bytes of a shared secret, and bits of an RSA key, at least. */
@@ -48,13 +42,14 @@ interface Kind {
   readonly usual: readonly string[];
 }
 
-export function tokenKeyOf(config: JwtConfig): TokenKey | { problems: KeyProblem[] } {
+/** Paths of problems begin below `auth.provider`. */
+export function tokenKeyOf(config: JwtConfig): TokenKey | { problems: Problem[] } {
   const kind = kindOf(config);
   if ("message" in kind) return { problems: [kind] };
   const { source, possible, usual } = kind;
   const { algorithms } = config;
   if (algorithms === undefined) return { source, algorithms: usual };
-  const problems = algorithms.flatMap((name, index): KeyProblem[] => {
+  const problems = algorithms.flatMap((name, index): Problem[] => {
     if (possible.includes(name)) return [];
     const message = `"${name}" is no algorithm for this kind of key; possible: ${possible.join(", ")}`;
     return [{ path: ["algorithms", index], message }];
@@ -62,7 +57,7 @@ export function tokenKeyOf(config: JwtConfig): TokenKey | { problems: KeyProblem
   return problems.length > 0 ? { problems } : { source, algorithms };
 }
 
-function kindOf({ secret = "", jwks = "" }: JwtConfig): Kind | KeyProblem {
+function kindOf({ secret = "", jwks = "" }: JwtConfig): Kind | Problem {
   if (secret !== "" && jwks !== "") return { path: ["jwks"], message: "stands beside secret: only one of them can be" };
   if (jwks !== "") return published(jwks);
   // A key in an environment variable often has its line ends written out.
@@ -73,7 +68,7 @@ function kindOf({ secret = "", jwks = "" }: JwtConfig): Kind | KeyProblem {
   return { path: ["secret"], message: `must have at least ${SECRET} bytes, not ${bytes}: shorter ones can be guessed` };
 }
 
-function published(jwks: string): Kind | KeyProblem {
+function published(jwks: string): Kind | Problem {
   const url = URL.canParse(jwks) ? new URL(jwks) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) {
     return { path: ["jwks"], message: "must be an address such as https://login.example/.well-known/jwks.json" };
@@ -81,8 +76,8 @@ function published(jwks: string): Kind | KeyProblem {
   return { source: url, possible: PUBLIC, usual: PUBLIC };
 }
 
-function ofPem(pem: string): Kind | KeyProblem {
-  const problem = (message: string): KeyProblem => ({ path: ["secret"], message });
+function ofPem(pem: string): Kind | Problem {
+  const problem = (message: string): Problem => ({ path: ["secret"], message });
   if (pem.includes("PRIVATE KEY-----")) return problem("is a private key: tokens are checked with the public one");
   let source: KeyObject;
   try {

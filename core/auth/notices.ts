@@ -2,17 +2,11 @@
 
 import { type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "../http/pattern.ts";
 import { hasOpenEnd, unfold } from "../http/socket-router.ts";
-import type { Issue, Path } from "../manifest/issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
 import { DEFAULT_LEGACY_PUBLIC_ROUTES } from "../plugin/access-lists.ts";
 import { CONSOLE_KEY, isDevelopment } from "./credentials.ts";
 import { fitPattern } from "./match-patterns.ts";
-
-export interface AccessProblem {
-  readonly path: Path;
-  readonly message: string;
-  readonly severity: Issue["severity"];
-}
 
 export interface AccessEnvironment {
   readonly routes: readonly { readonly method: string; readonly path: string }[];
@@ -32,12 +26,12 @@ const ONLY: readonly (readonly [key: string, mode: AuthManifest["mode"]])[] = [
   ["defaultPrivate", "legacy"],
 ];
 
-export function accessProblems(auth: AuthManifest, around: AccessEnvironment): AccessProblem[] {
+export function accessProblems(auth: AuthManifest, around: AccessEnvironment): Problem[] {
   if (auth.mode === "none") return [];
   return [...modeNotices(auth, around), ...keyNotices(auth, around), ...patternProblems(auth, around)];
 }
 
-function modeNotices({ mode, provider }: AuthManifest, { env }: AccessEnvironment): AccessProblem[] {
+function modeNotices({ mode, provider }: AuthManifest, { env }: AccessEnvironment): Problem[] {
   const notices: string[] = [];
   if (mode === "legacy") notices.push("legacy is deprecated: use authNext");
   if (provider === undefined)
@@ -51,7 +45,7 @@ function modeNotices({ mode, provider }: AuthManifest, { env }: AccessEnvironmen
   return notices.map((message) => ({ path: ["auth", "mode"], message, severity: "warning" }));
 }
 
-function keyNotices({ mode }: AuthManifest, { isWritten }: AccessEnvironment): AccessProblem[] {
+function keyNotices({ mode }: AuthManifest, { isWritten }: AccessEnvironment): Problem[] {
   return ONLY.filter(([key, only]) => only !== mode && isWritten(["auth", key])).map(([key, only]) => ({
     path: ["auth", key],
     message: `counts under ${only} only`,
@@ -59,8 +53,8 @@ function keyNotices({ mode }: AuthManifest, { isWritten }: AccessEnvironment): A
   }));
 }
 
-function patternProblems(auth: AuthManifest, around: AccessEnvironment): AccessProblem[] {
-  const problems: AccessProblem[] = [];
+function patternProblems(auth: AuthManifest, around: AccessEnvironment): Problem[] {
+  const problems: Problem[] = [];
   for (const key of LISTS) {
     for (const [index, text] of auth[key].entries()) {
       if (text === "$defaults") continue;

@@ -1,11 +1,12 @@
 /** The provider that `auth.provider` names, made at boot. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
-import { hint, type Path, parsePath } from "../manifest/issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
+import { hint } from "../manifest/issues.ts";
 import type { AuthProviderManifest, Manifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import type { AuthPlugin, Host } from "../plugin/plugin.ts";
-import { CreateError, configure, createInstance } from "../registry/create.ts";
+import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { JWT_CONFIG, jwtSource } from "./jwt.ts";
 import { type JwtConfig, tokenKeyOf } from "./jwt-key.ts";
@@ -18,16 +19,10 @@ import { ProviderVerifier } from "./verifier.ts";
 const BUILT_IN = "jwt";
 const AT = ["auth", "provider"] as const;
 
-export interface ProviderProblem {
-  readonly path: Path;
-  readonly message: string;
-  readonly severity?: "warning";
-}
-
 export interface OpenedVerifier {
   /** Null without a provider, without authentication, and where there is an error among the problems. */
   readonly verifier: Verifier | null;
-  readonly problems: readonly ProviderProblem[];
+  readonly problems: readonly Problem[];
 }
 
 export interface ProviderParts {
@@ -42,7 +37,7 @@ export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: Prov
   const { mode, provider, isolation } = manifest.auth;
   if (mode === "none" || provider === undefined) return { verifier: null, problems: [] };
   const { mapUser } = provider;
-  const problems: ProviderProblem[] = [];
+  const problems: Problem[] = [];
   let map: MapUser | null = null;
   try {
     map = compileMapUser(mapUser, parts.registry);
@@ -57,8 +52,8 @@ export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: Prov
   return { verifier: new ProviderVerifier(made, map, logger), problems };
 }
 
-function warningsOf({ use, mapUser, jwks }: AuthProviderManifest, isolated: boolean): ProviderProblem[] {
-  const warnings: ProviderProblem[] = [];
+function warningsOf({ use, mapUser, jwks }: AuthProviderManifest, isolated: boolean): Problem[] {
+  const warnings: Problem[] = [];
   const warn = (key: string, message: string) => warnings.push({ path: [...AT, key], message, severity: "warning" });
   if (isolated && !givesId(mapUser)) {
     warn("mapUser", "no field id or sub: stored objects belong to users, and these users would have none");
@@ -75,7 +70,7 @@ async function makeSource(
   provider: AuthProviderManifest,
   { registry, host, variableOf }: ProviderParts,
   logger: Logger,
-): Promise<TokenSource | ProviderProblem[]> {
+): Promise<TokenSource | Problem[]> {
   const { use, mapUser: _, ...rest } = provider;
   // Keys that begin with `x-` are the user's own notes.
   const config = Object.fromEntries(Object.entries(rest).filter(([key]) => !key.startsWith("x-")));
@@ -87,7 +82,7 @@ async function makeSource(
     return [{ path: [...AT, "use"], message }];
   }
   const configured = configure({ config: JWT_CONFIG }, config);
-  if (configured.config === null) return placed(configured.problem);
+  if (configured.config === null) return configProblems(AT, configured.problem);
   const jwt = configured.config as unknown as JwtConfig;
   const key = tokenKeyOf(jwt);
   if (!("problems" in key)) return jwtSource(jwt, key, logger);
@@ -98,20 +93,11 @@ async function makeSource(
   });
 }
 
-async function fromPlugin(plugin: AuthPlugin, config: object, host: Host): Promise<TokenSource | ProviderProblem[]> {
+async function fromPlugin(plugin: AuthPlugin, config: object, host: Host): Promise<TokenSource | Problem[]> {
   try {
     return pluginSource(await createInstance(plugin, config, host), host.logger);
   } catch (error) {
-    if (error instanceof CreateError && error.phase === "config") return placed(error.message);
+    if (error instanceof CreateError && error.phase === "config") return configProblems(AT, error.message);
     return [{ path: AT, message: messageOf(error) }];
   }
-}
-
-/** `audience must be string; ...`, each at its own place in the manifest. */
-function placed(text: string): ProviderProblem[] {
-  return text.split("; ").map((problem) => {
-    const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
-    const path = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
-    return { path: [...AT, ...path], message: path.length > 0 && message !== undefined ? message : problem };
-  });
 }

@@ -1,7 +1,7 @@
 /** `${NAME}`, `${NAME:-default}` and `${file:PATH}` inside string values, after parsing: a value can inject no YAML. */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import type { Path } from "./issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -20,21 +20,16 @@ export interface Substitution {
   whole: boolean;
 }
 
-export interface EnvironmentProblem {
-  path: Path;
-  message: string;
-}
-
-export interface Substituted {
+interface Substituted {
   value: unknown;
   /** By path, as `JSON.stringify` writes it. */
   substitutions: ReadonlyMap<string, Substitution>;
   /** Texts that came from outside: they are masked wherever a message would show them. */
   secrets: readonly string[];
-  problems: EnvironmentProblem[];
+  problems: Problem[];
 }
 
-export const MASK = "***";
+const MASK = "***";
 /** `$${` stands for a plain `${`. */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
@@ -43,7 +38,7 @@ const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
 export function substitute(value: unknown, env: Environment, folder: string): Substituted {
   const substitutions = new Map<string, Substitution>();
   const secrets = new Set<string>();
-  const problems: EnvironmentProblem[] = [];
+  const problems: Problem[] = [];
 
   const lookUp = (match: RegExpMatchArray, path: Path): { text: string; source: string | null } => {
     const reference = match[1] as string;

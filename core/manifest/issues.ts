@@ -1,4 +1,7 @@
 /** A problem of a manifest, where it stands, and how it is printed. */
+import type { Path } from "../lib/problem.ts";
+
+export type { Path } from "../lib/problem.ts";
 
 export interface Issue {
   severity: "error" | "warning";
@@ -11,9 +14,6 @@ export interface Issue {
   path: string;
   message: string;
 }
-
-/** Keys and indexes from the root of the manifest. */
-export type Path = readonly (string | number)[];
 
 /** Thrown by those who cannot go on with a manifest that has errors. Its message is the whole report. */
 export class ManifestError extends Error {

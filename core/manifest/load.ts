@@ -81,7 +81,7 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   };
 
   const faults: Path[] = [...source.problems, ...problems].map(({ path }) => path);
-  const issues: Issue[] = source.problems.map(({ path, position, message, severity }) => ({
+  const issues: Issue[] = source.problems.map(({ path, position, message, severity = "error" }) => ({
     severity,
     file,
     ...position,
@@ -94,12 +94,12 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   if (source.value === undefined) document = undefined;
   else if (source.value === null) issues.push(issueAt([], `${basename(file)} is empty`));
   else {
-    // A value that could not be read or filled in has been reported: that it does not fit either is no news.
+    // A value that could not be read or filled in has been reported already: that it does not fit either adds nothing.
     const reported = new Set(issues.map(({ path }) => path));
-    const findings = validate(document, substitutions);
-    faults.push(...findings.map(({ path }) => path));
+    const misfits = validate(document, substitutions);
+    faults.push(...misfits.map(({ path }) => path));
     issues.push(
-      ...findings
+      ...misfits
         .filter(({ path }) => !reported.has(formatPath(path)))
         .map(({ path, message }) => issueAt(path, message)),
     );

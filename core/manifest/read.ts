@@ -2,21 +2,19 @@
 
 import { type Alias, isAlias, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from "yaml";
 import { isObject } from "../lib/is-object.ts";
-import type { Path } from "./issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
 import { type Position, Positions } from "./positions.ts";
 
-export interface ReadProblem {
-  path: Path;
-  position: Position;
-  message: string;
-  severity: "error" | "warning";
+/** The text of a manifest has positions where values have none: a line that is not YAML. */
+interface PlacedProblem extends Problem {
+  readonly position: Position;
 }
 
-export interface ManifestSource {
+interface ManifestSource {
   /** Plain objects, arrays and scalars; undefined when the text could not be read. */
   value: unknown;
   positions: Positions;
-  problems: ReadProblem[];
+  problems: PlacedProblem[];
 }
 
 /** More values than this (a few aliases of aliases are enough) are refused. */

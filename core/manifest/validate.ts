@@ -1,15 +1,15 @@
 /** Checks a manifest against its schema, and fills in every default. */
 import type { ErrorObject } from "ajv";
 import { validators } from "../../generated/validators.js";
+import type { Path, Problem } from "../lib/problem.ts";
 import type { Substitution } from "./environment.ts";
-import { explainErrors, type Finding, pathOf } from "./findings.ts";
-import type { Path } from "./issues.ts";
+import { explainErrors, pathOf } from "./schema-errors.ts";
 
 /**
  * What is wrong with `document`, which is changed: absent keys get their defaults, and a value that is one `${NAME}` and
  * nothing else becomes a number or a boolean where the schema wants one.
  */
-export function validate(document: unknown, substitutions: ReadonlyMap<string, Substitution>): Finding[] {
+export function validate(document: unknown, substitutions: ReadonlyMap<string, Substitution>): Problem[] {
   const check = validators.Manifest;
   for (;;) {
     if (check(document)) return [];

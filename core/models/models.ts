@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
+import type { Problem } from "../lib/problem.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
@@ -10,9 +11,7 @@ import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
 import { type ModelFlaw, modelFlaw } from "./check.ts";
 import { namedModels, splitName } from "./names.ts";
-import { makeProvider, type ProviderProblem, shapeProblems } from "./providers.ts";
-
-export type ModelProblem = ProviderProblem;
+import { makeProvider, shapeProblems } from "./providers.ts";
 
 export interface Models {
   /**
@@ -49,12 +48,12 @@ export async function createModels(
   registry: Registry,
   host: Host,
   options: ModelsOptions = {},
-): Promise<{ models: Models; problems: ModelProblem[] }> {
+): Promise<{ models: Models; problems: Problem[] }> {
   const folders = [options.folder ?? process.cwd(), OWN_FOLDER];
   const { names, dynamic } = namedModels(manifest);
   const named = new Set(names.map(({ name }) => splitName(name).provider));
   const providers = new Map<string, ModelProvider>();
-  const problems: ModelProblem[] = [];
+  const problems: Problem[] = [];
 
   for (const [key, entry] of Object.entries(manifest.providers)) {
     if (!named.has(key) && !dynamic) {

@@ -2,18 +2,13 @@
 
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
-import { hint, parsePath } from "../manifest/issues.ts";
+import type { Problem } from "../lib/problem.ts";
+import { hint } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
-import { CreateError, configure, createInstance } from "../registry/create.ts";
+import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createPackageProvider, isPackageName, PackageError } from "./npm-provider.ts";
-
-export interface ProviderProblem {
-  /** Where in the manifest: `["providers", "openai", "apiKey"]`. */
-  path: readonly (string | number)[];
-  message: string;
-}
 
 export interface ProviderTools {
   registry: Registry;
@@ -23,7 +18,7 @@ export interface ProviderTools {
   variableOf?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
 }
 
-type Made = { provider: ModelProvider; problems?: undefined } | { provider: null; problems: ProviderProblem[] };
+type Made = { provider: ModelProvider; problems?: undefined } | { provider: null; problems: Problem[] };
 
 /** Makes the provider of `providers.KEY`. Never throws: what went wrong comes back as problems. */
 export async function makeProvider(key: string, entry: ProviderManifest, tools: ProviderTools): Promise<Made> {
@@ -37,19 +32,19 @@ export async function makeProvider(key: string, entry: ProviderManifest, tools: 
   } catch (error) {
     const problems =
       error instanceof CreateError && error.phase === "config"
-        ? configProblems(key, error.message)
+        ? configProblems(["providers", key], error.message)
         : [{ path: ["providers", key], message: messageOf(error) }];
     return { provider: null, problems };
   }
 }
 
 /** The problems of an entry that nothing uses: its keys must be right, but nothing is made or imported. */
-export function shapeProblems(key: string, entry: ProviderManifest, registry: Registry): ProviderProblem[] {
+export function shapeProblems(key: string, entry: ProviderManifest, registry: Registry): Problem[] {
   const { use, config } = split(entry);
   const plugin = registry.get("provider", use);
   if (plugin === undefined) return isPackageName(use) ? packageKeyProblems(key, config) : [unknown(key, use, registry)];
   const { problem } = configure(plugin, config);
-  return problem === null ? [] : configProblems(key, problem);
+  return problem === null ? [] : configProblems(["providers", key], problem);
 }
 
 /** Keys that begin with `x-` are the user's own notes. */
@@ -63,7 +58,7 @@ async function makePackage(
   config: Record<string, unknown>,
   { registry, folders, variableOf }: ProviderTools,
 ): Promise<Made> {
-  const failed = (...problems: ProviderProblem[]): Made => ({ provider: null, problems });
+  const failed = (...problems: Problem[]): Made => ({ provider: null, problems });
   if (!isPackageName(use)) return failed(unknown(key, use, registry));
   const misplaced = packageKeyProblems(key, config);
   if (misplaced.length > 0) return failed(...misplaced);
@@ -86,8 +81,8 @@ async function makePackage(
 }
 
 /** Beside `use`, a package has `options` for its factory, and `retries`. */
-function packageKeyProblems(key: string, config: Record<string, unknown>): ProviderProblem[] {
-  const problems: ProviderProblem[] = [];
+function packageKeyProblems(key: string, config: Record<string, unknown>): Problem[] {
+  const problems: Problem[] = [];
   for (const [name, value] of Object.entries(config)) {
     const path = ["providers", key, name];
     if (name === "options") {
@@ -103,16 +98,7 @@ function packageKeyProblems(key: string, config: Record<string, unknown>): Provi
   return problems;
 }
 
-function unknown(key: string, use: string, registry: Registry): ProviderProblem {
+function unknown(key: string, use: string, registry: Registry): Problem {
   const known = hint(use, registry.names("provider"));
   return { path: ["providers", key, "use"], message: `no provider plugin "${use}"${known}` };
-}
-
-/** `timeouts.idle must be string; ...`, each at its own place in the manifest. */
-function configProblems(key: string, text: string): ProviderProblem[] {
-  return text.split("; ").map((problem) => {
-    const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
-    const path = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
-    return { path: ["providers", key, ...path], message: path.length > 0 && message !== undefined ? message : problem };
-  });
 }

@@ -3,6 +3,8 @@
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
+import type { Path, Problem } from "../lib/problem.ts";
+import { parsePath } from "../manifest/issues.ts";
 import type {
   AuthPlugin,
   EmbeddingPlugin,
@@ -47,6 +49,20 @@ export function configure(
   } catch (error) {
     return { config: null, problem: `the plugin's config is not a JSON Schema: ${messageOf(error)}` };
   }
+}
+
+/**
+ * The problems that `configure` names, each at its own place in the manifest.
+ *
+ * @param path of the configuration in the manifest
+ * @param text `timeouts.idle must be string; retries must be integer`
+ */
+export function configProblems(path: Path, text: string): Problem[] {
+  return text.split("; ").map((problem) => {
+    const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
+    const below = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
+    return { path: [...path, ...below], message: below.length > 0 && message !== undefined ? message : problem };
+  });
 }
 
 type Factory = AuthPlugin | ProviderPlugin | EmbeddingPlugin | VectorsPlugin | StorePlugin;

@@ -4,7 +4,7 @@ import { parseDuration } from "../lib/duration.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
-import type { Path } from "../manifest/issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
 import { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
 import type { Host, ToolPlugin } from "../plugin/plugin.ts";
@@ -14,16 +14,10 @@ import { createHttpClient, type HttpClient } from "./http-client.ts";
 import { compileHttpTool } from "./http-tool.ts";
 import type { Tool } from "./tool.ts";
 
-export interface ToolProblem {
-  /** From the root of the manifest: `["tools", "weather", "http", "url"]`. */
-  path: Path;
-  message: string;
-}
-
 export interface CompiledTools {
   /** By name, in the order of the manifest. */
   tools: Map<string, Tool>;
-  problems: ToolProblem[];
+  problems: Problem[];
 }
 
 /** Milliseconds. */
@@ -44,7 +38,7 @@ export function compileTools(
     meters,
   };
   const tools = new Map<string, Tool>();
-  const problems: ToolProblem[] = [];
+  const problems: Problem[] = [];
   for (const [name, settings] of Object.entries(manifest.tools)) {
     const report = (path: Path, message: string) => void problems.push({ path: ["tools", name, ...path], message });
     const plugin = settings.use === undefined ? undefined : registry.get("tool", settings.use);
@@ -85,7 +79,7 @@ function pluginTool(
     tags: settings.tags ?? plugin.tags ?? [],
     parameters,
     approval: settings.approval ?? plugin.approval ?? false,
-    timeout: timeoutOf(settings) ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT : parseDuration(plugin.timeout)),
+    timeout: settings.timeout ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT : parseDuration(plugin.timeout)),
     config,
     meter: shared.meters.of(name),
     validate,
@@ -111,16 +105,13 @@ function httpTool(
     tags: settings.tags ?? [],
     parameters,
     approval: settings.approval ?? false,
-    timeout: timeoutOf(settings) ?? DEFAULT_TIMEOUT,
+    timeout: settings.timeout ?? DEFAULT_TIMEOUT,
     config: {},
     meter: shared.meters.of(name),
     validate,
     run: compiled.run,
   };
 }
-
-/** The manifest has durations in milliseconds by now. */
-const timeoutOf = ({ timeout }: ToolManifest) => timeout as number | undefined;
 
 function compileInput(
   schema: JsonSchema,

@@ -1,18 +1,13 @@
 /** Compiles `http:` of a tool into a function from `input` and `context` to a request. */
+import type { Path, Problem } from "../lib/problem.ts";
 import { compileTemplate, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
-import type { Path } from "../manifest/issues.ts";
 import type { HttpToolManifest } from "../manifest/manifest.ts";
 import type { HttpRequest } from "./http-client.ts";
 import { compileUrl } from "./http-url.ts";
 import { headerText, queryText } from "./http-values.ts";
 
-/** Below `http` in the manifest. */
-export interface RequestProblem {
-  path: Path;
-  message: string;
-}
-
-export type CompiledRequest = { build: (scope: Scope) => HttpRequest } | { problems: RequestProblem[] };
+/** Paths of problems begin below `http`. */
+type CompiledRequest = { build: (scope: Scope) => HttpRequest } | { problems: Problem[] };
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** They say how a message is cut out of the stream; the client sets them. */
@@ -32,7 +27,7 @@ const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json\s*(?:;|$)/i;
 const DEFAULT_HEADERS = { accept: "application/json, text/*;q=0.8, */*;q=0.5", "user-agent": "penstock" };
 
 export function compileRequest(http: HttpToolManifest): CompiledRequest {
-  const problems: RequestProblem[] = [];
+  const problems: Problem[] = [];
   const report = (path: Path, message: string) => void problems.push({ path, message });
   const compile = (value: unknown, ...at: Path): Evaluate => {
     const compiled = compileTemplate(value, SCOPES.httpTool);

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import { messageOf } from "../lib/errors.ts";
+import type { Problem } from "../lib/problem.ts";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
@@ -18,7 +19,7 @@ import { compileDefinition } from "./compile/definition.ts";
 import { compileWorkflows } from "./compile/workflows.ts";
 import { Definitions } from "./definition/definitions.ts";
 import { describeWorkflow } from "./definition/describe.ts";
-import type { Parts, WorkflowProblem } from "./definition/linking.ts";
+import type { Parts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
@@ -27,7 +28,7 @@ const MOST_IN_MEMORY = 20_000;
 
 export interface OpenedWorkflows {
   engine: Engine;
-  problems: WorkflowProblem[];
+  problems: Problem[];
   /** Takes up what an earlier process left running. */
   start(): Promise<void>;
   /** Waits until nothing runs, at most some milliseconds. */
@@ -68,7 +69,7 @@ export async function openWorkflows(
   const engine = new Engine({ ...kept, logger, process: randomUUID(), most, trace });
   const retention = new ExecutionRetention(store, {
     workflows: retentionsOf(manifest),
-    otherwise: manifest.history.retention as unknown as number,
+    otherwise: manifest.history.retention,
     logger,
     ...(isVolatile(store) && { most: MOST_IN_MEMORY }),
   });
@@ -123,6 +124,5 @@ export async function openWorkflows(
 
 /** Milliseconds by id. */
 function retentionsOf({ workflows, history }: Manifest): Map<string, number> {
-  const retention = (own: unknown) => (own ?? history.retention) as number;
-  return new Map(Object.entries(workflows).map(([id, workflow]) => [id, retention(workflow.retention)]));
+  return new Map(Object.entries(workflows).map(([id, { retention }]) => [id, retention ?? history.retention]));
 }

@@ -1,6 +1,7 @@
 /** The indexes of a manifest's memories, checked against what they were made with. */
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
 import { messageOf } from "../../lib/errors.ts";
+import type { Problem } from "../../lib/problem.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { createInstance } from "../../registry/create.ts";
 import { guarded } from "../../registry/guarded.ts";
@@ -24,7 +25,7 @@ export interface OpenedSemantics {
   /** By the memory's name; those with an index that can serve. */
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */
-  problems: { path: readonly (string | number)[]; message: string; severity: "error" | "warning" }[];
+  problems: Problem[];
   /** Embeds what an earlier process left waiting. Called once, when the service begins. */
   start(): void;
 }
@@ -32,7 +33,7 @@ export interface OpenedSemantics {
 /** Opens the index of every memory that has `semantic`. What is wrong comes back as problems of the manifest. */
 export async function openSemantics(manifest: Manifest, source: SemanticSource): Promise<OpenedSemantics> {
   const semantics = new Map<string, Semantic>();
-  const problems: OpenedSemantics["problems"] = [];
+  const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
     const path = ["memory", name, "semantic"];

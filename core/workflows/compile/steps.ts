@@ -47,7 +47,7 @@ function baseOf(step: StepManifest, type: StepType, at: Path, within: Within) {
   const { linking, workflow, prefix, suspendCheck, resumeCheck } = within;
   const check = (key: "inputSchema" | "outputSchema" | "suspendSchema" | "resumeSchema") =>
     compileCheck(linking, step[key], [...at, key]);
-  const inherited = CONTAINERS.includes(type) ? ONCE : (workflow.retry as Retry);
+  const inherited = CONTAINERS.includes(type) ? ONCE : workflow.retry;
   return {
     id: step.id,
     path: `${prefix}${step.id}`,
@@ -56,8 +56,8 @@ function baseOf(step: StepManifest, type: StepType, at: Path, within: Within) {
     outputCheck: check("outputSchema"),
     suspendCheck: check("suspendSchema") ?? suspendCheck,
     resumeCheck: check("resumeSchema") ?? resumeCheck,
-    retry: (step.retry as Retry | undefined) ?? inherited,
-    timeout: (step.timeout as number | undefined) ?? null,
+    retry: step.retry ?? inherited,
+    timeout: step.timeout ?? null,
   };
 }
 
@@ -109,7 +109,7 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
       steps: compileSteps(workflow.steps, ["workflows", id, "steps"], inner),
       startCheck: check("input"),
       resultCheck: check("result"),
-      timeout: base.timeout ?? (workflow.timeout as number | undefined) ?? null,
+      timeout: base.timeout ?? workflow.timeout ?? null,
     };
   },
 };

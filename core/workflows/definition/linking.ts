@@ -2,10 +2,10 @@
 import type { Agent } from "../../agents/agent.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
+import type { Path, Problem } from "../../lib/problem.ts";
 import type { Environment } from "../../manifest/environment.ts";
 import { type CompileResult, compileTemplate, SCOPES } from "../../manifest/expression.ts";
 import { valueAsText } from "../../manifest/expression-values.ts";
-import type { Path } from "../../manifest/issues.ts";
 import type { WorkflowManifest } from "../../manifest/manifest.ts";
 import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { Registry } from "../../registry/registry.ts";
@@ -27,12 +27,6 @@ export interface Parts {
   readonly meters?: NamedMeters<WorkflowMeter>;
 }
 
-export interface WorkflowProblem {
-  /** From the root of the manifest: `["workflows", "expense", "steps", 0, "andThen", "with"]`. */
-  path: Path;
-  message: string;
-}
-
 /** One definition while it is compiled. */
 export interface Linking {
   readonly parts: Parts;
@@ -41,7 +35,7 @@ export interface Linking {
   readonly checks: Map<object, ValueCheck | null>;
   readonly runs: Map<object, WorkStep["run"] | null>;
   /** Grows. */
-  readonly problems: WorkflowProblem[];
+  readonly problems: Problem[];
   /** Grows: `step plugin "x"`. */
   readonly missing: Set<string>;
 }

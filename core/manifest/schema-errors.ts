@@ -1,13 +1,7 @@
 /** From Ajv's errors to sentences that say what to do, one table row a keyword. */
 import type { ErrorObject } from "ajv";
-import { hint, type Path, suggest } from "./issues.ts";
-
-/** A problem at a path, before it has a place in a file. */
-export interface Finding {
-  path: Path;
-  message: string;
-  severity?: "error" | "warning";
-}
+import type { Path, Problem } from "../lib/problem.ts";
+import { hint, suggest } from "./issues.ts";
 
 interface Subject {
   path: Path;
@@ -15,7 +9,7 @@ interface Subject {
   parent: Record<string, unknown>;
 }
 
-type Explain = (subject: Subject) => Finding | null;
+type Explain = (subject: Subject) => Problem | null;
 
 const NOUNS: Record<string, string> = {
   string: "text",
@@ -77,39 +71,39 @@ function wrongType(error: ErrorObject): string {
   return wanted;
 }
 
-/** Findings for the errors of one validation of `root`, the noise of alternatives left out. */
-export function explainErrors(errors: readonly ErrorObject[], root: unknown): Finding[] {
-  const findings: Finding[] = [];
-  const misspelt: Finding[] = [];
+/** Problems for the errors of one validation of `root`, the noise of alternatives left out. */
+export function explainErrors(errors: readonly ErrorObject[], root: unknown): Problem[] {
+  const problems: Problem[] = [];
+  const misspelt: Problem[] = [];
   for (const error of errors) {
     if (/\/(oneOf|anyOf|not)\//.test(error.schemaPath)) continue;
     const explain = EXPLANATIONS[error.keyword];
     const path = pathOf(error.instancePath, root);
     const parent = (error.parentSchema ?? {}) as Record<string, unknown>;
-    const finding = explain ? explain({ path, error, parent }) : { path, message: error.message ?? "is not valid" };
-    if (finding === null) continue;
-    if (error.keyword === "additionalProperties") misspelt.push(finding);
-    findings.push(finding);
+    const problem = explain ? explain({ path, error, parent }) : { path, message: error.message ?? "is not valid" };
+    if (problem === null) continue;
+    if (error.keyword === "additionalProperties") misspelt.push(problem);
+    problems.push(problem);
   }
-  return findings.filter((finding, index) => !isConsequence(finding, misspelt) && isFirst(finding, index, findings));
+  return problems.filter((problem, index) => !isConsequence(problem, misspelt) && isFirst(problem, index, problems));
 }
 
 /** `modle` is what makes `model` missing, and `anThen` what makes a step empty: saying both would be noise. */
-function isConsequence(finding: Finding, misspelt: readonly Finding[]): boolean {
+function isConsequence(problem: Problem, misspelt: readonly Problem[]): boolean {
   return misspelt.some((other) => {
-    if (other === finding || !other.message.includes("did you mean")) return false;
+    if (other === problem || !other.message.includes("did you mean")) return false;
     const holder = other.path.slice(0, -1);
-    if (finding.message === "is required") {
-      const missing = `did you mean "${String(finding.path.at(-1))}"?`;
-      return other.message.includes(missing) && same(holder, finding.path.slice(0, -1));
+    if (problem.message === "is required") {
+      const missing = `did you mean "${String(problem.path.at(-1))}"?`;
+      return other.message.includes(missing) && same(holder, problem.path.slice(0, -1));
     }
-    return finding.message.includes("needs exactly one of") && same(holder, finding.path);
+    return problem.message.includes("needs exactly one of") && same(holder, problem.path);
   });
 }
 
 /** Several branches may say the same of one place; the first to speak of a place is enough. */
-function isFirst(finding: Finding, index: number, findings: readonly Finding[]): boolean {
-  return findings.findIndex((other) => same(other.path, finding.path)) === index;
+function isFirst(problem: Problem, index: number, problems: readonly Problem[]): boolean {
+  return problems.findIndex((other) => same(other.path, problem.path)) === index;
 }
 
 const same = (a: Path, b: Path): boolean => a.length === b.length && a.every((part, index) => part === b[index]);
