@@ -36,14 +36,14 @@ const ENTRY =
 const NO_GENERATE =
   'export function run() {\n  throw new Error("generate works in a checkout of the source only");\n}\n';
 
-export interface BuildOptions {
+interface BuildOptions {
   /** The source tree; default: the one this file lies in. */
   root?: string;
   /** Emptied first. It needs the packages of `root` in a `node_modules` above it. */
   out: string;
 }
 
-export interface BuildResult {
+interface BuildResult {
   /** Paths relative to `out`, with sizes in bytes. */
   files: { path: string; bytes: number }[];
 }
@@ -119,7 +119,7 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
   const root = resolve(options.root ?? ROOT);
   const out = resolve(options.out);
   if (existsSync(out) && readdirSync(out).length > 0 && !existsSync(join(out, "penstock.js"))) {
-    throw new Error(`${out} is no earlier build: choose a new folder, or empty this one`);
+    throw new Error(`${out} is not an earlier build: choose a new folder, or empty this one`);
   }
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });

@@ -24,7 +24,7 @@ function declarations(head: string, names: string): string {
   return `${head}\nexport declare const validators: { readonly [K in ${names}]: Validator<Schemas[K]> };\n`;
 }
 
-export interface Generated {
+interface Generated {
   /** Text by file name below `generated/`. */
   files: Map<string, string>;
   problems: SchemaProblem[];

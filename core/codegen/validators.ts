@@ -41,7 +41,7 @@ function flavourOf(definition: SchemaDefinition): Flavour {
   return definition.name.endsWith("Query") ? "query" : "plain";
 }
 
-export function createAjv(flavour: Flavour): Ajv2020 {
+function createAjv(flavour: Flavour): Ajv2020 {
   const ajv = new Ajv2020({ ...COMMON, ...FLAVOURS[flavour] });
   boundErrors(ajv, MOST_ERRORS[flavour]);
   // The default export of a CommonJS module is seen one level too deep by TypeScript.
@@ -87,7 +87,7 @@ export function servedDefinitions(definitions: readonly SchemaDefinition[]): Sch
 }
 
 /** What one module exports as `validators`. All `definitions` must compile. */
-export interface ValidatorModule {
+interface ValidatorModule {
   definitions: readonly SchemaDefinition[];
   /** A module beside it whose `validators` it exports too. */
   extended?: string;

@@ -15,7 +15,7 @@ export function parseDuration(text: string): number {
   const match = SHAPE.exec(text);
   const unit = match === null ? undefined : UNITS[match[2]!];
   if (match === null || unit === undefined) {
-    throw new Error(`${JSON.stringify(text)} is no duration: write a number and ms, s, m, h or d, like "5s"`);
+    throw new Error(`${JSON.stringify(text)} is not a duration: write a number and ms, s, m, h or d, like "5s"`);
   }
   return Math.round(Number(match[1]) * unit);
 }

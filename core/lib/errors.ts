@@ -22,7 +22,7 @@ export const STATUS = {
 
 export type ErrorKind = keyof typeof STATUS;
 
-export interface ServiceErrorOptions {
+interface ServiceErrorOptions {
   /** Headers that the reply carries beside the standard ones, names in lower case. */
   headers?: Record<string, string>;
   cause?: unknown;

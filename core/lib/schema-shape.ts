@@ -63,7 +63,7 @@ const CHECKS: Readonly<Record<Exclude<Shape, "schema" | "schemas" | "map">, (val
       new RegExp(value, "u");
       return null;
     } catch (error) {
-      return `is no regular expression: ${(error as Error).message}`;
+      return `is not a regular expression: ${(error as Error).message}`;
     }
   },
 };
@@ -75,7 +75,7 @@ const ANNOTATIONS = new Set(
   ),
 );
 
-export interface ShapeOptions {
+interface ShapeOptions {
   /** `items` may be a list, as in old drafts. */
   readonly lists?: boolean;
   /** False: what says something to people only may have any form. */

@@ -11,9 +11,9 @@ const OWN = new Set(["content-length", "content-encoding", "transfer-encoding", 
 
 export function checkHeaders(check: CheckContext, path: Path, headers: unknown): void {
   for (const [name, value] of entriesOf(headers)) {
-    if (!HEADER_NAME.test(name)) check.report([...path, name], `"${name}" is no name of a header`);
+    if (!HEADER_NAME.test(name)) check.report([...path, name], `"${name}" is not a header name`);
     else if (OWN.has(name.toLowerCase())) check.report([...path, name], "is set by the client itself");
     else if (typeof value === "string" && !HEADER_VALUE.test(value))
-      check.report([...path, name], "is no value of a header: it must be one line of Latin letters");
+      check.report([...path, name], "is not a header value: it must be one line of Latin-1 characters");
   }
 }

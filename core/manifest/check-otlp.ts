@@ -17,5 +17,5 @@ export function checkOtlp(check: CheckContext): void {
 function endpointProblem(endpoint: string): string | null {
   if (!URL.canParse(endpoint)) return "must be a URL such as http://127.0.0.1:4318";
   const { username, password } = new URL(endpoint);
-  return username + password === "" ? null : "must hold no user and no password: write headers.Authorization";
+  return username + password === "" ? null : "must not contain a user name or password: write headers.Authorization";
 }

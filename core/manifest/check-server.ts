@@ -11,14 +11,14 @@ export function checkServer(check: CheckContext): void {
   const server = isObject(check.document.server) ? check.document.server : {};
   for (const [index, network] of listOf(server.trustedProxies).entries()) {
     if (typeof network === "string" && !isNetwork(network)) {
-      check.report(["server", "trustedProxies", index], `"${network}" is no address or network such as 10.0.0.0/8`);
+      check.report(["server", "trustedProxies", index], `"${network}" is not an address or network such as 10.0.0.0/8`);
     }
   }
   for (const [at, host] of texts(server.allowedHosts)) {
     if (!isHost(host))
       check.report(
         ["server", "allowedHosts", ...at],
-        `"${host}" is no host such as desk.example: a name alone, or an address`,
+        `"${host}" is not a host such as desk.example: write a name without a port, or an address`,
       );
   }
   checkLimits(check, server.limits);
@@ -37,7 +37,7 @@ function checkLimits(check: CheckContext, limits: unknown): void {
   if (sizeOf(uploads) < sizeOf(body))
     check.report(
       ["server", "limits", "uploads"],
-      "must be at least limits.body: a body of that size would never be taken",
+      "must be at least limits.body: a body of that size would never be accepted",
     );
 }
 
@@ -69,12 +69,12 @@ function checkCors(check: CheckContext, path: Path, settings: Json): void {
     if (!ORIGIN.test(text))
       check.report(
         [...path, "origin", ...at],
-        `"${text}" is no origin such as https://app.example: a browser never sends it`,
+        `"${text}" is not an origin such as https://app.example: a browser never sends it`,
       );
   }
   for (const key of ["allowHeaders", "exposeHeaders"]) {
     for (const [at, text] of texts(settings[key])) {
-      if (!HEADER_NAME.test(text)) check.report([...path, key, ...at], `"${text}" is no name of a header`);
+      if (!HEADER_NAME.test(text)) check.report([...path, key, ...at], `"${text}" is not a header name`);
     }
   }
   if (isObject(origin)) checkName(check, [...path, "origin", "use"], "origin plugin", origin.use, check.plugins.origin);

@@ -139,7 +139,7 @@ function checkExpression(
 /** Why a step that comes earlier in the text has no output for this one, or null. */
 function branchProblem(named: StepPlace, place: StepPlace): string | null {
   for (const { holder, branch } of place.within) {
-    if (holder === named.step) return "holds this step: it has no output yet";
+    if (holder === named.step) return "contains this step: it has no output yet";
     const other = named.within.find((outer) => outer.holder === holder);
     if (other === undefined || other.branch === branch) continue;
     return isObject(holder.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";

@@ -39,7 +39,7 @@ export function checkName(
 export function checkRepeats(check: CheckContext, path: Path, items: readonly unknown[]): void {
   for (const [index, item] of items.entries()) {
     if (typeof item === "string" && items.indexOf(item) < index)
-      check.report([...path, index], `"${item}" stands here twice`);
+      check.report([...path, index], `"${item}" is listed twice`);
   }
 }
 

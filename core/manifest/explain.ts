@@ -3,7 +3,7 @@ import type { Substitution } from "./environment.ts";
 import { formatPath, hint, type Path, parsePath } from "./issues.ts";
 import type { Positions } from "./positions.ts";
 
-export interface Explanation {
+interface Explanation {
   path: string;
   /** As resolved (milliseconds, bytes); `***` for what came from the environment. */
   value: unknown;
@@ -18,7 +18,7 @@ export interface Explained {
   problem?: string;
 }
 
-export interface ExplainSource {
+interface ExplainSource {
   file: string;
   /** The resolved manifest, or the document when it has errors. */
   root: unknown;

@@ -7,7 +7,7 @@
  */
 export function plainJson(value: unknown): unknown {
   if (typeof value === "number" && !Number.isFinite(value)) {
-    throw new RangeError("gives a number without bounds: something is divided by 0");
+    throw new RangeError("gives a number that is not finite: something is divided by 0");
   }
   if (typeof value === "bigint") return Number(value);
   if (typeof value !== "object" || value === null) return value;

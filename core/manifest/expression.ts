@@ -33,7 +33,7 @@ export class ExpressionError extends Error {
   }
 }
 
-export interface CompileProblem {
+interface CompileProblem {
   problem: string;
   /** Where in the value the text stands. */
   path: Path;
@@ -41,7 +41,7 @@ export interface CompileProblem {
   offset: number;
 }
 
-export interface Compiled {
+interface Compiled {
   evaluate: Evaluate;
   /** Steps that expressions name by dot: `steps.total.x` -> `total`. */
   steps: readonly string[];

@@ -15,25 +15,11 @@ export interface Issue {
   message: string;
 }
 
-/** Thrown by those who cannot go on with a manifest that has errors. Its message is the whole report. */
-export class ManifestError extends Error {
-  override readonly name = "ManifestError";
-  readonly issues: readonly Issue[];
-
-  constructor(issues: readonly Issue[]) {
-    super(formatIssues(issues));
-    this.issues = issues;
-  }
-}
-
 /** `service.yaml:42:7  agents.assistant.modle: unknown key, did you mean "model"?` */
 export function formatIssue(issue: Issue): string {
   const place = `${issue.file}:${issue.line}:${issue.column}`;
   return `${place}  ${issue.path === "" ? "" : `${issue.path}: `}${issue.message}`;
 }
-
-/** One line an issue, in the order of the file. */
-export const formatIssues = (issues: readonly Issue[]): string => sortIssues(issues).map(formatIssue).join("\n");
 
 export const hasErrors = (issues: readonly Issue[]): boolean => issues.some(({ severity }) => severity === "error");
 

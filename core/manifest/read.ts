@@ -133,7 +133,7 @@ class Reader {
       if (name === null) continue;
       if (name === "<<") merges.push(value);
       else if (Object.hasOwn(own, name)) {
-        this.#problem([...path, name], offset, "stands here twice");
+        this.#problem([...path, name], offset, "is defined twice");
       } else own[name] = this.read(value, [...path, name], offset);
     }
     for (const other of merges.flatMap((merge) => this.#merge(merge, path))) {

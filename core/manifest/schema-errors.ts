@@ -48,7 +48,7 @@ const EXPLANATIONS: Record<string, Explain> = {
     path: error.propertyName === undefined ? path : [...path, error.propertyName],
     message: stated(parent.patternErrorMessage) ?? `must match ${error.params.pattern}`,
   }),
-  oneOf: ({ path, parent }) => ({ path, message: stated(parent.errorMessage) ?? "fits none or several of its forms" }),
+  oneOf: ({ path, parent }) => ({ path, message: stated(parent.errorMessage) ?? "must have exactly one of its forms" }),
   not: ({ path, parent }) => ({ path, message: stated(parent.errorMessage) ?? "is not allowed here" }),
   minimum: bound("be >="),
   maximum: bound("be <="),
@@ -66,7 +66,7 @@ const stated = (value: unknown): string | undefined => (typeof value === "string
 function wrongType(error: ErrorObject): string {
   const types = [error.params.type as string | string[]].flat();
   const wanted = `must be ${types.map((type) => NOUNS[type] ?? type).join(" or ")}`;
-  if (error.data === null) return `${wanted}, but nothing stands here`;
+  if (error.data === null) return `${wanted}, but is empty`;
   if (types[0] === "string" && typeof error.data !== "object") return `${wanted}: put it in quotes`;
   return wanted;
 }

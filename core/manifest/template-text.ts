@@ -1,13 +1,13 @@
 /** Finds `{{ }}` in text. The end of an expression is found by tokens: `{{ {"a": {}} }}` is one. */
 
-export interface ExpressionPiece {
+interface ExpressionPiece {
   /** Between the braces, spaces included. */
   source: string;
   /** Characters from the start of the text. */
   offset: number;
 }
 
-export type Split = { pieces: (string | ExpressionPiece)[] } | { problem: string; offset: number };
+type Split = { pieces: (string | ExpressionPiece)[] } | { problem: string; offset: number };
 
 export const hasTemplate = (text: string): boolean => text.includes("{{");
 

@@ -56,7 +56,7 @@ async function modeOf(file: string): Promise<number | null> {
   }
   // A new file would take the place of a link, and what it leads to would stay as it is.
   if (!found.isFile())
-    throw new ServiceError("conflict", ".env beside the manifest is no plain file: change it by hand");
+    throw new ServiceError("conflict", ".env beside the manifest is not a plain file: change it by hand");
   if (found.size > LARGEST) throw new ServiceError("conflict", ".env beside the manifest is larger than 1 MiB");
   return Number(found.mode) & 0o777;
 }

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 
-export interface NpmRun {
+interface NpmRun {
   readonly folder: string;
   /** Of the service; the child gets what npm needs of it. */
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { ServiceError } from "../lib/errors.ts";
 
 const SECTIONS = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"] as const;
-export type Section = (typeof SECTIONS)[number];
+type Section = (typeof SECTIONS)[number];
 
 export interface Dependency {
   readonly name: string;

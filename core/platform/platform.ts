@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { EnvironmentFile } from "./environment-file.ts";
 import type { Updates } from "./updates.ts";
 
-export interface PlatformSource {
+interface PlatformSource {
   /** Of the manifest. */
   readonly folder: string;
   /** That of the package.json whose packages are looked after. */

@@ -9,7 +9,7 @@ import { type Dependency, installedVersion, isExact, newest, readDependencies } 
 const LOOK = 10_000;
 const INSTALL = 600_000;
 
-export interface UpdatesSource {
+interface UpdatesSource {
   /** The folder of the package.json. */
   readonly folder: string;
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -18,9 +18,9 @@ import { kindRow } from "./kinds.ts";
 import type { PluginPhase } from "./problem.ts";
 import { fieldProblems } from "./shape.ts";
 
-export type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
+type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
 
-export interface ConfigureOptions {
+interface ConfigureOptions {
   /** How problems call the whole configuration; default none: `rate must be number`. */
   label?: string;
   /** Shares a compiler between many plugins; it must fill in defaults. */
@@ -103,6 +103,6 @@ export async function createInstance<P extends Factory>(
       ? fieldProblems(instance as object, kindRow(plugin.kind).created ?? {})
       : ["is not an object"];
   if (problems.length > 0)
-    throw new CreateError("create", `what create returns is no ${plugin.kind}: ${problems.join("; ")}`);
+    throw new CreateError("create", `what create returns is not of kind ${plugin.kind}: ${problems.join("; ")}`);
   return instance as Awaited<ReturnType<P["create"]>>;
 }

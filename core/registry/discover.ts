@@ -14,7 +14,7 @@ export interface PluginFile {
   readonly stem: string;
 }
 
-export interface Discovery {
+interface Discovery {
   /** Sorted by path. */
   readonly files: readonly PluginFile[];
   readonly problems: readonly PluginProblem[];
@@ -58,7 +58,7 @@ export function discover(root: string): Discovery {
     const path = join(root, entry.name);
     if (!entry.folder) {
       if (ENDINGS.includes(extname(entry.name)))
-        report(path, `a plugin lies in the folder of its kind (${FOLDER_LIST}): move it there`);
+        report(path, `a plugin file must be in the folder of its kind (${FOLDER_LIST}): move it there`);
       continue;
     }
     const kind = PLUGIN_KINDS.find(({ folder }) => folder === entry.name)?.kind;
@@ -103,7 +103,7 @@ function strayFiles(folder: string): PluginProblem[] {
     .map((entry) => ({
       file: join(folder, entry.name),
       phase: "import",
-      cause: `${name}/ is the folder of no kind of plugin: ${hint} (helpers go in a folder inside a kind's folder)`,
+      cause: `${name}/ is not the folder of a kind of plugin: ${hint} (helpers go in a folder inside a kind's folder)`,
     }));
 }
 

@@ -8,7 +8,7 @@ export interface OwnedHost extends Host {
   close(): Promise<void>;
 }
 
-export interface HostOptions {
+interface HostOptions {
   logger: Logger;
   env: Readonly<Record<string, string | undefined>>;
   /** Default: there is no store, which throws. */

@@ -20,7 +20,7 @@ export interface BuiltInPlugin {
   readonly plugin: Plugin;
 }
 
-export interface LoadedPlugins {
+interface LoadedPlugins {
   /** The plugins without a problem. */
   registry: Registry;
   /** All problems of all files, sorted by file. */

@@ -27,7 +27,7 @@ export const replacementIssue = ({ kind, name, file }: RegistryEntry): Issue => 
   line: 1,
   column: 1,
   path: name,
-  message: `this ${kind} takes the place of the built-in one`,
+  message: `this ${kind} replaces the built-in one`,
 });
 
 /** Placed where the cause says, which is how the loader words it for people. */

@@ -4,7 +4,7 @@ import { suggest } from "../manifest/issues.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { isKind, type KindRow, kindRow } from "./kinds.ts";
 
-export type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
+type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
 
 const faulty = (...problems: string[]): Shaped => ({ plugin: null, problems });
 
@@ -43,7 +43,7 @@ function unwrapDefault(namespace: Record<string, unknown>): unknown {
 function wrongKind(found: unknown, kind: PluginKind): string {
   const { folder } = kindRow(kind);
   if (!isKind(found)) return `kind must be "${kind}" in ${folder}/, not ${JSON.stringify(found) ?? nameOf(found)}`;
-  return `kind is "${found}", but the file lies in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
+  return `kind is "${found}", but the file is in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
 }
 
 /** A slip in an optional field would be lost without a word. A key that resembles none is the author's own. */

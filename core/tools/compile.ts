@@ -14,7 +14,7 @@ import { createHttpClient, type HttpClient } from "./http-client.ts";
 import { compileHttpTool } from "./http-tool.ts";
 import type { Tool } from "./tool.ts";
 
-export interface CompiledTools {
+interface CompiledTools {
   /** By name, in the order of the manifest. */
   tools: Map<string, Tool>;
   problems: Problem[];

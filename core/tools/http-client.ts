@@ -13,14 +13,14 @@ export interface HttpRequest {
   body: string | undefined;
 }
 
-export interface HttpAnswer {
+interface HttpAnswer {
   status: number;
   /** Names in lower case; repeated ones joined by `, `. */
   headers: Record<string, string>;
   body: AnswerBody;
 }
 
-export interface SendOptions {
+interface SendOptions {
   /** The tool, for messages. */
   name: string;
   /** Longest single try, redirects included; milliseconds. */

@@ -72,7 +72,7 @@ function withQuery(url: URL, values: unknown): URL {
 }
 
 function headerProblem(name: string, value: unknown): string | null {
-  if (!HEADER_NAME.test(name)) return "is no name of a header";
+  if (!HEADER_NAME.test(name)) return "is not a header name";
   const lower = name.toLowerCase();
   if (FRAMING.includes(lower)) return "is set by the client itself";
   if (lower === "content-type" && !JSON_TYPE.test(String(value))) return "must be a JSON type: bodies are sent as JSON";

@@ -3,7 +3,7 @@ import { compileExpression, type Evaluate, SCOPES, type Scope } from "../manifes
 import { splitTemplate } from "../manifest/template-text.ts";
 import { encode, scalarText } from "./http-values.ts";
 
-export type CompiledUrl = { build: (scope: Scope) => URL } | { problem: string };
+type CompiledUrl = { build: (scope: Scope) => URL } | { problem: string };
 
 interface Hole {
   source: string;
@@ -29,7 +29,7 @@ export function compileUrl(text: string): CompiledUrl {
       continue;
     }
     const source = `{{ ${piece.source.trim()} }}`;
-    if (before.includes("#")) return { problem: `${source} stands behind #, which is never sent` };
+    if (before.includes("#")) return { problem: `${source} comes after #, which is never sent` };
     if (!/^https?:\/\/[^/?]+[/?]/i.test(before))
       return { problem: `${source}: scheme, host and port must not come from an expression` };
     const compiled = compileExpression(piece.source, SCOPES.httpTool);
@@ -42,12 +42,12 @@ export function compileUrl(text: string): CompiledUrl {
 }
 
 function addressProblem(address: string): string | null {
-  if (!URL.canParse(address)) return "is no address: write https://HOST/PATH";
+  if (!URL.canParse(address)) return "is not an address: write https://HOST/PATH";
   const { protocol, username, password } = new URL(address);
   if (protocol !== "http:" && protocol !== "https:") return `must begin with http:// or https://, not ${protocol}`;
   return username === "" && password === ""
     ? null
-    : "must not hold a user name or password: send them in headers.authorization";
+    : "must not contain a user name or password: send them in headers.authorization";
 }
 
 function build(parts: readonly (string | Hole)[], scope: Scope): URL {

@@ -19,7 +19,7 @@ const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 export function headerText(value: unknown, name: string): string {
   const text = scalarText(value, () => `headers.${name}`).trim();
   if (!HEADER_VALUE.test(text))
-    throw new Error(`headers.${name} must not hold line breaks, control characters or characters beyond Latin-1`);
+    throw new Error(`headers.${name} must not contain line breaks, control characters or characters beyond Latin-1`);
   return text;
 }
 

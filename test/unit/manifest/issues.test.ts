@@ -4,7 +4,6 @@ import {
   formatIssue,
   formatPath,
   type Issue,
-  ManifestError,
   parsePath,
   sortIssues,
   suggest,
@@ -30,11 +29,6 @@ describe("issues", () => {
         [10, 1],
       ],
     );
-  });
-
-  it("are the message of a ManifestError", () => {
-    const error = new ManifestError([issue(2, 1), issue(1, 1, "too")]);
-    assert.equal(error.message, "service.yaml:1:1  agents.a: too\nservice.yaml:2:1  agents.a: is wrong");
   });
 });
 
