@@ -97,8 +97,8 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const host = createHost({ logger, env, keyv: namespaces.keyv });
   const loaded = await loadManifest(options.config, env);
   options.text?.hide(loaded.secrets);
-  const { sound, folder } = loaded;
-  const folders = [...pluginFolders(folder, sound?.plugins), ...options.plugins];
+  const { validSubset, folder } = loaded;
+  const folders = [...pluginFolders(folder, validSubset?.plugins), ...options.plugins];
   const { registry, problems, replaced } = await loadPlugins(folders, BUILT_IN_PLUGINS);
   const issues = [
     ...loaded.issues,
@@ -107,7 +107,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
     ...checkReferences(loaded, knownPlugins(registry, problems)),
   ];
   // Of a manifest with errors the sound part is compiled all the same: what is wrong there belongs into this report.
-  const compiled = sound === null ? null : await compile(sound, { loaded, registry, host, logger, issues }, options);
+  const compiled = validSubset === null ? null : await compile(validSubset, { loaded, registry, host, logger, issues }, options);
   if (compiled !== null) namespaces.keep(compiled.parts.store);
   const service = compiled === null || hasErrors(issues) ? null : createService(compiled.parts);
   const begin = async () => compiled?.begin();

@@ -14,7 +14,7 @@ import * as esbuild from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** A file that asks how its own URL ends knows about builds: it looks for files from `out` then. */
-const KNOWS_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\)/;
+const HANDLES_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\)/;
 /** What runs in browsers. */
 const CONSOLE = "core/api/pages/console";
 const CODE = [".ts", ".mts", ".js", ".mjs"];
@@ -26,7 +26,7 @@ const CODE = [".ts", ".mts", ".js", ".mjs"];
 const EXTERNAL = ["uWebSockets.js", "sqlite3", "swagger-ui-dist", "tsx", "esbuild"];
 
 /** CommonJS packages in the bundle `require` node's own modules. */
-const REQUIRE =
+const REQUIRE_BANNER =
   'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);';
 
 const ENTRY =
@@ -86,7 +86,7 @@ function virtualModules(root: string): esbuild.Plugin {
  * Keeps `import.meta.url` true: a source file that looks for a neighbour finds it at the same place below `out`. Chunks lie
  * in `out` itself, so the place is always relative to the file that the code ended up in.
  */
-function sourcePlaces(root: string): esbuild.Plugin {
+function sourceLocations(root: string): esbuild.Plugin {
   const core = join(root, "core") + sep;
   return {
     name: "source-places",
@@ -94,7 +94,7 @@ function sourcePlaces(root: string): esbuild.Plugin {
       build.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
         if (!path.startsWith(core)) return undefined;
         const source = await readFile(path, "utf8");
-        if (!source.includes("import.meta.url") || KNOWS_BUILDS.test(source)) return undefined;
+        if (!source.includes("import.meta.url") || HANDLES_BUILDS.test(source)) return undefined;
         const place = JSON.stringify(`./${relative(root, path).split(sep).join("/")}`);
         return {
           contents: source.replaceAll("import.meta.url", `new URL(${place}, import.meta.url).href`),
@@ -139,13 +139,13 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
     external: EXTERNAL,
     // ESM builds of packages where they have one: they can be shaken.
     mainFields: ["module", "main"],
-    banner: { js: REQUIRE },
+    banner: { js: REQUIRE_BANNER },
     // Names stay: stack traces and logs are read by people.
     minifyWhitespace: true,
     minifySyntax: true,
     legalComments: "linked",
     logLevel: "silent",
-    plugins: [virtualModules(root), sourcePlaces(root)],
+    plugins: [virtualModules(root), sourceLocations(root)],
   });
   for (const path of dataFiles(root)) {
     const copy = join(out, relative(root, path));

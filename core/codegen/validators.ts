@@ -19,7 +19,7 @@ const FLAVOURS: Readonly<Record<Flavour, Options>> = {
 };
 
 /** Errors that one list or map may have: whoever writes a manifest wants to hear of all of them at once. */
-const MOST_ERRORS: Readonly<Record<Flavour, number>> = { manifest: 1_000, query: 20, plain: 20 };
+const MAX_ERRORS: Readonly<Record<Flavour, number>> = { manifest: 1_000, query: 20, plain: 20 };
 
 const COMMON: Options = {
   allErrors: true,
@@ -43,7 +43,7 @@ function flavourOf(definition: SchemaDefinition): Flavour {
 
 function createAjv(flavour: Flavour): Ajv2020 {
   const ajv = new Ajv2020({ ...COMMON, ...FLAVOURS[flavour] });
-  boundErrors(ajv, MOST_ERRORS[flavour]);
+  boundErrors(ajv, MAX_ERRORS[flavour]);
   // The default export of a CommonJS module is seen one level too deep by TypeScript.
   (formats as unknown as (instance: Ajv2020) => void)(ajv);
   ajv.addVocabulary(VOCABULARY);

@@ -59,7 +59,7 @@ export function messageOf(thrown: unknown): string {
 }
 
 /** Parts of an error that somebody looks at. */
-const PARTS = [
+const INSPECTED_PROPERTIES = [
   "name",
   "message",
   "stack",
@@ -70,7 +70,7 @@ const PARTS = [
   "statusCode",
   "responseHeaders",
 ] as const;
-const DEEPEST_CAUSE = 8;
+const MAX_CAUSE_DEPTH = 8;
 
 /**
  * What a plugin threw, as something that is safe to look at: `instanceof` itself fails on a proxy. What is not becomes an error that
@@ -83,8 +83,8 @@ function isSafe(thrown: unknown, depth: number): boolean {
   try {
     for (let at: unknown = thrown; at !== null; at = Object.getPrototypeOf(at)) if (types.isProxy(at)) return false;
     const error = thrown as Record<string, unknown>;
-    for (const part of PARTS) void error[part];
-    return depth === DEEPEST_CAUSE || isSafe(error.cause, depth + 1);
+    for (const part of INSPECTED_PROPERTIES) void error[part];
+    return depth === MAX_CAUSE_DEPTH || isSafe(error.cause, depth + 1);
   } catch {
     return false;
   }

@@ -2,12 +2,12 @@
 import { isIP } from "node:net";
 
 /** What browsers put before and after the colon of a port; a name that URLs would read in another way is none. */
-const WRITTEN = /^[\w.:[\]-]{1,300}$/;
+const HOST_AND_PORT = /^[\w.:[\]-]{1,300}$/;
 
 /** `LOCALHOST.:3141` -> `localhost`, `[0::1]:80` -> `[::1]`, as browsers see it and without the port; null for what is no host. */
 export function hostName(host: string): string | null {
   const url = `http://${host}`;
-  if (!WRITTEN.test(host) || !URL.canParse(url)) return null;
+  if (!HOST_AND_PORT.test(host) || !URL.canParse(url)) return null;
   return new URL(url).hostname.replace(/\.$/, "");
 }
 

@@ -6,7 +6,7 @@ import { schemaProblems } from "./schema-shape.ts";
 import { useUniqueItems } from "./unique-items.ts";
 
 /** Problems that are told, and found in one list or map. */
-const MOST_PROBLEMS = 20;
+const MAX_PROBLEMS = 20;
 
 /** A compiler of its own for each service: schemas and their memory go when it goes. */
 export interface SchemaCompiler {
@@ -25,7 +25,7 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
     validateSchema: false,
   });
   formats.default(ajv);
-  boundErrors(ajv, MOST_PROBLEMS);
+  boundErrors(ajv, MAX_PROBLEMS);
   useUniqueItems(ajv);
   return {
     compile(schema) {
@@ -50,13 +50,13 @@ export function describeProblems(errors: readonly ErrorObject[] | null | undefin
   for (const error of errors ?? []) {
     const text = describeProblem(error, root);
     if (text !== null) seen.add(shortened(text, LONGEST.problem));
-    if (seen.size >= MOST_PROBLEMS) break;
+    if (seen.size >= MAX_PROBLEMS) break;
   }
   return [...seen].join("; ");
 }
 
 function describeProblem(error: ErrorObject, root: string): string | null {
-  const at = fieldOf(error.instancePath, root);
+  const at = fieldName(error.instancePath, root);
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case "required":
@@ -78,7 +78,7 @@ function describeProblem(error: ErrorObject, root: string): string | null {
 }
 
 /** `/options/stopSequences/0` -> `options.stopSequences[0]`. */
-function fieldOf(pointer: string, root: string): string {
+function fieldName(pointer: string, root: string): string {
   let field = root;
   for (const raw of pointer
     .slice(0, LONGEST.field * 2)

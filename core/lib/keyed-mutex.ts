@@ -1,7 +1,7 @@
 /** One change of a conversation at a time within this process: only other processes can make a commit lose its race. */
 
 export interface KeyedMutex {
-  /** Runs `work` when all earlier work on these conversations has ended. */
+  /** Runs `work` when runAll earlier work on these conversations has ended. */
   run<T>(conversations: readonly number[], work: () => Promise<T>): Promise<T>;
 }
 
@@ -9,7 +9,7 @@ export function createKeyedMutex(): KeyedMutex {
   /** The end of the work that was asked for last; only of conversations that are being changed. */
   const ends = new Map<number, Promise<unknown>>();
 
-  function one<T>(conversation: number, work: () => Promise<T>): Promise<T> {
+  function runOne<T>(conversation: number, work: () => Promise<T>): Promise<T> {
     const before = ends.get(conversation);
     const result = before === undefined ? work() : before.then(work);
     const end = result
@@ -21,15 +21,15 @@ export function createKeyedMutex(): KeyedMutex {
     return result;
   }
 
-  function all<T>(conversations: readonly number[], index: number, work: () => Promise<T>): Promise<T> {
+  function runAll<T>(conversations: readonly number[], index: number, work: () => Promise<T>): Promise<T> {
     const conversation = conversations[index];
-    return conversation === undefined ? work() : one(conversation, () => all(conversations, index + 1, work));
+    return conversation === undefined ? work() : runOne(conversation, () => runAll(conversations, index + 1, work));
   }
 
   return {
     // Always in the same order, so that no two wait for each other.
     run: (conversations, work) =>
-      all(
+      runAll(
         [...new Set(conversations)].sort((a, b) => a - b),
         0,
         work,

@@ -1,4 +1,4 @@
-/** Agents: their models, tools, sub-agents and memory exist, and what depends on the request compiles. */
+/** Checks agents: their models, tools, sub-agents and memory exist, and their expressions compile. */
 import { isObject } from "../lib/is-object.ts";
 import {
   type CheckContext,
@@ -37,12 +37,12 @@ export function checkAgents(check: CheckContext): void {
   }
 }
 
-/** What older YAML read as false; today it is text. */
-const NO_MEMORY = ["no", "off", "none"];
+/** Older versions of YAML read these as false; today they are text. */
+const FORMERLY_FALSE = ["no", "off", "none"];
 
 function checkMemory(check: CheckContext, path: Path, memory: unknown): void {
   const known = keysOf(check.document.memory);
-  if (typeof memory === "string" && NO_MEMORY.includes(memory) && !known.includes(memory)) {
+  if (typeof memory === "string" && FORMERLY_FALSE.includes(memory) && !known.includes(memory)) {
     check.report(path, `"${memory}" is read as the name of a memory, and there is no such memory: write false`);
   } else checkName(check, path, "memory", memory, known);
 }

@@ -1,4 +1,4 @@
-/** Addresses, origins, custom routes and the store. */
+/** Checks the server (addresses, limits, origins), custom routes and the store. */
 
 import { isIP } from "node:net";
 import { bracketed, hostName } from "../lib/host-name.ts";
@@ -30,7 +30,7 @@ export function checkServer(check: CheckContext): void {
   }
 }
 
-/** A body that fits must not be refused while there is no other. */
+/** `uploads` bounds all bodies together: a single body of the allowed size must fit into it. */
 function checkLimits(check: CheckContext, limits: unknown): void {
   if (!isObject(limits)) return;
   const { body = "1MiB", uploads = "256MiB" } = limits;
@@ -41,7 +41,7 @@ function checkLimits(check: CheckContext, limits: unknown): void {
     );
 }
 
-/** NaN for what is none, which is reported by its shape. */
+/** NaN for a value that is not a size: validation reports it. */
 function sizeOf(value: unknown): number {
   try {
     return parseSize(value as string);
@@ -50,7 +50,7 @@ function sizeOf(value: unknown): number {
   }
 }
 
-/** The first word is what Penstock speaks itself, or the name of a plugin. */
+/** The scheme is one that Penstock knows itself, or the name of a store plugin. */
 export function checkStore(check: CheckContext): void {
   const { store } = check.document;
   if (typeof store !== "string" || /^(memory|sqlite|postgres(ql)?):/.test(store)) return;
@@ -60,7 +60,7 @@ export function checkStore(check: CheckContext): void {
 }
 
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** As browsers send it: nothing behind the host and the port. */
+/** As browsers send it: nothing follows the host and the port. */
 const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/i;
 
 function checkCors(check: CheckContext, path: Path, settings: Json): void {
@@ -83,12 +83,12 @@ function checkCors(check: CheckContext, path: Path, settings: Json): void {
   }
 }
 
-/** The texts of a list, each with its place. */
+/** The strings of a list, each with its path. */
 function texts(list: unknown): (readonly [Path, string])[] {
   return listOf(list).flatMap((item, index) => (typeof item === "string" ? [[[index], item] as const] : []));
 }
 
-/** Without a port, which says nothing of whose name it is. */
+/** Without a port, which is not part of the name. */
 function isHost(text: string): boolean {
   const host = bracketed(text);
   return hostName(host) !== null && hostName(`${host}:1`) !== null;

@@ -1,4 +1,4 @@
-/** What a path of the manifest holds in the end, and where that came from. */
+/** The final value at a path of the manifest, and where it came from. */
 import type { Substitution } from "./environment.ts";
 import { formatPath, hint, type Path, parsePath } from "./issues.ts";
 import type { Positions } from "./positions.ts";
@@ -12,7 +12,7 @@ interface Explanation {
 }
 
 export interface Explained {
-  /** One entry for every value at or below the path. */
+  /** One for every value at or below the path. */
   entries: Explanation[];
   /** Set when there is no such path. */
   problem?: string;

@@ -1,4 +1,4 @@
-/** A problem of a manifest, where it stands, and how it is printed. */
+/** Issues: problems with their place in a file, and how they are printed. Paths as text, and suggestions for misspelt names. */
 import type { Path } from "../lib/problem.ts";
 
 export type { Path } from "../lib/problem.ts";
@@ -23,7 +23,7 @@ export function formatIssue(issue: Issue): string {
 
 export const hasErrors = (issues: readonly Issue[]): boolean => issues.some(({ severity }) => severity === "error");
 
-/** A copy in the order of the file, without repetitions. */
+/** A copy in the order of the file, without duplicates. */
 export function sortIssues(issues: readonly Issue[]): Issue[] {
   const unique = new Map(issues.map((issue) => [formatIssue(issue), issue]));
   return [...unique.values()].sort(
@@ -35,7 +35,7 @@ const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
 const PLAIN_KEY = /^[A-Za-z_$][A-Za-z0-9_$-]*$/;
 
-/** `["agents", "a", "tools", 0]` -> `agents.a.tools[0]`; keys that are no plain names are quoted: `tools["x.y"]`. */
+/** `["agents", "a", "tools", 0]` -> `agents.a.tools[0]`; keys that are not plain names are quoted: `tools["x.y"]`. */
 export function formatPath(path: Path): string {
   let text = "";
   for (const part of path) {

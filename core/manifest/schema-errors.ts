@@ -1,4 +1,4 @@
-/** From Ajv's errors to sentences that say what to do, one table row a keyword. */
+/** Turns Ajv's errors into messages that say what to do: one row of a table for each keyword. */
 import type { ErrorObject } from "ajv";
 import type { Path, Problem } from "../lib/problem.ts";
 import { hint, suggest } from "./issues.ts";
@@ -6,7 +6,7 @@ import { hint, suggest } from "./issues.ts";
 interface Subject {
   path: Path;
   error: ErrorObject;
-  parent: Record<string, unknown>;
+  schema: Record<string, unknown>;
 }
 
 type Explain = (subject: Subject) => Problem | null;
@@ -21,14 +21,14 @@ const NOUNS: Record<string, string> = {
   null: "null",
 };
 
-const bound =
+const limitMessage =
   (words: string): Explain =>
   ({ path, error }) => ({ path, message: `must ${words} ${error.params.limit}` });
 
 const EXPLANATIONS: Record<string, Explain> = {
-  additionalProperties: ({ path, error, parent }) => {
+  additionalProperties: ({ path, error, schema }) => {
     const name = error.params.additionalProperty as string;
-    const known = Object.keys((parent.properties ?? {}) as object);
+    const known = Object.keys((schema.properties ?? {}) as object);
     return { path: [...path, name], message: `unknown key${hint(name, known)}` };
   },
   required: ({ path, error }) => ({ path: [...path, error.params.missingProperty], message: "is required" }),
@@ -36,7 +36,7 @@ const EXPLANATIONS: Record<string, Explain> = {
     path: [...path, error.params.property],
     message: `makes sense only beside "${error.params.missingProperty}"`,
   }),
-  type: ({ path, error, parent }) => ({ path, message: stated(parent.errorMessage) ?? wrongType(error) }),
+  type: ({ path, error, schema }) => ({ path, message: customMessage(schema.errorMessage) ?? wrongType(error) }),
   enum: ({ path, error }) => {
     const allowed = error.params.allowedValues as unknown[];
     const near = typeof error.data === "string" ? suggest(error.data, allowed.map(String)) : undefined;
@@ -44,24 +44,27 @@ const EXPLANATIONS: Record<string, Explain> = {
     return { path, message: `must be one of ${allowed.join(", ")}${tail}` };
   },
   const: ({ path, error }) => ({ path, message: `must be ${JSON.stringify(error.params.allowedValue)}` }),
-  pattern: ({ path, error, parent }) => ({
+  pattern: ({ path, error, schema }) => ({
     path: error.propertyName === undefined ? path : [...path, error.propertyName],
-    message: stated(parent.patternErrorMessage) ?? `must match ${error.params.pattern}`,
+    message: customMessage(schema.patternErrorMessage) ?? `must match ${error.params.pattern}`,
   }),
-  oneOf: ({ path, parent }) => ({ path, message: stated(parent.errorMessage) ?? "must have exactly one of its forms" }),
-  not: ({ path, parent }) => ({ path, message: stated(parent.errorMessage) ?? "is not allowed here" }),
-  minimum: bound("be >="),
-  maximum: bound("be <="),
-  maxLength: bound("not be longer than"),
+  oneOf: ({ path, schema }) => ({
+    path,
+    message: customMessage(schema.errorMessage) ?? "must have exactly one of its forms",
+  }),
+  not: ({ path, schema }) => ({ path, message: customMessage(schema.errorMessage) ?? "is not allowed here" }),
+  minimum: limitMessage("be >="),
+  maximum: limitMessage("be <="),
+  maxLength: limitMessage("not be longer than"),
   minLength: ({ path }) => ({ path, message: "must not be empty" }),
   minItems: ({ path }) => ({ path, message: "must not be empty" }),
-  maxItems: bound("not have more items than"),
-  // Said by the errors inside them.
+  maxItems: limitMessage("not have more items than"),
+  // The errors inside them are reported.
   if: () => null,
   propertyNames: () => null,
 };
 
-const stated = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
+const customMessage = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
 
 function wrongType(error: ErrorObject): string {
   const types = [error.params.type as string | string[]].flat();
@@ -71,16 +74,16 @@ function wrongType(error: ErrorObject): string {
   return wanted;
 }
 
-/** Problems for the errors of one validation of `root`, the noise of alternatives left out. */
+/** The problems behind the errors of one validation of `root`, without those of the alternatives that were not meant. */
 export function explainErrors(errors: readonly ErrorObject[], root: unknown): Problem[] {
   const problems: Problem[] = [];
   const misspelt: Problem[] = [];
   for (const error of errors) {
     if (/\/(oneOf|anyOf|not)\//.test(error.schemaPath)) continue;
     const explain = EXPLANATIONS[error.keyword];
-    const path = pathOf(error.instancePath, root);
-    const parent = (error.parentSchema ?? {}) as Record<string, unknown>;
-    const problem = explain ? explain({ path, error, parent }) : { path, message: error.message ?? "is not valid" };
+    const path = parsePointer(error.instancePath, root);
+    const schema = (error.parentSchema ?? {}) as Record<string, unknown>;
+    const problem = explain ? explain({ path, error, schema }) : { path, message: error.message ?? "is not valid" };
     if (problem === null) continue;
     if (error.keyword === "additionalProperties") misspelt.push(problem);
     problems.push(problem);
@@ -88,28 +91,28 @@ export function explainErrors(errors: readonly ErrorObject[], root: unknown): Pr
   return problems.filter((problem, index) => !isConsequence(problem, misspelt) && isFirst(problem, index, problems));
 }
 
-/** `modle` is what makes `model` missing, and `anThen` what makes a step empty: saying both would be noise. */
+/** A misspelt `modle` also makes `model` missing, and `anThen` makes a step empty: only the misspelling is reported. */
 function isConsequence(problem: Problem, misspelt: readonly Problem[]): boolean {
   return misspelt.some((other) => {
     if (other === problem || !other.message.includes("did you mean")) return false;
-    const holder = other.path.slice(0, -1);
+    const parentPath = other.path.slice(0, -1);
     if (problem.message === "is required") {
       const missing = `did you mean "${String(problem.path.at(-1))}"?`;
-      return other.message.includes(missing) && same(holder, problem.path.slice(0, -1));
+      return other.message.includes(missing) && samePath(parentPath, problem.path.slice(0, -1));
     }
-    return problem.message.includes("needs exactly one of") && same(holder, problem.path);
+    return problem.message.includes("needs exactly one of") && samePath(parentPath, problem.path);
   });
 }
 
-/** Several branches may say the same of one place; the first to speak of a place is enough. */
+/** Several branches of a schema may report the same place: the first report is kept. */
 function isFirst(problem: Problem, index: number, problems: readonly Problem[]): boolean {
-  return problems.findIndex((other) => same(other.path, problem.path)) === index;
+  return problems.findIndex((other) => samePath(other.path, problem.path)) === index;
 }
 
-const same = (a: Path, b: Path): boolean => a.length === b.length && a.every((part, index) => part === b[index]);
+const samePath = (a: Path, b: Path): boolean => a.length === b.length && a.every((part, index) => part === b[index]);
 
-/** A JSON pointer as a path; a segment is an index where `root` has a list. */
-export function pathOf(pointer: string, root: unknown): (string | number)[] {
+/** A JSON pointer as a path; a segment is an index where `root` has a list there. */
+export function parsePointer(pointer: string, root: unknown): (string | number)[] {
   const path: (string | number)[] = [];
   let node = root;
   for (const part of pointer.split("/").slice(1)) {

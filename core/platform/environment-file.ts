@@ -6,9 +6,9 @@ import { ServiceError } from "../lib/errors.ts";
 import { withVariables } from "./environment-text.ts";
 
 /** Bytes. A larger one is no file of settings. */
-const LARGEST = 1024 * 1024;
+const MAX_FILE_BYTES = 1024 * 1024;
 /** For its owner alone: it holds secrets. */
-const PRIVATE = 0o600;
+const OWNER_ONLY_MODE = 0o600;
 
 export class EnvironmentFile {
   readonly #folder: string;
@@ -36,7 +36,7 @@ export class EnvironmentFile {
     try {
       const mode = await modeOf(file);
       const text = mode === null ? "" : await readFile(file, "latin1");
-      await replace(this.#folder, file, withVariables(text, values), mode ?? PRIVATE);
+      await replace(this.#folder, file, withVariables(text, values), mode ?? OWNER_ONLY_MODE);
     } catch (error) {
       if (error instanceof ServiceError) throw error;
       const code = (error as NodeJS.ErrnoException).code ?? "unknown error";
@@ -57,7 +57,7 @@ async function modeOf(file: string): Promise<number | null> {
   // A new file would take the place of a link, and what it leads to would stay as it is.
   if (!found.isFile())
     throw new ServiceError("conflict", ".env beside the manifest is not a plain file: change it by hand");
-  if (found.size > LARGEST) throw new ServiceError("conflict", ".env beside the manifest is larger than 1 MiB");
+  if (found.size > MAX_FILE_BYTES) throw new ServiceError("conflict", ".env beside the manifest is larger than 1 MiB");
   return Number(found.mode) & 0o777;
 }
 

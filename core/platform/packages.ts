@@ -47,7 +47,7 @@ const ALIAS = /^npm:((?:@[^/@]+\/)?[^@]+)@/;
 const RANGE = /^[\w.*^~<>=|\s+-]*$/;
 
 /** What `npm install` is to be given for the newest version; null for what does not come from the registry. */
-export function newest({ name, wanted }: Dependency): string | null {
+export function newestSpecifier({ name, wanted }: Dependency): string | null {
   if (!NAME.test(name)) return null;
   const other = ALIAS.exec(wanted)?.[1];
   if (other !== undefined) return NAME.test(other) ? `${name}@npm:${other}@latest` : null;

@@ -48,7 +48,7 @@ export function discover(root: string): Discovery {
 
   let entries: Entry[];
   try {
-    entries = list(root);
+    entries = listEntries(root);
   } catch (error) {
     report(root, `the plugin folder cannot be read: ${readFailure(error)}`);
     return { files, problems };
@@ -64,7 +64,7 @@ export function discover(root: string): Discovery {
     const kind = PLUGIN_KINDS.find(({ folder }) => folder === entry.name)?.kind;
     if (kind === undefined) problems.push(...strayFiles(path));
     else
-      for (const { name, folder } of list(path)) {
+      for (const { name, folder } of listEntries(path)) {
         const file = join(path, name);
         const ending = extname(name);
         if (folder) continue;
@@ -80,7 +80,7 @@ interface Entry {
   folder: boolean;
 }
 
-function list(folder: string): Entry[] {
+function listEntries(folder: string): Entry[] {
   return readdirSync(folder, { withFileTypes: true })
     .filter((entry) => !IGNORED.test(entry.name) && entry.name !== "node_modules")
     .map((entry) => ({ name: entry.name, folder: isFolder(entry, folder) }))
@@ -98,7 +98,7 @@ function strayFiles(folder: string): PluginProblem[] {
   const name = basename(folder);
   const meant = suggest(name, FOLDERS);
   const hint = meant === undefined ? `the folders are ${FOLDER_LIST}` : `did you mean ${meant}/?`;
-  return list(folder)
+  return listEntries(folder)
     .filter((entry) => !entry.folder && ENDINGS.includes(extname(entry.name)))
     .map((entry) => ({
       file: join(folder, entry.name),

@@ -16,7 +16,7 @@ interface HostOptions {
 }
 
 /** Milliseconds for each callback: a plugin that does not let go must not keep the service from ending. */
-const PATIENCE = 5_000;
+const ON_CLOSE_TIMEOUT_MS = 5_000;
 
 export function createHost(options: HostOptions): OwnedHost {
   const controller = new AbortController();
@@ -27,7 +27,7 @@ export function createHost(options: HostOptions): OwnedHost {
     controller.abort(new Error("the service is stopping"));
     for (let callback = callbacks.pop(); callback !== undefined; callback = callbacks.pop()) {
       try {
-        await within(PATIENCE, callback());
+        await within(ON_CLOSE_TIMEOUT_MS, callback());
       } catch (error) {
         // The others must still run: each holds a resource of its own.
         options.logger.warn({ err: error }, `onClose of a plugin failed: ${messageOf(error)}`);

@@ -30,7 +30,7 @@ interface LoadedPlugins {
 }
 
 /** A file that is not imported after this long waits for something at its top level that will not come. */
-const IMPORT_LIMIT = 30_000;
+const IMPORT_TIMEOUT_MS = 30_000;
 
 /**
  * @param folders the user's plugin folders, absolute or relative to the working directory; one that is named twice counts once
@@ -96,7 +96,7 @@ async function load({ kind, file, stem }: PluginFile): Promise<Loaded> {
 async function withinLimit<T>(imported: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`still waiting after ${IMPORT_LIMIT / 1000} s`)), IMPORT_LIMIT);
+    timer = setTimeout(() => reject(new Error(`still waiting after ${IMPORT_TIMEOUT_MS / 1000} s`)), IMPORT_TIMEOUT_MS);
   });
   try {
     return await Promise.race([imported, limit]);

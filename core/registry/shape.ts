@@ -6,20 +6,20 @@ import { isKind, type KindRow, kindRow } from "./kinds.ts";
 
 type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
 
-const faulty = (...problems: string[]): Shaped => ({ plugin: null, problems });
+const rejected = (...problems: string[]): Shaped => ({ plugin: null, problems });
 
 /** @param namespace what `import()` gave */
 export function checkShape(namespace: Record<string, unknown>, kind: PluginKind): Shaped {
   const exported = unwrapDefault(namespace);
-  if (exported === undefined) return faulty(`has no default export: write export default { kind: "${kind}", ... }`);
+  if (exported === undefined) return rejected(`has no default export: write export default { kind: "${kind}", ... }`);
   if (!isObject(exported))
-    return faulty(`the default export must be an object with kind: "${kind}", not ${nameOf(exported)}`);
+    return rejected(`the default export must be an object with kind: "${kind}", not ${typeName(exported)}`);
   if (exported.kind === undefined)
-    return faulty(`kind is missing: add kind: "${kind}", or export through ${helperOf(kind)} of #plugin`);
-  if (exported.kind !== kind) return faulty(wrongKind(exported.kind, kind));
+    return rejected(`kind is missing: add kind: "${kind}", or export through ${helperOf(kind)} of #plugin`);
+  if (exported.kind !== kind) return rejected(wrongKind(exported.kind, kind));
   const { fields } = kindRow(kind);
   const problems = [...fieldProblems(exported, fields), ...misspelled(exported, Object.keys(fields))];
-  return problems.length > 0 ? faulty(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
+  return problems.length > 0 ? rejected(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
 }
 
 /** What is wrong with the fields of a value, each problem with its field; unknown fields are let through. */
@@ -42,7 +42,7 @@ function unwrapDefault(namespace: Record<string, unknown>): unknown {
 
 function wrongKind(found: unknown, kind: PluginKind): string {
   const { folder } = kindRow(kind);
-  if (!isKind(found)) return `kind must be "${kind}" in ${folder}/, not ${JSON.stringify(found) ?? nameOf(found)}`;
+  if (!isKind(found)) return `kind must be "${kind}" in ${folder}/, not ${JSON.stringify(found) ?? typeName(found)}`;
   return `kind is "${found}", but the file is in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
 }
 
@@ -56,7 +56,7 @@ function misspelled(plugin: Record<string, unknown>, known: readonly string[]): 
 
 const helperOf = (kind: PluginKind) => `define${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
 
-function nameOf(value: unknown): string {
+function typeName(value: unknown): string {
   if (value === null) return "null";
   return Array.isArray(value) ? "a list" : `a ${typeof value}`;
 }

@@ -21,7 +21,7 @@ interface CompiledTools {
 }
 
 /** Milliseconds. */
-const DEFAULT_TIMEOUT = 60_000;
+const DEFAULT_TIMEOUT_MS = 60_000;
 const ANY_INPUT: JsonSchema = { type: "object" };
 
 /** A tool whose plugin does not exist is left out without a word: `checkReferences` reports it. */
@@ -79,7 +79,7 @@ function pluginTool(
     tags: settings.tags ?? plugin.tags ?? [],
     parameters,
     approval: settings.approval ?? plugin.approval ?? false,
-    timeout: settings.timeout ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT : parseDuration(plugin.timeout)),
+    timeout: settings.timeout ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(plugin.timeout)),
     config,
     meter: shared.meters.of(name),
     validate,
@@ -105,7 +105,7 @@ function httpTool(
     tags: settings.tags ?? [],
     parameters,
     approval: settings.approval ?? false,
-    timeout: settings.timeout ?? DEFAULT_TIMEOUT,
+    timeout: settings.timeout ?? DEFAULT_TIMEOUT_MS,
     config: {},
     meter: shared.meters.of(name),
     validate,

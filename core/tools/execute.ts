@@ -46,7 +46,7 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
     return call.wait(result as PromiseLike<unknown>).then(
       (value) => {
         meter?.calls.count("ok");
-        return nothingAsNull(value);
+        return undefinedAsNull(value);
       },
       (thrown) => {
         throw failure(tool, call, thrown);
@@ -55,7 +55,7 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   }
   call.end();
   meter?.calls.count("ok");
-  return nothingAsNull(result);
+  return undefinedAsNull(result);
 }
 
 /**
@@ -74,7 +74,7 @@ export function toolResultText(name: string, result: unknown): string {
   throw new ServiceError("tool_failed", `tool ${JSON.stringify(name)} gave something that is not JSON`, { cause });
 }
 
-const nothingAsNull = (value: unknown) => (value === undefined ? null : value);
+const undefinedAsNull = (value: unknown) => (value === undefined ? null : value);
 
 /** Of a call that was stopped the reason counts, whatever the tool made of it. */
 function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {

@@ -5,7 +5,7 @@ import { TextDecoder } from "node:util";
 /** JSON, or text; null for none. */
 export type AnswerBody = unknown;
 
-const LARGEST = 1_048_576;
+const MAX_BODY_BYTES = 1_048_576;
 const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json$/i;
 
 /** What an answer is not fit for. The message is for the caller of the tool. */
@@ -29,7 +29,7 @@ export async function readBody(
     if (encoding !== "identity")
       throw new AnswerError(`${name} answered with content-encoding ${encoding}, which was not asked for`);
     size += chunk.length;
-    if (size > LARGEST) throw new AnswerError(`${name} answered more than ${LARGEST / 1_048_576} MiB`);
+    if (size > MAX_BODY_BYTES) throw new AnswerError(`${name} answered more than ${MAX_BODY_BYTES / 1_048_576} MiB`);
     parts.push(chunk);
   }
   const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";").map((part) => part.trim());

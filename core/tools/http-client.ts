@@ -36,26 +36,26 @@ export interface HttpClient {
 }
 
 /** Calls that may be made twice. */
-const REPEATABLE: readonly string[] = ["GET", "HEAD", "PUT", "DELETE"];
+const IDEMPOTENT_METHODS: readonly string[] = ["GET", "HEAD", "PUT", "DELETE"];
 /** Failures that pass. */
-const PASSING: readonly number[] = [408, 429, 502, 503, 504];
-/** Failures before anything was sent: any call may be made again. */
-const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
-const REDIRECTS: readonly number[] = [301, 302, 303, 307, 308];
-const MOST_REDIRECTS = 5;
+const TRANSIENT_STATUSES: readonly number[] = [408, 429, 502, 503, 504];
+/** Failures before anything was sent: any call may be made retryAfter. */
+const NOT_SENT_CODES = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
+const REDIRECT_STATUSES: readonly number[] = [301, 302, 303, 307, 308];
+const MAX_REDIRECTS = 5;
 /** Milliseconds: the first pause between tries, and the longest; a server that asks for a longer one is given up. */
-const FIRST_PAUSE = 100;
-const LONGEST_PAUSE = 5_000;
-const CONNECTIONS = 64;
+const FIRST_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 5_000;
+const MAX_CONNECTIONS = 64;
 
 type Undici = typeof import("undici");
 
-/** A try that failed; `again` says after how many milliseconds another may be made, null that none may. */
+/** A try that failed; `retryAfter` says after how many milliseconds another may be made, null that none may. */
 class TryError extends Error {
-  readonly again: number | null;
-  constructor(message: string, again: number | null, cause?: unknown) {
+  readonly retryAfter: number | null;
+  constructor(message: string, retryAfter: number | null, cause?: unknown) {
     super(message, { cause });
-    this.again = again;
+    this.retryAfter = retryAfter;
   }
 }
 
@@ -65,7 +65,7 @@ export function createHttpClient(host: Host): HttpClient {
   async function open() {
     const undici = await import("undici");
     // The time limit of a try is ours: one timer instead of three.
-    const agent = new undici.Agent({ connections: CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
+    const agent = new undici.Agent({ connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
     host.onClose(() => agent.destroy());
     return { undici, agent };
   }
@@ -74,28 +74,28 @@ export function createHttpClient(host: Host): HttpClient {
     async send(request, options) {
       opening ??= open();
       const { undici, agent } = await opening;
-      for (let tried = 0; ; tried++) {
+      for (let attempt = 0; ; attempt++) {
         options.signal.throwIfAborted();
         try {
           return await withLimit(options, (signal) => follow(undici, agent, request, options.name, signal));
         } catch (error) {
           options.signal.throwIfAborted();
-          const { again, message, cause } = asTryError(error, request, options);
-          if (again === null || tried >= options.retries || again > LONGEST_PAUSE) throw new Error(message, { cause });
-          await pause(Math.max(again, backOff(tried)), options.signal);
+          const { retryAfter, message, cause } = toTryError(error, request, options);
+          if (retryAfter === null || attempt >= options.retries || retryAfter > MAX_PAUSE_MS) throw new Error(message, { cause });
+          await pause(Math.max(retryAfter, backOff(attempt)), options.signal);
         }
       }
     },
   };
 }
 
-class LimitReached extends Error {}
+class TimeLimitReached extends Error {}
 
 /** Runs a try under its own signal, which the caller's signal and the time limit abort; nothing stays behind. */
 async function withLimit<T>(options: SendOptions, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const left = () => controller.abort(options.signal.reason);
-  const timer = setTimeout(() => controller.abort(new LimitReached()), options.timeout);
+  const timer = setTimeout(() => controller.abort(new TimeLimitReached()), options.timeout);
   options.signal.addEventListener("abort", left);
   try {
     return await run(controller.signal);
@@ -117,9 +117,9 @@ async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: st
       return { status, headers: answered, body: await readBody(response.body, answered, name) };
     }
     await response.body.dump({ limit: 16_384, signal });
-    const location = REDIRECTS.includes(status) ? String(response.headers.location ?? "") : "";
+    const location = REDIRECT_STATUSES.includes(status) ? String(response.headers.location ?? "") : "";
     if (location === "") throw new TryError(`${name} answered ${status}`, pauseFor(status, response, first.method));
-    if (redirects === MOST_REDIRECTS) throw new TryError(`${name} redirects more than ${MOST_REDIRECTS} times`, null);
+    if (redirects === MAX_REDIRECTS) throw new TryError(`${name} redirects more than ${MAX_REDIRECTS} times`, null);
     request = redirected(request, status, location, name);
   }
 }
@@ -138,30 +138,30 @@ function redirected(request: HttpRequest, status: number, location: string, name
 }
 
 function pauseFor(status: number, response: Dispatcher.ResponseData, method: string): number | null {
-  if (!REPEATABLE.includes(method) || !PASSING.includes(status)) return null;
+  if (!IDEMPOTENT_METHODS.includes(method) || !TRANSIENT_STATUSES.includes(status)) return null;
   const header = String(response.headers["retry-after"] ?? "");
   const wait = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
   return Number.isNaN(wait) ? 0 : Math.max(wait, 0);
 }
 
-function asTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
+function toTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
   if (error instanceof TryError) return error;
   if (error instanceof AnswerError) return new TryError(error.message, null, error.cause);
-  const repeatable = REPEATABLE.includes(request.method);
+  const repeatable = IDEMPOTENT_METHODS.includes(request.method);
   const { code = "", message = "" } = error as NodeJS.ErrnoException;
-  if (error instanceof LimitReached)
+  if (error instanceof TimeLimitReached)
     return new TryError(`${name} did not answer within ${formatDuration(timeout)}`, repeatable ? 0 : null);
-  const again = repeatable || NOT_SENT.includes(code) ? 0 : null;
+  const retryAfter = repeatable || NOT_SENT_CODES.includes(code) ? 0 : null;
   // Only system and undici codes: their messages may quote addresses and headers.
   return new TryError(
     `${name} could not be reached${code === "" ? "" : `: ${code}`}`,
-    again,
+    retryAfter,
     message === "" ? undefined : error,
   );
 }
 
 /** Doubles with each try; the jitter keeps callers that failed together from coming back together. */
-const backOff = (tried: number) => Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** tried) * (0.5 + Math.random() / 2);
+const backOff = (attempt: number) => Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempt) * (0.5 + Math.random() / 2);
 
 async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   try {

@@ -11,7 +11,7 @@ type CompiledRequest = { build: (scope: Scope) => HttpRequest } | { problems: Pr
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** They say how a message is cut out of the stream; the client sets them. */
-const FRAMING = [
+const FRAMING_HEADERS = [
   "connection",
   "content-length",
   "expect",
@@ -21,7 +21,7 @@ const FRAMING = [
   "transfer-encoding",
   "upgrade",
 ];
-const BODILESS = ["GET", "HEAD"];
+const METHODS_WITHOUT_BODY = ["GET", "HEAD"];
 const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json\s*(?:;|$)/i;
 
 const DEFAULT_HEADERS = { accept: "application/json, text/*;q=0.8, */*;q=0.5", "user-agent": "penstock" };
@@ -46,7 +46,7 @@ export function compileRequest(http: HttpToolManifest): CompiledRequest {
   const query = compile(http.query, "query");
   const body = compile(http.body, "body");
   const hasBody = http.body !== null;
-  if (hasBody && BODILESS.includes(http.method))
+  if (hasBody && METHODS_WITHOUT_BODY.includes(http.method))
     report(["body"], `a ${http.method} has no body: use query, or another method`);
   if ("problem" in url || problems.length > 0) return { problems };
 
@@ -74,7 +74,7 @@ function withQuery(url: URL, values: unknown): URL {
 function headerProblem(name: string, value: unknown): string | null {
   if (!HEADER_NAME.test(name)) return "is not a header name";
   const lower = name.toLowerCase();
-  if (FRAMING.includes(lower)) return "is set by the client itself";
+  if (FRAMING_HEADERS.includes(lower)) return "is set by the client itself";
   if (lower === "content-type" && !JSON_TYPE.test(String(value))) return "must be a JSON type: bodies are sent as JSON";
   return null;
 }

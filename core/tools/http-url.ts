@@ -5,7 +5,7 @@ import { encode, scalarText } from "./http-values.ts";
 
 type CompiledUrl = { build: (scope: Scope) => URL } | { problem: string };
 
-interface Hole {
+interface Placeholder {
   source: string;
   evaluate: Evaluate;
   /** A hole before the `?` is a part of a path segment. */
@@ -20,7 +20,7 @@ const DOT_SEGMENT = /^(?:\.|%2e){1,2}$/i;
 export function compileUrl(text: string): CompiledUrl {
   const split = splitTemplate(text);
   if ("problem" in split) return { problem: split.problem };
-  const parts: (string | Hole)[] = [];
+  const parts: (string | Placeholder)[] = [];
   let before = "";
   for (const piece of split.pieces) {
     if (typeof piece === "string") {
@@ -50,30 +50,30 @@ function addressProblem(address: string): string | null {
     : "must not contain a user name or password: send them in headers.authorization";
 }
 
-function build(parts: readonly (string | Hole)[], scope: Scope): URL {
+function build(parts: readonly (string | Placeholder)[], scope: Scope): URL {
   let address = "";
   /** The hole that last added to the path segment at the end of `address`. */
-  let filled: Hole | null = null;
+  let lastPlaceholder: Placeholder | null = null;
   for (const part of parts) {
     if (typeof part === "string") {
       const end = part.search(/[/?#]/);
-      if (filled !== null && end !== -1) {
-        refuseMisleading(address + part.slice(0, end), filled);
-        filled = null;
+      if (lastPlaceholder !== null && end !== -1) {
+        refuseMisleading(address + part.slice(0, end), lastPlaceholder);
+        lastPlaceholder = null;
       }
       address += part;
       continue;
     }
     const value = part.evaluate(scope);
     address += encode(scalarText(value, () => `url: ${part.source}`));
-    if (part.place === "path") filled = part;
+    if (part.place === "path") lastPlaceholder = part;
   }
-  if (filled !== null) refuseMisleading(address, filled);
+  if (lastPlaceholder !== null) refuseMisleading(address, lastPlaceholder);
   return new URL(address);
 }
 
 /** An empty segment or a dot segment would reach another resource than the manifest means. */
-function refuseMisleading(address: string, { source }: Hole): void {
+function refuseMisleading(address: string, { source }: Placeholder): void {
   const segment = address.slice(address.lastIndexOf("/") + 1);
   if (segment === "" || DOT_SEGMENT.test(segment))
     throw new Error(`url: ${source} must not be ${JSON.stringify(decodeURIComponent(segment))}`);

@@ -12,7 +12,7 @@ interface Stopped {
 }
 
 /** The longest delay that a timer takes; a longer one would fire at once. */
-const LONGEST = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * The `call` that a tool sees. Plain values are fields, so that `{ ...call }` has them; `signal` and `logger` are made
@@ -32,9 +32,9 @@ export class ToolInvocation implements ConfiguredCall {
   #controller: AbortController | null = null;
   #timer: NodeJS.Timeout | null = null;
   /** Listens to the client while the call runs. */
-  #left: (() => void) | null = null;
+  #abortListener: (() => void) | null = null;
   #reject: ((reason: unknown) => void) | null = null;
-  #over = false;
+  #ended = false;
   #stopped: Stopped | null = null;
 
   constructor(tool: Tool, origin: ToolOrigin) {
@@ -58,7 +58,7 @@ export class ToolInvocation implements ConfiguredCall {
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
-      if (!this.#over) this.#watch();
+      if (!this.#ended) this.#watch();
       if (this.#stopped !== null) this.#controller.abort(this.#stopped.reason);
     }
     return this.#controller.signal;
@@ -71,11 +71,11 @@ export class ToolInvocation implements ConfiguredCall {
 
   /** The call has its result: nothing stays behind. */
   end(): void {
-    this.#over = true;
+    this.#ended = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#left !== null) this.#origin.call.signal.removeEventListener("abort", this.#left);
-    this.#left = null;
+    if (this.#abortListener !== null) this.#origin.call.signal.removeEventListener("abort", this.#abortListener);
+    this.#abortListener = null;
   }
 
   /**
@@ -85,7 +85,7 @@ export class ToolInvocation implements ConfiguredCall {
   wait(result: PromiseLike<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#reject = reject;
-      this.#timer = setTimeout(() => this.#stop(this.#timedOut(), true), Math.min(this.#tool.timeout, LONGEST));
+      this.#timer = setTimeout(() => this.#stop(this.#timedOut(), true), Math.min(this.#tool.timeout, MAX_TIMER_MS));
       this.#watch();
       // A thenable may do anything, and more than once.
       Promise.resolve(result).then(
@@ -102,18 +102,18 @@ export class ToolInvocation implements ConfiguredCall {
   }
 
   #watch(): void {
-    if (this.#left !== null || this.#over) return;
+    if (this.#abortListener !== null || this.#ended) return;
     const { signal } = this.#origin.call;
     if (signal.aborted) {
       this.#stop(signal.reason);
       return;
     }
-    this.#left = () => this.#stop(signal.reason);
-    signal.addEventListener("abort", this.#left);
+    this.#abortListener = () => this.#stop(signal.reason);
+    signal.addEventListener("abort", this.#abortListener);
   }
 
   #stop(reason: unknown, timedOut = false): void {
-    if (this.#over) return;
+    if (this.#ended) return;
     this.#stopped = { reason, timedOut };
     this.end();
     // Before the tool hears of it, so that its own complaint about the abort is not taken for the outcome.

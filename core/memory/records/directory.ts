@@ -1,6 +1,6 @@
 /** Where conversations are, with a bounded cache of what each was like when it was last written or found here. */
 import { CommitConflict, invalid, ServiceError, unavailable } from "../../lib/errors.ts";
-import { Recent } from "../../lib/recent-map.ts";
+import { RecentMap } from "../../lib/recent-map.ts";
 import { type IdPlace, type IdSpaces, parseIdPlace, placesOf } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
@@ -27,9 +27,9 @@ export class ConversationGone extends Error {
 export class Conversations {
   readonly #store: Store;
   readonly #spaces: IdSpaces;
-  readonly #cache = new Recent<Snapshot>(CACHED);
+  readonly #cache = new RecentMap<Snapshot>(CACHED);
   /** Numbers of conversations that were there once. None is given twice, so that a wrong one finds nothing. */
-  readonly #places = new Recent<number>(PLACES);
+  readonly #places = new RecentMap<number>(PLACES);
 
   constructor(store: Store, spaces: IdSpaces) {
     this.#store = store;
