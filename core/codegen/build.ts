@@ -13,9 +13,9 @@ import { parseArgs } from "node:util";
 import * as esbuild from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** A file that asks how its own URL ends knows about builds: it looks for files from `out` then. */
+/** A file that tests its own URL handles builds itself: it finds its files relative to `out`. */
 const HANDLES_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\)/;
-/** What runs in browsers. */
+/** Modules that run in browsers. */
 const CONSOLE = "core/api/pages/console";
 const CODE = [".ts", ".mts", ".js", ".mjs"];
 
@@ -37,7 +37,7 @@ const NO_GENERATE =
   'export function run() {\n  throw new Error("generate works in a checkout of the source only");\n}\n';
 
 interface BuildOptions {
-  /** The source tree; default: the one this file lies in. */
+  /** The source tree; default: the one that this file is in. */
   root?: string;
   /** Emptied first. It needs the packages of `root` in a `node_modules` above it. */
   out: string;
@@ -56,7 +56,7 @@ function filesBelow(folder: string): string[] {
   });
 }
 
-/** Files under `core/` that code reads at run time: pages, templates; and the plain JavaScript that runs in threads and browsers. */
+/** Files under `core/` that are read at run time: pages, templates, and the plain JavaScript of threads and browsers. */
 function dataFiles(root: string): string[] {
   const ignored = new Set([".md", ...CODE]);
   const isSetting = (path: string) => basename(path) === "tsconfig.json";
@@ -66,7 +66,7 @@ function dataFiles(root: string): string[] {
   );
 }
 
-/** The entry, which has no file of its own, and the part of the command line that a build leaves out. */
+/** The entry, which has no source file, and a replacement for the command that a build does not have. */
 function virtualModules(root: string): esbuild.Plugin {
   return {
     name: "virtual-modules",
@@ -83,8 +83,8 @@ function virtualModules(root: string): esbuild.Plugin {
 }
 
 /**
- * Keeps `import.meta.url` true: a source file that looks for a neighbour finds it at the same place below `out`. Chunks lie
- * in `out` itself, so the place is always relative to the file that the code ended up in.
+ * Keeps `import.meta.url` correct: a source file that looks for a neighbour finds it at the same path below `out`. All chunks are
+ * in `out` itself, so that the path is relative to the chunk that the code is in.
  */
 function sourceLocations(root: string): esbuild.Plugin {
   const core = join(root, "core") + sep;
@@ -105,7 +105,7 @@ function sourceLocations(root: string): esbuild.Plugin {
   };
 }
 
-/** What node and the version line need to know of `package.json`. */
+/** The part of `package.json` that Node and the version command need. */
 function packageFile(root: string): string {
   const { name, version, license } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as Record<
     string,
@@ -114,7 +114,7 @@ function packageFile(root: string): string {
   return `${JSON.stringify({ name, version, license, private: true, type: "module", imports: { "#plugin": "./plugin.js" } }, null, 2)}\n`;
 }
 
-/** Builds. Throws esbuild's errors, which name file and line. */
+/** Makes the build. Throws esbuild's errors, which name file and line. */
 export async function build(options: BuildOptions): Promise<BuildResult> {
   const root = resolve(options.root ?? ROOT);
   const out = resolve(options.out);

@@ -4,6 +4,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
+
 const GROUPS = ["manifest", "api", "events"] as const;
 type SchemaGroup = (typeof GROUPS)[number];
 

@@ -9,7 +9,7 @@ export const DURATION_PATTERN = SHAPE.source;
 /**
  * Milliseconds of a duration, a whole number.
  *
- * @throws Error when the text is no duration; the message repeats the text and shows the form.
+ * @throws Error when the text is not a duration; the message repeats the text and shows the form.
  */
 export function parseDuration(text: string): number {
   const match = SHAPE.exec(text);

@@ -47,7 +47,7 @@ export const notFound = (message: string) => new ServiceError("not_found", messa
 export const unavailable = (message: string, retryAfterSeconds = 1) =>
   new ServiceError("unavailable", message, { headers: { "retry-after": String(retryAfterSeconds) } });
 
-/** The message of anything that was thrown, of what throws when it is looked at too. */
+/** The message of anything that was thrown. Never throws itself, even if the value does when it is read. */
 export function messageOf(thrown: unknown): string {
   if (typeof thrown === "string") return thrown;
   try {
@@ -58,7 +58,7 @@ export function messageOf(thrown: unknown): string {
   return "unknown error";
 }
 
-/** Parts of an error that somebody looks at. */
+/** Properties of errors that our code reads. */
 const INSPECTED_PROPERTIES = [
   "name",
   "message",
@@ -73,8 +73,8 @@ const INSPECTED_PROPERTIES = [
 const MAX_CAUSE_DEPTH = 8;
 
 /**
- * What a plugin threw, as something that is safe to look at: `instanceof` itself fails on a proxy. What is not becomes an error that
- * says what can be said of it.
+ * A value that a plugin threw, if it is safe to read, else a plain error with its message. A proxy or a getter may throw when it is
+ * read; even `instanceof` can throw on a proxy.
  */
 export const caught = (thrown: unknown): unknown => (isSafe(thrown, 0) ? thrown : new Error(messageOf(thrown)));
 
@@ -90,7 +90,7 @@ function isSafe(thrown: unknown, depth: number): boolean {
   }
 }
 
-/** An `expect` of a commit to the store did not hold: somebody else was first. Nothing of the commit happened. */
+/** An expectation of a commit to the store was not met, because another writer was first. Nothing of the commit was written. */
 export class CommitConflict extends Error {
   override readonly name = "CommitConflict";
   /** The keys whose expectation failed. */

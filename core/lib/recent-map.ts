@@ -1,19 +1,19 @@
-/** A bounded map of what was used last: two generations, for a single `Map` that always gives up its oldest key gets slow. */
+/** A bounded map of the entries that were used last. It has two generations: to delete the oldest key of one large `Map` is slow. */
 export class RecentMap<V> {
   readonly #capacity: number;
   #current = new Map<string, V>();
   #previous = new Map<string, V>();
 
-  /** @param most entries of a generation: that many at least are kept, and twice as many at most */
-  constructor(most: number) {
-    this.#capacity = most;
+  /** @param capacity entries of a generation: at least as many are kept, and at most twice as many */
+  constructor(capacity: number) {
+    this.#capacity = capacity;
   }
 
   get(key: string): V | undefined {
     return this.#current.get(key) ?? this.#previous.get(key);
   }
 
-  /** The latest use too: what is read and not set again becomes old. */
+  /** Marks the entry as used: one that is only read, and not set again, is dropped in time. */
   set(key: string, value: V): void {
     this.#current.set(key, value);
     if (this.#current.size < this.#capacity) return;

@@ -1,6 +1,6 @@
-/** JSON text that was made ahead of the reply it goes into. */
+/** JSON text that was serialised before the reply that contains it. */
 
-/** Text, or its bytes in UTF-8: large ones as bytes, which garbage collection does not copy around. */
+/** Text, or its bytes in UTF-8: large texts are bytes, which the garbage collector does not copy. */
 export type Text = string | Uint8Array;
 
 export const joinTexts = (texts: readonly Text[]): string =>
@@ -10,9 +10,9 @@ export const joinTexts = (texts: readonly Text[]): string =>
     )
     .join("");
 
-/** JSON text of a payload that was serialised ahead, to be put into the envelope as it is. */
+/** The JSON text of a payload, to be put into the envelope of the reply as it is. */
 export class Serialized {
-  /** They follow each other. */
+  /** Concatenated, they are the text. */
   readonly pieces: readonly Text[];
   constructor(...pieces: readonly Text[]) {
     this.pieces = pieces;

@@ -5,7 +5,7 @@ const BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 1_024, MiB: 1_048_5
 /**
  * Bytes of a size.
  *
- * @throws Error when it is no size.
+ * @throws Error when the value is not a size
  */
 export function parseSize(value: string | number): number {
   if (typeof value === "number") return value;

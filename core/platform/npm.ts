@@ -4,11 +4,11 @@ import { ServiceError, unavailable } from "../lib/errors.ts";
 
 interface NpmRun {
   readonly folder: string;
-  /** Of the service; the child gets what npm needs of it. */
+  /** That of the service; npm gets only the variables that it needs. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Milliseconds. */
   readonly limit: number;
-  /** Ends it. */
+  /** Ends npm when it aborts. */
   readonly signal: AbortSignal;
 }
 
@@ -18,12 +18,12 @@ export interface NpmOutcome {
   readonly stderr: string;
 }
 
-/** Characters of its output; npm that says more is ended. */
+/** npm is ended when it prints more than this. */
 const MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024;
-/** Milliseconds from the request to end to the end. */
+/** From SIGTERM to SIGKILL. */
 const KILL_DELAY_MS = 1_000;
 
-/** Scripts of packages run with this: what the service knows is none of their business. */
+/** Scripts of packages run with these variables, and must not see the secrets of the service. */
 const PASSED_VARIABLES =
   /^(?:path|pathext|home|userprofile|appdata|localappdata|systemroot|comspec|tmpdir|temp|tmp|lang|lc_all|node_env|node_extra_ca_certs|ssl_cert_file|ssl_cert_dir|(?:https?|no|all)_proxy|npm_config_.*)$/i;
 
@@ -31,7 +31,7 @@ const PASSED_VARIABLES =
 export async function runNpm(parameters: readonly string[], run: NpmRun): Promise<NpmOutcome> {
   if (run.signal.aborted) throw unavailable("the service is stopping");
   const what = `npm ${parameters[0]}`;
-  // A group of its own, so that what it starts ends with it.
+  // A process group of its own, so that the processes it starts end with it.
   const ownGroup = process.platform !== "win32";
   const [command, before] = commandOf(run.env);
   const child = spawn(command, [...before, ...parameters], {
@@ -53,7 +53,7 @@ export async function runNpm(parameters: readonly string[], run: NpmRun): Promis
   const stop = () => end(unavailable(`the service is stopping: ${what} was ended`));
   run.signal.addEventListener("abort", stop);
   try {
-    const outcome = await outcomeOf(child, () => end(new ServiceError("internal", `${what} said too much`)));
+    const outcome = await outcomeOf(child, () => end(new ServiceError("internal", `${what} printed too much`)));
     if (failure !== null) throw failure;
     return outcome;
   } catch (error) {

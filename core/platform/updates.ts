@@ -1,11 +1,10 @@
-/** Newer versions of the packages of the service: which there are, and installing them. */
+/** Lists newer versions of the packages of the service, and installs them. */
 import type { Logger } from "pino";
 import type { InstalledUpdates, Update, UpdateList } from "../../generated/types.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { type NpmOutcome, runNpm } from "./npm.ts";
 import { type Dependency, installedVersion, isExact, newestSpecifier, readDependencies } from "./packages.ts";
 
-/** Milliseconds that looking may take, and installing. */
 const LIST_TIMEOUT_MS = 10_000;
 const INSTALL_TIMEOUT_MS = 600_000;
 
@@ -29,7 +28,7 @@ export class Updates {
   }
 
   /**
-   * What `npm outdated` says; who asks while it runs gets the same answer.
+   * What `npm outdated` reports; calls while it runs share its answer.
    *
    * @throws ServiceError `unavailable` when the registry cannot be asked within 10 s
    */
@@ -58,7 +57,7 @@ export class Updates {
     return work;
   }
 
-  /** Ends what runs. */
+  /** Ends npm if it runs. */
   async close(): Promise<void> {
     this.#closing.abort();
     await Promise.allSettled([this.#listing, this.#installing]);
@@ -68,7 +67,7 @@ export class Updates {
     const dependencies = await readDependencies(this.#source.folder);
     if (dependencies.size === 0) return updateList([]);
     const outcome = await this.#npm(["outdated", "--json"], LIST_TIMEOUT_MS);
-    // 1 says that something is outdated.
+    // Exit code 1 means that something is outdated.
     if (outcome.code > 1) throw this.#unreachable(outcome);
     const updates = updatesOf(outcome, dependencies);
     if (updates === null) throw this.#unreachable(outcome);
@@ -139,11 +138,12 @@ function findDependency(dependencies: ReadonlyMap<string, Dependency>, name: str
   const shown = JSON.stringify(name.slice(0, 214));
   const found = dependencies.get(name);
   if (found === undefined) throw invalid(`packageName must be a package that package.json names, not ${shown}`);
-  if (newestSpecifier(found) === null) throw invalid(`packageName: ${shown} does not come from the registry: update it by hand`);
+  if (newestSpecifier(found) === null)
+    throw invalid(`packageName: ${shown} does not come from the registry: update it by hand`);
   return found;
 }
 
-/** Null when npm says something else. */
+/** Null when the output is not a list of packages. */
 function updatesOf({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dependency>): Update[] | null {
   const said = parseObject(stdout.trim() === "" ? "{}" : stdout);
   if (said === null || "error" in said) return null;
@@ -155,7 +155,7 @@ function updatesOf({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dep
     const { current, latest } = ([value].flat()[0] ?? {}) as { current?: unknown; latest?: unknown };
     if (section === undefined || typeof latest !== "string") continue;
     const installed = typeof current === "string" ? current : undefined;
-    // What is newer than the newest release is no update.
+    // The newest release is installed already.
     if (installed === latest) continue;
     updates.set(name, {
       name,
@@ -170,7 +170,7 @@ function updatesOf({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dep
 
 const PARTS = ["major", "minor", "patch"] as const;
 
-/** The first part of the versions that differs; `latest` where that says nothing. */
+/** The first part of the versions that differs; `latest` where they cannot be compared. */
 function changeType(installed: string | undefined, latest: string): Update["type"] {
   const [old, fresh] = [installed ?? "", latest].map((version) => /^(\d+)\.(\d+)\.(\d+)/.exec(version)?.slice(1));
   if (old === undefined || fresh === undefined) return "latest";

@@ -26,13 +26,13 @@ export interface ModelProvider {
 export interface Embedding {
   /** Length of every vector. */
   dimensions: number;
-  /** Which vectors these are: an index made with another model, or another length, has to be made anew. */
+  /** The model of the vectors: an index that was made with another model, or another length, has to be rebuilt. */
   model?: string;
   /** One vector for each text, in order. */
   embed(texts: string[], options: { signal?: AbortSignal }): Promise<Float32Array[]>;
 }
 
-/** Where the message of a vector is. Any strings, at most 256 characters each; an id of a message is unique in its conversation. */
+/** The message that a vector belongs to. Any strings, at most 256 characters each; a message id is unique in its conversation. */
 export interface VectorPlace {
   owner: string;
   conversation: string;
@@ -47,7 +47,7 @@ export interface VectorEntry extends VectorPlace {
 export interface VectorQuery {
   /** Of length 1. */
   vector: Float32Array;
-  /** Nothing of any other owner may be found; undefined: of everybody. */
+  /** Only vectors of this owner may be found; undefined: those of all owners. */
   owner?: string;
   conversation?: string;
   limit: number;
@@ -62,13 +62,13 @@ export interface VectorHit extends VectorPlace {
 }
 
 /**
- * An index of vectors, for one named memory (`host.name`). What a method has resolved for is seen by the next `search`.
- * A method that rejects is called again later with the same, so that all of them may be repeated.
+ * An index of vectors, for one named memory (`host.name`). The next `search` sees every change that has resolved.
+ * A call that rejects is made again later with the same arguments, so that every method must tolerate repetition.
  */
 export interface Vectors {
-  /** Adds, or replaces what is in the same place. */
+  /** Adds vectors, or replaces those of the same messages. */
   put(entries: readonly VectorEntry[]): Promise<void>;
-  /** Deletes messages, or all of a conversation where `message` is undefined. What is not there is no error. */
+  /** Deletes messages, or all of a conversation where `message` is undefined. It is not an error when there is nothing to delete. */
   delete(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void>;
   /** Best first. */
   search(query: VectorQuery): Promise<VectorHit[]>;

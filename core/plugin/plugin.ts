@@ -66,7 +66,7 @@ export interface ToolPlugin<I = Loose> {
   /** `250ms`, `5s`; default 60s. */
   timeout?: string;
   approval?: boolean;
-  /** Gives the result, or a promise of it. What it throws is the client's answer: a 500 with the error's message. */
+  /** Returns the result, or a promise of it. When it throws, the client gets a 500 with the message of the error. */
   execute(input: I, call: ToolPluginCall): unknown;
 }
 
@@ -76,13 +76,13 @@ export interface ToolPluginCall extends ToolCallContext {
   readonly config: Loose;
 }
 
-/** Values are copies, made when they are read: take the object apart, or pass it on as it is. */
+/** Values are copies, made when they are read: destructure the object, or pass it on as it is. */
 export interface StepContext {
   /** Output of the step before. */
   readonly data: Loose;
   /** Input of the workflow. */
   readonly input: Loose;
-  /** What steps of one execution share, as it was when the step began. */
+  /** State that the steps of one execution share, as it was when the step began. */
   readonly state: Loose;
   /** Sets some keys of `state`, for the steps that come after: a step that fails changes nothing. */
   readonly setState: (change: Record<string, unknown>) => void;
@@ -103,7 +103,7 @@ export interface StepContext {
   readonly executionId: string;
   /** `options.conversationId` of the request that began the execution. */
   readonly conversationId?: string;
-  /** The same for every try of this step, after a crash too: hand it to whatever must happen once. */
+  /** The same for every try of this step, after a crash too: pass it to whatever must happen once only. */
   readonly idempotencyKey: string;
   /** From 1. */
   readonly attempt: number;
@@ -115,7 +115,7 @@ export interface StepPlugin {
   description?: string;
   /** JSON Schema of `with` in the manifest. */
   config?: JsonSchema;
-  /** Gives the output, or a promise of it. What it throws is tried again where the manifest says so, else ends the execution. */
+  /** Returns the output, or a promise of it. When it throws, it is tried again if the manifest says so, else the execution fails. */
   execute(step: StepContext): unknown;
 }
 
@@ -144,7 +144,7 @@ export interface RoutePlugin {
   response?: JsonSchema;
   /** CORS settings of this route alone. */
   cors?: Record<string, unknown> | false;
-  /** Gives the `data` of the reply. Throw a ServiceError for another status than 500. */
+  /** Returns the `data` of the reply, or a promise of it. Throw a ServiceError for another status than 500. */
   handle(request: RouteRequest, call: RouteCall): unknown;
 }
 
@@ -165,11 +165,11 @@ export type StorePlugin = Factory<"store", Store>;
 export interface OriginPlugin {
   kind: "origin";
   name?: string;
-  /** The allowed origin for this one, or undefined to reject it. */
+  /** Returns the origin to allow, or undefined to reject the given one. */
   origin(origin: string): string | undefined;
 }
 
-/** What throws, or rejects, closes its socket (1011) and is logged. */
+/** A callback that throws or rejects closes its socket (1011), and the error is logged. */
 export interface SocketPlugin {
   kind: "socket";
   name?: string;
@@ -178,9 +178,9 @@ export interface SocketPlugin {
   /** For the documentation. */
   summary?: string;
   open?(peer: PluginSocketPeer): unknown;
-  /** @param data parsed JSON; a text that is no JSON as it is */
+  /** @param data parsed JSON; a text that is not JSON as it is */
   message?(peer: PluginSocketPeer, data: Loose): unknown;
-  /** It is over, whatever ended it. */
+  /** Called once when the socket has closed, for whatever reason. */
   close?(peer: PluginSocketPeer): unknown;
 }
 

@@ -1,4 +1,4 @@
-/** From a plugin and what the manifest says to an instance: check the configuration, call `create`, check its result. */
+/** Makes the instance of a plugin: checks its configuration, calls `create`, checks what that returns. */
 
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -21,8 +21,6 @@ import { fieldProblems } from "./shape.ts";
 type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
 
 interface ConfigureOptions {
-  /** How problems call the whole configuration; default none: `rate must be number`. */
-  label?: string;
   /** Shares a compiler between many plugins; it must fill in defaults. */
   compiler?: SchemaCompiler;
 }
@@ -39,13 +37,13 @@ export function configure(
   config: unknown,
   options: ConfigureOptions = {},
 ): Configured {
-  const { label = "", compiler = createSchemaCompiler({ defaults: true }) } = options;
+  const { compiler = createSchemaCompiler({ defaults: true }) } = options;
   const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
   const schema = plugin.config ?? { type: "object" };
   try {
     const validate = compiler.compile(schema);
     if (validate(filled)) return { config: filled, problem: null };
-    return { config: null, problem: describeProblems(validate.errors, label) };
+    return { config: null, problem: describeProblems(validate.errors) };
   } catch (error) {
     return { config: null, problem: `the plugin's config is not a JSON Schema: ${messageOf(error)}` };
   }

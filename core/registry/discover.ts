@@ -10,7 +10,7 @@ export interface PluginFile {
   readonly kind: PluginKind;
   /** Absolute path. */
   readonly file: string;
-  /** The file's name without its ending: the plugin's name unless it says another. */
+  /** The file's name without its extension: the plugin's name unless it gives another. */
   readonly stem: string;
 }
 
@@ -21,7 +21,7 @@ interface Discovery {
 }
 
 const ENDINGS = [".ts", ".mts", ".js", ".mjs"];
-/** Files that go with plugins and are none. */
+/** Files beside plugins that are not plugins. */
 const IGNORED = /^(\.|readme|licen[cs]e|changelog|package(-lock)?\.json$|tsconfig\.)|\.d\.[cm]?ts$|\.map$|~$/i;
 const FOLDERS = PLUGIN_KINDS.map(({ folder }) => folder);
 const FOLDER_LIST = FOLDERS.map((folder) => `${folder}/`).join(", ");
@@ -39,7 +39,7 @@ export function pluginFolders(folder: string, named: readonly string[] = []): st
 /**
  * @param root absolute path of a plugin folder
  *
- * Folders inside a kind's folder are the plugins' own (helpers, fixtures) and are left alone.
+ * Folders inside a kind's folder belong to the plugins (helpers, fixtures) and are not searched.
  */
 export function discover(root: string): Discovery {
   const files: PluginFile[] = [];
@@ -93,7 +93,7 @@ function isFolder(entry: Dirent, parent: string): boolean {
   return statSync(join(parent, entry.name), { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-/** `tool/add.ts`: a mistyped folder must not lose plugins quietly. */
+/** Plugin files in a folder of another name, such as `tool/add.ts`: a mistyped folder must not lose plugins silently. */
 function strayFiles(folder: string): PluginProblem[] {
   const name = basename(folder);
   const meant = suggest(name, FOLDERS);

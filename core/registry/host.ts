@@ -1,4 +1,4 @@
-/** What plugins get from the service (`Host`), and the end of it, which the service alone may bring about. */
+/** Makes the `Host` that plugins get, with a `close` that only the service has. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import type { Host } from "../plugin/plugin.ts";
@@ -11,11 +11,11 @@ export interface OwnedHost extends Host {
 interface HostOptions {
   logger: Logger;
   env: Readonly<Record<string, string | undefined>>;
-  /** Default: there is no store, which throws. */
+  /** Default: throws, because there is no store. */
   keyv?: Host["keyv"];
 }
 
-/** Milliseconds for each callback: a plugin that does not let go must not keep the service from ending. */
+/** For each callback: a plugin that hangs must not keep the service from stopping. */
 const ON_CLOSE_TIMEOUT_MS = 5_000;
 
 export function createHost(options: HostOptions): OwnedHost {

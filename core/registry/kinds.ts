@@ -1,4 +1,4 @@
-/** What each kind of plugin is: its folder, and the shape that a default export must have. A new kind is a new row. */
+/** The kinds of plugins: the folder of each, and the shape that a default export must have. A new kind is a new row. */
 
 import { parseDuration } from "../lib/duration.ts";
 import { isObject } from "../lib/is-object.ts";

@@ -1,4 +1,4 @@
-/** Loads the plugins of all folders: find, import, check, register. One broken plugin hides neither itself nor another. */
+/** Loads the plugins of all folders: find, import, check, register. Every broken plugin is reported, and the others still load. */
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -34,7 +34,7 @@ const IMPORT_TIMEOUT_MS = 30_000;
 
 /**
  * @param folders the user's plugin folders, absolute or relative to the working directory; one that is named twice counts once
- * @param builtIn gives way to a plugin of the user's with the same kind and name
+ * @param builtIn are replaced by the user's plugins of the same kind and name
  */
 export async function loadPlugins(
   folders: readonly string[],
@@ -105,7 +105,7 @@ async function withinLimit<T>(imported: Promise<T>): Promise<T> {
   }
 }
 
-/** `compile` in `configure` finds the rest, such as a `$ref` to nothing; this one costs a start next to nothing. */
+/** A cheap check at every start; compiling the schema (`configure`) finds the rest, such as a `$ref` to nothing. */
 function configSchemaProblems(plugin: Plugin): string[] {
   const schema = "config" in plugin ? plugin.config : undefined;
   return schema === undefined ? [] : schemaProblems(schema, "config");

@@ -1,4 +1,4 @@
-/** Whether what a file exports is a plugin of the kind of its folder. */
+/** Checks that a file exports a plugin of the kind of its folder. */
 import { isObject } from "../lib/is-object.ts";
 import { suggest } from "../manifest/issues.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
@@ -22,7 +22,7 @@ export function checkShape(namespace: Record<string, unknown>, kind: PluginKind)
   return problems.length > 0 ? rejected(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
 }
 
-/** What is wrong with the fields of a value, each problem with its field; unknown fields are let through. */
+/** The problems of the fields of a value, each with its field; unknown fields are allowed. */
 export function fieldProblems(value: object, fields: KindRow["fields"]): string[] {
   return Object.entries(fields).flatMap(([field, { check, required }]) => {
     const given = (value as Record<string, unknown>)[field];
@@ -46,7 +46,7 @@ function wrongKind(found: unknown, kind: PluginKind): string {
   return `kind is "${found}", but the file is in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
 }
 
-/** A slip in an optional field would be lost without a word. A key that resembles none is the author's own. */
+/** A misspelt optional field would be ignored silently. A key that resembles no field is the author's own. */
 function misspelled(plugin: Record<string, unknown>, known: readonly string[]): string[] {
   return Object.keys(plugin).flatMap((key) => {
     const meant = known.includes(key) ? undefined : suggest(key, known);

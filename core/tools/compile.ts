@@ -1,4 +1,4 @@
-/** From `tools:` of the manifest to tools: the plugin or the REST call, its schema compiled, its settings checked. */
+/** Compiles `tools:` of the manifest: finds the plugin or the HTTP call of each tool, compiles its schema, checks its settings. */
 
 import { parseDuration } from "../lib/duration.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -20,11 +20,10 @@ interface CompiledTools {
   problems: Problem[];
 }
 
-/** Milliseconds. */
 const DEFAULT_TIMEOUT_MS = 60_000;
 const ANY_INPUT: JsonSchema = { type: "object" };
 
-/** A tool whose plugin does not exist is left out without a word: `checkReferences` reports it. */
+/** A tool whose plugin does not exist is left out; `checkReferences` reports that. */
 export function compileTools(
   manifest: Pick<Manifest, "tools">,
   registry: Registry,

@@ -1,4 +1,4 @@
-/** Sends the calls of HTTP tools: bounded in time and size, repeated only where that is safe, never led elsewhere. */
+/** Sends the requests of HTTP tools: with limits on time and size, retried only where that is safe, redirected within one origin only. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
 import { formatDuration } from "../lib/duration.ts";
@@ -23,7 +23,7 @@ interface HttpAnswer {
 interface SendOptions {
   /** The tool, for messages. */
   name: string;
-  /** Longest single try, redirects included; milliseconds. */
+  /** Time limit of a single try, redirects included; milliseconds. */
   timeout: number;
   /** Tries after the first. */
   retries: number;
@@ -35,22 +35,29 @@ export interface HttpClient {
   send(request: HttpRequest, options: SendOptions): Promise<HttpAnswer>;
 }
 
-/** Calls that may be made twice. */
+/** Requests with these methods may be sent twice. */
 const IDEMPOTENT_METHODS: readonly string[] = ["GET", "HEAD", "PUT", "DELETE"];
-/** Failures that pass. */
+/** Failures that a later try may not have. */
 const TRANSIENT_STATUSES: readonly number[] = [408, 429, 502, 503, 504];
-/** Failures before anything was sent: any call may be made retryAfter. */
-const NOT_SENT_CODES = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
+/** Failures before anything was sent: a request with any method may be sent again. */
+const NOT_SENT_CODES = [
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "UND_ERR_CONNECT_TIMEOUT",
+];
 const REDIRECT_STATUSES: readonly number[] = [301, 302, 303, 307, 308];
 const MAX_REDIRECTS = 5;
-/** Milliseconds: the first pause between tries, and the longest; a server that asks for a longer one is given up. */
+/** Pauses between tries. When a server asks for a longer one, there is no further try. */
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 5_000;
 const MAX_CONNECTIONS = 64;
 
 type Undici = typeof import("undici");
 
-/** A try that failed; `retryAfter` says after how many milliseconds another may be made, null that none may. */
+/** A try that failed. Another may be made after `retryAfter` milliseconds; null: none may. */
 class TryError extends Error {
   readonly retryAfter: number | null;
   constructor(message: string, retryAfter: number | null, cause?: unknown) {
@@ -59,12 +66,12 @@ class TryError extends Error {
   }
 }
 
-/** One for a service. undici is loaded and connections are made with the first call: most starts need neither. */
+/** One for each service. The first request loads undici and opens connections: many services need neither. */
 export function createHttpClient(host: Host): HttpClient {
   let opening: Promise<{ undici: Undici; agent: Agent }> | undefined;
   async function open() {
     const undici = await import("undici");
-    // The time limit of a try is ours: one timer instead of three.
+    // `withLimit` bounds each try with one timer, in place of undici's two.
     const agent = new undici.Agent({ connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
     host.onClose(() => agent.destroy());
     return { undici, agent };
@@ -81,7 +88,8 @@ export function createHttpClient(host: Host): HttpClient {
         } catch (error) {
           options.signal.throwIfAborted();
           const { retryAfter, message, cause } = toTryError(error, request, options);
-          if (retryAfter === null || attempt >= options.retries || retryAfter > MAX_PAUSE_MS) throw new Error(message, { cause });
+          if (retryAfter === null || attempt >= options.retries || retryAfter > MAX_PAUSE_MS)
+            throw new Error(message, { cause });
           await pause(Math.max(retryAfter, backOff(attempt)), options.signal);
         }
       }
@@ -91,7 +99,7 @@ export function createHttpClient(host: Host): HttpClient {
 
 class TimeLimitReached extends Error {}
 
-/** Runs a try under its own signal, which the caller's signal and the time limit abort; nothing stays behind. */
+/** Runs a try with its own signal, which the caller's signal and the time limit abort. Timer and listener are removed after it. */
 async function withLimit<T>(options: SendOptions, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const left = () => controller.abort(options.signal.reason);
@@ -105,7 +113,7 @@ async function withLimit<T>(options: SendOptions, run: (signal: AbortSignal) => 
   }
 }
 
-/** One try: the call, and the redirects within the same origin. Elsewhere our headers, and secrets in them, do not go. */
+/** One try: the request, and redirects within the same origin. Headers may hold secrets, so that no other origin gets them. */
 async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: string, signal: AbortSignal) {
   let request = first;
   for (let redirects = 0; ; redirects++) {
@@ -130,7 +138,7 @@ function redirected(request: HttpRequest, status: number, location: string, name
   if (url.origin !== request.url.origin) {
     throw new TryError(`${name} redirects to ${url.origin}, another server, which is not followed`, null);
   }
-  // As browsers do it: after 303, and after a POST that moved, one fetches the result.
+  // As browsers do it: a 303, and a POST that was redirected, are followed by a GET.
   const fetches = status === 303 ? request.method !== "HEAD" : status < 303 && request.method === "POST";
   if (!fetches) return { ...request, url };
   const { "content-type": _, ...headers } = request.headers;
@@ -152,7 +160,7 @@ function toTryError(error: unknown, request: HttpRequest, { name, timeout }: Sen
   if (error instanceof TimeLimitReached)
     return new TryError(`${name} did not answer within ${formatDuration(timeout)}`, repeatable ? 0 : null);
   const retryAfter = repeatable || NOT_SENT_CODES.includes(code) ? 0 : null;
-  // Only system and undici codes: their messages may quote addresses and headers.
+  // The message has the code of the system or undici only: their own messages may quote addresses and headers.
   return new TryError(
     `${name} could not be reached${code === "" ? "" : `: ${code}`}`,
     retryAfter,
@@ -160,7 +168,7 @@ function toTryError(error: unknown, request: HttpRequest, { name, timeout }: Sen
   );
 }
 
-/** Doubles with each try; the jitter keeps callers that failed together from coming back together. */
+/** Doubles with each try; the jitter keeps callers that failed together from retrying together. */
 const backOff = (attempt: number) => Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempt) * (0.5 + Math.random() / 2);
 
 async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {

@@ -10,7 +10,7 @@ import { headerText, queryText } from "./http-values.ts";
 type CompiledRequest = { build: (scope: Scope) => HttpRequest } | { problems: Problem[] };
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** They say how a message is cut out of the stream; the client sets them. */
+/** They control the connection and the framing of messages; the client sets them itself. */
 const FRAMING_HEADERS = [
   "connection",
   "content-length",

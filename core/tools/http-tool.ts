@@ -1,4 +1,4 @@
-/** A REST call as a tool: no code, one request of the manifest. */
+/** A tool without code: one HTTP request that the manifest describes. */
 import type { Problem } from "../lib/problem.ts";
 import { compileTemplate, SCOPES } from "../manifest/expression.ts";
 import type { HttpToolManifest } from "../manifest/manifest.ts";
@@ -10,14 +10,14 @@ interface HttpToolOptions {
   /** The tool's key in the manifest. */
   name: string;
   http: HttpToolManifest;
-  /** A template over the answer; undefined for its body. */
+  /** A template over the response; undefined: the result is its body. */
   output: unknown;
   client: HttpClient;
 }
 
 type CompiledHttpTool = { run: Tool["run"] } | { problems: Problem[] };
 
-/** Problems have paths below the tool: `["http", "url"]`. */
+/** Paths of problems begin below the tool: `["http", "url"]`. */
 export function compileHttpTool({ name, http, output, client }: HttpToolOptions): CompiledHttpTool {
   const request = compileRequest(http);
   const problems: Problem[] =

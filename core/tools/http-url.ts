@@ -1,4 +1,4 @@
-/** The address of an HTTP tool: text with expressions, each encoded for where it stands, none in the host. */
+/** The URL of an HTTP tool: text with expressions, each value encoded for its place, none in the host. */
 import { compileExpression, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
 import { splitTemplate } from "../manifest/template-text.ts";
 import { encode, scalarText } from "./http-values.ts";
@@ -8,13 +8,13 @@ type CompiledUrl = { build: (scope: Scope) => URL } | { problem: string };
 interface Placeholder {
   source: string;
   evaluate: Evaluate;
-  /** A hole before the `?` is a part of a path segment. */
+  /** Before the `?` it is a part of a path segment. */
   place: "path" | "query";
 }
 
-/** A value that changes nothing about how the rest of the address is read. */
+/** Stands for the value of an expression when the URL is checked. */
 const SAMPLE = "x";
-/** `.` and `..`, encoded or not: they would lead to another path than the manifest wrote. */
+/** `.` and `..`, encoded or not: they would lead to another path than that of the manifest. */
 const DOT_SEGMENT = /^(?:\.|%2e){1,2}$/i;
 
 export function compileUrl(text: string): CompiledUrl {
@@ -52,7 +52,7 @@ function addressProblem(address: string): string | null {
 
 function build(parts: readonly (string | Placeholder)[], scope: Scope): URL {
   let address = "";
-  /** The hole that last added to the path segment at the end of `address`. */
+  /** The last placeholder in the path segment at the end of `address`. */
   let lastPlaceholder: Placeholder | null = null;
   for (const part of parts) {
     if (typeof part === "string") {

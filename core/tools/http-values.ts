@@ -1,6 +1,6 @@
-/** Values of expressions as text for the places of a request that hold text only. */
+/** Values of expressions as text, for headers, queries and paths. */
 
-/** @throws Error beginning with `place` when the value is no text, number or boolean */
+/** @throws Error beginning with `place` when the value is not text, a number or a boolean */
 export function scalarText(value: unknown, place: () => string): string {
   if (typeof value === "string") return value;
   if (typeof value === "number" || typeof value === "boolean") return String(value);

@@ -1,4 +1,4 @@
-/** One call of one tool. Costs no promise, timer, signal or listener until the tool asks for one. */
+/** One call of one tool. A promise, timer, signal or listener is made only when the call needs it. */
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { formatDuration } from "../lib/duration.ts";
@@ -11,12 +11,12 @@ interface Stopped {
   readonly timedOut: boolean;
 }
 
-/** The longest delay that a timer takes; a longer one would fire at once. */
+/** The longest delay that a timer of Node supports; a longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * The `call` that a tool sees. Plain values are fields, so that `{ ...call }` has them; `signal` and `logger` are made
- * on first use. The call is over once: by its result, its time limit or the client, whichever is first.
+ * on first use. The call ends once: with its result, at its time limit or when the client leaves, whichever is first.
  */
 export class ToolInvocation implements ConfiguredCall {
   readonly user: User | null;
@@ -31,7 +31,7 @@ export class ToolInvocation implements ConfiguredCall {
   #logger: Logger | null = null;
   #controller: AbortController | null = null;
   #timer: NodeJS.Timeout | null = null;
-  /** Listens to the client while the call runs. */
+  /** Listens to the client's signal while the call runs. */
   #abortListener: (() => void) | null = null;
   #reject: ((reason: unknown) => void) | null = null;
   #ended = false;
@@ -69,7 +69,7 @@ export class ToolInvocation implements ConfiguredCall {
     return this.#stopped;
   }
 
-  /** The call has its result: nothing stays behind. */
+  /** The call has ended: removes its timer and its listener. */
   end(): void {
     this.#ended = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
@@ -87,7 +87,7 @@ export class ToolInvocation implements ConfiguredCall {
       this.#reject = reject;
       this.#timer = setTimeout(() => this.#stop(this.#timedOut(), true), Math.min(this.#tool.timeout, MAX_TIMER_MS));
       this.#watch();
-      // A thenable may do anything, and more than once.
+      // A thenable may call its callbacks more than once; a promise made of it settles once.
       Promise.resolve(result).then(
         (value) => {
           this.end();
@@ -116,7 +116,7 @@ export class ToolInvocation implements ConfiguredCall {
     if (this.#ended) return;
     this.#stopped = { reason, timedOut };
     this.end();
-    // Before the tool hears of it, so that its own complaint about the abort is not taken for the outcome.
+    // Before the tool's signal aborts, so that an error of the tool about the abort does not become the outcome.
     this.#reject?.(reason);
     this.#controller?.abort(reason);
   }

@@ -114,7 +114,7 @@ function read(step: WorkStep, result: unknown): Try {
   try {
     text = JSON.stringify(result ?? null) ?? "null";
   } catch {
-    return new Failure("gave something that is not JSON", false);
+    return new Failure("returned something that is not JSON", false);
   }
   const output: unknown = JSON.parse(text);
   if (step.tap) return { output, text };
