@@ -23,7 +23,7 @@ export class EnvironmentFile {
    * Sets variables and keeps the rest of the file byte for byte. The change is on disk when it resolves.
    *
    * @param values that need no quotes
-   * @throws ServiceError `conflict` when `.env` is no plain file, `internal` when it cannot be written
+   * @throws ServiceError `conflict` when `.env` is not a plain file, `internal` when it cannot be written
    */
   set(values: Readonly<Record<string, string>>): Promise<void> {
     const change = this.#turn.then(() => this.#set(values));
