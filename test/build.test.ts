@@ -180,5 +180,5 @@ test("penstock check of a build without the encoder's packages says how to insta
 test("a build refuses a folder that holds something else", async () => {
   const other = mkdtempSync(join(folder, "other-"));
   writeFileSync(join(other, "notes.txt"), "mine");
-  await assert.rejects(build({ out: other }), /no earlier build/);
+  await assert.rejects(build({ out: other }), /is not an earlier build/);
 });

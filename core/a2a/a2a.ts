@@ -24,7 +24,7 @@ export class A2a {
     const { agents, history, server } = manifest;
     const isolated = isIsolated(manifest);
     const rows = new TaskRows(store, isolated);
-    const retention = history.retention as unknown as number;
+    const retention = history.retention;
     this.#keeper = new TaskKeeper(rows, { hasAgents: Object.keys(agents).length > 0, retention, logger });
     const replyTimeout = server.limits.request * REPLY_TIMEOUT_SHARE;
     this.#load = async () => {

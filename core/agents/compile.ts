@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { SchemaRateLimit } from "../client-schema/rate.ts";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import { isIsolated } from "../identity/principal.ts";
+import type { Problem } from "../lib/problem.ts";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "../memory/memory.ts";
@@ -31,12 +32,6 @@ import { delegateTool } from "./sub-agents.ts";
 /** How long a shutdown waits for aborted runs to store what they have said. */
 const SHUTDOWN_TIMEOUT_MS = 5_000;
 
-interface AgentProblem {
-  /** Where in the manifest: `["agents", "assistant", "tools", 0]`. */
-  path: readonly (string | number)[];
-  message: string;
-}
-
 /** What agents are linked with. */
 interface AgentParts {
   /** By their key in the manifest; those of MCP servers may come later. */
@@ -53,7 +48,7 @@ interface AgentParts {
 interface CompiledAgents {
   /** By id, in the order of the manifest. */
   agents: Map<string, Agent>;
-  problems: AgentProblem[];
+  problems: Problem[];
   histories: Histories;
 }
 
@@ -71,7 +66,7 @@ interface Histories {
  */
 export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAgents {
   const { tools, models, memories } = parts;
-  const problems: AgentProblem[] = [];
+  const problems: Problem[] = [];
   const prepareSchema = createClientSchemas("result", new SchemaRateLimit());
   const newRunId = createRunIds();
   const { sample, otlp } = manifest.observability;
@@ -145,7 +140,7 @@ function createHistories(manifest: Manifest, { store, logger }: AgentParts, isol
 }
 
 /** An agent with a working memory has the tool that updates it, so that its name is taken. */
-function reservedToolNames(agent: AgentManifest, path: readonly string[], memory: Memory | undefined): AgentProblem[] {
+function reservedToolNames(agent: AgentManifest, path: readonly string[], memory: Memory | undefined): Problem[] {
   if (memory?.settings.workingMemory === undefined) return [];
   return agent.tools.flatMap((item, index) => {
     const name = typeof item === "string" ? item : item.use;

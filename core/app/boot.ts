@@ -49,7 +49,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const loaded = await loadManifest(options.config, env);
   options.text?.hide(loaded.secrets);
   const { registry, issues } = await loadAllPlugins(loaded, options.plugins);
-  const manifest = loaded.sound;
+  const manifest = loaded.validSubset;
   if (manifest === null) return nothingToServe({ loaded, registry, host, issues: sortIssues(issues) });
 
   const given = { options, loaded, manifest, registry, host, namespaces };
@@ -75,7 +75,7 @@ async function loadAllPlugins(
   loaded: LoadedManifest,
   folders: readonly string[],
 ): Promise<{ registry: Registry; issues: Issue[] }> {
-  const ofManifest = pluginFolders(loaded.folder, loaded.sound?.plugins);
+  const ofManifest = pluginFolders(loaded.folder, loaded.validSubset?.plugins);
   const { registry, problems, replaced } = await loadPlugins([...ofManifest, ...folders], BUILT_IN_PLUGINS);
   const issues = [
     ...loaded.issues,

@@ -1,7 +1,7 @@
 /** The key that the provider `jwt` verifies tokens with, and the algorithms that its kind of key allows. */
 import { createPublicKey, createSecretKey, type KeyObject } from "node:crypto";
 import { messageOf } from "../lib/errors.ts";
-import type { Path } from "../manifest/issues.ts";
+import type { Problem } from "../lib/problem.ts";
 
 export interface JwtConfig {
   /** A shared secret (HS256), or a public key or certificate in PEM. */
@@ -19,12 +19,6 @@ export interface JwtConfig {
 export interface TokenKey {
   readonly source: KeyObject | URL;
   readonly algorithms: readonly string[];
-}
-
-interface KeyProblem {
-  /** Below `auth.provider`. */
-  readonly path: Path;
-  readonly message: string;
 }
 
 /** Shorter keys can be guessed. */
@@ -48,13 +42,13 @@ interface KeyWithAlgorithms {
   readonly defaults: readonly string[];
 }
 
-export function compileTokenKey(config: JwtConfig): TokenKey | { problems: KeyProblem[] } {
+export function compileTokenKey(config: JwtConfig): TokenKey | { problems: Problem[] } {
   const kind = readKey(config);
   if ("message" in kind) return { problems: [kind] };
   const { source, possible, defaults } = kind;
   const { algorithms } = config;
   if (algorithms === undefined) return { source, algorithms: defaults };
-  const problems = algorithms.flatMap((name, index): KeyProblem[] => {
+  const problems = algorithms.flatMap((name, index): Problem[] => {
     if (possible.includes(name)) return [];
     const message = `"${name}" is not an algorithm for this kind of key; possible: ${possible.join(", ")}`;
     return [{ path: ["algorithms", index], message }];
@@ -62,7 +56,7 @@ export function compileTokenKey(config: JwtConfig): TokenKey | { problems: KeyPr
   return problems.length > 0 ? { problems } : { source, algorithms };
 }
 
-function readKey({ secret = "", jwks = "" }: JwtConfig): KeyWithAlgorithms | KeyProblem {
+function readKey({ secret = "", jwks = "" }: JwtConfig): KeyWithAlgorithms | Problem {
   if (secret !== "" && jwks !== "")
     return { path: ["jwks"], message: "cannot be combined with secret: set only one of them" };
   if (jwks !== "") return readKeySetAddress(jwks);
@@ -78,7 +72,7 @@ function readKey({ secret = "", jwks = "" }: JwtConfig): KeyWithAlgorithms | Key
   };
 }
 
-function readKeySetAddress(jwks: string): KeyWithAlgorithms | KeyProblem {
+function readKeySetAddress(jwks: string): KeyWithAlgorithms | Problem {
   const url = URL.canParse(jwks) ? new URL(jwks) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) {
     return { path: ["jwks"], message: "must be an address such as https://login.example/.well-known/jwks.json" };
@@ -86,8 +80,8 @@ function readKeySetAddress(jwks: string): KeyWithAlgorithms | KeyProblem {
   return { source: url, possible: PUBLIC_KEY_ALGORITHMS, defaults: PUBLIC_KEY_ALGORITHMS };
 }
 
-function readPemKey(pem: string): KeyWithAlgorithms | KeyProblem {
-  const problem = (message: string): KeyProblem => ({ path: ["secret"], message });
+function readPemKey(pem: string): KeyWithAlgorithms | Problem {
+  const problem = (message: string): Problem => ({ path: ["secret"], message });
   if (pem.includes("PRIVATE KEY-----")) return problem("is a private key: tokens are checked with the public one");
   let source: KeyObject;
   try {

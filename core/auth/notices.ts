@@ -1,17 +1,11 @@
 /** Checks the access settings of the manifest at boot: errors in patterns, and warnings about settings that have no effect or are unsafe. */
 import { type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "../http/pattern.ts";
 import { fillOpenEnd, hasOpenEnd } from "../http/socket-router.ts";
-import type { Issue, Path } from "../manifest/issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
 import { DEFAULT_LEGACY_PUBLIC_ROUTES } from "../plugin/access-lists.ts";
 import { CONSOLE_KEY_VARIABLE, isDevelopment } from "./credentials.ts";
 import { fitPattern } from "./match-patterns.ts";
-
-interface AccessProblem {
-  readonly path: Path;
-  readonly message: string;
-  readonly severity: Issue["severity"];
-}
 
 interface AccessContext {
   readonly routes: readonly { readonly method: string; readonly path: string }[];
@@ -31,12 +25,12 @@ const KEYS_OF_ONE_MODE: readonly (readonly [key: string, mode: AuthManifest["mod
   ["defaultPrivate", "legacy"],
 ];
 
-export function accessProblems(auth: AuthManifest, context: AccessContext): AccessProblem[] {
+export function accessProblems(auth: AuthManifest, context: AccessContext): Problem[] {
   if (auth.mode === "none") return [];
   return [...modeNotices(auth, context), ...keyNotices(auth, context), ...patternProblems(auth, context)];
 }
 
-function modeNotices({ mode, provider }: AuthManifest, { env }: AccessContext): AccessProblem[] {
+function modeNotices({ mode, provider }: AuthManifest, { env }: AccessContext): Problem[] {
   const notices: string[] = [];
   if (mode === "legacy") notices.push("legacy is deprecated: use authNext");
   if (provider === undefined)
@@ -50,7 +44,7 @@ function modeNotices({ mode, provider }: AuthManifest, { env }: AccessContext): 
   return notices.map((message) => ({ path: ["auth", "mode"], message, severity: "warning" }));
 }
 
-function keyNotices({ mode }: AuthManifest, { isWritten }: AccessContext): AccessProblem[] {
+function keyNotices({ mode }: AuthManifest, { isWritten }: AccessContext): Problem[] {
   return KEYS_OF_ONE_MODE.filter(([key, only]) => only !== mode && isWritten(["auth", key])).map(([key, only]) => ({
     path: ["auth", key],
     message: `has no effect: it is used in mode ${only} only`,
@@ -58,8 +52,8 @@ function keyNotices({ mode }: AuthManifest, { isWritten }: AccessContext): Acces
   }));
 }
 
-function patternProblems(auth: AuthManifest, context: AccessContext): AccessProblem[] {
-  const problems: AccessProblem[] = [];
+function patternProblems(auth: AuthManifest, context: AccessContext): Problem[] {
+  const problems: Problem[] = [];
   for (const key of LISTS) {
     for (const [index, text] of auth[key].entries()) {
       if (text === "$defaults") continue;

@@ -1,11 +1,12 @@
 /** Opens the auth provider that `auth.provider` names, at boot. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
-import { hint, type Path, parsePath } from "../manifest/issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
+import { hint } from "../manifest/issues.ts";
 import type { AuthProviderManifest, Manifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import type { AuthPlugin, Host } from "../plugin/plugin.ts";
-import { CreateError, configure, createInstance } from "../registry/create.ts";
+import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { JWT_CONFIG, jwtSource } from "./jwt.ts";
 import { compileTokenKey, type JwtConfig } from "./jwt-key.ts";
@@ -18,16 +19,10 @@ import { ProviderVerifier } from "./verifier.ts";
 const BUILT_IN_PROVIDER = "jwt";
 const PROVIDER_PATH = ["auth", "provider"] as const;
 
-interface ProviderProblem {
-  readonly path: Path;
-  readonly message: string;
-  readonly severity?: "warning";
-}
-
 interface OpenedVerifier {
   /** Null without a provider, without authentication, and when one of the problems is an error. */
   readonly verifier: Verifier | null;
-  readonly problems: readonly ProviderProblem[];
+  readonly problems: readonly Problem[];
 }
 
 interface ProviderParts {
@@ -42,7 +37,7 @@ export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: Prov
   const { mode, provider, isolation } = manifest.auth;
   if (mode === "none" || provider === undefined) return { verifier: null, problems: [] };
   const { mapUser } = provider;
-  const problems: ProviderProblem[] = [];
+  const problems: Problem[] = [];
   let map: MapUser | null = null;
   try {
     map = compileMapUser(mapUser, parts.registry);
@@ -57,8 +52,8 @@ export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: Prov
   return { verifier: new ProviderVerifier(source, map, logger), problems };
 }
 
-function providerWarnings({ use, mapUser, jwks }: AuthProviderManifest, isolated: boolean): ProviderProblem[] {
-  const warnings: ProviderProblem[] = [];
+function providerWarnings({ use, mapUser, jwks }: AuthProviderManifest, isolated: boolean): Problem[] {
+  const warnings: Problem[] = [];
   const warn = (key: string, message: string) =>
     warnings.push({ path: [...PROVIDER_PATH, key], message, severity: "warning" });
   if (isolated && !givesId(mapUser)) {
@@ -76,7 +71,7 @@ async function makeSource(
   provider: AuthProviderManifest,
   { registry, host, variableOf }: ProviderParts,
   logger: Logger,
-): Promise<TokenSource | ProviderProblem[]> {
+): Promise<TokenSource | Problem[]> {
   const { use, mapUser: _, ...rest } = provider;
   // Keys that begin with `x-` are the user's own notes.
   const config = Object.fromEntries(Object.entries(rest).filter(([key]) => !key.startsWith("x-")));
@@ -88,7 +83,7 @@ async function makeSource(
     return [{ path: [...PROVIDER_PATH, "use"], message }];
   }
   const configured = configure({ config: JWT_CONFIG }, config);
-  if (configured.config === null) return splitProblems(configured.problem);
+  if (configured.config === null) return configProblems(PROVIDER_PATH, configured.problem);
   const jwt = configured.config as unknown as JwtConfig;
   const key = compileTokenKey(jwt);
   if (!("problems" in key)) return jwtSource(jwt, key, logger);
@@ -99,24 +94,11 @@ async function makeSource(
   });
 }
 
-async function pluginProvider(
-  plugin: AuthPlugin,
-  config: object,
-  host: Host,
-): Promise<TokenSource | ProviderProblem[]> {
+async function pluginProvider(plugin: AuthPlugin, config: object, host: Host): Promise<TokenSource | Problem[]> {
   try {
     return pluginSource(await createInstance(plugin, config, host), host.logger);
   } catch (error) {
-    if (error instanceof CreateError && error.phase === "config") return splitProblems(error.message);
+    if (error instanceof CreateError && error.phase === "config") return configProblems(PROVIDER_PATH, error.message);
     return [{ path: PROVIDER_PATH, message: messageOf(error) }];
   }
-}
-
-/** Splits `audience must be string; ...` into problems, each with its own path in the manifest. */
-function splitProblems(text: string): ProviderProblem[] {
-  return text.split("; ").map((problem) => {
-    const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
-    const path = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
-    return { path: [...PROVIDER_PATH, ...path], message: path.length > 0 && message !== undefined ? message : problem };
-  });
 }

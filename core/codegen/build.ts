@@ -13,9 +13,9 @@ import { parseArgs } from "node:util";
 import * as esbuild from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** A file that asks how its own URL ends knows about builds: it looks for files from `out` then. */
-const KNOWS_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\)/;
-/** What runs in browsers. */
+/** A file that tests its own URL handles builds itself: it finds its files relative to `out`. */
+const HANDLES_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\)/;
+/** Modules that run in browsers. */
 const CONSOLE = "core/api/pages/console";
 const CODE = [".ts", ".mts", ".js", ".mjs"];
 
@@ -26,7 +26,7 @@ const CODE = [".ts", ".mts", ".js", ".mjs"];
 const EXTERNAL = ["uWebSockets.js", "sqlite3", "swagger-ui-dist", "tsx", "esbuild"];
 
 /** CommonJS packages in the bundle `require` node's own modules. */
-const REQUIRE =
+const REQUIRE_BANNER =
   'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);';
 
 const ENTRY =
@@ -36,14 +36,14 @@ const ENTRY =
 const NO_GENERATE =
   'export function run() {\n  throw new Error("generate works in a checkout of the source only");\n}\n';
 
-export interface BuildOptions {
-  /** The source tree; default: the one this file lies in. */
+interface BuildOptions {
+  /** The source tree; default: the one that this file is in. */
   root?: string;
   /** Emptied first. It needs the packages of `root` in a `node_modules` above it. */
   out: string;
 }
 
-export interface BuildResult {
+interface BuildResult {
   /** Paths relative to `out`, with sizes in bytes. */
   files: { path: string; bytes: number }[];
 }
@@ -56,7 +56,7 @@ function filesBelow(folder: string): string[] {
   });
 }
 
-/** Files under `core/` that code reads at run time: pages, templates; and the plain JavaScript that runs in threads and browsers. */
+/** Files under `core/` that are read at run time: pages, templates, and the plain JavaScript of threads and browsers. */
 function dataFiles(root: string): string[] {
   const ignored = new Set([".md", ...CODE]);
   const isSetting = (path: string) => basename(path) === "tsconfig.json";
@@ -66,7 +66,7 @@ function dataFiles(root: string): string[] {
   );
 }
 
-/** The entry, which has no file of its own, and the part of the command line that a build leaves out. */
+/** The entry, which has no source file, and a replacement for the command that a build does not have. */
 function virtualModules(root: string): esbuild.Plugin {
   return {
     name: "virtual-modules",
@@ -83,10 +83,10 @@ function virtualModules(root: string): esbuild.Plugin {
 }
 
 /**
- * Keeps `import.meta.url` true: a source file that looks for a neighbour finds it at the same place below `out`. Chunks lie
- * in `out` itself, so the place is always relative to the file that the code ended up in.
+ * Keeps `import.meta.url` correct: a source file that looks for a neighbour finds it at the same path below `out`. All chunks are
+ * in `out` itself, so that the path is relative to the chunk that the code is in.
  */
-function sourcePlaces(root: string): esbuild.Plugin {
+function sourceLocations(root: string): esbuild.Plugin {
   const core = join(root, "core") + sep;
   return {
     name: "source-places",
@@ -94,7 +94,7 @@ function sourcePlaces(root: string): esbuild.Plugin {
       build.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
         if (!path.startsWith(core)) return undefined;
         const source = await readFile(path, "utf8");
-        if (!source.includes("import.meta.url") || KNOWS_BUILDS.test(source)) return undefined;
+        if (!source.includes("import.meta.url") || HANDLES_BUILDS.test(source)) return undefined;
         const place = JSON.stringify(`./${relative(root, path).split(sep).join("/")}`);
         return {
           contents: source.replaceAll("import.meta.url", `new URL(${place}, import.meta.url).href`),
@@ -105,7 +105,7 @@ function sourcePlaces(root: string): esbuild.Plugin {
   };
 }
 
-/** What node and the version line need to know of `package.json`. */
+/** The part of `package.json` that Node and the version command need. */
 function packageFile(root: string): string {
   const { name, version, license } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as Record<
     string,
@@ -114,12 +114,12 @@ function packageFile(root: string): string {
   return `${JSON.stringify({ name, version, license, private: true, type: "module", imports: { "#plugin": "./plugin.js" } }, null, 2)}\n`;
 }
 
-/** Builds. Throws esbuild's errors, which name file and line. */
+/** Makes the build. Throws esbuild's errors, which name file and line. */
 export async function build(options: BuildOptions): Promise<BuildResult> {
   const root = resolve(options.root ?? ROOT);
   const out = resolve(options.out);
   if (existsSync(out) && readdirSync(out).length > 0 && !existsSync(join(out, "penstock.js"))) {
-    throw new Error(`${out} is no earlier build: choose a new folder, or empty this one`);
+    throw new Error(`${out} is not an earlier build: choose a new folder, or empty this one`);
   }
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
@@ -139,13 +139,13 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
     external: EXTERNAL,
     // ESM builds of packages where they have one: they can be shaken.
     mainFields: ["module", "main"],
-    banner: { js: REQUIRE },
+    banner: { js: REQUIRE_BANNER },
     // Names stay: stack traces and logs are read by people.
     minifyWhitespace: true,
     minifySyntax: true,
     legalComments: "linked",
     logLevel: "silent",
-    plugins: [virtualModules(root), sourcePlaces(root)],
+    plugins: [virtualModules(root), sourceLocations(root)],
   });
   for (const path of dataFiles(root)) {
     const copy = join(out, relative(root, path));

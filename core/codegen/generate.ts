@@ -1,3 +1,4 @@
+/** Generates the text of every file of `generated/` from the schemas. */
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { rewriteReferences } from "./schema-walk.ts";
 import { readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
@@ -24,7 +25,7 @@ function declarations(head: string, names: string): string {
   return `${head}\nexport declare const validators: { readonly [K in ${names}]: Validator<Schemas[K]> };\n`;
 }
 
-export interface Generated {
+interface Generated {
   /** Text by file name below `generated/`. */
   files: Map<string, string>;
   problems: SchemaProblem[];
@@ -36,7 +37,7 @@ export async function generate(root: string): Promise<Generated> {
   const failed: SchemaProblem[] = [];
   const types = await generateTypes(usable, failed);
   if (failed.length > 0) {
-    // A definition without a type gets no validator either: the two files always name the same set.
+    // A definition without a type gets no validator either: both files have the same definitions.
     usable = usable.filter(({ name }) => !failed.some(({ message }) => message.startsWith(`$defs.${name}:`)));
     problems.push(...failed);
   }
@@ -73,7 +74,7 @@ function components(definitions: SchemaDefinition[], prefix: string): Record<str
   return Object.fromEntries(sorted.map(({ name, schema }) => [name, withoutTypes(rewriteReferences(schema, prefix))]));
 }
 
-/** What requests leave out, for the code: their validators add nothing, so that it can still come from elsewhere. */
+/** Defaults of requests, for code: validators do not fill them in, because an agent may have other defaults. */
 function defaultsModule(definitions: SchemaDefinition[]): string {
   const entries = definitions
     .filter(({ group }) => group === "api")
@@ -85,7 +86,7 @@ function defaultsModule(definitions: SchemaDefinition[]): string {
   return `/* ${HEAD} */\n\n/** ${comment} */\nexport const defaults = ${text} as const;\n`;
 }
 
-/** By property, and by those of objects inside; what a `$ref` leads to has a name of its own. */
+/** By property, at any depth; the target of a `$ref` has an entry of its own. */
 function defaultsOf({ properties = {} }: JsonSchema): JsonSchema {
   const found: JsonSchema = {};
   for (const [key, property] of Object.entries(properties as Record<string, JsonSchema>)) {
@@ -95,7 +96,7 @@ function defaultsOf({ properties = {} }: JsonSchema): JsonSchema {
   return found;
 }
 
-/** `tsType` is for the type generator alone. */
+/** `tsType` is for the type generator only. */
 function withoutTypes(schema: JsonSchema): JsonSchema {
   return JSON.parse(JSON.stringify(schema, (key, value) => (key === "tsType" ? undefined : value)));
 }

@@ -20,7 +20,7 @@ export async function runCodegen(root: string, check: boolean, print: (line: str
   for (const name of stale) {
     const text = files.get(name);
     if (text === undefined) continue;
-    // Readers and other runs see the old file or the new one, never half of one.
+    // Renaming is atomic: readers and other runs never see half a file.
     const draft = join(folder, `.${name}.${process.pid}`);
     await writeFile(draft, text);
     await rename(draft, join(folder, name));

@@ -1,4 +1,4 @@
-/** Walks JSON Schema by what its keywords mean, so that a property called `title` is not mistaken for the keyword. */
+/** Walks JSON Schemas along the keywords that hold schemas, so that a property named `title` is not mistaken for the keyword. */
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 
@@ -6,7 +6,7 @@ const MAPS = ["properties", "patternProperties", "$defs", "dependentSchemas"];
 const LISTS = ["allOf", "anyOf", "oneOf"];
 const SINGLES = ["items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"];
 
-/** A copy of `schema` in which every direct subschema went through `change`. */
+/** A copy of `schema` with `change` applied to every direct subschema. */
 export function mapSubschemas(schema: JsonSchema, change: (subschema: JsonSchema) => JsonSchema): JsonSchema {
   const apply = (value: unknown) => (isObject(value) ? change(value) : value);
   const copy: JsonSchema = {};

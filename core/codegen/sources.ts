@@ -4,8 +4,9 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
-export const GROUPS = ["manifest", "api", "events"] as const;
-export type SchemaGroup = (typeof GROUPS)[number];
+
+const GROUPS = ["manifest", "api", "events"] as const;
+type SchemaGroup = (typeof GROUPS)[number];
 
 export interface SchemaFile {
   /** `schemas/api/agents.json`, always with `/`. */
@@ -31,7 +32,7 @@ export interface SchemaProblem {
   message: string;
 }
 
-export interface Sources {
+interface Sources {
   files: SchemaFile[];
   definitions: SchemaDefinition[];
   problems: SchemaProblem[];

@@ -14,7 +14,7 @@ const OPTIONS = {
   style: { printWidth: 120 },
 } as const;
 
-/** json-schema-to-typescript gives `never[]` for the first and drops the second without a word. */
+/** json-schema-to-typescript gives `never[]` for the first and ignores the others silently. */
 const REFUSED = ["prefixItems", "unevaluatedProperties", "unevaluatedItems"];
 
 /** The text of the types, without the head comment. Definitions that fail are named in `problems` and left out. */
@@ -40,8 +40,8 @@ export async function generateTypes(
 }
 
 /**
- * The schema as the type generator should see it. The types of the manifest describe it after it was resolved, where
- * every key that has a default is there.
+ * The schema as the type generator should see it. The types of the manifest describe the resolved manifest: every key with a default
+ * is there, and durations and sizes are numbers (`tsType` in their schemas).
  */
 function typeView(schema: JsonSchema, resolved: boolean): JsonSchema {
   for (const keyword of REFUSED) {
@@ -52,11 +52,11 @@ function typeView(schema: JsonSchema, resolved: boolean): JsonSchema {
   const view = mapSubschemas(schema, (subschema) => typeView(subschema, resolved));
   for (const keyword of ["title", "default", "examples", "if", "then", "else", "not"]) delete view[keyword];
   for (const keyword of ["allOf", "anyOf", "oneOf"]) if (!hasShape(view[keyword])) delete view[keyword];
-  // `x-` keys are the user's own; as an index signature they would hide every misspelt property from the compiler.
+  // `x-` keys are the user's own; with an index signature for them the compiler would accept every misspelt property.
   delete view.patternProperties;
   if (resolved) view.required = [...new Set([...asList(schema.required), ...defaulted(schema)])];
   if (asList(view.required).length === 0) delete view.required;
-  // Without this an object of which nothing is said would become `{}`, which takes any value but null.
+  // An object without properties would become `{}`, a type that accepts any value but null.
   if (schema.type === "object" && !("properties" in schema)) view.additionalProperties ??= true;
   return view;
 }

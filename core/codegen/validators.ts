@@ -10,7 +10,7 @@ type Flavour = "manifest" | "query" | "plain";
 
 /**
  * The manifest gets its defaults here, and errors that carry their schema (known keys for "did you mean"). Queries are
- * text, so numbers are read from it. Bodies are taken as they are: defaults would hide an agent's own options.
+ * text, so numbers are read from it. Bodies are checked as they are: defaults would override an agent's own options.
  */
 const FLAVOURS: Readonly<Record<Flavour, Options>> = {
   manifest: { useDefaults: true, verbose: true },
@@ -18,8 +18,8 @@ const FLAVOURS: Readonly<Record<Flavour, Options>> = {
   plain: {},
 };
 
-/** Errors that one list or map may have: whoever writes a manifest wants to hear of all of them at once. */
-const MOST_ERRORS: Readonly<Record<Flavour, number>> = { manifest: 1_000, query: 20, plain: 20 };
+/** The most errors of one list or map: the author of a manifest should see all of them at once. */
+const MAX_ERRORS: Readonly<Record<Flavour, number>> = { manifest: 1_000, query: 20, plain: 20 };
 
 const COMMON: Options = {
   allErrors: true,
@@ -28,7 +28,7 @@ const COMMON: Options = {
   strictRequired: false,
   allowUnionTypes: true,
   allowMatchingProperties: true,
-  // Only small definitions are repeated where they are referred to: the module is read at every start.
+  // Inline only small definitions: the module is read at every start.
   inlineRefs: 5,
   code: { source: true, esm: true, lines: true },
 };
@@ -41,9 +41,9 @@ function flavourOf(definition: SchemaDefinition): Flavour {
   return definition.name.endsWith("Query") ? "query" : "plain";
 }
 
-export function createAjv(flavour: Flavour): Ajv2020 {
+function createAjv(flavour: Flavour): Ajv2020 {
   const ajv = new Ajv2020({ ...COMMON, ...FLAVOURS[flavour] });
-  boundErrors(ajv, MOST_ERRORS[flavour]);
+  boundErrors(ajv, MAX_ERRORS[flavour]);
   // The default export of a CommonJS module is seen one level too deep by TypeScript.
   (formats as unknown as (instance: Ajv2020) => void)(ajv);
   ajv.addVocabulary(VOCABULARY);
@@ -79,15 +79,15 @@ export function compilable(
 }
 
 /**
- * Those that a start or a request needs, in a module of their own that stays small: the manifest, bodies and queries of
- * requests. The manifest holds its parts; what Penstock itself sends is checked by tests.
+ * Those that a start or a request needs, in a small module of their own: the manifest, and bodies and queries of requests. The
+ * validator of the manifest contains those of its parts; replies and events are validated by tests only.
  */
 export function servedDefinitions(definitions: readonly SchemaDefinition[]): SchemaDefinition[] {
   return definitions.filter(({ name }) => name === "Manifest" || /(Request|Query)$/.test(name));
 }
 
 /** What one module exports as `validators`. All `definitions` must compile. */
-export interface ValidatorModule {
+interface ValidatorModule {
   definitions: readonly SchemaDefinition[];
   /** A module beside it whose `validators` it exports too. */
   extended?: string;
@@ -140,7 +140,7 @@ async function bundle(root: string, modules: ReadonlyMap<string, string>, extern
     mainFields: ["main"],
     target: "node20",
     external,
-    // Half the bytes, which every start reads; nobody reads the code itself.
+    // Every start reads the file, and minified it has half the bytes.
     minifyWhitespace: true,
     minifySyntax: true,
     lineLimit: 2_000,

@@ -8,7 +8,7 @@ export function pause(milliseconds: number, signal: AbortSignal | undefined): Pr
   });
 }
 
-/** The outcome of `promise`, or the signal's reason when it aborts before; `late` gets a value that comes after that. */
+/** Settles as `promise` does, or rejects with the signal's reason when it aborts first; `late` gets a value that comes after that. */
 export function untilAborted<T>(
   promise: PromiseLike<T>,
   signal: AbortSignal | undefined,
@@ -20,7 +20,7 @@ export function untilAborted<T>(
   });
 }
 
-/** Runs `begin`, which returns how to stop it. */
+/** @param begin starts the work, and returns a function that stops it */
 function abortable<T>(
   signal: AbortSignal | undefined,
   begin: (resolve: (value: T) => void, reject: (thrown: unknown) => void) => () => void,

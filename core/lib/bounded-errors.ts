@@ -1,7 +1,7 @@
 /**
- * Makes validators of Ajv cost no more than the size of what they check. Asked for all errors, they keep one for every
- * faulty item, and copy the whole list with each: a list of a hundred thousand numbers, where messages belong, would take
- * minutes. Here a loop over items or properties ends once it has found enough.
+ * Keeps the cost of Ajv's validators linear in the size of what they check. With `allErrors` they keep an error for every invalid
+ * item, and copy the whole list of errors with each: a list of a hundred thousand numbers in place of messages would take minutes.
+ * Here a loop over items or properties ends once it has found enough errors.
  */
 import { _, type Ajv2020, type CodeKeywordDefinition, type KeywordCxt, Name } from "ajv/dist/2020.js";
 
@@ -17,7 +17,7 @@ const LOOPS = [
 
 type Loop = (item: Name) => void;
 
-/** What Ajv calls them in its code: how many errors there are, and the errors, null for none. */
+/** Variables in the code that Ajv generates: the number of errors, and the list of them, null for none. */
 const COUNT = new Name("errors");
 const LIST = new Name("vErrors");
 
@@ -30,7 +30,7 @@ export function boundErrors(ajv: Pick<Ajv2020, "getKeyword">, most: number): voi
       body(item);
     });
   }
-  // One item that fits is enough, so that all are tried: what the last one did wrong stands for all of them.
+  // `contains` needs one valid item, and tries them all: only the errors of the last one are kept.
   wrapLoops(ajv, "contains", ({ gen }, before, body) => (item) => {
     gen.if(_`${COUNT} > ${before}`, () => {
       gen.assign(COUNT, before);
@@ -41,7 +41,7 @@ export function boundErrors(ajv: Pick<Ajv2020, "getKeyword">, most: number): voi
   });
 }
 
-/** Has the code of a keyword's loops changed, not that of the schemas inside them. */
+/** Wraps the loops that a keyword generates, but not those of the schemas inside it. */
 function wrapLoops(
   ajv: Pick<Ajv2020, "getKeyword">,
   keyword: string,
@@ -52,12 +52,12 @@ function wrapLoops(
   definition.code = (context, type) => {
     const { gen } = context;
     const { maxItems } = context.parentSchema as { maxItems?: unknown };
-    /** The generator as this keyword sees it; subschemas write with the one that they have always had. */
+    /** The code generator for this keyword only; subschemas use the original one. */
     const own: typeof gen = Object.create(gen);
     own.forRange = (name, from, to, body) => {
       const before = gen.const("before", COUNT);
       const loop = () => gen.forRange(name, from, to, wrap(context, before, body));
-      // Where there are too many, that is said, and none is looked at.
+      // When there are more items than `maxItems`, that is the error, and no item is checked.
       return typeof maxItems === "number" ? gen.if(_`${to} <= ${maxItems}`, loop) : loop();
     };
     own.forIn = (name, object, body) => {

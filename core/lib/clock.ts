@@ -1,12 +1,12 @@
-/** The time that is stored. Clocks of machines are set back, and begin before 1970 where nobody has set them yet. */
+/** The time for what is stored. The clock of a machine may be set back, and may be before 1970 until it is set. */
 
-/** Gives milliseconds since 1970. */
+/** Returns milliseconds since 1970. */
 export type Clock = () => number;
 
-/** The system's clock. Keys of the store hold no time before 1970, which is where it stands until it is set. */
+/** The system's clock, never before 1970: keys of the store cannot hold an earlier time. */
 export const systemTime: Clock = () => Math.max(0, Date.now());
 
-/** A clock that stands still where `source` goes back: what comes later is never dated before what came earlier. */
+/** A clock that stops while `source` is behind its latest time: later events never get an earlier time. */
 export function risingClock(source: Clock): Clock {
   let last = 0;
   return () => {
@@ -15,5 +15,5 @@ export function risingClock(source: Clock): Clock {
   };
 }
 
-/** The clock of everything that this process stores; what another process reads of it may be later than its own. */
+/** The clock for everything that this process stores. Times that other processes stored may be ahead of it. */
 export const storedTime: Clock = risingClock(systemTime);

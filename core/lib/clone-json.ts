@@ -1,6 +1,6 @@
-/** Copies of JSON values: what tools and plugins see is their own. */
+/** Copies JSON values, so that tools and plugins may change what they get. */
 
-/** A deep copy of what is JSON already. */
+/** A deep copy of a value that is JSON. */
 export function cloneJson<T>(value: T): T {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) {

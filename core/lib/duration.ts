@@ -9,13 +9,13 @@ export const DURATION_PATTERN = SHAPE.source;
 /**
  * Milliseconds of a duration, a whole number.
  *
- * @throws Error when the text is no duration; the message repeats the text and shows the form.
+ * @throws Error when the text is not a duration; the message repeats the text and shows the form.
  */
 export function parseDuration(text: string): number {
   const match = SHAPE.exec(text);
   const unit = match === null ? undefined : UNITS[match[2]!];
   if (match === null || unit === undefined) {
-    throw new Error(`${JSON.stringify(text)} is no duration: write a number and ms, s, m, h or d, like "5s"`);
+    throw new Error(`${JSON.stringify(text)} is not a duration: write a number and ms, s, m, h or d, like "5s"`);
   }
   return Math.round(Number(match[1]) * unit);
 }

@@ -22,7 +22,7 @@ export const STATUS = {
 
 export type ErrorKind = keyof typeof STATUS;
 
-export interface ServiceErrorOptions {
+interface ServiceErrorOptions {
   /** Headers that the reply carries beside the standard ones, names in lower case. */
   headers?: Record<string, string>;
   cause?: unknown;
@@ -47,7 +47,7 @@ export const notFound = (message: string) => new ServiceError("not_found", messa
 export const unavailable = (message: string, retryAfterSeconds = 1) =>
   new ServiceError("unavailable", message, { headers: { "retry-after": String(retryAfterSeconds) } });
 
-/** The message of anything that was thrown, of what throws when it is looked at too. */
+/** The message of anything that was thrown. Never throws itself, even if the value does when it is read. */
 export function messageOf(thrown: unknown): string {
   if (typeof thrown === "string") return thrown;
   try {
@@ -58,8 +58,8 @@ export function messageOf(thrown: unknown): string {
   return "unknown error";
 }
 
-/** Parts of an error that somebody looks at. */
-const PARTS = [
+/** Properties of errors that our code reads. */
+const INSPECTED_PROPERTIES = [
   "name",
   "message",
   "stack",
@@ -70,11 +70,11 @@ const PARTS = [
   "statusCode",
   "responseHeaders",
 ] as const;
-const DEEPEST_CAUSE = 8;
+const MAX_CAUSE_DEPTH = 8;
 
 /**
- * What a plugin threw, as something that is safe to look at: `instanceof` itself fails on a proxy. What is not becomes an error that
- * says what can be said of it.
+ * A value that a plugin threw, if it is safe to read, else a plain error with its message. A proxy or a getter may throw when it is
+ * read; even `instanceof` can throw on a proxy.
  */
 export const caught = (thrown: unknown): unknown => (isSafe(thrown, 0) ? thrown : new Error(messageOf(thrown)));
 
@@ -83,14 +83,14 @@ function isSafe(thrown: unknown, depth: number): boolean {
   try {
     for (let at: unknown = thrown; at !== null; at = Object.getPrototypeOf(at)) if (types.isProxy(at)) return false;
     const error = thrown as Record<string, unknown>;
-    for (const part of PARTS) void error[part];
-    return depth === DEEPEST_CAUSE || isSafe(error.cause, depth + 1);
+    for (const part of INSPECTED_PROPERTIES) void error[part];
+    return depth === MAX_CAUSE_DEPTH || isSafe(error.cause, depth + 1);
   } catch {
     return false;
   }
 }
 
-/** An `expect` of a commit to the store did not hold: somebody else was first. Nothing of the commit happened. */
+/** An expectation of a commit to the store was not met, because another writer was first. Nothing of the commit was written. */
 export class CommitConflict extends Error {
   override readonly name = "CommitConflict";
   /** The keys whose expectation failed. */

@@ -1,8 +1,8 @@
-/** Runs whose models send without pause share the event loop: each does one slice, then everything else has its turn. */
+/** Shares the event loop between runs whose models send without a pause: each does a slice of work, then others get their turn. */
 
 const waiting: (() => void)[] = [];
 
-/** Settles in a later turn of the event loop, after those that asked before: one in each turn. */
+/** Resolves in a later turn of the event loop, first come first served: one caller in each turn. */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => {
     if (waiting.push(resolve) === 1) setImmediate(serve);

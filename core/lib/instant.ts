@@ -1,4 +1,4 @@
-/** Moments as clients write them: ISO 8601. */
+/** Parses timestamps of clients: ISO 8601. */
 import { invalid } from "./errors.ts";
 
 const DAY = /^(\d{4})-(\d{2})-(\d{2})/;
@@ -6,11 +6,11 @@ const DAY = /^(\d{4})-(\d{2})-(\d{2})/;
 const INSTANT = /^(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)(Z|z|[+ -]\d{2}(?::?\d{2})?)?)?$/;
 
 /**
- * Milliseconds since 1970 of a moment such as `2026-11-20`, `2026-11-20T09:30:00Z` or `2026-11-20T10:30+01:00`. Without a
+ * Milliseconds since 1970 of a timestamp such as `2026-11-20`, `2026-11-20T09:30:00Z` or `2026-11-20T10:30+01:00`. Without a
  * zone it is UTC.
  *
  * @param field for the message
- * @throws ServiceError `invalid_input` when it is no such moment
+ * @throws ServiceError `invalid_input` when the text is not such a timestamp
  */
 export function parseInstant(field: string, text: string): number {
   const match = INSTANT.exec(text);
@@ -28,7 +28,7 @@ function zoneOf(zone: string): string {
   return `${zone[0] === "-" ? "-" : "+"}${digits.slice(0, 2)}:${digits.slice(2)}`;
 }
 
-/** The parser takes the 30th of February for the 2nd of March. */
+/** `Date.parse` takes the 30th of February for the 2nd of March. */
 function dayExists(text: string): boolean {
   const [, year, month, day] = DAY.exec(text)!.map(Number);
   return month! >= 1 && month! <= 12 && day! >= 1 && day! <= new Date(Date.UTC(year!, month!, 0)).getUTCDate();

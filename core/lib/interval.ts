@@ -1,4 +1,4 @@
-/** Does something at an interval, never twice at once. */
+/** Repeats work at an interval; two rounds never overlap. */
 export class Interval {
   readonly #interval: number;
   readonly #work: () => Promise<void>;
@@ -7,21 +7,21 @@ export class Interval {
   #round: Promise<void> = Promise.resolve();
   #stopped = false;
 
-  /** @param interval milliseconds between the end of one round and the begin of the next */
+  /** @param interval milliseconds between the end of one round and the start of the next */
   constructor(interval: number, work: () => Promise<void>, failed: (error: unknown) => void) {
     this.#interval = interval;
     this.#work = work;
     this.#failed = failed;
   }
 
-  /** Begins with a round at once; resolves when that is over, or rejects as it does. */
+  /** Starts with a round now; resolves when that has ended, or rejects as it does. */
   begin(): Promise<void> {
     const first = this.#work();
     this.#round = first.catch(this.#failed).finally(() => this.start());
     return first;
   }
 
-  /** The first round begins after one interval. */
+  /** Starts with a round after one interval. */
   start(): void {
     if (this.#stopped) return;
     this.#timer = setTimeout(() => {
@@ -32,7 +32,7 @@ export class Interval {
     this.#timer.unref();
   }
 
-  /** Resolves when no round is under way. */
+  /** No further round starts. Resolves when the current one has ended. */
   async stop(): Promise<void> {
     this.#stopped = true;
     if (this.#timer !== null) clearTimeout(this.#timer);

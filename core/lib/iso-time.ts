@@ -1,4 +1,4 @@
-/** Moments as the API writes them. `Date.prototype.toISOString` is several times as slow, and a record has a dozen. */
+/** Formats timestamps of the API. A record has a dozen of them, and `Date.prototype.toISOString` takes several times as long. */
 
 const DAY = 86_400_000;
 const TWO: readonly string[] = Array.from({ length: 100 }, (_, value) => String(value).padStart(2, "0"));
@@ -8,7 +8,7 @@ const THREE: readonly string[] = Array.from({ length: 1000 }, (_, value) => Stri
 export function isoTime(at: number): string {
   const days = Math.floor(at / DAY);
   const time = at - days * DAY;
-  // From here on all is small: `| 0` cuts the fraction off, and keeps the arithmetic to integers.
+  // From here on all numbers are small: `| 0` cuts the fraction off, and keeps the arithmetic to integers.
   const minutes = (time / 60_000) | 0;
   const hours = (minutes / 60) | 0;
   const rest = time - minutes * 60_000;

@@ -1,12 +1,12 @@
-/** JSON Schemas that are known only at run time (tools, workflows, clients), and what their errors say to a person. */
+/** Compiles JSON Schemas that are known only at run time (of tools, workflows and plugins), and describes their errors. */
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 import { boundErrors } from "./bounded-errors.ts";
 import { schemaProblems } from "./schema-shape.ts";
 import { useUniqueItems } from "./unique-items.ts";
 
-/** Problems that are told, and found in one list or map. */
-const MOST_PROBLEMS = 20;
+/** The most problems in a description, and the most that are looked for in one list or map. */
+const MAX_PROBLEMS = 20;
 
 /** A compiler of its own for each service: schemas and their memory go when it goes. */
 export interface SchemaCompiler {
@@ -21,11 +21,11 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
     strict: false,
     useDefaults: options.defaults ?? false,
     logger: false,
-    // `schemaProblems` does it, with paths, and without the 35 ms that compiling the meta schema takes.
+    // `schemaProblems` does this, with paths, and without the 35 ms that compiling the meta schema takes.
     validateSchema: false,
   });
   formats.default(ajv);
-  boundErrors(ajv, MOST_PROBLEMS);
+  boundErrors(ajv, MAX_PROBLEMS);
   useUniqueItems(ajv);
   return {
     compile(schema) {
@@ -34,29 +34,30 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
       try {
         return ajv.compile(schema);
       } finally {
-        // Ajv keeps what it compiles for ever, and two schemas may have the same `$id`.
+        // Ajv would keep compiled schemas for ever, and two of them may have the same `$id`.
         ajv.removeSchema(schema);
       }
     },
   };
 }
 
-/** Characters of a problem, and of the name of the field in it: names may be a client's. */
-const LONGEST = { problem: 1_000, field: 256 };
+/** Clients may choose names of fields, so that descriptions have a limit. */
+const MAX_PROBLEM_CHARACTERS = 1_000;
+const MAX_FIELD_CHARACTERS = 256;
 
 /** All problems joined by `; `: `input.amount must be number; input.name is required`. `root` names the whole value. */
 export function describeProblems(errors: readonly ErrorObject[] | null | undefined, root = ""): string {
   const seen = new Set<string>();
   for (const error of errors ?? []) {
     const text = describeProblem(error, root);
-    if (text !== null) seen.add(shortened(text, LONGEST.problem));
-    if (seen.size >= MOST_PROBLEMS) break;
+    if (text !== null) seen.add(shortened(text, MAX_PROBLEM_CHARACTERS));
+    if (seen.size >= MAX_PROBLEMS) break;
   }
   return [...seen].join("; ");
 }
 
 function describeProblem(error: ErrorObject, root: string): string | null {
-  const at = fieldOf(error.instancePath, root);
+  const at = fieldName(error.instancePath, root);
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case "required":
@@ -78,20 +79,20 @@ function describeProblem(error: ErrorObject, root: string): string | null {
 }
 
 /** `/options/stopSequences/0` -> `options.stopSequences[0]`. */
-function fieldOf(pointer: string, root: string): string {
+function fieldName(pointer: string, root: string): string {
   let field = root;
   for (const raw of pointer
-    .slice(0, LONGEST.field * 2)
+    .slice(0, MAX_FIELD_CHARACTERS * 2)
     .split("/")
     .slice(1)) {
     const key = raw.replaceAll("~1", "/").replaceAll("~0", "~");
     field = /^\d+$/.test(key) ? `${field}[${key}]` : join(field, key);
   }
-  return shortened(field, LONGEST.field);
+  return shortened(field, MAX_FIELD_CHARACTERS);
 }
 
-const join = (parent: string, key: string) => shortened(parent === "" ? key : `${parent}.${key}`, LONGEST.field);
+const join = (parent: string, key: string) => shortened(parent === "" ? key : `${parent}.${key}`, MAX_FIELD_CHARACTERS);
 
-const shortened = (text: string, longest: number) => (text.length > longest ? `${text.slice(0, longest)}…` : text);
+const shortened = (text: string, limit: number) => (text.length > limit ? `${text.slice(0, limit)}…` : text);
 
 export type JsonSchema = Record<string, unknown>;

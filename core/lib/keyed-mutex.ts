@@ -1,36 +1,36 @@
-/** One change of a conversation at a time within this process: only other processes can make a commit lose its race. */
+/** A mutex for each key: work on the same key runs one after the other. It is used for changes of conversations within this process. */
 
 export interface KeyedMutex {
-  /** Runs `work` when all earlier work on these conversations has ended. */
-  run<T>(conversations: readonly number[], work: () => Promise<T>): Promise<T>;
+  /** Runs `work` when all earlier work on these keys has ended. */
+  run<T>(keys: readonly number[], work: () => Promise<T>): Promise<T>;
 }
 
 export function createKeyedMutex(): KeyedMutex {
-  /** The end of the work that was asked for last; only of conversations that are being changed. */
+  /** The end of the latest work of each key; keys without work have no entry. */
   const ends = new Map<number, Promise<unknown>>();
 
-  function one<T>(conversation: number, work: () => Promise<T>): Promise<T> {
-    const before = ends.get(conversation);
+  function runOne<T>(key: number, work: () => Promise<T>): Promise<T> {
+    const before = ends.get(key);
     const result = before === undefined ? work() : before.then(work);
     const end = result
       .catch(() => {})
       .then(() => {
-        if (ends.get(conversation) === end) ends.delete(conversation);
+        if (ends.get(key) === end) ends.delete(key);
       });
-    ends.set(conversation, end);
+    ends.set(key, end);
     return result;
   }
 
-  function all<T>(conversations: readonly number[], index: number, work: () => Promise<T>): Promise<T> {
-    const conversation = conversations[index];
-    return conversation === undefined ? work() : one(conversation, () => all(conversations, index + 1, work));
+  function runAll<T>(keys: readonly number[], index: number, work: () => Promise<T>): Promise<T> {
+    const key = keys[index];
+    return key === undefined ? work() : runOne(key, () => runAll(keys, index + 1, work));
   }
 
   return {
-    // Always in the same order, so that no two wait for each other.
-    run: (conversations, work) =>
-      all(
-        [...new Set(conversations)].sort((a, b) => a - b),
+    // Always in the same order, so that no two callers wait for each other.
+    run: (keys, work) =>
+      runAll(
+        [...new Set(keys)].sort((a, b) => a - b),
         0,
         work,
       ),

@@ -1,28 +1,28 @@
-/** A bounded map of what was used last: two generations, for a single `Map` that always gives up its oldest key gets slow. */
-export class Recent<V> {
-  readonly #most: number;
-  #young = new Map<string, V>();
-  #old = new Map<string, V>();
+/** A bounded map of the entries that were used last. It has two generations: to delete the oldest key of one large `Map` is slow. */
+export class RecentMap<V> {
+  readonly #capacity: number;
+  #current = new Map<string, V>();
+  #previous = new Map<string, V>();
 
-  /** @param most entries of a generation: that many at least are kept, and twice as many at most */
-  constructor(most: number) {
-    this.#most = most;
+  /** @param capacity entries of a generation: at least as many are kept, and at most twice as many */
+  constructor(capacity: number) {
+    this.#capacity = capacity;
   }
 
   get(key: string): V | undefined {
-    return this.#young.get(key) ?? this.#old.get(key);
+    return this.#current.get(key) ?? this.#previous.get(key);
   }
 
-  /** The latest use too: what is read and not set again becomes old. */
+  /** Marks the entry as used: one that is only read, and not set again, is dropped in time. */
   set(key: string, value: V): void {
-    this.#young.set(key, value);
-    if (this.#young.size < this.#most) return;
-    this.#old = this.#young;
-    this.#young = new Map();
+    this.#current.set(key, value);
+    if (this.#current.size < this.#capacity) return;
+    this.#previous = this.#current;
+    this.#current = new Map();
   }
 
   delete(key: string): void {
-    this.#young.delete(key);
-    this.#old.delete(key);
+    this.#current.delete(key);
+    this.#previous.delete(key);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Whether a JSON Schema is one: every keyword has a value of the right type. Ajv can check this too, but compiling its
- * own meta schema takes 35 ms of every start, and its messages do not say where.
+ * Checks that a JSON Schema is valid: every keyword has a value of the right type. Ajv can check this too, but compiling its
+ * meta schema takes 35 ms of every start, and its messages do not say where.
  */
 import { isObject } from "./is-object.ts";
 
@@ -42,7 +42,7 @@ const TYPES = ["array", "boolean", "integer", "null", "number", "object", "strin
 
 const isText = (value: unknown): value is string => typeof value === "string";
 
-/** What a keyword with a plain value must be, or null when it fits. Those with schemas inside are walked. */
+/** For keywords with plain values: what the value must be, or null when it fits. Keywords with schemas inside are walked. */
 const CHECKS: Readonly<Record<Exclude<Shape, "schema" | "schemas" | "map">, (value: unknown) => string | null>> = {
   text: (value) => (isText(value) ? null : "must be a string"),
   texts: (value) => (Array.isArray(value) && value.every(isText) ? null : "must be a list of strings"),
@@ -63,26 +63,26 @@ const CHECKS: Readonly<Record<Exclude<Shape, "schema" | "schemas" | "map">, (val
       new RegExp(value, "u");
       return null;
     } catch (error) {
-      return `is no regular expression: ${(error as Error).message}`;
+      return `is not a regular expression: ${(error as Error).message}`;
     }
   },
 };
 
-/** Keywords that nothing is checked by. */
+/** Keywords that do not affect validation. */
 const ANNOTATIONS = new Set(
   "$comment contentEncoding contentMediaType contentSchema deprecated description examples format readOnly title writeOnly".split(
     " ",
   ),
 );
 
-export interface ShapeOptions {
+interface ShapeOptions {
   /** `items` may be a list, as in old drafts. */
   readonly lists?: boolean;
-  /** False: what says something to people only may have any form. */
+  /** False: keywords that do not affect validation may have any value. */
   readonly annotations?: boolean;
 }
 
-/** Every problem of a schema with its path (`properties.city.type must be ...`); empty when it is one. */
+/** Every problem of a schema with its path (`properties.city.type must be ...`); empty when the schema is valid. */
 export function schemaProblems(schema: unknown, at = "", options: ShapeOptions = {}): string[] {
   if (typeof schema === "boolean") return [];
   if (!isObject(schema)) return [`${at || "the schema"} must be an object, true or false`];

@@ -5,12 +5,12 @@ const BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 1_024, MiB: 1_048_5
 /**
  * Bytes of a size.
  *
- * @throws Error when it is no size.
+ * @throws Error when the value is not a size
  */
 export function parseSize(value: string | number): number {
   if (typeof value === "number") return value;
   const [, digits, unit = "B"] = /^(\d{1,12})(B|KiB|MiB|GiB)?$/.exec(value) ?? [];
   if (digits === undefined)
-    throw new Error(`${JSON.stringify(value)} is no size: write bytes, or a number and KiB, MiB or GiB`);
+    throw new Error(`${JSON.stringify(value)} is not a size: write bytes, or a number and KiB, MiB or GiB`);
   return Number(digits) * BYTES[unit]!;
 }

@@ -1,9 +1,9 @@
-/** What can be waited for, as `await` sees it: promises of this and other realms, and whatever else has a `then`. */
+/** Values that `await` waits for: promises of this and other realms, and any object with a `then`. */
 
-/** @throws whatever its `then` throws when it is looked at */
+/** @throws whatever a getter `then` throws */
 export const isThenable = (value: unknown): value is PromiseLike<unknown> =>
   ((typeof value === "object" && value !== null) || typeof value === "function") &&
   typeof (value as { then?: unknown }).then === "function";
 
-/** What a plugin gives, as a promise where it has to be waited for, and as it is where not. */
+/** The result of a plugin: a thenable becomes a promise, any other value stays as it is. */
 export const promised = (given: unknown): unknown => (isThenable(given) ? Promise.resolve(given) : given);

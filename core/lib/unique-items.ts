@@ -1,7 +1,7 @@
-/** `uniqueItems` in one pass: Ajv compares each item with every other one, which takes hours for what fits into a request. */
+/** Checks `uniqueItems` in one pass: Ajv compares every pair of items, which takes hours for a list that fits into a request. */
 import type { Ajv2020, FuncKeywordDefinition } from "ajv/dist/2020.js";
 
-/** Puts it in the place of Ajv's own. */
+/** Replaces Ajv's own keyword. */
 export function useUniqueItems(ajv: Pick<Ajv2020, "removeKeyword" | "addKeyword">): void {
   ajv.removeKeyword("uniqueItems");
   ajv.addKeyword({ keyword: "uniqueItems", type: "array", schemaType: "boolean", before: "items", validate });
@@ -23,13 +23,13 @@ const validate: NonNullable<FuncKeywordDefinition["validate"]> = (wanted: boolea
   return true;
 };
 
-/** The same for equal values alone: scalars stand for themselves, so that no text of them is made. */
+/** Equal for equal values only. Numbers and booleans are their own key: no text is made of them. */
 function keyOf(value: unknown): unknown {
   if (typeof value === "string") return `"${value}`;
   return typeof value === "object" && value !== null ? JSON.stringify(value, sorted) : value;
 }
 
-/** The keys of an object do not count by their order. */
+/** Objects are equal whatever the order of their keys. */
 function sorted(_key: string, value: unknown): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));

@@ -1,4 +1,4 @@
-/** The version of Penstock, as in package.json, and where that is. */
+/** The version of Penstock in package.json, and the folder of that file. */
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 

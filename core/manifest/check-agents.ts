@@ -1,4 +1,4 @@
-/** Agents: their models, tools, sub-agents and memory exist, and what depends on the request compiles. */
+/** Checks agents: their models, tools, sub-agents and memory exist, and their expressions compile. */
 import { isObject } from "../lib/is-object.ts";
 import {
   type CheckContext,
@@ -37,13 +37,13 @@ export function checkAgents(check: CheckContext): void {
   }
 }
 
-/** What older YAML read as false; today it is text. */
-const NO_MEMORY = ["no", "off", "none"];
+/** Older versions of YAML read these as false; today they are text. */
+const FORMERLY_FALSE = ["no", "off", "none"];
 
 function checkMemory(check: CheckContext, path: Path, memory: unknown): void {
   const known = keysOf(check.document.memory);
-  if (typeof memory === "string" && NO_MEMORY.includes(memory) && !known.includes(memory)) {
-    check.report(path, `"${memory}" is the name of a memory here, and there is none: write false`);
+  if (typeof memory === "string" && FORMERLY_FALSE.includes(memory) && !known.includes(memory)) {
+    check.report(path, `"${memory}" is read as the name of a memory, and there is no such memory: write false`);
   } else checkName(check, path, "memory", memory, known);
 }
 
@@ -57,7 +57,7 @@ function checkModel(check: CheckContext, path: Path, model: unknown): void {
   for (const [index, name] of listOf(model).entries()) {
     if (typeof name !== "string") continue;
     if (isTemplate(name))
-      check.report([...path, index], "an expression stands alone, not in a list; it may give a list");
+      check.report([...path, index], "an expression must be alone, not in a list; it may give a list");
     else checkModelName(check, [...path, index], name);
   }
   checkRepeats(check, path, listOf(model));

@@ -1,19 +1,19 @@
-/** Headers that the manifest sends along. */
+/** Checks headers that the manifest adds to requests. */
 import { type CheckContext, entriesOf } from "./check.ts";
 import { HEADER_NAME } from "./check-server.ts";
 import type { Path } from "./issues.ts";
 
-/** What may stand in the value of a header (RFC 9110, section 5.5). It is not shown: headers hold keys. */
+/** RFC 9110, section 5.5. Messages do not show the value: headers hold keys. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** What frames a request is written by whoever sends it: with another value the request is refused. */
-const OWN = new Set(["content-length", "content-encoding", "transfer-encoding", "connection"]);
+/** The HTTP client sets these itself: with another value the server would refuse the request. */
+const FRAMING_HEADERS = new Set(["content-length", "content-encoding", "transfer-encoding", "connection"]);
 
 export function checkHeaders(check: CheckContext, path: Path, headers: unknown): void {
   for (const [name, value] of entriesOf(headers)) {
-    if (!HEADER_NAME.test(name)) check.report([...path, name], `"${name}" is no name of a header`);
-    else if (OWN.has(name.toLowerCase())) check.report([...path, name], "is set by the client itself");
+    if (!HEADER_NAME.test(name)) check.report([...path, name], `"${name}" is not a header name`);
+    else if (FRAMING_HEADERS.has(name.toLowerCase())) check.report([...path, name], "is set by the client itself");
     else if (typeof value === "string" && !HEADER_VALUE.test(value))
-      check.report([...path, name], "is no value of a header: it must be one line of Latin letters");
+      check.report([...path, name], "is not a header value: it must be one line of Latin-1 characters");
   }
 }

@@ -1,4 +1,4 @@
-/** What MCP servers expose exists, under names of its own; tools of MCP clients have names that nothing else has. */
+/** Checks MCP: what servers expose exists, and no two tools get the same name, of servers or of clients. */
 import { isObject } from "../lib/is-object.ts";
 import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, keysOf, listOf } from "./check.ts";
 import { checkToolName } from "./check-agents.ts";
@@ -19,7 +19,7 @@ export function checkMcp(check: CheckContext): void {
   checkClients(check, keysOf(mcp.clients));
 }
 
-/** Lists of a server, and the names that an item of each takes. */
+/** The lists of a server, and the tool names that an item of each becomes. */
 const LISTS: readonly [key: string, names: (id: string) => readonly string[]][] = [
   ["tools", (id) => [exposedName(id)]],
   ["agents", (id) => [agentToolName(id)]],

@@ -1,4 +1,4 @@
-/** Where spans are sent. */
+/** Checks `observability.otlp`, where spans are sent. */
 import { isObject } from "../lib/is-object.ts";
 import type { CheckContext } from "./check.ts";
 import { checkHeaders } from "./check-headers.ts";
@@ -8,7 +8,7 @@ export function checkOtlp(check: CheckContext): void {
   const { otlp } = isObject(check.document.observability) ? check.document.observability : { otlp: undefined };
   if (!isObject(otlp)) return;
   const path: Path = ["observability", "otlp"];
-  // Neither is shown: addresses hold keys as headers do.
+  // Messages show neither: addresses hold keys as headers do.
   const problem = typeof otlp.endpoint === "string" && otlp.endpoint !== "" ? endpointProblem(otlp.endpoint) : null;
   if (problem !== null) check.report([...path, "endpoint"], problem);
   checkHeaders(check, [...path, "headers"], otlp.headers);
@@ -17,5 +17,5 @@ export function checkOtlp(check: CheckContext): void {
 function endpointProblem(endpoint: string): string | null {
   if (!URL.canParse(endpoint)) return "must be a URL such as http://127.0.0.1:4318";
   const { username, password } = new URL(endpoint);
-  return username + password === "" ? null : "must hold no user and no password: write headers.Authorization";
+  return username + password === "" ? null : "must not contain a user name or password: write headers.Authorization";
 }

@@ -1,4 +1,4 @@
-/** Addresses, origins, custom routes and the store. */
+/** Checks the server (addresses, limits, origins), custom routes and the store. */
 
 import { isIP } from "node:net";
 import { bracketed, hostName } from "../lib/host-name.ts";
@@ -11,14 +11,14 @@ export function checkServer(check: CheckContext): void {
   const server = isObject(check.document.server) ? check.document.server : {};
   for (const [index, network] of listOf(server.trustedProxies).entries()) {
     if (typeof network === "string" && !isNetwork(network)) {
-      check.report(["server", "trustedProxies", index], `"${network}" is no address or network such as 10.0.0.0/8`);
+      check.report(["server", "trustedProxies", index], `"${network}" is not an address or network such as 10.0.0.0/8`);
     }
   }
   for (const [at, host] of texts(server.allowedHosts)) {
     if (!isHost(host))
       check.report(
         ["server", "allowedHosts", ...at],
-        `"${host}" is no host such as desk.example: a name alone, or an address`,
+        `"${host}" is not a host such as desk.example: write a name without a port, or an address`,
       );
   }
   checkLimits(check, server.limits);
@@ -30,18 +30,18 @@ export function checkServer(check: CheckContext): void {
   }
 }
 
-/** A body that fits must not be refused while there is no other. */
+/** `uploads` bounds all bodies together: a single body of the allowed size must fit into it. */
 function checkLimits(check: CheckContext, limits: unknown): void {
   if (!isObject(limits)) return;
   const { body = "1MiB", uploads = "256MiB" } = limits;
   if (sizeOf(uploads) < sizeOf(body))
     check.report(
       ["server", "limits", "uploads"],
-      "must be at least limits.body: a body of that size would never be taken",
+      "must be at least limits.body: a body of that size would never be accepted",
     );
 }
 
-/** NaN for what is none, which is reported by its shape. */
+/** NaN for a value that is not a size: validation reports it. */
 function sizeOf(value: unknown): number {
   try {
     return parseSize(value as string);
@@ -50,7 +50,7 @@ function sizeOf(value: unknown): number {
   }
 }
 
-/** The first word is what Penstock speaks itself, or the name of a plugin. */
+/** The scheme is one that Penstock knows itself, or the name of a store plugin. */
 export function checkStore(check: CheckContext): void {
   const { store } = check.document;
   if (typeof store !== "string" || /^(memory|sqlite|postgres(ql)?):/.test(store)) return;
@@ -60,7 +60,7 @@ export function checkStore(check: CheckContext): void {
 }
 
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** As browsers send it: nothing behind the host and the port. */
+/** As browsers send it: nothing follows the host and the port. */
 const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/i;
 
 function checkCors(check: CheckContext, path: Path, settings: Json): void {
@@ -69,12 +69,12 @@ function checkCors(check: CheckContext, path: Path, settings: Json): void {
     if (!ORIGIN.test(text))
       check.report(
         [...path, "origin", ...at],
-        `"${text}" is no origin such as https://app.example: a browser never sends it`,
+        `"${text}" is not an origin such as https://app.example: a browser never sends it`,
       );
   }
   for (const key of ["allowHeaders", "exposeHeaders"]) {
     for (const [at, text] of texts(settings[key])) {
-      if (!HEADER_NAME.test(text)) check.report([...path, key, ...at], `"${text}" is no name of a header`);
+      if (!HEADER_NAME.test(text)) check.report([...path, key, ...at], `"${text}" is not a header name`);
     }
   }
   if (isObject(origin)) checkName(check, [...path, "origin", "use"], "origin plugin", origin.use, check.plugins.origin);
@@ -83,12 +83,12 @@ function checkCors(check: CheckContext, path: Path, settings: Json): void {
   }
 }
 
-/** The texts of a list, each with its place. */
+/** The strings of a list, each with its path. */
 function texts(list: unknown): (readonly [Path, string])[] {
   return listOf(list).flatMap((item, index) => (typeof item === "string" ? [[[index], item] as const] : []));
 }
 
-/** Without a port, which says nothing of whose name it is. */
+/** Without a port, which is not part of the name. */
 function isHost(text: string): boolean {
   const host = bracketed(text);
   return hostName(host) !== null && hostName(`${host}:1`) !== null;

@@ -1,4 +1,4 @@
-/** Tools, providers and memories: their plugins exist, their schemas and expressions compile. */
+/** Checks tools, providers and memories: their plugins exist, their schemas and expressions compile. */
 
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -39,7 +39,7 @@ export function checkSchema(check: CheckContext, path: Path, schema: unknown, sc
   }
 }
 
-/** A name that is no plugin may be a package; whether that is installed is asked when a model of it is needed. */
+/** A name that is not a plugin may be an npm package, which is looked for only when a model of it is needed. */
 export function checkProviders(check: CheckContext): void {
   const known = check.plugins.provider;
   for (const [name, provider] of entriesOf(check.document.providers)) {

@@ -1,4 +1,4 @@
-/** Workflows: ids are unique, what steps name exists, expressions and schemas compile. */
+/** Checks workflows: ids are unique, what steps refer to exists, expressions and schemas compile. */
 import { isObject } from "../lib/is-object.ts";
 import type { SchemaCompiler } from "../lib/json-schema.ts";
 import { type CheckContext, checkName, cyclesOf, entriesOf, type Json, keysOf, listOf, textsOf } from "./check.ts";
@@ -11,14 +11,14 @@ interface StepPlace {
   id: string;
   path: Path;
   step: Json;
-  /** The branches that it is in, outermost first. */
+  /** The branches of container steps that it is in, outermost first. */
   within: readonly Branch[];
 }
 
-/** A step that holds others, and which of its branches. */
+/** A branch of a step that contains other steps. */
 interface Branch {
-  holder: Json;
-  /** `then`, or the number of the branch. */
+  container: Json;
+  /** `then` or `else`, or the index of the branch. */
   branch: string | number;
 }
 
@@ -50,14 +50,14 @@ export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): vo
   }
 }
 
-/** Every step of a workflow in the order of the text, nested ones after the step that holds them. */
+/** Every step of a workflow in the order of the text, nested ones after the step that contains them. */
 function placesOf(path: Path, node: unknown, within: readonly Branch[] = []): StepPlace[] {
   if (Array.isArray(node)) return node.flatMap((item, index) => placesOf([...path, index], item, within));
   if (!isObject(node)) return [];
   const places: StepPlace[] = [{ id: typeof node.id === "string" ? node.id : "", path, step: node, within }];
   const when = isObject(node.andWhen) ? node.andWhen : {};
   const add = (at: Path, branch: Branch["branch"], steps: unknown) =>
-    void places.push(...placesOf([...path, ...at], steps, [...within, { holder: node, branch }]));
+    void places.push(...placesOf([...path, ...at], steps, [...within, { container: node, branch }]));
   for (const branch of ["then", "else"]) add(["andWhen", branch], branch, when[branch]);
   for (const key of ["andAll", "andRace"]) {
     for (const [index, steps] of listOf(node[key]).entries()) add([key, index], index, steps);
@@ -73,7 +73,7 @@ function checkIds(check: CheckContext, steps: readonly StepPlace[]): void {
   }
 }
 
-/** What one kind of step names, and where its expressions are. */
+/** Checks the references and expressions of one step. */
 function checkStep(
   check: CheckContext,
   place: StepPlace,
@@ -111,7 +111,7 @@ function checkStep(
   }
 }
 
-/** Besides compiling, `steps.X` must name a step that may have run by then. */
+/** An expression must compile, and each `steps.X` in it must be a step that has run by then. */
 function checkExpression(
   check: CheckContext,
   path: Path,
@@ -136,13 +136,13 @@ function checkExpression(
   }
 }
 
-/** Why a step that comes earlier in the text has no output for this one, or null. */
+/** Why an earlier step has no output when this one runs, or null. */
 function branchProblem(named: StepPlace, place: StepPlace): string | null {
-  for (const { holder, branch } of place.within) {
-    if (holder === named.step) return "holds this step: it has no output yet";
-    const other = named.within.find((outer) => outer.holder === holder);
+  for (const { container, branch } of place.within) {
+    if (container === named.step) return "contains this step: it has no output yet";
+    const other = named.within.find((outer) => outer.container === container);
     if (other === undefined || other.branch === branch) continue;
-    return isObject(holder.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";
+    return isObject(container.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";
   }
   return null;
 }

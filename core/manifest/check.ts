@@ -1,4 +1,4 @@
-/** What every check of cross references works with. Documents may be invalid: nothing here trusts a shape. */
+/** Shared by all checks of references. The document may be invalid, so nothing here relies on its shape. */
 import { isObject } from "../lib/is-object.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 import { type CompileResult, compileTemplate } from "./expression.ts";
@@ -13,7 +13,7 @@ export interface CheckContext {
   readonly document: Json;
   readonly plugins: KnownPlugins;
   report(path: Path, message: string, severity?: Issue["severity"]): void;
-  /** Whether the file itself says something there, and not a default. */
+  /** Whether the file itself has a value there, as opposed to a default. */
   isWritten(path: Path): boolean;
 }
 
@@ -23,7 +23,7 @@ export const keysOf = (value: unknown): string[] => (isObject(value) ? Object.ke
 
 export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
-/** Reports a name that is none of `known`: `unknown tool "ad", did you mean "add"?` */
+/** Reports a name that is not among `known`: `unknown tool "ad", did you mean "add"?` */
 export function checkName(
   check: CheckContext,
   path: Path,
@@ -35,15 +35,15 @@ export function checkName(
   check.report(path, `unknown ${what} "${name}"${hint(name, known)}`);
 }
 
-/** Reports items that stand in a list more than once. */
+/** Reports items that are in a list more than once. */
 export function checkRepeats(check: CheckContext, path: Path, items: readonly unknown[]): void {
   for (const [index, item] of items.entries()) {
     if (typeof item === "string" && items.indexOf(item) < index)
-      check.report([...path, index], `"${item}" stands here twice`);
+      check.report([...path, index], `"${item}" is listed twice`);
   }
 }
 
-/** Reports what does not compile. */
+/** Reports an expression that does not compile. */
 export function checkCompiled(check: CheckContext, path: Path, compiled: CompileResult): void {
   if ("problem" in compiled) check.report([...path, ...compiled.path], compiled.problem);
 }

@@ -1,49 +1,44 @@
-/** `${NAME}`, `${NAME:-default}` and `${file:PATH}` inside string values, after parsing: a value can inject no YAML. */
+/** Replaces `${NAME}`, `${NAME:-default}` and `${file:PATH}` in strings. This follows parsing, so that no value can inject YAML. */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import type { Path } from "./issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What one string of the manifest took from outside. */
+/** One string of the manifest that referred to the environment or to files. */
 export interface Substitution {
   path: Path;
   /** The text as it was written. */
   written: string;
-  /** Names of variables, and `file:PATH`, whose values came in. Empty when defaults stood in for all of them. */
+  /** Names of variables, and `file:PATH`, whose values were filled in. Empty when defaults were used for all of them. */
   sources: readonly string[];
   /** Names of the variables that it refers to, set or not. */
   variables: readonly string[];
-  /** The text with `***` for everything that came from outside. */
+  /** The text with `***` for every value that was filled in. */
   masked: string;
   /** Whether the string was one `${...}` and nothing else: such a value may become a number or a boolean. */
   whole: boolean;
 }
 
-export interface EnvironmentProblem {
-  path: Path;
-  message: string;
-}
-
-export interface Substituted {
+interface Substituted {
   value: unknown;
   /** By path, as `JSON.stringify` writes it. */
   substitutions: ReadonlyMap<string, Substitution>;
-  /** Texts that came from outside: they are masked wherever a message would show them. */
+  /** Values that were filled in: messages show `***` in their place. */
   secrets: readonly string[];
-  problems: EnvironmentProblem[];
+  problems: Problem[];
 }
 
-export const MASK = "***";
-/** `$${` stands for a plain `${`. */
+const MASK = "***";
+/** `$${` is the escape for a plain `${`. */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
 
-/** A copy of `value` with every reference replaced. Values that came in are not looked at again. */
+/** A copy of `value` with every reference replaced. References inside the values that were filled in stay as they are. */
 export function substitute(value: unknown, env: Environment, folder: string): Substituted {
   const substitutions = new Map<string, Substitution>();
   const secrets = new Set<string>();
-  const problems: EnvironmentProblem[] = [];
+  const problems: Problem[] = [];
 
   const lookUp = (match: RegExpMatchArray, path: Path): { text: string; source: string | null } => {
     const reference = match[1] as string;
@@ -107,7 +102,7 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
   return { value: walk(value, []), substitutions, secrets: [...secrets], problems };
 }
 
-/** `text` with `***` for every secret in it; very short ones only where they stand in quotes, as values do. */
+/** `text` with `***` for every secret in it; very short ones only within quotes, where values are. */
 export function maskText(text: string, secrets: readonly string[]): string {
   let masked = text;
   for (const secret of [...secrets].sort((a, b) => b.length - a.length)) {

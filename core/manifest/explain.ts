@@ -1,9 +1,9 @@
-/** What a path of the manifest holds in the end, and where that came from. */
+/** The final value at a path of the manifest, and where it came from. */
 import type { Substitution } from "./environment.ts";
 import { formatPath, hint, type Path, parsePath } from "./issues.ts";
 import type { Positions } from "./positions.ts";
 
-export interface Explanation {
+interface Explanation {
   path: string;
   /** As resolved (milliseconds, bytes); `***` for what came from the environment. */
   value: unknown;
@@ -12,13 +12,13 @@ export interface Explanation {
 }
 
 export interface Explained {
-  /** One entry for every value at or below the path. */
+  /** One for every value at or below the path. */
   entries: Explanation[];
   /** Set when there is no such path. */
   problem?: string;
 }
 
-export interface ExplainSource {
+interface ExplainSource {
   file: string;
   /** The resolved manifest, or the document when it has errors. */
   root: unknown;

@@ -1,6 +1,6 @@
 /**
- * JSON numbers in CEL, which keeps whole numbers (BigInt) apart from others and refuses to mix them. Here literals are
- * doubles, as JSON numbers are, and what still is a whole number (`size()`) may meet a double everywhere.
+ * Makes CEL calculate with JSON numbers. CEL has integers (BigInt) and doubles, and refuses to mix them. Here literals are doubles,
+ * as JSON numbers are, and the integers that are left, such as the result of `size()`, may be combined with doubles.
  */
 import { type ASTNode, Environment, type ParseResult } from "@marcbachmann/cel-js";
 
@@ -14,7 +14,7 @@ const ARITHMETIC: Readonly<Record<string, (a: Numeric, b: Numeric) => number>> =
   "%": (a, b) => Number(a) % Number(b),
 };
 
-/** Functions that take whole numbers, given the doubles of JSON: signature, and the call with whole numbers. */
+/** Overloads with doubles for functions that take integers: the signature, and the call with integers. */
 const INDEXING: readonly (readonly [signature: string, call: string])[] = [
   ["string.substring(double): string", "a.substring(b)"],
   ["string.substring(double, double): string", "a.substring(b, c)"],
@@ -52,8 +52,8 @@ type Node = Omit<ASTNode, "args"> & { args: unknown };
 const isNode = (value: unknown): value is Node => typeof (value as Node | null)?.op === "string";
 
 /**
- * Makes the literals of an expression doubles, and lets the branches of `a ? b : c` differ in type. Changes `ast` in place,
- * which must not have been checked yet.
+ * Makes the literals of an expression doubles, and lets the branches of `a ? b : c` differ in type. Changes the tree in
+ * place, which must not have been type-checked yet.
  */
 export function useJsonNumbers(node: unknown, environment: Environment): void {
   if (Array.isArray(node)) for (const item of node) useJsonNumbers(item, environment);
@@ -70,31 +70,31 @@ export function useJsonNumbers(node: unknown, environment: Environment): void {
   }
 }
 
-/** Parts that may be of any type: branches, items of a list, and a list that is indexed (its own type wants whole numbers). */
+/** Operands that may be of any type: branches, items of a list, and a list that is indexed (its type demands integers). */
 const MIXED: Readonly<Record<string, (parts: readonly Node[]) => number[]>> = {
   "?:": () => [1, 2],
   list: (parts) => [...parts.keys()],
   "[]": ([list]) => (list!.op === "list" || list!.op === "rcall" ? [0] : []),
 };
 
-/** `dyn(node)`, by the parser's own hand. */
+/** `dyn(node)`, made from a tree of the parser. */
 function anyType(node: Node, environment: Environment): Node {
   const call = environment.parse("dyn(null)").ast as Node;
   (call.args as [string, unknown[]])[1][0] = node;
   return call;
 }
 
-/** Give true, false or text, whatever goes in. */
+/** Their result is a boolean or text, whatever the operands are. */
 const SAFE_OPERATORS = ["==", "!=", "<", "<=", ">", ">=", "in", "&&", "||", "!_"];
 const SAFE_FUNCTIONS =
   /^(has|string|bool|contains|startsWith|endsWith|matches|exists|exists_one|all|substring|split|join|trim|lowerAscii|upperAscii)$/;
-/** Give back what goes in. */
+/** Their result is made of their arguments. */
 const TRANSPARENT_FUNCTIONS = /^(dyn|map|filter)$/;
 
-/** May give a number without bounds, which JSON does not have; `double()` may too. */
+/** Their result may be infinite or NaN, which JSON does not have; that of `double()` too. */
 const ARITHMETIC_OPERATORS = Object.keys(ARITHMETIC);
 
-/** Whether only JSON can come out when JSON goes in: then `{{ data }}` costs nothing, however large the value is. */
+/** Whether the result is always JSON when the scope is: then it needs no copy, however large `{{ data }}` is. */
 export function givesJson(node: unknown): boolean {
   if (Array.isArray(node)) return node.every(givesJson);
   if (!isNode(node)) return true;

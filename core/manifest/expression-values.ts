@@ -1,13 +1,13 @@
-/** What comes out of an expression, as JSON and as text. */
+/** Converts the result of an expression to JSON and to text. */
 
 /**
- * A copy in which everything is JSON: whole numbers of CEL become numbers, times and durations become text.
+ * A copy in which everything is JSON: integers of CEL become numbers, times and durations become text.
  *
- * @throws RangeError for a number that JSON does not have
+ * @throws RangeError for infinity and NaN, which JSON does not have
  */
 export function plainJson(value: unknown): unknown {
   if (typeof value === "number" && !Number.isFinite(value)) {
-    throw new RangeError("gives a number without bounds: something is divided by 0");
+    throw new RangeError("gives a number that is not finite: something is divided by 0");
   }
   if (typeof value === "bigint") return Number(value);
   if (typeof value !== "object" || value === null) return value;
@@ -27,8 +27,8 @@ const plainEntries = (entries: Iterable<[unknown, unknown]>): Record<string, unk
   Object.fromEntries([...entries].map(([key, item]) => [String(key), plainJson(item)]));
 
 /**
- * CEL looks at `constructor` to tell what an object is: one that has a key of this name becomes a map, wherever it is. The same
- * value when there is none.
+ * CEL reads `constructor` to tell the type of an object, so that data with a key of this name would confuse it: such an object is
+ * replaced by a Map, at any depth. The value itself comes back when it has no such object.
  */
 export function withMaps<T>(value: T): T | Map<string, unknown> {
   if (typeof value !== "object" || value === null) return value;
@@ -39,7 +39,7 @@ export function withMaps<T>(value: T): T | Map<string, unknown> {
   return (Array.isArray(value) ? entries.map(([, item]) => item) : Object.fromEntries(entries)) as T;
 }
 
-/** As part of a longer text: nothing for null, JSON for lists and maps. */
+/** A value within a longer text: nothing for null, JSON for lists and maps. */
 export function valueAsText(value: unknown): string {
   if (typeof value === "string") return value;
   if (value === null || value === undefined) return "";

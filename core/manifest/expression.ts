@@ -9,7 +9,7 @@ import { plainJson, valueAsText, withMaps } from "./expression-values.ts";
 import { hint, type Path } from "./issues.ts";
 import { hasTemplate, splitTemplate } from "./template-text.ts";
 
-/** The names that expressions see where they stand (see the manifest's documentation). */
+/** The names that expressions may use, by the place of the manifest that they are in. */
 export const SCOPES = {
   agent: ["context", "user"],
   httpTool: ["input", "context"],
@@ -17,7 +17,7 @@ export const SCOPES = {
   workflow: ["data", "input", "state", "context", "user", "steps", "resume"],
 } as const;
 
-/** Values by the names in scope. JSON values; every name that was declared should be there, null when there is nothing. */
+/** JSON values by the names in scope; every declared name should be there, null when it has no value. */
 export type Scope = Readonly<Record<string, unknown>>;
 /** Throws `ExpressionError`. */
 export type Evaluate = (scope: Scope) => unknown;
@@ -33,23 +33,23 @@ export class ExpressionError extends Error {
   }
 }
 
-export interface CompileProblem {
+interface ExpressionProblem {
   problem: string;
-  /** Where in the value the text stands. */
+  /** Where in the value the text is. */
   path: Path;
   /** Characters from the start of that text. */
   offset: number;
 }
 
-export interface Compiled {
+interface Compiled {
   evaluate: Evaluate;
-  /** Steps that expressions name by dot: `steps.total.x` -> `total`. */
+  /** Ids of steps that it refers to: `steps.total.x` -> `total`. */
   steps: readonly string[];
-  /** `bool` when only true or false can come out, `dyn` when nothing is known; null for text and for plain values. */
+  /** The type of the result in CEL: `bool`, or `dyn` when it is not known; null for text and for plain values. */
   type: string | null;
 }
 
-export type CompileResult = Compiled | CompileProblem;
+export type CompileResult = Compiled | ExpressionProblem;
 
 /** Whether any string inside a JSON value holds `{{`. */
 export function isTemplate(value: unknown): boolean {
@@ -145,7 +145,7 @@ export function compileExpression(text: string, names: readonly string[]): Compi
     useJsonNumbers(parsed.ast, environment);
     const { valid, type, error } = parsed.check();
     if (!valid) throw error;
-    // `steps` grows while the workflow runs: a value that holds the whole of it needs a copy.
+    // `steps` grows while the workflow runs: a result that contains all of it needs a copy.
     const isPlain = givesJson(parsed.ast) && !namesWhole(parsed.ast, "steps");
     const evaluateMaps: Evaluate = (scope) => {
       try {
@@ -189,7 +189,7 @@ function runtimeMessage(thrown: unknown, source: string): string {
   return `there is no "${key}"${holder === undefined ? "" : ` in ${holder}`}`;
 }
 
-/** Whether a name stands for all that it holds, and not only before a `.` or a `[`. */
+/** Whether an expression uses a name as a whole, not only members of it (`name.x`, `name["x"]`). */
 function namesWhole(node: unknown, name: string): boolean {
   if (Array.isArray(node)) return node.some((item) => namesWhole(item, name));
   const { op, args } = (node ?? {}) as Partial<ASTNode> & { args?: unknown };
@@ -200,7 +200,7 @@ function namesWhole(node: unknown, name: string): boolean {
   return (left.op !== "id" && namesWhole(left, name)) || (op === "[]" && namesWhole(right, name));
 }
 
-/** Ids in `steps.ID`. */
+/** Ids in `steps.ID` and `steps["ID"]`. */
 function stepsOf(node: unknown): string[] {
   if (Array.isArray(node)) return node.flatMap(stepsOf);
   const { op, args } = (node ?? {}) as Partial<ASTNode> & { args?: unknown };

@@ -1,4 +1,7 @@
-/** A problem of a manifest, where it stands, and how it is printed. */
+/** Issues: problems with their place in a file, and how they are printed. Paths as text, and suggestions for misspelt names. */
+import type { Path } from "../lib/problem.ts";
+
+export type { Path } from "../lib/problem.ts";
 
 export interface Issue {
   severity: "error" | "warning";
@@ -12,32 +15,15 @@ export interface Issue {
   message: string;
 }
 
-/** Keys and indexes from the root of the manifest. */
-export type Path = readonly (string | number)[];
-
-/** Thrown by those who cannot go on with a manifest that has errors. Its message is the whole report. */
-export class ManifestError extends Error {
-  override readonly name = "ManifestError";
-  readonly issues: readonly Issue[];
-
-  constructor(issues: readonly Issue[]) {
-    super(formatIssues(issues));
-    this.issues = issues;
-  }
-}
-
 /** `service.yaml:42:7  agents.assistant.modle: unknown key, did you mean "model"?` */
 export function formatIssue(issue: Issue): string {
   const place = `${issue.file}:${issue.line}:${issue.column}`;
   return `${place}  ${issue.path === "" ? "" : `${issue.path}: `}${issue.message}`;
 }
 
-/** One line an issue, in the order of the file. */
-export const formatIssues = (issues: readonly Issue[]): string => sortIssues(issues).map(formatIssue).join("\n");
-
 export const hasErrors = (issues: readonly Issue[]): boolean => issues.some(({ severity }) => severity === "error");
 
-/** A copy in the order of the file, without repetitions. */
+/** A copy in the order of the file, without duplicates. */
 export function sortIssues(issues: readonly Issue[]): Issue[] {
   const unique = new Map(issues.map((issue) => [formatIssue(issue), issue]));
   return [...unique.values()].sort(
@@ -49,7 +35,7 @@ const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
 const PLAIN_KEY = /^[A-Za-z_$][A-Za-z0-9_$-]*$/;
 
-/** `["agents", "a", "tools", 0]` -> `agents.a.tools[0]`; keys that are no plain names are quoted: `tools["x.y"]`. */
+/** `["agents", "a", "tools", 0]` -> `agents.a.tools[0]`; keys that are not plain names are quoted: `tools["x.y"]`. */
 export function formatPath(path: Path): string {
   let text = "";
   for (const part of path) {

@@ -1,4 +1,4 @@
-/** One manifest file, read, validated and resolved, with every problem collected. */
+/** Reads, validates and resolves one manifest file, and collects every problem on the way. */
 import { readFile } from "node:fs/promises";
 import { basename, dirname, isAbsolute, relative, resolve } from "node:path";
 import { messageOf } from "../lib/errors.ts";
@@ -9,30 +9,30 @@ import type { Manifest } from "./manifest.ts";
 import { Positions } from "./positions.ts";
 import { readYaml } from "./read.ts";
 import { resolveManifest } from "./resolve.ts";
-import { salvage } from "./valid-subset.ts";
+import { validSubset } from "./valid-subset.ts";
 import { validate } from "./validate.ts";
 
 export interface LoadedManifest {
-  /** Null when there are errors. Frozen; see `manifest.ts` for what was resolved. */
+  /** Null when there are errors. Frozen; `manifest.ts` says what is resolved. */
   readonly manifest: Manifest | null;
-  /** The manifest, or what is left of it without all that has errors; null when that is too little. */
-  readonly sound: Manifest | null;
+  /** The manifest, or the part of it that has no errors; null when that is too little. */
+  readonly validSubset: Manifest | null;
   /**
    * The document with references to the environment replaced and defaults applied, whether or not it is valid: for checks
    * that report as much as they can. Undefined when the file could not be read at all.
    */
   readonly document: unknown;
-  /** Of this file alone, not yet sorted. */
+  /** Those of this file only, not sorted yet. */
   readonly issues: readonly Issue[];
-  /** For messages: relative to the working directory when it lies below it. */
+  /** For messages: relative to the working directory when it is below it. */
   readonly file: string;
   /** Absolute path of the folder that relative paths in the manifest start from. */
   readonly folder: string;
-  /** An issue at the place of a path, or of what would hold it. */
+  /** An issue at the place of a path, or of the nearest key above it that the file has. */
   issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
-  /** Whether the file itself says something at a path, and not a default. */
+  /** Whether the file itself has a value at a path, as opposed to a default. */
   isWritten(path: Path): boolean;
-  /** Texts that came from the environment and from files: `***` wherever they would show. */
+  /** Texts that came from the environment and from files: messages show `***` in their place. */
   readonly secrets: readonly string[];
   /** See `formatExplained`. */
   explain(path: string): Explained;
@@ -55,7 +55,7 @@ export async function loadManifest(file: string, env: Environment): Promise<Load
   return parseManifest(text, { file: path, env });
 }
 
-/** Relative to the working directory when it lies below it: that is what people read and editors open. */
+/** Relative to the working directory when it is below it: that is what people read and editors open. */
 function shortPath(file: string): string {
   const path = relative(process.cwd(), file);
   return path === "" || path.startsWith("..") || isAbsolute(path) ? file : path;
@@ -67,7 +67,7 @@ const UNREADABLE: ReadonlyMap<string, string> = new Map([
   ["EACCES", "the file cannot be read: permission denied"],
 ]);
 
-/** The same for text at hand; `file` is for messages and for relative paths. */
+/** The same for text that was read already; `file` is for messages and for relative paths. */
 export function parseManifest(text: string, options: { file: string; env: Environment }): LoadedManifest {
   const { file, env } = options;
   const folder = dirname(resolve(file));
@@ -80,8 +80,8 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
     return { severity, file, line, column, path: formatPath(path), message: maskText(message, secrets) };
   };
 
-  const faults: Path[] = [...source.problems, ...problems].map(({ path }) => path);
-  const issues: Issue[] = source.problems.map(({ path, position, message, severity }) => ({
+  const faultyPaths: Path[] = [...source.problems, ...problems].map(({ path }) => path);
+  const issues: Issue[] = source.problems.map(({ path, position, message, severity = "error" }) => ({
     severity,
     file,
     ...position,
@@ -94,12 +94,12 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   if (source.value === undefined) document = undefined;
   else if (source.value === null) issues.push(issueAt([], `${basename(file)} is empty`));
   else {
-    // A value that could not be read or filled in has been reported: that it does not fit either is no news.
+    // A value that could not be read or filled in has been reported already: that it does not fit either adds nothing.
     const reported = new Set(issues.map(({ path }) => path));
-    const findings = validate(document, substitutions);
-    faults.push(...findings.map(({ path }) => path));
+    const misfits = validate(document, substitutions);
+    faultyPaths.push(...misfits.map(({ path }) => path));
     issues.push(
-      ...findings
+      ...misfits
         .filter(({ path }) => !reported.has(formatPath(path)))
         .map(({ path, message }) => issueAt(path, message)),
     );
@@ -107,7 +107,7 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   const valid = document !== undefined && !issues.some(({ severity }) => severity === "error");
   const manifest = valid ? resolveManifest(document) : null;
   const explain = (path: string) => explainPath({ file, root: manifest ?? document, positions, substitutions }, path);
-  const sound = manifest ?? salvage(document, faults);
+  const subset = manifest ?? validSubset(document, faultyPaths);
   const variableOf = (path: Path) => substitutions.get(JSON.stringify(path))?.variables[0];
   const referenceAt = (path: Path) => {
     const found = substitutions.get(JSON.stringify(path));
@@ -115,7 +115,7 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   };
   const isWritten = (path: Path) => positions.has(path);
   const about = { issueAt, isWritten, secrets, explain, variableOf, referenceAt };
-  return { manifest, sound, document, issues, file, folder, ...about };
+  return { manifest, validSubset: subset, document, issues, file, folder, ...about };
 }
 
 function unreadable(file: string, message: string): LoadedManifest {
@@ -125,7 +125,7 @@ function unreadable(file: string, message: string): LoadedManifest {
   };
   return {
     manifest: null,
-    sound: null,
+    validSubset: null,
     document: undefined,
     issues: [issueAt([], message)],
     file,

@@ -1,4 +1,4 @@
-/** What a manifest asks for and this version does not do: said at boot, never pretended. */
+/** Warnings at boot: what a manifest asks for and the service does not do, and what it leaves open to everybody. */
 
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -24,7 +24,7 @@ export function addNotices(check: CheckContext): void {
   }
 }
 
-/** Whether others than this machine may reach a host. A name other than localhost may be anything. */
+/** Whether other machines may reach a host. A name other than localhost may resolve to anything. */
 export function isPublic(host: string): boolean {
   const name = hostName(bracketed(host));
   return name === null || !isLoopback(name);

@@ -1,4 +1,4 @@
-/** Where each value of a YAML document stands. */
+/** Where each value of a YAML document is: line and column by path. */
 import { LineCounter } from "yaml";
 import type { Path } from "./issues.ts";
 
@@ -17,18 +17,18 @@ export class Positions {
     this.#lines = lines;
   }
 
-  /** The first one counts: an alias has its own place, what it stands for is at the anchor's. */
+  /** The first one counts: an alias is at its own place, the content that it refers to at that of the anchor. */
   add(path: Path, offset: number | undefined): void {
     const id = JSON.stringify(path);
     if (offset !== undefined && !this.#offsets.has(id)) this.#offsets.set(id, offset);
   }
 
-  /** Whether the file itself says something at this path. */
+  /** Whether the file itself has a value at this path. */
   has(path: Path): boolean {
     return this.#offsets.has(JSON.stringify(path));
   }
 
-  /** Of the key, or of an item of a list. What is not in the file (a default) stands where its holder does. */
+  /** The position of the key, or of an item of a list. For what is not in the file (a default), that of the nearest key above. */
   find(path: Path): Position {
     for (let length = path.length; length >= 0; length--) {
       const offset = this.#offsets.get(JSON.stringify(path.slice(0, length)));

@@ -1,42 +1,41 @@
-/** Reads YAML into plain values that remember where they stand. */
+/** Reads YAML into plain values, and records the position of each. */
 
 import { type Alias, isAlias, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from "yaml";
 import { isObject } from "../lib/is-object.ts";
-import type { Path } from "./issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
 import { type Position, Positions } from "./positions.ts";
 
-export interface ReadProblem {
-  path: Path;
-  position: Position;
-  message: string;
-  severity: "error" | "warning";
+/** A problem of the text: it has a position even where there is no value, as on a line that is not YAML. */
+interface PlacedProblem extends Problem {
+  readonly position: Position;
 }
 
-export interface ManifestSource {
+interface ManifestSource {
   /** Plain objects, arrays and scalars; undefined when the text could not be read. */
   value: unknown;
   positions: Positions;
-  problems: ReadProblem[];
+  problems: PlacedProblem[];
 }
 
 /** More values than this (a few aliases of aliases are enough) are refused. */
 const MAX_VALUES = 200_000;
 const MAX_DEPTH = 200;
 
-/** Never throws: what is wrong is in `problems`. */
+/** Never throws: everything wrong is in `problems`. */
 export function readYaml(text: string): ManifestSource {
   const lines = new LineCounter();
   const positions = new Positions(lines);
   const source: ManifestSource = { value: undefined, positions, problems: [] };
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, strict: true, prettyErrors: false });
-  const rows = text.split("\n");
-  let broken = 0;
+  const textLines = text.split("\n");
+  let lastErrorLine = 0;
   for (const { message, pos } of document.errors) {
     const position = positions.at(pos[0]);
-    // One slip makes a parser stumble over every line that follows, up to the next key at the margin.
-    if (broken > 0 && !rows.slice(broken, position.line).some((row) => /^[^\s#]/.test(row))) continue;
-    broken = position.line;
-    const explained = explainSyntax(message, rows[position.line - 1]);
+    // One mistake makes the parser report every line that follows, up to the next key without indentation.
+    if (lastErrorLine > 0 && !textLines.slice(lastErrorLine, position.line).some((row) => /^[^\s#]/.test(row)))
+      continue;
+    lastErrorLine = position.line;
+    const explained = explainSyntax(message, textLines[position.line - 1]);
     source.problems.push({ path: [], position, message: explained, severity: "error" });
   }
   for (const { message, pos } of document.warnings) {
@@ -49,7 +48,7 @@ export function readYaml(text: string): ManifestSource {
   return source;
 }
 
-/** What is most often behind the words of the parser. */
+/** The usual cause of a message of the parser. */
 const SYNTAX: readonly [RegExp, string][] = [
   [/multiple documents/i, "a second document begins here: a manifest is one document"],
   [/same column/i, "not YAML: this line is not indented like the keys beside it"],
@@ -72,9 +71,9 @@ function explainSyntax(message: string, row: string | undefined): string {
 class Reader {
   readonly #source: ManifestSource;
   /** Anchors whose content is being read: an alias to one of them would never end. */
-  readonly #open: Node[] = [];
+  readonly #openNodes: Node[] = [];
   readonly #anchors = new Map<string, Node>();
-  #count = 0;
+  #valueCount = 0;
 
   constructor(source: ManifestSource) {
     this.#source = source;
@@ -83,9 +82,9 @@ class Reader {
   read(node: Node | null, path: Path, key: number | undefined): unknown {
     const offset = node?.range?.[0];
     this.#source.positions.add(path, key ?? offset);
-    if (++this.#count > MAX_VALUES || path.length > MAX_DEPTH) {
-      if (this.#count <= MAX_VALUES + 1) this.#problem(path, offset, "too many values, or nested too deep");
-      this.#count = MAX_VALUES + 1;
+    if (++this.#valueCount > MAX_VALUES || path.length > MAX_DEPTH) {
+      if (this.#valueCount <= MAX_VALUES + 1) this.#problem(path, offset, "too many values, or nested too deep");
+      this.#valueCount = MAX_VALUES + 1;
       return null;
     }
     if (node === null) return null;
@@ -95,9 +94,9 @@ class Reader {
       return typeof node.value === "bigint" ? Number(node.value) : node.value;
     }
     this.#anchor(node);
-    this.#open.push(node);
+    this.#openNodes.push(node);
     const value = isSeq(node) ? this.#list(node.items as Node[], path) : this.#map(node, path);
-    this.#open.pop();
+    this.#openNodes.pop();
     return value;
   }
 
@@ -108,7 +107,7 @@ class Reader {
 
   #alias(node: Alias, path: Path, key: number | undefined): unknown {
     const target = this.#anchors.get(node.source);
-    if (target === undefined || this.#open.includes(target)) {
+    if (target === undefined || this.#openNodes.includes(target)) {
       const why = target === undefined ? "there is no such anchor before it" : "it contains itself";
       this.#problem(path, node.range?.[0], `*${node.source}: ${why}`);
       return null;
@@ -135,7 +134,7 @@ class Reader {
       if (name === null) continue;
       if (name === "<<") merges.push(value);
       else if (Object.hasOwn(own, name)) {
-        this.#problem([...path, name], offset, "stands here twice");
+        this.#problem([...path, name], offset, "is defined twice");
       } else own[name] = this.read(value, [...path, name], offset);
     }
     for (const other of merges.flatMap((merge) => this.#merge(merge, path))) {

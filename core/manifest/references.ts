@@ -1,4 +1,4 @@
-/** Everything a schema cannot say: names that refer to one another, expressions, schemas inside, what is not served yet. */
+/** Checks what the schema of the manifest cannot: references between its parts, expressions, and JSON Schemas inside it. */
 import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler } from "../lib/json-schema.ts";
 import type { CheckContext, KnownPlugins } from "./check.ts";
@@ -13,7 +13,7 @@ import type { LoadedManifest } from "./load.ts";
 import { addNotices } from "./notices.ts";
 
 /**
- * Problems beyond those in `loaded.issues`, also of a manifest that has some: one report should name them all.
+ * The problems beyond those in `loaded.issues`. They are looked for in an invalid manifest too: one report should name them all.
  *
  * @param plugins names of the plugins that were loaded, by kind
  */
@@ -28,7 +28,7 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
     isWritten: loaded.isWritten,
     report: (path, message, severity) => {
       const issue = loaded.issueAt(path, message, severity);
-      // One problem a place: what is already known to be wrong there comes first.
+      // One problem at each place: what was reported first stays.
       if (!reported.has(issue.path)) issues.push(issue);
     },
   };

@@ -1,4 +1,4 @@
-/** From a valid document to the manifest: units become numbers, names that were left out are filled in, all is frozen. */
+/** Turns a valid document into the manifest: durations and sizes become numbers, absent names are filled in, all is frozen. */
 
 import { manifestSchemas } from "../../generated/manifest-schemas.ts";
 import { parseDuration } from "../lib/duration.ts";
@@ -34,7 +34,7 @@ function nameSteps(node: unknown): void {
 
 /** A copy in which every value whose schema is Duration or Size is a number. */
 function convert(schema: Schema, value: unknown): unknown {
-  const name = nameOf(schema);
+  const name = definitionName(schema);
   if (name === "Duration" && typeof value === "string") return parseDuration(value);
   if (name === "Size") return parseSize(value as string | number);
   const target = name === undefined ? schema : (manifestSchemas[name] as Schema);
@@ -52,10 +52,10 @@ function convert(schema: Schema, value: unknown): unknown {
   return copy;
 }
 
-const nameOf = (schema: Schema): string | undefined =>
+const definitionName = (schema: Schema): string | undefined =>
   typeof schema.$ref === "string" ? schema.$ref.slice("#/$defs/".length) : undefined;
 
-/** Which side of `if: {type: ...}` holds for a value. */
+/** The schema behind `if: {type: ...}` that applies to a value: `then` or `else`. */
 function branchOf(schema: Schema, value: unknown): Schema | undefined {
   const type = (schema.if as Schema | undefined)?.type;
   if (type === undefined) return undefined;

@@ -1,17 +1,17 @@
-/** Finds `{{ }}` in text. The end of an expression is found by tokens: `{{ {"a": {}} }}` is one. */
+/** Splits text at `{{ }}`. An expression is read token by token to find its end: `{{ {"a": {}} }}` is one expression. */
 
-export interface ExpressionPiece {
+interface ExpressionPiece {
   /** Between the braces, spaces included. */
   source: string;
   /** Characters from the start of the text. */
   offset: number;
 }
 
-export type Split = { pieces: (string | ExpressionPiece)[] } | { problem: string; offset: number };
+type Split = { pieces: (string | ExpressionPiece)[] } | { problem: string; offset: number };
 
 export const hasTemplate = (text: string): boolean => text.includes("{{");
 
-/** Text and expressions in turn; no empty texts. */
+/** The text as a list of plain pieces and expressions; no piece is empty. */
 export function splitTemplate(text: string): Split {
   const pieces: (string | ExpressionPiece)[] = [];
   const unclosed: Unclosed = new Map();
@@ -42,8 +42,8 @@ const LITERALS = [
 const TOKEN = /\/\/[^\n]*|[A-Za-z_]\w*|[\s\S]/y;
 
 /**
- * By quote, up to where none that begins a literal is closed: what looked for an end once looks no second time. From a quote that was
- * escaped within such a literal on, the text reads the same.
+ * By quote, the index up to which a literal that begins with it is known to have no end. It keeps the work linear: the text is not
+ * searched twice for the same closing quote.
  */
 type Unclosed = Map<string, number>;
 

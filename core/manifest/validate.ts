@@ -1,15 +1,15 @@
-/** Checks a manifest against its schema, and fills in every default. */
+/** Validates a manifest against its schema, and fills in every default. */
 import type { ErrorObject } from "ajv";
 import { validators } from "../../generated/validators.js";
+import type { Path, Problem } from "../lib/problem.ts";
 import type { Substitution } from "./environment.ts";
-import { explainErrors, type Finding, pathOf } from "./findings.ts";
-import type { Path } from "./issues.ts";
+import { explainErrors, parsePointer } from "./schema-errors.ts";
 
 /**
- * What is wrong with `document`, which is changed: absent keys get their defaults, and a value that is one `${NAME}` and
- * nothing else becomes a number or a boolean where the schema wants one.
+ * The problems of `document`, which is changed: absent keys get their defaults, and a value that was one `${NAME}` and nothing else
+ * becomes a number or a boolean where the schema demands one.
  */
-export function validate(document: unknown, substitutions: ReadonlyMap<string, Substitution>): Finding[] {
+export function validate(document: unknown, substitutions: ReadonlyMap<string, Substitution>): Problem[] {
   const check = validators.Manifest;
   for (;;) {
     if (check(document)) return [];
@@ -24,7 +24,7 @@ const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
 /** Makes the text at the place of a type error what it should be; false when it cannot, or is not from a variable. */
 function coerce(document: unknown, error: ErrorObject, substitutions: ReadonlyMap<string, Substitution>): boolean {
   if (error.keyword !== "type" || typeof error.data !== "string") return false;
-  const path = pathOf(error.instancePath, document);
+  const path = parsePointer(error.instancePath, document);
   if (substitutions.get(JSON.stringify(path))?.whole !== true) return false;
   const types = [error.params.type as string | string[]].flat();
   const value = scalarOf(error.data.trim(), types);

@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
+import type { Problem } from "../lib/problem.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
@@ -10,7 +11,7 @@ import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { namedModels, splitModelName } from "./names.ts";
-import { configurationProblems, makeProvider, type ProviderProblem } from "./providers.ts";
+import { configurationProblems, makeProvider } from "./providers.ts";
 
 export interface Models {
   /**
@@ -47,12 +48,12 @@ export async function createModels(
   registry: Registry,
   host: Host,
   options: ModelsOptions = {},
-): Promise<{ models: Models; problems: ProviderProblem[] }> {
+): Promise<{ models: Models; problems: Problem[] }> {
   const folders = [options.folder ?? process.cwd(), PACKAGE_FOLDER];
   const { names, dynamic } = namedModels(manifest);
   const named = new Set(names.map(({ name }) => splitModelName(name).provider));
   const providers = new Map<string, ModelProvider>();
-  const problems: ProviderProblem[] = [];
+  const problems: Problem[] = [];
 
   for (const [key, entry] of Object.entries(manifest.providers)) {
     if (!named.has(key) && !dynamic) {

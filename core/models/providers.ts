@@ -1,18 +1,13 @@
 /** Creates model providers from the entries of `providers:`, which name plugins or npm packages. */
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
-import { hint, parsePath } from "../manifest/issues.ts";
+import type { Problem } from "../lib/problem.ts";
+import { hint } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
-import { CreateError, configure, createInstance } from "../registry/create.ts";
+import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createPackageProvider, isPackageName, PackageError } from "./npm-provider.ts";
-
-export interface ProviderProblem {
-  /** Where in the manifest: `["providers", "openai", "apiKey"]`. */
-  path: readonly (string | number)[];
-  message: string;
-}
 
 interface ProviderContext {
   registry: Registry;
@@ -22,9 +17,7 @@ interface ProviderContext {
   variableOf?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
 }
 
-type ProviderResult =
-  | { provider: ModelProvider; problems?: undefined }
-  | { provider: null; problems: ProviderProblem[] };
+type ProviderResult = { provider: ModelProvider; problems?: undefined } | { provider: null; problems: Problem[] };
 
 /** Creates the provider of `providers.KEY`. Never throws: failures are returned as problems. */
 export async function makeProvider(
@@ -42,20 +35,20 @@ export async function makeProvider(
   } catch (error) {
     const problems =
       error instanceof CreateError && error.phase === "config"
-        ? configProblems(key, error.message)
+        ? configProblems(["providers", key], error.message)
         : [{ path: ["providers", key], message: messageOf(error) }];
     return { provider: null, problems };
   }
 }
 
 /** Checks the configuration of an unused entry: nothing is created or imported. */
-export function configurationProblems(key: string, entry: ProviderManifest, registry: Registry): ProviderProblem[] {
+export function configurationProblems(key: string, entry: ProviderManifest, registry: Registry): Problem[] {
   const { use, config } = splitEntry(entry);
   const plugin = registry.get("provider", use);
   if (plugin === undefined)
     return isPackageName(use) ? packageKeyProblems(key, config) : [unknownPlugin(key, use, registry)];
   const { problem } = configure(plugin, config);
-  return problem === null ? [] : configProblems(key, problem);
+  return problem === null ? [] : configProblems(["providers", key], problem);
 }
 
 /** Keys that begin with `x-` are comments. */
@@ -69,7 +62,7 @@ async function makePackageProvider(
   config: Record<string, unknown>,
   { registry, folders, variableOf }: ProviderContext,
 ): Promise<ProviderResult> {
-  const failed = (...problems: ProviderProblem[]): ProviderResult => ({ provider: null, problems });
+  const failed = (...problems: Problem[]): ProviderResult => ({ provider: null, problems });
   if (!isPackageName(use)) return failed(unknownPlugin(key, use, registry));
   const misplaced = packageKeyProblems(key, config);
   if (misplaced.length > 0) return failed(...misplaced);
@@ -92,8 +85,8 @@ async function makePackageProvider(
 }
 
 /** The keys of an entry for a package are `use`, `options` for its factory, and `retries`. */
-function packageKeyProblems(key: string, config: Record<string, unknown>): ProviderProblem[] {
-  const problems: ProviderProblem[] = [];
+function packageKeyProblems(key: string, config: Record<string, unknown>): Problem[] {
+  const problems: Problem[] = [];
   for (const [name, value] of Object.entries(config)) {
     const path = ["providers", key, name];
     if (name === "options") {
@@ -109,16 +102,7 @@ function packageKeyProblems(key: string, config: Record<string, unknown>): Provi
   return problems;
 }
 
-function unknownPlugin(key: string, use: string, registry: Registry): ProviderProblem {
+function unknownPlugin(key: string, use: string, registry: Registry): Problem {
   const suggestion = hint(use, registry.names("provider"));
   return { path: ["providers", key, "use"], message: `no provider plugin "${use}"${suggestion}` };
-}
-
-/** Splits `timeouts.idle must be string; ...` into problems at their places in the manifest. */
-function configProblems(key: string, text: string): ProviderProblem[] {
-  return text.split("; ").map((problem) => {
-    const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
-    const path = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
-    return { path: ["providers", key, ...path], message: path.length > 0 && message !== undefined ? message : problem };
-  });
 }

@@ -1,18 +1,18 @@
-/** The `.env` file beside the manifest, which is rewritten as a whole or not at all. */
+/** Changes the `.env` file beside the manifest. It is replaced atomically: readers see the old file or the new one. */
 import { randomBytes } from "node:crypto";
 import { lstat, open, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ServiceError } from "../lib/errors.ts";
 import { withVariables } from "./environment-text.ts";
 
-/** Bytes. A larger one is no file of settings. */
-const LARGEST = 1024 * 1024;
-/** For its owner alone: it holds secrets. */
-const PRIVATE = 0o600;
+/** A larger file cannot be one of settings. */
+const MAX_FILE_BYTES = 1024 * 1024;
+/** The file holds secrets. */
+const OWNER_ONLY_MODE = 0o600;
 
 export class EnvironmentFile {
   readonly #folder: string;
-  /** Changes go one after the other, so that none is lost. */
+  /** Changes are made one after the other, so that none is lost. */
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(folder: string) {
@@ -23,7 +23,7 @@ export class EnvironmentFile {
    * Sets variables and keeps the rest of the file byte for byte. The change is on disk when it resolves.
    *
    * @param values that need no quotes
-   * @throws ServiceError `conflict` when `.env` is no plain file, `internal` when it cannot be written
+   * @throws ServiceError `conflict` when `.env` is not a plain file, `internal` when it cannot be written
    */
   set(values: Readonly<Record<string, string>>): Promise<void> {
     const change = this.#turn.then(() => this.#set(values));
@@ -36,7 +36,7 @@ export class EnvironmentFile {
     try {
       const mode = await modeOf(file);
       const text = mode === null ? "" : await readFile(file, "latin1");
-      await replace(this.#folder, file, withVariables(text, values), mode ?? PRIVATE);
+      await replace(this.#folder, file, withVariables(text, values), mode ?? OWNER_ONLY_MODE);
     } catch (error) {
       if (error instanceof ServiceError) throw error;
       const code = (error as NodeJS.ErrnoException).code ?? "unknown error";
@@ -54,14 +54,14 @@ async function modeOf(file: string): Promise<number | null> {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw error;
   }
-  // A new file would take the place of a link, and what it leads to would stay as it is.
+  // Renaming would replace a link by a file, and leave its target unchanged.
   if (!found.isFile())
-    throw new ServiceError("conflict", ".env beside the manifest is no plain file: change it by hand");
-  if (found.size > LARGEST) throw new ServiceError("conflict", ".env beside the manifest is larger than 1 MiB");
+    throw new ServiceError("conflict", ".env beside the manifest is not a plain file: change it by hand");
+  if (found.size > MAX_FILE_BYTES) throw new ServiceError("conflict", ".env beside the manifest is larger than 1 MiB");
   return Number(found.mode) & 0o777;
 }
 
-/** A reader, and a machine that loses its power, see the old file or the new one. */
+/** Replaces the file atomically, for readers and when the machine loses power. */
 async function replace(folder: string, file: string, text: string, mode: number): Promise<void> {
   const fresh = `${file}.${randomBytes(6).toString("hex")}`;
   try {
@@ -81,12 +81,12 @@ async function replace(folder: string, file: string, text: string, mode: number)
   await syncFolder(folder);
 }
 
-/** Where a folder can be synchronised at all. */
+/** Writes the rename to disk, on systems where a folder can be synchronised. */
 async function syncFolder(folder: string): Promise<void> {
   try {
     const handle = await open(folder, "r");
     await handle.sync().finally(() => handle.close());
   } catch {
-    // Windows cannot: the rename itself is all that there is.
+    // Windows cannot synchronise a folder.
   }
 }

@@ -1,12 +1,12 @@
-/** Changes variables in the text of a `.env` file, and nothing else of it. */
+/** Sets variables in the text of a `.env` file, and leaves the rest as it is. */
 
 /** Beginning of an assignment: indent, `export`, the name, `=` and the spaces after it. A byte order mark may go before. */
 const ASSIGNMENT = /^((?:\u00ef\u00bb\u00bf)?[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*)(.*)$/s;
 const COMMENT = /(?<![ \t])[ \t]+#.*$/s;
 
 /**
- * Every assignment of a variable gets the new value; those that are not there are added at the end. The end of each line, what
- * stands before an assignment and a comment behind it stay as they are.
+ * Every assignment of a variable gets the new value; variables without one are added at the end. Line ends, the text before an
+ * assignment and the comment after it are kept.
  *
  * @param text each character a byte of the file, so that any encoding survives
  * @param values that need no quotes
@@ -28,7 +28,7 @@ export function withVariables(text: string, values: Readonly<Record<string, stri
   return whole + gap + added.join("");
 }
 
-/** Lines with their ends; a value in quotes that goes over several of them is one. */
+/** The lines with their ends; a quoted value over several lines is one statement. */
 function statementsOf(text: string): string[] {
   const statements: string[] = [];
   for (let at = 0; at < text.length; ) {
@@ -50,14 +50,14 @@ function endOf(text: string, at: number): number {
   if (given === undefined || (quote !== '"' && quote !== "'" && quote !== "`")) return end;
   const opened = end - given.length;
   const closed = text.indexOf(quote, opened + 1);
-  // One that is never closed is a character of the value.
+  // A quote without a closing one is a character of the value.
   return closed === -1 ? end : after(closed);
 }
 
-/** Of a value in quotes, what stands behind them. */
+/** The comment after a value, which may be in quotes. */
 function commentOf(given: string): string {
   const quote = given[0];
-  // Of a variable without a value.
+  // A variable without a value.
   if (quote === "#") return ` ${given}`;
   const closed = quote === '"' || quote === "'" || quote === "`" ? given.indexOf(quote, 1) : -1;
   return COMMENT.exec(closed === -1 ? given : given.slice(closed + 1))?.[0] ?? "";

@@ -2,13 +2,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 
-export interface NpmRun {
+interface NpmRun {
   readonly folder: string;
-  /** Of the service; the child gets what npm needs of it. */
+  /** That of the service; npm gets only the variables that it needs. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Milliseconds. */
   readonly limit: number;
-  /** Ends it. */
+  /** Ends npm when it aborts. */
   readonly signal: AbortSignal;
 }
 
@@ -18,27 +18,27 @@ export interface NpmOutcome {
   readonly stderr: string;
 }
 
-/** Characters of its output; npm that says more is ended. */
-const LOUDEST = 8 * 1024 * 1024;
-/** Milliseconds from the request to end to the end. */
-const LINGER = 1_000;
+/** npm is ended when it prints more than this. */
+const MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024;
+/** From SIGTERM to SIGKILL. */
+const KILL_DELAY_MS = 1_000;
 
-/** Scripts of packages run with this: what the service knows is none of their business. */
-const PASSED =
+/** Scripts of packages run with these variables, and must not see the secrets of the service. */
+const PASSED_VARIABLES =
   /^(?:path|pathext|home|userprofile|appdata|localappdata|systemroot|comspec|tmpdir|temp|tmp|lang|lc_all|node_env|node_extra_ca_certs|ssl_cert_file|ssl_cert_dir|(?:https?|no|all)_proxy|npm_config_.*)$/i;
 
 /** @throws ServiceError `internal` when there is no npm, `unavailable` when it takes too long or the service stops */
 export async function runNpm(parameters: readonly string[], run: NpmRun): Promise<NpmOutcome> {
   if (run.signal.aborted) throw unavailable("the service is stopping");
   const what = `npm ${parameters[0]}`;
-  // A group of its own, so that what it starts ends with it.
-  const grouped = process.platform !== "win32";
+  // A process group of its own, so that the processes it starts end with it.
+  const ownGroup = process.platform !== "win32";
   const [command, before] = commandOf(run.env);
   const child = spawn(command, [...before, ...parameters], {
     cwd: run.folder,
-    env: Object.fromEntries(Object.entries(run.env).filter(([name]) => PASSED.test(name))),
+    env: Object.fromEntries(Object.entries(run.env).filter(([name]) => PASSED_VARIABLES.test(name))),
     stdio: ["ignore", "pipe", "pipe"],
-    detached: grouped,
+    detached: ownGroup,
     windowsHide: true,
   });
   let failure: ServiceError | null = null;
@@ -46,14 +46,14 @@ export async function runNpm(parameters: readonly string[], run: NpmRun): Promis
   const end = (reason: ServiceError) => {
     if (failure !== null) return;
     failure = reason;
-    kill(child, "SIGTERM", grouped);
-    killing = setTimeout(() => kill(child, "SIGKILL", grouped), LINGER);
+    kill(child, "SIGTERM", ownGroup);
+    killing = setTimeout(() => kill(child, "SIGKILL", ownGroup), KILL_DELAY_MS);
   };
   const limit = setTimeout(() => end(unavailable(`${what} took longer than ${run.limit / 1000} s`)), run.limit);
   const stop = () => end(unavailable(`the service is stopping: ${what} was ended`));
   run.signal.addEventListener("abort", stop);
   try {
-    const outcome = await outcomeOf(child, () => end(new ServiceError("internal", `${what} said too much`)));
+    const outcome = await outcomeOf(child, () => end(new ServiceError("internal", `${what} printed too much`)));
     if (failure !== null) throw failure;
     return outcome;
   } catch (error) {
@@ -71,26 +71,26 @@ function commandOf({ npm_execpath: script = "" }: NpmRun["env"]): [command: stri
   return /\bnpm-cli\.c?js$/.test(script) ? [process.execPath, [script]] : ["npm", []];
 }
 
-function outcomeOf(child: ChildProcess, tooLoud: () => void): Promise<NpmOutcome> {
+function outcomeOf(child: ChildProcess, tooMuchOutput: () => void): Promise<NpmOutcome> {
   return new Promise((resolve, reject) => {
     let stdout = "";
     let stderr = "";
     child.stdout!.setEncoding("utf8").on("data", (text: string) => {
       stdout += text;
-      if (stdout.length > LOUDEST) tooLoud();
+      if (stdout.length > MAX_OUTPUT_CHARACTERS) tooMuchOutput();
     });
     child.stderr!.setEncoding("utf8").on("data", (text: string) => {
       stderr += text;
-      if (stderr.length > LOUDEST) tooLoud();
+      if (stderr.length > MAX_OUTPUT_CHARACTERS) tooMuchOutput();
     });
     child.on("error", reject);
     child.on("close", (code) => resolve({ code: code ?? 1, stdout, stderr }));
   });
 }
 
-function kill(child: ChildProcess, signal: NodeJS.Signals, grouped: boolean): void {
+function kill(child: ChildProcess, signal: NodeJS.Signals, ownGroup: boolean): void {
   try {
-    if (grouped && child.pid !== undefined) process.kill(-child.pid, signal);
+    if (ownGroup && child.pid !== undefined) process.kill(-child.pid, signal);
     else child.kill(signal);
   } catch {
     // It has ended.

@@ -1,10 +1,10 @@
-/** The packages that package.json names, and how one of them is asked for in its newest version. */
+/** Reads the packages that package.json lists, their installed versions, and what `npm install` needs to update one. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ServiceError } from "../lib/errors.ts";
 
 const SECTIONS = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"] as const;
-export type Section = (typeof SECTIONS)[number];
+type Section = (typeof SECTIONS)[number];
 
 export interface Dependency {
   readonly name: string;
@@ -13,7 +13,7 @@ export interface Dependency {
   readonly section: Section;
 }
 
-/** By name. @throws ServiceError `internal` when there is no package.json that can be read */
+/** By name. @throws ServiceError `internal` when package.json cannot be read */
 export async function readDependencies(folder: string): Promise<Map<string, Dependency>> {
   let text: unknown;
   try {
@@ -31,7 +31,7 @@ export async function readDependencies(folder: string): Promise<Map<string, Depe
   return found;
 }
 
-/** The version that is installed; null when it is not. */
+/** The version that is installed, or null. */
 export async function installedVersion(folder: string, name: string): Promise<string | null> {
   try {
     const { version } = JSON.parse(await readFile(join(folder, "node_modules", name, "package.json"), "utf8"));
@@ -46,13 +46,13 @@ const ALIAS = /^npm:((?:@[^/@]+\/)?[^@]+)@/;
 /** A version, a range of versions or a tag of the registry. */
 const RANGE = /^[\w.*^~<>=|\s+-]*$/;
 
-/** What `npm install` is to be given for the newest version; null for what does not come from the registry. */
-export function newest({ name, wanted }: Dependency): string | null {
+/** The argument of `npm install` for the newest version; null for a package that does not come from the registry. */
+export function newestSpecifier({ name, wanted }: Dependency): string | null {
   if (!NAME.test(name)) return null;
   const other = ALIAS.exec(wanted)?.[1];
   if (other !== undefined) return NAME.test(other) ? `${name}@npm:${other}@latest` : null;
   return RANGE.test(wanted) ? `${name}@latest` : null;
 }
 
-/** Whether package.json asks for one version and no other: it goes on doing so. */
+/** Whether package.json pins one exact version: an update pins the new one. */
 export const isExact = ({ wanted }: Dependency): boolean => /^(?:npm:.+@)?=?\d+\.\d+\.\d+(?:-[\w.-]+)?$/.test(wanted);

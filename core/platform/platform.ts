@@ -1,12 +1,12 @@
-/** What the service does about itself: its packages and its environment. Loaded with the first request for it. */
+/** Maintenance of the service itself: updates of its packages, and its `.env` file. Each is loaded with the first request for it. */
 import type { Logger } from "pino";
 import type { EnvironmentFile } from "./environment-file.ts";
 import type { Updates } from "./updates.ts";
 
-export interface PlatformSource {
-  /** Of the manifest. */
+interface PlatformSource {
+  /** The folder of the manifest. */
   readonly folder: string;
-  /** That of the package.json whose packages are looked after. */
+  /** The folder of the package.json whose packages are updated. */
   readonly project: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Whether packages may be installed. */

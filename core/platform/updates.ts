@@ -1,15 +1,14 @@
-/** Newer versions of the packages of the service: which there are, and installing them. */
+/** Lists newer versions of the packages of the service, and installs them. */
 import type { Logger } from "pino";
 import type { InstalledUpdates, Update, UpdateList } from "../../generated/types.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { type NpmOutcome, runNpm } from "./npm.ts";
-import { type Dependency, installedVersion, isExact, newest, readDependencies } from "./packages.ts";
+import { type Dependency, installedVersion, isExact, newestSpecifier, readDependencies } from "./packages.ts";
 
-/** Milliseconds that looking may take, and installing. */
-const LOOK = 10_000;
-const INSTALL = 600_000;
+const LIST_TIMEOUT_MS = 10_000;
+const INSTALL_TIMEOUT_MS = 600_000;
 
-export interface UpdatesSource {
+interface UpdatesSource {
   /** The folder of the package.json. */
   readonly folder: string;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -21,7 +20,7 @@ export interface UpdatesSource {
 export class Updates {
   readonly #source: UpdatesSource;
   readonly #closing = new AbortController();
-  #looking: Promise<UpdateList> | null = null;
+  #listing: Promise<UpdateList> | null = null;
   #installing: Promise<unknown> | null = null;
 
   constructor(source: UpdatesSource) {
@@ -29,15 +28,15 @@ export class Updates {
   }
 
   /**
-   * What `npm outdated` says; who asks while it runs gets the same answer.
+   * What `npm outdated` reports; calls while it runs share its answer.
    *
    * @throws ServiceError `unavailable` when the registry cannot be asked within 10 s
    */
   list(): Promise<UpdateList> {
-    this.#looking ??= this.#look().finally(() => {
-      this.#looking = null;
+    this.#listing ??= this.#fetchList().finally(() => {
+      this.#listing = null;
     });
-    return this.#looking;
+    return this.#listing;
   }
 
   /**
@@ -49,7 +48,7 @@ export class Updates {
   async install(name?: string): Promise<InstalledUpdates> {
     const { install, folder } = this.#source;
     if (!install) throw invalid("installing is switched off: set updates.install: true in the manifest");
-    const chosen = name === undefined ? undefined : choose(await readDependencies(folder), name);
+    const chosen = name === undefined ? undefined : findDependency(await readDependencies(folder), name);
     if (this.#installing !== null) throw new ServiceError("conflict", "another installation is running");
     const work = this.#install(chosen).finally(() => {
       this.#installing = null;
@@ -58,21 +57,21 @@ export class Updates {
     return work;
   }
 
-  /** Ends what runs. */
+  /** Ends npm if it runs. */
   async close(): Promise<void> {
     this.#closing.abort();
-    await Promise.allSettled([this.#looking, this.#installing]);
+    await Promise.allSettled([this.#listing, this.#installing]);
   }
 
-  async #look(): Promise<UpdateList> {
+  async #fetchList(): Promise<UpdateList> {
     const dependencies = await readDependencies(this.#source.folder);
-    if (dependencies.size === 0) return listOf([]);
-    const outcome = await this.#npm(["outdated", "--json"], LOOK);
-    // 1 says that something is outdated.
+    if (dependencies.size === 0) return updateList([]);
+    const outcome = await this.#npm(["outdated", "--json"], LIST_TIMEOUT_MS);
+    // Exit code 1 means that something is outdated.
     if (outcome.code > 1) throw this.#unreachable(outcome);
     const updates = updatesOf(outcome, dependencies);
     if (updates === null) throw this.#unreachable(outcome);
-    return listOf(updates);
+    return updateList(updates);
   }
 
   async #install(chosen: Dependency | undefined): Promise<InstalledUpdates> {
@@ -80,12 +79,12 @@ export class Updates {
     const wanted = chosen === undefined ? await this.#outdated() : [chosen];
     const before = await Promise.all(wanted.map(({ name }) => installedVersion(folder, name)));
     for (const exact of [true, false]) {
-      const group = wanted.filter((dependency) => isExact(dependency) === exact).map((each) => newest(each)!);
+      const group = wanted.filter((dependency) => isExact(dependency) === exact).map((each) => newestSpecifier(each)!);
       if (group.length === 0) continue;
       const save = exact ? ["--save-exact"] : [];
       const outcome = await this.#npm(
         ["install", "--json", "--no-audit", "--no-fund", ...save, "--", ...group],
-        INSTALL,
+        INSTALL_TIMEOUT_MS,
       );
       if (outcome.code !== 0) throw this.#failed(outcome);
     }
@@ -106,7 +105,7 @@ export class Updates {
   async #outdated(): Promise<Dependency[]> {
     const [dependencies, { updates }] = [await readDependencies(this.#source.folder), await this.list()];
     const found = updates.map(({ name }) => dependencies.get(name)!);
-    return found.filter((dependency) => newest(dependency) !== null);
+    return found.filter((dependency) => newestSpecifier(dependency) !== null);
   }
 
   #npm(parameters: readonly string[], limit: number): Promise<NpmOutcome> {
@@ -115,19 +114,19 @@ export class Updates {
   }
 
   #unreachable(outcome: NpmOutcome): ServiceError {
-    const { code, summary } = complaintOf(outcome);
+    const { code, summary } = readNpmError(outcome);
     this.#source.logger.warn({ code, summary }, "npm outdated failed");
     return unavailable(`the versions of packages cannot be looked up: npm says ${code}`);
   }
 
   #failed(outcome: NpmOutcome): ServiceError {
-    const { code, summary } = complaintOf(outcome);
+    const { code, summary } = readNpmError(outcome);
     this.#source.logger.error({ code, summary }, "npm install failed");
     return new ServiceError("internal", `npm install failed: ${code}; the log says more`);
   }
 }
 
-function listOf(updates: Update[]): UpdateList {
+function updateList(updates: Update[]): UpdateList {
   const count = updates.length;
   const message =
     count === 0 ? "all packages are up to date" : `${count} package${count === 1 ? "" : "s"} can be updated`;
@@ -135,17 +134,18 @@ function listOf(updates: Update[]): UpdateList {
 }
 
 /** @throws ServiceError `invalid_input` */
-function choose(dependencies: ReadonlyMap<string, Dependency>, name: string): Dependency {
+function findDependency(dependencies: ReadonlyMap<string, Dependency>, name: string): Dependency {
   const shown = JSON.stringify(name.slice(0, 214));
   const found = dependencies.get(name);
   if (found === undefined) throw invalid(`packageName must be a package that package.json names, not ${shown}`);
-  if (newest(found) === null) throw invalid(`packageName: ${shown} does not come from the registry: update it by hand`);
+  if (newestSpecifier(found) === null)
+    throw invalid(`packageName: ${shown} does not come from the registry: update it by hand`);
   return found;
 }
 
-/** Null when npm says something else. */
+/** Null when the output is not a list of packages. */
 function updatesOf({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dependency>): Update[] | null {
-  const said = objectIn(stdout.trim() === "" ? "{}" : stdout);
+  const said = parseObject(stdout.trim() === "" ? "{}" : stdout);
   if (said === null || "error" in said) return null;
   const updates = new Map<string, Update>();
   for (const [key, value] of Object.entries(said)) {
@@ -155,13 +155,13 @@ function updatesOf({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dep
     const { current, latest } = ([value].flat()[0] ?? {}) as { current?: unknown; latest?: unknown };
     if (section === undefined || typeof latest !== "string") continue;
     const installed = typeof current === "string" ? current : undefined;
-    // What is newer than the newest release is no update.
+    // The newest release is installed already.
     if (installed === latest) continue;
     updates.set(name, {
       name,
       ...(installed !== undefined && { installed }),
       latest,
-      type: typeOf(installed, latest),
+      type: changeType(installed, latest),
       packageJson: section,
     });
   }
@@ -170,21 +170,21 @@ function updatesOf({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dep
 
 const PARTS = ["major", "minor", "patch"] as const;
 
-/** The first part of the versions that differs; `latest` where that says nothing. */
-function typeOf(installed: string | undefined, latest: string): Update["type"] {
+/** The first part of the versions that differs; `latest` where they cannot be compared. */
+function changeType(installed: string | undefined, latest: string): Update["type"] {
   const [old, fresh] = [installed ?? "", latest].map((version) => /^(\d+)\.(\d+)\.(\d+)/.exec(version)?.slice(1));
   if (old === undefined || fresh === undefined) return "latest";
   return PARTS[old.findIndex((part, index) => part !== fresh[index])] ?? "latest";
 }
 
-function complaintOf({ stdout, stderr, code }: NpmOutcome): { code: string; summary: string } {
-  const error = objectIn(stdout)?.error as { code?: unknown; summary?: unknown } | undefined;
+function readNpmError({ stdout, stderr, code }: NpmOutcome): { code: string; summary: string } {
+  const error = parseObject(stdout)?.error as { code?: unknown; summary?: unknown } | undefined;
   const named = typeof error?.code === "string" && /^\w{1,40}$/.test(error.code) ? error.code : `exit code ${code}`;
   const summary = typeof error?.summary === "string" && error.summary !== "" ? error.summary : stderr;
   return { code: named, summary: summary.slice(0, 2_000) };
 }
 
-function objectIn(text: string): Record<string, unknown> | null {
+function parseObject(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text);
     return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : null;

@@ -1,7 +1,7 @@
-/** The lists of routes that access is decided by (contract, "Authentication"), for the core and for plugins. */
+/** The default lists of public, protected and console routes, for the core and for plugins. */
 
-/** Management, docs and discovery. */
-const SHOWN = [
+/** Routes that describe the service: management, documentation and discovery. */
+const DESCRIPTIVE_ROUTES = [
   "GET /agents",
   "GET /agents/:id",
   "GET /workflows",
@@ -19,9 +19,9 @@ const SHOWN = [
   "GET /mcp/servers/:serverId",
   "GET /mcp/servers/:serverId/tools",
 ];
-const SOCKETS = ["WS /ws", "WS /ws/logs"];
+const CONSOLE_SOCKETS = ["WS /ws", "WS /ws/logs"];
 
-/** Protected under `legacy`, and opened by the console's key as well as by a token: observability and updates. */
+/** Observability and updates: protected under `legacy`, where both a token and the console key give access. */
 export const OPERATOR_ROUTES: readonly string[] = Object.freeze([
   "/observability/*",
   "GET /api/logs",
@@ -33,15 +33,22 @@ export const OPERATOR_ROUTES: readonly string[] = Object.freeze([
   "WS /ws/observability/**",
 ]);
 
-/** Console routes under `authNext`, unless `consoleRoutes` says otherwise. */
-export const DEFAULT_CONSOLE_ROUTES: readonly string[] = Object.freeze([...SHOWN, ...OPERATOR_ROUTES, ...SOCKETS]);
+/** Routes that need the console key under `authNext`, unless `consoleRoutes` is set. */
+export const DEFAULT_CONSOLE_ROUTES: readonly string[] = Object.freeze([
+  ...DESCRIPTIVE_ROUTES,
+  ...OPERATOR_ROUTES,
+  ...CONSOLE_SOCKETS,
+]);
 
 /** Always public under `legacy`. */
-export const DEFAULT_LEGACY_PUBLIC_ROUTES: readonly string[] = Object.freeze([...SHOWN, ...SOCKETS]);
+export const DEFAULT_LEGACY_PUBLIC_ROUTES: readonly string[] = Object.freeze([
+  ...DESCRIPTIVE_ROUTES,
+  ...CONSOLE_SOCKETS,
+]);
 
 export const DEFAULT_PUBLIC_ROUTES: readonly string[] = DEFAULT_LEGACY_PUBLIC_ROUTES;
 
-/** Protected under `legacy`. Suspend and resume are not among them (contract, "Legacy `auth`", 5). */
+/** Protected under `legacy`. Suspending and resuming a workflow are not among them: `legacy` leaves both open. */
 export const PROTECTED_ROUTES: readonly string[] = Object.freeze([
   "POST /agents/:id/text",
   "POST /agents/:id/stream",

@@ -1,6 +1,4 @@
-/** `#plugin`: everything a plugin may import. Types of every kind, and helpers that add the kind. */
-import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
-import type Keyv from "keyv";
+/** `#plugin`: everything that a plugin may import. The type of each kind of plugin, and the functions that define one. */
 import type { Logger } from "pino";
 import type { RouteCall } from "../api/custom/route-services.ts";
 import type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
@@ -8,6 +6,8 @@ import type { User } from "../identity/user.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { Store } from "../storage/store.ts";
 import type { ToolCallContext } from "../tools/tool.ts";
+import type { Host } from "./host.ts";
+import type { AuthProvider, Embedding, ModelProvider, Vectors } from "./instances.ts";
 
 export type {
   EmbeddingModelV3,
@@ -24,8 +24,10 @@ export type {
 export type { Logger } from "pino";
 export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/custom/route-services.ts";
 export type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
+export type { User } from "../identity/user.ts";
 export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 export { CommitConflict, ServiceError } from "../lib/errors.ts";
+export type { JsonSchema } from "../lib/json-schema.ts";
 export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
 export type { Commit, Range, Row, Store } from "../storage/store.ts";
 export type { ToolCallContext } from "../tools/tool.ts";
@@ -35,23 +37,18 @@ export {
   DEFAULT_PUBLIC_ROUTES,
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
+export type { Host } from "./host.ts";
+export type {
+  AuthProvider,
+  Embedding,
+  ModelProvider,
+  VectorEntry,
+  VectorHit,
+  VectorPlace,
+  VectorQuery,
+  Vectors,
+} from "./instances.ts";
 export { compilePluginTemplate, type Template } from "./template.ts";
-
-/** What the host gives to `create`. `signal` aborts when the service stops; `onClose` callbacks run then, last first. */
-export interface Host {
-  /** The key in the manifest of what is made, where it has one: `openai` for `providers.openai`. */
-  readonly name?: string;
-  readonly logger: Logger;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly signal: AbortSignal;
-  onClose(callback: () => void | Promise<void>): void;
-  /**
-   * A Keyv of the plugin's own, kept in the service's store: with time to live, and with errors thrown. Namespaces do not see
-   * each other; the same namespace is the same data, in every process on a shared store. It may be used once the service runs:
-   * what is asked for before waits for the store.
-   */
-  keyv(namespace: string): Keyv;
-}
 
 // biome-ignore lint/suspicious/noExplicitAny: a plugin author writes the type of its own input
 type Loose = any;
@@ -69,7 +66,7 @@ export interface ToolPlugin<I = Loose> {
   /** `250ms`, `5s`; default 60s. */
   timeout?: string;
   approval?: boolean;
-  /** Gives the result, or a promise of it. What it throws is the client's answer: a 500 with the error's message. */
+  /** Returns the result, or a promise of it. When it throws, the client gets a 500 with the message of the error. */
   execute(input: I, call: ToolPluginCall): unknown;
 }
 
@@ -79,13 +76,13 @@ export interface ToolPluginCall extends ToolCallContext {
   readonly config: Loose;
 }
 
-/** Values are copies, made when they are read: take the object apart, or pass it on as it is. */
+/** Values are copies, made when they are read: destructure the object, or pass it on as it is. */
 export interface StepContext {
   /** Output of the step before. */
   readonly data: Loose;
   /** Input of the workflow. */
   readonly input: Loose;
-  /** What steps of one execution share, as it was when the step began. */
+  /** State that the steps of one execution share, as it was when the step began. */
   readonly state: Loose;
   /** Sets some keys of `state`, for the steps that come after: a step that fails changes nothing. */
   readonly setState: (change: Record<string, unknown>) => void;
@@ -106,7 +103,7 @@ export interface StepContext {
   readonly executionId: string;
   /** `options.conversationId` of the request that began the execution. */
   readonly conversationId?: string;
-  /** The same for every try of this step, after a crash too: hand it to whatever must happen once. */
+  /** The same for every try of this step, after a crash too: pass it to whatever must happen once only. */
   readonly idempotencyKey: string;
   /** From 1. */
   readonly attempt: number;
@@ -118,7 +115,7 @@ export interface StepPlugin {
   description?: string;
   /** JSON Schema of `with` in the manifest. */
   config?: JsonSchema;
-  /** Gives the output, or a promise of it. What it throws is tried again where the manifest says so, else ends the execution. */
+  /** Returns the output, or a promise of it. When it throws, it is tried again if the manifest says so, else the execution fails. */
   execute(step: StepContext): unknown;
 }
 
@@ -147,7 +144,7 @@ export interface RoutePlugin {
   response?: JsonSchema;
   /** CORS settings of this route alone. */
   cors?: Record<string, unknown> | false;
-  /** Gives the `data` of the reply. Throw a ServiceError for another status than 500. */
+  /** Returns the `data` of the reply, or a promise of it. Throw a ServiceError for another status than 500. */
   handle(request: RouteRequest, call: RouteCall): unknown;
 }
 
@@ -159,80 +156,6 @@ interface Factory<K extends string, T> {
   create(config: Loose, host: Host): T | Promise<T>;
 }
 
-export interface AuthProvider {
-  type: string;
-  /** Route patterns that need no token beside those of the manifest. */
-  publicRoutes?: string[];
-  /**
-   * The user of a token; null, undefined or a throw refuse it. A user with `exp`, seconds since 1970 as in a JWT, says when the
-   * token ends: sockets and streams that it opened end then. Without it they last.
-   */
-  verifyToken(
-    token: string,
-    request: { method: string; path: string; headers: Record<string, string>; query: Record<string, string> },
-  ): Promise<User | null | undefined>;
-}
-
-export interface ModelProvider {
-  languageModel(id: string): LanguageModelV3;
-  embeddingModel?(id: string): EmbeddingModelV3;
-  /** Tries after the first, before the first visible byte; default 2. */
-  retries?: number;
-}
-
-export interface Embedding {
-  /** Length of every vector. */
-  dimensions: number;
-  /** Which vectors these are: an index made with another model, or another length, has to be made anew. */
-  model?: string;
-  /** One vector for each text, in order. */
-  embed(texts: string[], options: { signal?: AbortSignal }): Promise<Float32Array[]>;
-}
-
-/** Where the message of a vector is. Any strings, at most 256 characters each; an id of a message is unique in its conversation. */
-export interface VectorPlace {
-  owner: string;
-  conversation: string;
-  message: string;
-}
-
-export interface VectorEntry extends VectorPlace {
-  /** Of length 1, so that the dot product of two is their cosine similarity. All have the same number of dimensions. */
-  vector: Float32Array;
-}
-
-export interface VectorQuery {
-  /** Of length 1. */
-  vector: Float32Array;
-  /** Nothing of any other owner may be found; undefined: of everybody. */
-  owner?: string;
-  conversation?: string;
-  limit: number;
-  /** Least cosine similarity. */
-  threshold: number;
-  signal?: AbortSignal;
-}
-
-export interface VectorHit extends VectorPlace {
-  /** Cosine similarity, -1 to 1. */
-  score: number;
-}
-
-/**
- * An index of vectors, for one named memory (`host.name`). What a method has resolved for is seen by the next `search`.
- * A method that rejects is called again later with the same, so that all of them may be repeated.
- */
-export interface Vectors {
-  /** Adds, or replaces what is in the same place. */
-  put(entries: readonly VectorEntry[]): Promise<void>;
-  /** Deletes messages, or all of a conversation where `message` is undefined. What is not there is no error. */
-  delete(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void>;
-  /** Best first. */
-  search(query: VectorQuery): Promise<VectorHit[]>;
-  /** Deletes everything of this memory. */
-  clear(): Promise<void>;
-}
-
 export type AuthPlugin = Factory<"auth", AuthProvider> & { mapUser?(payload: Record<string, unknown>): User };
 export type ProviderPlugin = Factory<"provider", ModelProvider>;
 export type EmbeddingPlugin = Factory<"embedding", Embedding>;
@@ -242,11 +165,11 @@ export type StorePlugin = Factory<"store", Store>;
 export interface OriginPlugin {
   kind: "origin";
   name?: string;
-  /** The allowed origin for this one, or undefined to reject it. */
+  /** Returns the origin to allow, or undefined to reject the given one. */
   origin(origin: string): string | undefined;
 }
 
-/** What throws, or rejects, closes its socket (1011) and is logged. */
+/** A callback that throws or rejects closes its socket (1011), and the error is logged. */
 export interface SocketPlugin {
   kind: "socket";
   name?: string;
@@ -255,9 +178,9 @@ export interface SocketPlugin {
   /** For the documentation. */
   summary?: string;
   open?(peer: PluginSocketPeer): unknown;
-  /** @param data parsed JSON; a text that is no JSON as it is */
+  /** @param data parsed JSON; a text that is not JSON as it is */
   message?(peer: PluginSocketPeer, data: Loose): unknown;
-  /** It is over, whatever ended it. */
+  /** Called once when the socket has closed, for whatever reason. */
   close?(peer: PluginSocketPeer): unknown;
 }
 
@@ -296,6 +219,3 @@ export const defineVectors = (vectors: Definition<VectorsPlugin>): VectorsPlugin
 export const defineStore = (store: Definition<StorePlugin>): StorePlugin => ({ kind: "store", ...store });
 export const defineOrigin = (origin: Definition<OriginPlugin>): OriginPlugin => ({ kind: "origin", ...origin });
 export const defineSocket = (socket: Definition<SocketPlugin>): SocketPlugin => ({ kind: "socket", ...socket });
-
-export type { User } from "../identity/user.ts";
-export type { JsonSchema } from "../lib/json-schema.ts";

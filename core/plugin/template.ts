@@ -1,4 +1,4 @@
-/** Templates for plugins: `{{ }}` in any JSON value, as in the manifest. */
+/** Templates for plugins: `{{ expression }}` in any JSON value, as in the manifest. */
 import { compileTemplate as compile } from "../manifest/expression.ts";
 
 /** Compiled once, rendered often. Rendering throws an Error that names the expression when a field is missing. */

@@ -1,15 +1,15 @@
-/** Whose code threw, where nobody has called it: the stack of an error says whose timer or event it was. */
+/** Finds the plugin behind an uncaught error: the stack says whose timer or event handler threw it. */
 import { fileURLToPath } from "node:url";
 import { caught } from "../lib/errors.ts";
 
 /** `core/`, or the folder of the bundle. */
 const OWN = fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? ".." : ".", import.meta.url));
-/** Packages run for those who call them. */
+/** Code of packages counts as that of whoever called it. */
 const PACKAGES = "/node_modules/";
 
 /**
- * The file of a plugin that an error began in, or null where that is our own code, or cannot be told. What counts is the outermost
- * call: a plugin's timer that fails within our code is the plugin's, a plugin that fails within a call of ours is not.
+ * The plugin file that an error comes from, or null when it comes from our own code or the stack does not tell. The outermost call
+ * decides: an error in our code under a plugin's timer is the plugin's, an error in a plugin that we called is ours.
  *
  * @param folders of plugins, absolute
  */
@@ -30,7 +30,7 @@ function isBelow(file: string, folder: string): boolean {
   return file.startsWith(base) && !file.slice(base.length - 1).includes(PACKAGES);
 }
 
-/** Of `    at name (/path/file.ts:1:2)`, `    at async file:///path/file.ts:1:2`. */
+/** The file in a line such as `    at name (/path/file.ts:1:2)` or `    at async file:///path/file.ts:1:2`. */
 function fileOf(line: string): string | null {
   if (!line.startsWith("    at ")) return null;
   const open = line.lastIndexOf("(");

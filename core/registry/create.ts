@@ -1,8 +1,10 @@
-/** From a plugin and what the manifest says to an instance: check the configuration, call `create`, check its result. */
+/** Makes the instance of a plugin: checks its configuration, calls `create`, checks what that returns. */
 
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
+import type { Path, Problem } from "../lib/problem.ts";
+import { parsePath } from "../manifest/issues.ts";
 import type {
   AuthPlugin,
   EmbeddingPlugin,
@@ -16,11 +18,9 @@ import { kindRow } from "./kinds.ts";
 import type { PluginPhase } from "./problem.ts";
 import { fieldProblems } from "./shape.ts";
 
-export type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
+type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
 
-export interface ConfigureOptions {
-  /** How problems call the whole configuration; default none: `rate must be number`. */
-  label?: string;
+interface ConfigureOptions {
   /** Shares a compiler between many plugins; it must fill in defaults. */
   compiler?: SchemaCompiler;
 }
@@ -37,16 +37,30 @@ export function configure(
   config: unknown,
   options: ConfigureOptions = {},
 ): Configured {
-  const { label = "", compiler = createSchemaCompiler({ defaults: true }) } = options;
+  const { compiler = createSchemaCompiler({ defaults: true }) } = options;
   const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
   const schema = plugin.config ?? { type: "object" };
   try {
     const validate = compiler.compile(schema);
     if (validate(filled)) return { config: filled, problem: null };
-    return { config: null, problem: describeProblems(validate.errors, label) };
+    return { config: null, problem: describeProblems(validate.errors) };
   } catch (error) {
     return { config: null, problem: `the plugin's config is not a JSON Schema: ${messageOf(error)}` };
   }
+}
+
+/**
+ * The problems that `configure` names, each at its own place in the manifest.
+ *
+ * @param path of the configuration in the manifest
+ * @param text `timeouts.idle must be string; retries must be integer`
+ */
+export function configProblems(path: Path, text: string): Problem[] {
+  return text.split("; ").map((problem) => {
+    const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
+    const below = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
+    return { path: [...path, ...below], message: below.length > 0 && message !== undefined ? message : problem };
+  });
 }
 
 type Factory = AuthPlugin | ProviderPlugin | EmbeddingPlugin | VectorsPlugin | StorePlugin;
@@ -87,6 +101,6 @@ export async function createInstance<P extends Factory>(
       ? fieldProblems(instance as object, kindRow(plugin.kind).created ?? {})
       : ["is not an object"];
   if (problems.length > 0)
-    throw new CreateError("create", `what create returns is no ${plugin.kind}: ${problems.join("; ")}`);
+    throw new CreateError("create", `what create returns is not of kind ${plugin.kind}: ${problems.join("; ")}`);
   return instance as Awaited<ReturnType<P["create"]>>;
 }

@@ -10,18 +10,18 @@ export interface PluginFile {
   readonly kind: PluginKind;
   /** Absolute path. */
   readonly file: string;
-  /** The file's name without its ending: the plugin's name unless it says another. */
+  /** The file's name without its extension: the plugin's name unless it gives another. */
   readonly stem: string;
 }
 
-export interface Discovery {
+interface Discovery {
   /** Sorted by path. */
   readonly files: readonly PluginFile[];
   readonly problems: readonly PluginProblem[];
 }
 
 const ENDINGS = [".ts", ".mts", ".js", ".mjs"];
-/** Files that go with plugins and are none. */
+/** Files beside plugins that are not plugins. */
 const IGNORED = /^(\.|readme|licen[cs]e|changelog|package(-lock)?\.json$|tsconfig\.)|\.d\.[cm]?ts$|\.map$|~$/i;
 const FOLDERS = PLUGIN_KINDS.map(({ folder }) => folder);
 const FOLDER_LIST = FOLDERS.map((folder) => `${folder}/`).join(", ");
@@ -39,7 +39,7 @@ export function pluginFolders(folder: string, named: readonly string[] = []): st
 /**
  * @param root absolute path of a plugin folder
  *
- * Folders inside a kind's folder are the plugins' own (helpers, fixtures) and are left alone.
+ * Folders inside a kind's folder belong to the plugins (helpers, fixtures) and are not searched.
  */
 export function discover(root: string): Discovery {
   const files: PluginFile[] = [];
@@ -48,7 +48,7 @@ export function discover(root: string): Discovery {
 
   let entries: Entry[];
   try {
-    entries = list(root);
+    entries = listEntries(root);
   } catch (error) {
     report(root, `the plugin folder cannot be read: ${readFailure(error)}`);
     return { files, problems };
@@ -58,13 +58,13 @@ export function discover(root: string): Discovery {
     const path = join(root, entry.name);
     if (!entry.folder) {
       if (ENDINGS.includes(extname(entry.name)))
-        report(path, `a plugin lies in the folder of its kind (${FOLDER_LIST}): move it there`);
+        report(path, `a plugin file must be in the folder of its kind (${FOLDER_LIST}): move it there`);
       continue;
     }
     const kind = PLUGIN_KINDS.find(({ folder }) => folder === entry.name)?.kind;
     if (kind === undefined) problems.push(...strayFiles(path));
     else
-      for (const { name, folder } of list(path)) {
+      for (const { name, folder } of listEntries(path)) {
         const file = join(path, name);
         const ending = extname(name);
         if (folder) continue;
@@ -80,7 +80,7 @@ interface Entry {
   folder: boolean;
 }
 
-function list(folder: string): Entry[] {
+function listEntries(folder: string): Entry[] {
   return readdirSync(folder, { withFileTypes: true })
     .filter((entry) => !IGNORED.test(entry.name) && entry.name !== "node_modules")
     .map((entry) => ({ name: entry.name, folder: isFolder(entry, folder) }))
@@ -93,17 +93,17 @@ function isFolder(entry: Dirent, parent: string): boolean {
   return statSync(join(parent, entry.name), { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-/** `tool/add.ts`: a mistyped folder must not lose plugins quietly. */
+/** Plugin files in a folder of another name, such as `tool/add.ts`: a mistyped folder must not lose plugins silently. */
 function strayFiles(folder: string): PluginProblem[] {
   const name = basename(folder);
   const meant = suggest(name, FOLDERS);
   const hint = meant === undefined ? `the folders are ${FOLDER_LIST}` : `did you mean ${meant}/?`;
-  return list(folder)
+  return listEntries(folder)
     .filter((entry) => !entry.folder && ENDINGS.includes(extname(entry.name)))
     .map((entry) => ({
       file: join(folder, entry.name),
       phase: "import",
-      cause: `${name}/ is the folder of no kind of plugin: ${hint} (helpers go in a folder inside a kind's folder)`,
+      cause: `${name}/ is not the folder of a kind of plugin: ${hint} (helpers go in a folder inside a kind's folder)`,
     }));
 }
 

@@ -1,9 +1,9 @@
-/** What a plugin made, where it is called from many places: its methods give promises, and fail with what is safe to look at. */
+/** Wraps an instance that a plugin made: its methods always return promises, and reject with errors that are safe to inspect. */
 import { caught } from "../lib/errors.ts";
 
 type Method = (...given: unknown[]) => unknown;
 
-/** Those of `names` that `made` has. */
+/** @param names of the methods to wrap; those that `made` does not have are left out */
 export function guarded<T extends object, K extends keyof T & string>(made: T, names: readonly K[]): Pick<T, K> {
   const methods: Record<string, Method> = {};
   for (const name of names) {

@@ -1,4 +1,4 @@
-/** What plugins get from the service (`Host`), and the end of it, which the service alone may bring about. */
+/** Makes the `Host` that plugins get, with a `close` that only the service has. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import type { Host } from "../plugin/plugin.ts";
@@ -8,15 +8,15 @@ export interface OwnedHost extends Host {
   close(): Promise<void>;
 }
 
-export interface HostOptions {
+interface HostOptions {
   logger: Logger;
   env: Readonly<Record<string, string | undefined>>;
-  /** Default: there is no store, which throws. */
+  /** Default: throws, because there is no store. */
   keyv?: Host["keyv"];
 }
 
-/** Milliseconds for each callback: a plugin that does not let go must not keep the service from ending. */
-const PATIENCE = 5_000;
+/** For each callback: a plugin that hangs must not keep the service from stopping. */
+const ON_CLOSE_TIMEOUT_MS = 5_000;
 
 export function createHost(options: HostOptions): OwnedHost {
   const controller = new AbortController();
@@ -27,7 +27,7 @@ export function createHost(options: HostOptions): OwnedHost {
     controller.abort(new Error("the service is stopping"));
     for (let callback = callbacks.pop(); callback !== undefined; callback = callbacks.pop()) {
       try {
-        await within(PATIENCE, callback());
+        await within(ON_CLOSE_TIMEOUT_MS, callback());
       } catch (error) {
         // The others must still run: each holds a resource of its own.
         options.logger.warn({ err: error }, `onClose of a plugin failed: ${messageOf(error)}`);

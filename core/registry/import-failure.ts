@@ -1,4 +1,4 @@
-/** Why a plugin file could not be imported, in one line that helps its author: no stack, no paths of the loader. */
+/** Describes why a plugin file could not be imported, in one line for its author: no stack, no paths of the loader. */
 import { caught, messageOf } from "../lib/errors.ts";
 import { shortPath } from "./problem.ts";
 
@@ -7,7 +7,7 @@ const TRANSFORM_ERROR = /:(\d+):(\d+): ERROR: (.+)/g;
 const NOT_FOUND = /^Cannot find (?:package|module) '([^']+)'(?: imported from (.+))?/;
 const NOT_FOUND_CODES = ["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND"];
 
-/** @param file the plugin that was asked for; the fault may lie in a file that it imports */
+/** @param file the plugin; the error may be in a file that it imports */
 export function describeImportFailure(thrown: unknown, file: string): string {
   const error = caught(thrown);
   const message = messageOf(error);
@@ -35,7 +35,7 @@ function describeMissing(specifier: string, importer: string | undefined, file: 
   return `package "${name}"${from} is not installed: run npm install ${name}`;
 }
 
-/** The line of the plugin itself in a stack. */
+/** The line of the plugin file in a stack. */
 function lineIn(stack: string | undefined, file: string): string | undefined {
   const at = stack?.indexOf(`${file}:`) ?? -1;
   return at === -1 ? undefined : /^\d+/.exec(stack!.slice(at + file.length + 1))?.[0];

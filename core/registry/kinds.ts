@@ -1,4 +1,4 @@
-/** What each kind of plugin is: its folder, and the shape that a default export must have. A new kind is a new row. */
+/** The kinds of plugins: the folder of each, and the shape that a default export must have. A new kind is a new row. */
 
 import { parseDuration } from "../lib/duration.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -61,15 +61,15 @@ const schema: Check = (value) => {
   return problems.length === 0 ? null : `is not a JSON Schema: ${problems.join("; ")}`;
 };
 
-const common = { kind: optional(text), name: optional(name) };
-const made = { ...common, create: required(callback), config: optional(object) };
+const commonFields = { kind: optional(text), name: optional(name) };
+const factoryFields = { ...commonFields, create: required(callback), config: optional(object) };
 
 /** `config` is checked later, in a phase of its own. */
 const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   tool: {
     folder: "tools",
     fields: {
-      ...common,
+      ...commonFields,
       description: optional(text),
       tags: optional(texts),
       parameters: optional(schema),
@@ -81,12 +81,12 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   },
   step: {
     folder: "steps",
-    fields: { ...common, description: optional(text), config: optional(object), execute: required(callback) },
+    fields: { ...commonFields, description: optional(text), config: optional(object), execute: required(callback) },
   },
   route: {
     folder: "routes",
     fields: {
-      ...common,
+      ...commonFields,
       method: required(method),
       path: required(path),
       summary: optional(text),
@@ -99,22 +99,22 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   },
   auth: {
     folder: "auth",
-    fields: { ...made, mapUser: optional(callback) },
+    fields: { ...factoryFields, mapUser: optional(callback) },
     created: { type: required(text), publicRoutes: optional(texts), verifyToken: required(callback) },
   },
   provider: {
     folder: "providers",
-    fields: made,
+    fields: factoryFields,
     created: { languageModel: required(callback), embeddingModel: optional(callback), retries: optional(retries) },
   },
   embedding: {
     folder: "embeddings",
-    fields: made,
+    fields: factoryFields,
     created: { dimensions: required(dimensions), model: optional(text), embed: required(callback) },
   },
   vectors: {
     folder: "vectors",
-    fields: made,
+    fields: factoryFields,
     created: {
       put: required(callback),
       delete: required(callback),
@@ -124,7 +124,7 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   },
   store: {
     folder: "stores",
-    fields: made,
+    fields: factoryFields,
     created: {
       kind: required(text),
       get: required(callback),
@@ -135,11 +135,11 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
       close: required(callback),
     },
   },
-  origin: { folder: "origins", fields: { ...common, origin: required(callback) } },
+  origin: { folder: "origins", fields: { ...commonFields, origin: required(callback) } },
   socket: {
     folder: "sockets",
     fields: {
-      ...common,
+      ...commonFields,
       path: required(path),
       summary: optional(text),
       open: optional(callback),

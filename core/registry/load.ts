@@ -1,4 +1,4 @@
-/** Loads the plugins of all folders: find, import, check, register. One broken plugin hides neither itself nor another. */
+/** Loads the plugins of all folders: find, import, check, register. Every broken plugin is reported, and the others still load. */
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -20,7 +20,7 @@ export interface BuiltInPlugin {
   readonly plugin: Plugin;
 }
 
-export interface LoadedPlugins {
+interface LoadedPlugins {
   /** The plugins without a problem. */
   registry: Registry;
   /** All problems of all files, sorted by file. */
@@ -30,11 +30,11 @@ export interface LoadedPlugins {
 }
 
 /** A file that is not imported after this long waits for something at its top level that will not come. */
-const IMPORT_LIMIT = 30_000;
+const IMPORT_TIMEOUT_MS = 30_000;
 
 /**
  * @param folders the user's plugin folders, absolute or relative to the working directory; one that is named twice counts once
- * @param builtIn gives way to a plugin of the user's with the same kind and name
+ * @param builtIn are replaced by the user's plugins of the same kind and name
  */
 export async function loadPlugins(
   folders: readonly string[],
@@ -96,7 +96,7 @@ async function load({ kind, file, stem }: PluginFile): Promise<Loaded> {
 async function withinLimit<T>(imported: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`still waiting after ${IMPORT_LIMIT / 1000} s`)), IMPORT_LIMIT);
+    timer = setTimeout(() => reject(new Error(`still waiting after ${IMPORT_TIMEOUT_MS / 1000} s`)), IMPORT_TIMEOUT_MS);
   });
   try {
     return await Promise.race([imported, limit]);
@@ -105,7 +105,7 @@ async function withinLimit<T>(imported: Promise<T>): Promise<T> {
   }
 }
 
-/** `compile` in `configure` finds the rest, such as a `$ref` to nothing; this one costs a start next to nothing. */
+/** A cheap check at every start; compiling the schema (`configure`) finds the rest, such as a `$ref` to nothing. */
 function configSchemaProblems(plugin: Plugin): string[] {
   const schema = "config" in plugin ? plugin.config : undefined;
   return schema === undefined ? [] : schemaProblems(schema, "config");

@@ -1,9 +1,9 @@
-/** A plugin that does not work: which file, at what stage, and why. Boot reports all of them at once. */
+/** What is wrong with a plugin: its file, the phase of loading, and the cause. Boot reports all of them at once. */
 import { relative } from "node:path";
 
 /**
- * `import`: finding and loading the file. `shape`: what it exports. `config`: its schema, or the configuration that the
- * manifest gives it. `create`: making the instance.
+ * `import`: finding and loading the file. `shape`: what it exports. `config`: its schema, or its configuration in the
+ * manifest. `create`: making the instance.
  */
 export type PluginPhase = "import" | "shape" | "config" | "create";
 
@@ -15,7 +15,7 @@ export interface PluginProblem {
   readonly cause: string;
 }
 
-/** Relative to `base` where it lies below it. */
+/** Relative to `base` when it is below it. */
 export function shortPath(file: string, base = process.cwd()): string {
   const path = relative(base, file);
   return path === "" || path.startsWith("..") ? file : path;

@@ -11,7 +11,7 @@ export interface RegistryEntry<K extends PluginKind = PluginKind> {
 
 export class Registry {
   readonly #entries: ReadonlyMap<string, RegistryEntry>;
-  /** Where plugins and their helpers lie, absolute. */
+  /** Absolute paths of the folders that plugins and their helpers are in. */
   readonly folders: readonly string[];
 
   /** @param entries no two of one kind and name */

@@ -1,4 +1,4 @@
-/** Plugins that did not load, for the report of a boot. */
+/** Issues about plugins, for the report of a boot. */
 import { basename, dirname, parse } from "node:path";
 import type { Issue } from "../manifest/issues.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
@@ -6,7 +6,7 @@ import { PLUGIN_KINDS } from "./kinds.ts";
 import { type PluginProblem, shortPath } from "./problem.ts";
 import type { Registry, RegistryEntry } from "./registry.ts";
 
-/** Names by kind; those of files that failed too, whose failure is report enough. */
+/** Names by kind. Those of files that failed are among them: the failure is reported, and their name need not be unknown too. */
 export function knownPlugins(
   registry: Registry,
   problems: readonly PluginProblem[],
@@ -20,17 +20,17 @@ export function knownPlugins(
   return Object.fromEntries(rows);
 }
 
-/** The start says whose plugin is used where two could be meant. */
+/** A plugin of the user has the name of a built-in one: the warning says which of them is used. */
 export const replacementIssue = ({ kind, name, file }: RegistryEntry): Issue => ({
   severity: "warning",
   file: shortPath(file),
   line: 1,
   column: 1,
   path: name,
-  message: `this ${kind} takes the place of the built-in one`,
+  message: `this ${kind} replaces the built-in one`,
 });
 
-/** Placed where the cause says, which is how the loader words it for people. */
+/** The position is read from the cause, where import failures have it as `line 4, column 1`. */
 export function pluginIssue({ file, phase, cause }: PluginProblem): Issue {
   const [, line = "1", column = "1"] = /\bline (\d+)(?:, column (\d+))?/.exec(cause) ?? [];
   const place = { line: Number(line), column: Number(column) };

@@ -1,14 +1,14 @@
 /**
  * Makes `#plugin` and TypeScript work for plugin files anywhere on the disk, ES modules and CommonJS alike. Inside the
- * project package.json maps `#plugin`; a folder elsewhere has another package.json, or none, which makes it CommonJS.
- * Every way leads to the one module that core uses, so that a `ServiceError` of a plugin is core's own.
+ * project package.json maps `#plugin`; a folder elsewhere has another package.json, or none, which makes its files CommonJS.
+ * Every import leads to the one module that core uses, so that a `ServiceError` of a plugin is an instance of core's class.
  */
 import Module, { register } from "node:module";
 import { fileURLToPath } from "node:url";
 import * as plugin from "../plugin/plugin.ts";
 
 const SPECIFIER = "#plugin";
-/** Mark what is done once per process: the module system is shared by all services in it. */
+/** Set once per process: all services in it share the module system. */
 const RESOLVES = Symbol.for("penstock.resolves");
 const TRANSLATES = Symbol.for("penstock.translates");
 const EXAMPLES = fileURLToPath(new URL("../../plugins/", import.meta.url));
@@ -25,7 +25,7 @@ interface Internals {
 
 /** Call before importing `files`. */
 export async function prepareResolution(files: readonly string[]): Promise<void> {
-  // A bundle runs without tsx until a TypeScript plugin turns up; sources cannot run without it.
+  // A bundle runs without tsx until there is a TypeScript plugin; the sources cannot run without it.
   const sources = TYPESCRIPT.test(import.meta.url);
   // Examples beside the sources find `#plugin` by the package.json there.
   if (files.every((file) => sources && file.startsWith(EXAMPLES))) return;
@@ -66,7 +66,7 @@ function patchRequire(internals: Internals): void {
   };
 }
 
-/** Hooks of `import` live in a thread of their own, so that the module they answer fetches core's through `require`. */
+/** Hooks of `import` run in a thread of their own: they return a module that gets core's through `require`. */
 function registerImport(): void {
   const names = Object.keys(plugin).map((name) => `export const ${name} = plugin.${name};`);
   const bridge = dataModule(

@@ -1,28 +1,28 @@
-/** Whether what a file exports is a plugin of the kind of its folder. */
+/** Checks that a file exports a plugin of the kind of its folder. */
 import { isObject } from "../lib/is-object.ts";
 import { suggest } from "../manifest/issues.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { isKind, type KindRow, kindRow } from "./kinds.ts";
 
-export type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
+type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
 
-const faulty = (...problems: string[]): Shaped => ({ plugin: null, problems });
+const rejected = (...problems: string[]): Shaped => ({ plugin: null, problems });
 
 /** @param namespace what `import()` gave */
 export function checkShape(namespace: Record<string, unknown>, kind: PluginKind): Shaped {
   const exported = unwrapDefault(namespace);
-  if (exported === undefined) return faulty(`has no default export: write export default { kind: "${kind}", ... }`);
+  if (exported === undefined) return rejected(`has no default export: write export default { kind: "${kind}", ... }`);
   if (!isObject(exported))
-    return faulty(`the default export must be an object with kind: "${kind}", not ${nameOf(exported)}`);
+    return rejected(`the default export must be an object with kind: "${kind}", not ${typeName(exported)}`);
   if (exported.kind === undefined)
-    return faulty(`kind is missing: add kind: "${kind}", or export through ${helperOf(kind)} of #plugin`);
-  if (exported.kind !== kind) return faulty(wrongKind(exported.kind, kind));
+    return rejected(`kind is missing: add kind: "${kind}", or export through ${helperOf(kind)} of #plugin`);
+  if (exported.kind !== kind) return rejected(wrongKind(exported.kind, kind));
   const { fields } = kindRow(kind);
   const problems = [...fieldProblems(exported, fields), ...misspelled(exported, Object.keys(fields))];
-  return problems.length > 0 ? faulty(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
+  return problems.length > 0 ? rejected(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
 }
 
-/** What is wrong with the fields of a value, each problem with its field; unknown fields are let through. */
+/** The problems of the fields of a value, each with its field; unknown fields are allowed. */
 export function fieldProblems(value: object, fields: KindRow["fields"]): string[] {
   return Object.entries(fields).flatMap(([field, { check, required }]) => {
     const given = (value as Record<string, unknown>)[field];
@@ -42,11 +42,11 @@ function unwrapDefault(namespace: Record<string, unknown>): unknown {
 
 function wrongKind(found: unknown, kind: PluginKind): string {
   const { folder } = kindRow(kind);
-  if (!isKind(found)) return `kind must be "${kind}" in ${folder}/, not ${JSON.stringify(found) ?? nameOf(found)}`;
-  return `kind is "${found}", but the file lies in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
+  if (!isKind(found)) return `kind must be "${kind}" in ${folder}/, not ${JSON.stringify(found) ?? typeName(found)}`;
+  return `kind is "${found}", but the file is in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
 }
 
-/** A slip in an optional field would be lost without a word. A key that resembles none is the author's own. */
+/** A misspelt optional field would be ignored silently. A key that resembles no field is the author's own. */
 function misspelled(plugin: Record<string, unknown>, known: readonly string[]): string[] {
   return Object.keys(plugin).flatMap((key) => {
     const meant = known.includes(key) ? undefined : suggest(key, known);
@@ -56,7 +56,7 @@ function misspelled(plugin: Record<string, unknown>, known: readonly string[]): 
 
 const helperOf = (kind: PluginKind) => `define${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
 
-function nameOf(value: unknown): string {
+function typeName(value: unknown): string {
   if (value === null) return "null";
   return Array.isArray(value) ? "a list" : `a ${typeof value}`;
 }

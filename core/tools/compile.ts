@@ -1,10 +1,10 @@
-/** From `tools:` of the manifest to tools: the plugin or the REST call, its schema compiled, its settings checked. */
+/** Compiles `tools:` of the manifest: finds the plugin or the HTTP call of each tool, compiles its schema, checks its settings. */
 
 import { parseDuration } from "../lib/duration.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
-import type { Path } from "../manifest/issues.ts";
+import type { Path, Problem } from "../lib/problem.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
 import { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
 import type { Host, ToolPlugin } from "../plugin/plugin.ts";
@@ -14,23 +14,16 @@ import { createHttpClient, type HttpClient } from "./http-client.ts";
 import { compileHttpTool } from "./http-tool.ts";
 import type { Tool } from "./tool.ts";
 
-export interface ToolProblem {
-  /** From the root of the manifest: `["tools", "weather", "http", "url"]`. */
-  path: Path;
-  message: string;
-}
-
-export interface CompiledTools {
+interface CompiledTools {
   /** By name, in the order of the manifest. */
   tools: Map<string, Tool>;
-  problems: ToolProblem[];
+  problems: Problem[];
 }
 
-/** Milliseconds. */
-const DEFAULT_TIMEOUT = 60_000;
+const DEFAULT_TIMEOUT_MS = 60_000;
 const ANY_INPUT: JsonSchema = { type: "object" };
 
-/** A tool whose plugin does not exist is left out without a word: `checkReferences` reports it. */
+/** A tool whose plugin does not exist is left out; `checkReferences` reports that. */
 export function compileTools(
   manifest: Pick<Manifest, "tools">,
   registry: Registry,
@@ -44,7 +37,7 @@ export function compileTools(
     meters,
   };
   const tools = new Map<string, Tool>();
-  const problems: ToolProblem[] = [];
+  const problems: Problem[] = [];
   for (const [name, settings] of Object.entries(manifest.tools)) {
     const report = (path: Path, message: string) => void problems.push({ path: ["tools", name, ...path], message });
     const plugin = settings.use === undefined ? undefined : registry.get("tool", settings.use);
@@ -85,7 +78,7 @@ function pluginTool(
     tags: settings.tags ?? plugin.tags ?? [],
     parameters,
     approval: settings.approval ?? plugin.approval ?? false,
-    timeout: timeoutOf(settings) ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT : parseDuration(plugin.timeout)),
+    timeout: settings.timeout ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(plugin.timeout)),
     config,
     meter: shared.meters.of(name),
     validate,
@@ -111,16 +104,13 @@ function httpTool(
     tags: settings.tags ?? [],
     parameters,
     approval: settings.approval ?? false,
-    timeout: timeoutOf(settings) ?? DEFAULT_TIMEOUT,
+    timeout: settings.timeout ?? DEFAULT_TIMEOUT_MS,
     config: {},
     meter: shared.meters.of(name),
     validate,
     run: compiled.run,
   };
 }
-
-/** The manifest has durations in milliseconds by now. */
-const timeoutOf = ({ timeout }: ToolManifest) => timeout as number | undefined;
 
 function compileInput(
   schema: JsonSchema,

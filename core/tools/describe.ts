@@ -1,8 +1,8 @@
-/** A tool as the API shows it (contract, "Tool"). */
+/** A tool as the API shows it. */
 import type { Tool as ToolResource } from "../../generated/types.ts";
 import type { Tool } from "./tool.ts";
 
-/** @param agents the agents that own the tool, in the order of the manifest */
+/** @param agents those that have the tool, in the order of the manifest */
 export function describeTool(tool: Tool, agents: readonly { id: string; name: string }[]): ToolResource {
   const { name, description, tags, parameters } = tool;
   return {

@@ -1,4 +1,4 @@
-/** The one function that runs tools, for agents and for the API alike: nothing that it checks can be passed by. */
+/** The one function that runs tools, for agents, workflows and the API: its checks cannot be bypassed. */
 import { caught, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { beginTool, runTraced } from "./spans.ts";
@@ -8,12 +8,12 @@ import { ToolInvocation } from "./tool-call.ts";
 /**
  * Checks approval and input, runs the tool, and bounds it by its time limit and the client's signal.
  *
- * Gives what the tool gives: a value at once, or a promise when the tool answers later (so `await` it, inside a `try`,
- * since a failure at once is thrown at once). A tool that gives nothing gives null.
+ * Returns the tool's result: a value when the tool is synchronous, else a promise. So `await` the call inside a `try`: a synchronous
+ * tool throws at once. Undefined becomes null.
  *
  * @throws ServiceError `conflict` for a tool that needs approval, `invalid_input` with every problem of the input,
- * `tool_failed` with the tool's own message or its time limit, `unavailable` when its server cannot be reached; and the
- * reason of `origin.call.signal` once it aborts.
+ * `tool_failed` with the tool's own message or its time limit, `unavailable` when its server cannot be reached; once
+ * `origin.call.signal` aborts, its reason
  */
 export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   const span = origin.span === undefined ? beginTool(tool, origin) : null;
@@ -46,7 +46,7 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
     return call.wait(result as PromiseLike<unknown>).then(
       (value) => {
         meter?.calls.count("ok");
-        return nothingAsNull(value);
+        return undefinedAsNull(value);
       },
       (thrown) => {
         throw failure(tool, call, thrown);
@@ -55,13 +55,13 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   }
   call.end();
   meter?.calls.count("ok");
-  return nothingAsNull(result);
+  return undefinedAsNull(result);
 }
 
 /**
  * A tool's result as JSON text.
  *
- * @throws ServiceError `tool_failed` for what JSON cannot hold: a bigint, a circle, a function
+ * @throws ServiceError `tool_failed` for what JSON cannot hold: a bigint, a circular reference, a function
  */
 export function toolResultText(name: string, result: unknown): string {
   let cause: unknown;
@@ -71,12 +71,12 @@ export function toolResultText(name: string, result: unknown): string {
   } catch (thrown) {
     cause = thrown;
   }
-  throw new ServiceError("tool_failed", `tool ${JSON.stringify(name)} gave something that is not JSON`, { cause });
+  throw new ServiceError("tool_failed", `tool ${JSON.stringify(name)} returned something that is not JSON`, { cause });
 }
 
-const nothingAsNull = (value: unknown) => (value === undefined ? null : value);
+const undefinedAsNull = (value: unknown) => (value === undefined ? null : value);
 
-/** Of a call that was stopped the reason counts, whatever the tool made of it. */
+/** When the call was stopped, the reason for that is thrown, whatever the tool itself threw. */
 function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {
   const { stopped } = call;
   const thrown = caught(given);

@@ -1,20 +1,20 @@
-/** The body of an answer to an HTTP tool: at most 1 MiB, JSON where it says so, else text. */
+/** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed where it is JSON, else text. */
 
 import { TextDecoder } from "node:util";
 
-/** JSON, or text; null for none. */
+/** JSON, or text; null for an empty JSON body. */
 export type AnswerBody = unknown;
 
-const LARGEST = 1_048_576;
+const MAX_BODY_BYTES = 1_048_576;
 const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json$/i;
 
-/** What an answer is not fit for. The message is for the caller of the tool. */
+/** The response cannot be used. The message is for the caller of the tool. */
 export class AnswerError extends Error {}
 
 /**
- * @param chunks is read to its end, or closed
+ * @param chunks are read to the end, or closed
  * @param headers names in lower case
- * @throws AnswerError when it is too large, compressed, or not the JSON that it claims to be
+ * @throws AnswerError when it is too large, compressed, or declared as JSON and invalid
  */
 export async function readBody(
   chunks: AsyncIterable<Uint8Array>,
@@ -24,12 +24,12 @@ export async function readBody(
   const encoding = headers["content-encoding"] ?? "identity";
   const parts: Uint8Array[] = [];
   let size = 0;
-  // Leaving the loop closes the connection: the rest is not read.
+  // To leave the loop closes the connection: the rest is not read.
   for await (const chunk of chunks) {
     if (encoding !== "identity")
       throw new AnswerError(`${name} answered with content-encoding ${encoding}, which was not asked for`);
     size += chunk.length;
-    if (size > LARGEST) throw new AnswerError(`${name} answered more than ${LARGEST / 1_048_576} MiB`);
+    if (size > MAX_BODY_BYTES) throw new AnswerError(`${name} answered more than ${MAX_BODY_BYTES / 1_048_576} MiB`);
     parts.push(chunk);
   }
   const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";").map((part) => part.trim());
@@ -43,7 +43,7 @@ export async function readBody(
   }
 }
 
-/** UTF-8 unless the type names another charset that is known here. */
+/** UTF-8 unless the content type names another charset that Node knows. */
 function decoder(parameters: readonly string[]): TextDecoder {
   const charset = parameters
     .find((parameter) => /^charset=/i.test(parameter))

@@ -1,4 +1,4 @@
-/** Sends the calls of HTTP tools: bounded in time and size, repeated only where that is safe, never led elsewhere. */
+/** Sends the requests of HTTP tools: with limits on time and size, retried only where that is safe, redirected within one origin only. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
 import { formatDuration } from "../lib/duration.ts";
@@ -13,17 +13,17 @@ export interface HttpRequest {
   body: string | undefined;
 }
 
-export interface HttpAnswer {
+interface HttpAnswer {
   status: number;
   /** Names in lower case; repeated ones joined by `, `. */
   headers: Record<string, string>;
   body: AnswerBody;
 }
 
-export interface SendOptions {
+interface SendOptions {
   /** The tool, for messages. */
   name: string;
-  /** Longest single try, redirects included; milliseconds. */
+  /** Time limit of a single try, redirects included; milliseconds. */
   timeout: number;
   /** Tries after the first. */
   retries: number;
@@ -35,37 +35,44 @@ export interface HttpClient {
   send(request: HttpRequest, options: SendOptions): Promise<HttpAnswer>;
 }
 
-/** Calls that may be made twice. */
-const REPEATABLE: readonly string[] = ["GET", "HEAD", "PUT", "DELETE"];
-/** Failures that pass. */
-const PASSING: readonly number[] = [408, 429, 502, 503, 504];
-/** Failures before anything was sent: any call may be made again. */
-const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
-const REDIRECTS: readonly number[] = [301, 302, 303, 307, 308];
-const MOST_REDIRECTS = 5;
-/** Milliseconds: the first pause between tries, and the longest; a server that asks for a longer one is given up. */
-const FIRST_PAUSE = 100;
-const LONGEST_PAUSE = 5_000;
-const CONNECTIONS = 64;
+/** Requests with these methods may be sent twice. */
+const IDEMPOTENT_METHODS: readonly string[] = ["GET", "HEAD", "PUT", "DELETE"];
+/** Failures that a later try may not have. */
+const TRANSIENT_STATUSES: readonly number[] = [408, 429, 502, 503, 504];
+/** Failures before anything was sent: a request with any method may be sent again. */
+const NOT_SENT_CODES = [
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "UND_ERR_CONNECT_TIMEOUT",
+];
+const REDIRECT_STATUSES: readonly number[] = [301, 302, 303, 307, 308];
+const MAX_REDIRECTS = 5;
+/** Pauses between tries. When a server asks for a longer one, there is no further try. */
+const FIRST_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 5_000;
+const MAX_CONNECTIONS = 64;
 
 type Undici = typeof import("undici");
 
-/** A try that failed; `again` says after how many milliseconds another may be made, null that none may. */
+/** A try that failed. Another may be made after `retryAfter` milliseconds; null: none may. */
 class TryError extends Error {
-  readonly again: number | null;
-  constructor(message: string, again: number | null, cause?: unknown) {
+  readonly retryAfter: number | null;
+  constructor(message: string, retryAfter: number | null, cause?: unknown) {
     super(message, { cause });
-    this.again = again;
+    this.retryAfter = retryAfter;
   }
 }
 
-/** One for a service. undici is loaded and connections are made with the first call: most starts need neither. */
+/** One for each service. The first request loads undici and opens connections: many services need neither. */
 export function createHttpClient(host: Host): HttpClient {
   let opening: Promise<{ undici: Undici; agent: Agent }> | undefined;
   async function open() {
     const undici = await import("undici");
-    // The time limit of a try is ours: one timer instead of three.
-    const agent = new undici.Agent({ connections: CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
+    // `withLimit` bounds each try with one timer, in place of undici's two.
+    const agent = new undici.Agent({ connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
     host.onClose(() => agent.destroy());
     return { undici, agent };
   }
@@ -74,28 +81,29 @@ export function createHttpClient(host: Host): HttpClient {
     async send(request, options) {
       opening ??= open();
       const { undici, agent } = await opening;
-      for (let tried = 0; ; tried++) {
+      for (let attempt = 0; ; attempt++) {
         options.signal.throwIfAborted();
         try {
           return await withLimit(options, (signal) => follow(undici, agent, request, options.name, signal));
         } catch (error) {
           options.signal.throwIfAborted();
-          const { again, message, cause } = asTryError(error, request, options);
-          if (again === null || tried >= options.retries || again > LONGEST_PAUSE) throw new Error(message, { cause });
-          await pause(Math.max(again, backOff(tried)), options.signal);
+          const { retryAfter, message, cause } = toTryError(error, request, options);
+          if (retryAfter === null || attempt >= options.retries || retryAfter > MAX_PAUSE_MS)
+            throw new Error(message, { cause });
+          await pause(Math.max(retryAfter, backOff(attempt)), options.signal);
         }
       }
     },
   };
 }
 
-class LimitReached extends Error {}
+class TimeLimitReached extends Error {}
 
-/** Runs a try under its own signal, which the caller's signal and the time limit abort; nothing stays behind. */
+/** Runs a try with its own signal, which the caller's signal and the time limit abort. Timer and listener are removed after it. */
 async function withLimit<T>(options: SendOptions, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const left = () => controller.abort(options.signal.reason);
-  const timer = setTimeout(() => controller.abort(new LimitReached()), options.timeout);
+  const timer = setTimeout(() => controller.abort(new TimeLimitReached()), options.timeout);
   options.signal.addEventListener("abort", left);
   try {
     return await run(controller.signal);
@@ -105,7 +113,7 @@ async function withLimit<T>(options: SendOptions, run: (signal: AbortSignal) => 
   }
 }
 
-/** One try: the call, and the redirects within the same origin. Elsewhere our headers, and secrets in them, do not go. */
+/** One try: the request, and redirects within the same origin. Headers may hold secrets, so that no other origin gets them. */
 async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: string, signal: AbortSignal) {
   let request = first;
   for (let redirects = 0; ; redirects++) {
@@ -117,9 +125,9 @@ async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: st
       return { status, headers: answered, body: await readBody(response.body, answered, name) };
     }
     await response.body.dump({ limit: 16_384, signal });
-    const location = REDIRECTS.includes(status) ? String(response.headers.location ?? "") : "";
+    const location = REDIRECT_STATUSES.includes(status) ? String(response.headers.location ?? "") : "";
     if (location === "") throw new TryError(`${name} answered ${status}`, pauseFor(status, response, first.method));
-    if (redirects === MOST_REDIRECTS) throw new TryError(`${name} redirects more than ${MOST_REDIRECTS} times`, null);
+    if (redirects === MAX_REDIRECTS) throw new TryError(`${name} redirects more than ${MAX_REDIRECTS} times`, null);
     request = redirected(request, status, location, name);
   }
 }
@@ -130,7 +138,7 @@ function redirected(request: HttpRequest, status: number, location: string, name
   if (url.origin !== request.url.origin) {
     throw new TryError(`${name} redirects to ${url.origin}, another server, which is not followed`, null);
   }
-  // As browsers do it: after 303, and after a POST that moved, one fetches the result.
+  // As browsers do it: a 303, and a POST that was redirected, are followed by a GET.
   const fetches = status === 303 ? request.method !== "HEAD" : status < 303 && request.method === "POST";
   if (!fetches) return { ...request, url };
   const { "content-type": _, ...headers } = request.headers;
@@ -138,30 +146,30 @@ function redirected(request: HttpRequest, status: number, location: string, name
 }
 
 function pauseFor(status: number, response: Dispatcher.ResponseData, method: string): number | null {
-  if (!REPEATABLE.includes(method) || !PASSING.includes(status)) return null;
+  if (!IDEMPOTENT_METHODS.includes(method) || !TRANSIENT_STATUSES.includes(status)) return null;
   const header = String(response.headers["retry-after"] ?? "");
   const wait = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
   return Number.isNaN(wait) ? 0 : Math.max(wait, 0);
 }
 
-function asTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
+function toTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
   if (error instanceof TryError) return error;
   if (error instanceof AnswerError) return new TryError(error.message, null, error.cause);
-  const repeatable = REPEATABLE.includes(request.method);
+  const repeatable = IDEMPOTENT_METHODS.includes(request.method);
   const { code = "", message = "" } = error as NodeJS.ErrnoException;
-  if (error instanceof LimitReached)
+  if (error instanceof TimeLimitReached)
     return new TryError(`${name} did not answer within ${formatDuration(timeout)}`, repeatable ? 0 : null);
-  const again = repeatable || NOT_SENT.includes(code) ? 0 : null;
-  // Only system and undici codes: their messages may quote addresses and headers.
+  const retryAfter = repeatable || NOT_SENT_CODES.includes(code) ? 0 : null;
+  // The message has the code of the system or undici only: their own messages may quote addresses and headers.
   return new TryError(
     `${name} could not be reached${code === "" ? "" : `: ${code}`}`,
-    again,
+    retryAfter,
     message === "" ? undefined : error,
   );
 }
 
-/** Doubles with each try; the jitter keeps callers that failed together from coming back together. */
-const backOff = (tried: number) => Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** tried) * (0.5 + Math.random() / 2);
+/** Doubles with each try; the jitter keeps callers that failed together from retrying together. */
+const backOff = (attempt: number) => Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempt) * (0.5 + Math.random() / 2);
 
 async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   try {

@@ -1,22 +1,17 @@
 /** Compiles `http:` of a tool into a function from `input` and `context` to a request. */
+import type { Path, Problem } from "../lib/problem.ts";
 import { compileTemplate, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
-import type { Path } from "../manifest/issues.ts";
 import type { HttpToolManifest } from "../manifest/manifest.ts";
 import type { HttpRequest } from "./http-client.ts";
 import { compileUrl } from "./http-url.ts";
 import { headerText, queryText } from "./http-values.ts";
 
-/** Below `http` in the manifest. */
-export interface RequestProblem {
-  path: Path;
-  message: string;
-}
-
-export type CompiledRequest = { build: (scope: Scope) => HttpRequest } | { problems: RequestProblem[] };
+/** Paths of problems begin below `http`. */
+type CompiledRequest = { build: (scope: Scope) => HttpRequest } | { problems: Problem[] };
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** They say how a message is cut out of the stream; the client sets them. */
-const FRAMING = [
+/** They control the connection and the framing of messages; the client sets them itself. */
+const FRAMING_HEADERS = [
   "connection",
   "content-length",
   "expect",
@@ -26,13 +21,13 @@ const FRAMING = [
   "transfer-encoding",
   "upgrade",
 ];
-const BODILESS = ["GET", "HEAD"];
+const METHODS_WITHOUT_BODY = ["GET", "HEAD"];
 const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json\s*(?:;|$)/i;
 
 const DEFAULT_HEADERS = { accept: "application/json, text/*;q=0.8, */*;q=0.5", "user-agent": "penstock" };
 
 export function compileRequest(http: HttpToolManifest): CompiledRequest {
-  const problems: RequestProblem[] = [];
+  const problems: Problem[] = [];
   const report = (path: Path, message: string) => void problems.push({ path, message });
   const compile = (value: unknown, ...at: Path): Evaluate => {
     const compiled = compileTemplate(value, SCOPES.httpTool);
@@ -51,7 +46,7 @@ export function compileRequest(http: HttpToolManifest): CompiledRequest {
   const query = compile(http.query, "query");
   const body = compile(http.body, "body");
   const hasBody = http.body !== null;
-  if (hasBody && BODILESS.includes(http.method))
+  if (hasBody && METHODS_WITHOUT_BODY.includes(http.method))
     report(["body"], `a ${http.method} has no body: use query, or another method`);
   if ("problem" in url || problems.length > 0) return { problems };
 
@@ -77,9 +72,9 @@ function withQuery(url: URL, values: unknown): URL {
 }
 
 function headerProblem(name: string, value: unknown): string | null {
-  if (!HEADER_NAME.test(name)) return "is no name of a header";
+  if (!HEADER_NAME.test(name)) return "is not a header name";
   const lower = name.toLowerCase();
-  if (FRAMING.includes(lower)) return "is set by the client itself";
+  if (FRAMING_HEADERS.includes(lower)) return "is set by the client itself";
   if (lower === "content-type" && !JSON_TYPE.test(String(value))) return "must be a JSON type: bodies are sent as JSON";
   return null;
 }

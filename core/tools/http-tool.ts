@@ -1,26 +1,26 @@
-/** A REST call as a tool: no code, one request of the manifest. */
+/** A tool without code: one HTTP request that the manifest describes. */
+import type { Problem } from "../lib/problem.ts";
 import { compileTemplate, SCOPES } from "../manifest/expression.ts";
-import type { Path } from "../manifest/issues.ts";
 import type { HttpToolManifest } from "../manifest/manifest.ts";
 import type { HttpClient } from "./http-client.ts";
 import { compileRequest } from "./http-request.ts";
 import type { Tool } from "./tool.ts";
 
-export interface HttpToolOptions {
+interface HttpToolOptions {
   /** The tool's key in the manifest. */
   name: string;
   http: HttpToolManifest;
-  /** A template over the answer; undefined for its body. */
+  /** A template over the response; undefined: the result is its body. */
   output: unknown;
   client: HttpClient;
 }
 
-export type CompiledHttpTool = { run: Tool["run"] } | { problems: { path: Path; message: string }[] };
+type CompiledHttpTool = { run: Tool["run"] } | { problems: Problem[] };
 
-/** Problems have paths below the tool: `["http", "url"]`. */
+/** Paths of problems begin below the tool: `["http", "url"]`. */
 export function compileHttpTool({ name, http, output, client }: HttpToolOptions): CompiledHttpTool {
   const request = compileRequest(http);
-  const problems =
+  const problems: Problem[] =
     "problems" in request ? request.problems.map(({ path, message }) => ({ path: ["http", ...path], message })) : [];
   const result = output === undefined ? null : compileTemplate(output, SCOPES.httpToolOutput);
   if (result !== null && "problem" in result)
@@ -32,7 +32,7 @@ export function compileHttpTool({ name, http, output, client }: HttpToolOptions)
     async run(input, call) {
       const { context, signal } = call;
       const built = request.build({ input, context });
-      const answer = await client.send(built, { name, timeout: timeout as number, retries, signal });
+      const answer = await client.send(built, { name, timeout, retries, signal });
       return result === null ? answer.body : result.evaluate({ input, context, ...answer });
     },
   };

@@ -1,26 +1,26 @@
-/** The address of an HTTP tool: text with expressions, each encoded for where it stands, none in the host. */
+/** The URL of an HTTP tool: text with expressions, each value encoded for its place, none in the host. */
 import { compileExpression, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
 import { splitTemplate } from "../manifest/template-text.ts";
 import { encode, scalarText } from "./http-values.ts";
 
-export type CompiledUrl = { build: (scope: Scope) => URL } | { problem: string };
+type CompiledUrl = { build: (scope: Scope) => URL } | { problem: string };
 
-interface Hole {
+interface Placeholder {
   source: string;
   evaluate: Evaluate;
-  /** A hole before the `?` is a part of a path segment. */
+  /** Before the `?` it is a part of a path segment. */
   place: "path" | "query";
 }
 
-/** A value that changes nothing about how the rest of the address is read. */
+/** Stands for the value of an expression when the URL is checked. */
 const SAMPLE = "x";
-/** `.` and `..`, encoded or not: they would lead to another path than the manifest wrote. */
+/** `.` and `..`, encoded or not: they would lead to another path than that of the manifest. */
 const DOT_SEGMENT = /^(?:\.|%2e){1,2}$/i;
 
 export function compileUrl(text: string): CompiledUrl {
   const split = splitTemplate(text);
   if ("problem" in split) return { problem: split.problem };
-  const parts: (string | Hole)[] = [];
+  const parts: (string | Placeholder)[] = [];
   let before = "";
   for (const piece of split.pieces) {
     if (typeof piece === "string") {
@@ -29,7 +29,7 @@ export function compileUrl(text: string): CompiledUrl {
       continue;
     }
     const source = `{{ ${piece.source.trim()} }}`;
-    if (before.includes("#")) return { problem: `${source} stands behind #, which is never sent` };
+    if (before.includes("#")) return { problem: `${source} comes after #, which is never sent` };
     if (!/^https?:\/\/[^/?]+[/?]/i.test(before))
       return { problem: `${source}: scheme, host and port must not come from an expression` };
     const compiled = compileExpression(piece.source, SCOPES.httpTool);
@@ -42,38 +42,38 @@ export function compileUrl(text: string): CompiledUrl {
 }
 
 function addressProblem(address: string): string | null {
-  if (!URL.canParse(address)) return "is no address: write https://HOST/PATH";
+  if (!URL.canParse(address)) return "is not an address: write https://HOST/PATH";
   const { protocol, username, password } = new URL(address);
   if (protocol !== "http:" && protocol !== "https:") return `must begin with http:// or https://, not ${protocol}`;
   return username === "" && password === ""
     ? null
-    : "must not hold a user name or password: send them in headers.authorization";
+    : "must not contain a user name or password: send them in headers.authorization";
 }
 
-function build(parts: readonly (string | Hole)[], scope: Scope): URL {
+function build(parts: readonly (string | Placeholder)[], scope: Scope): URL {
   let address = "";
-  /** The hole that last added to the path segment at the end of `address`. */
-  let filled: Hole | null = null;
+  /** The last placeholder in the path segment at the end of `address`. */
+  let lastPlaceholder: Placeholder | null = null;
   for (const part of parts) {
     if (typeof part === "string") {
       const end = part.search(/[/?#]/);
-      if (filled !== null && end !== -1) {
-        refuseMisleading(address + part.slice(0, end), filled);
-        filled = null;
+      if (lastPlaceholder !== null && end !== -1) {
+        refuseMisleading(address + part.slice(0, end), lastPlaceholder);
+        lastPlaceholder = null;
       }
       address += part;
       continue;
     }
     const value = part.evaluate(scope);
     address += encode(scalarText(value, () => `url: ${part.source}`));
-    if (part.place === "path") filled = part;
+    if (part.place === "path") lastPlaceholder = part;
   }
-  if (filled !== null) refuseMisleading(address, filled);
+  if (lastPlaceholder !== null) refuseMisleading(address, lastPlaceholder);
   return new URL(address);
 }
 
 /** An empty segment or a dot segment would reach another resource than the manifest means. */
-function refuseMisleading(address: string, { source }: Hole): void {
+function refuseMisleading(address: string, { source }: Placeholder): void {
   const segment = address.slice(address.lastIndexOf("/") + 1);
   if (segment === "" || DOT_SEGMENT.test(segment))
     throw new Error(`url: ${source} must not be ${JSON.stringify(decodeURIComponent(segment))}`);

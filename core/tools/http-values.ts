@@ -1,6 +1,6 @@
-/** Values of expressions as text for the places of a request that hold text only. */
+/** Values of expressions as text, for headers, queries and paths. */
 
-/** @throws Error beginning with `place` when the value is no text, number or boolean */
+/** @throws Error beginning with `place` when the value is not text, a number or a boolean */
 export function scalarText(value: unknown, place: () => string): string {
   if (typeof value === "string") return value;
   if (typeof value === "number" || typeof value === "boolean") return String(value);
@@ -19,7 +19,7 @@ const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 export function headerText(value: unknown, name: string): string {
   const text = scalarText(value, () => `headers.${name}`).trim();
   if (!HEADER_VALUE.test(text))
-    throw new Error(`headers.${name} must not hold line breaks, control characters or characters beyond Latin-1`);
+    throw new Error(`headers.${name} must not contain line breaks, control characters or characters beyond Latin-1`);
   return text;
 }
 

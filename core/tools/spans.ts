@@ -1,4 +1,4 @@
-/** What is traced of a tool's call: its input, its result, how it failed. */
+/** Traces calls of tools: their input, their result, how they failed. */
 
 import { userIdOf } from "../identity/user.ts";
 import { ServiceError } from "../lib/errors.ts";
@@ -15,7 +15,7 @@ export function beginTool({ name }: Tool, { call }: ToolOrigin): Span | null {
   return call.trace.begin(toolSpan(name), 0, { type: "tool", id: name, name }, userIdOf(call.user) ?? undefined);
 }
 
-/** Gives and throws what `run` does, and ends the span. */
+/** Returns and throws what `run` does, and ends the span. */
 export function runTraced(run: Run, tool: Tool, input: unknown, origin: ToolOrigin, span: Span): unknown {
   span.set(toolAttributes(tool.name, undefined));
   span.content(CONTENT.toolArguments, input);
@@ -26,12 +26,12 @@ export function runTraced(run: Run, tool: Tool, input: unknown, origin: ToolOrig
     fail(span, error, origin);
     throw error;
   }
-  if (result instanceof Promise) return later(result, origin, span);
+  if (result instanceof Promise) return finishLater(result, origin, span);
   end(span, result);
   return result;
 }
 
-async function later(running: Promise<unknown>, origin: ToolOrigin, span: Span): Promise<unknown> {
+async function finishLater(running: Promise<unknown>, origin: ToolOrigin, span: Span): Promise<unknown> {
   try {
     const result = await running;
     end(span, result);
@@ -47,7 +47,7 @@ function end(span: Span, result: unknown): void {
   span.finish();
 }
 
-/** What is no ServiceError is the reason of the caller's signal. */
+/** An error that is not a ServiceError is the reason of the caller's signal, once that has aborted. */
 function fail(span: Span, error: unknown, { call }: ToolOrigin): void {
   if (!(error instanceof ServiceError) && call.signal.aborted) cancelSpan(span);
   else failSpan(span, error);

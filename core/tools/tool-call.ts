@@ -1,4 +1,4 @@
-/** One call of one tool. Costs no promise, timer, signal or listener until the tool asks for one. */
+/** One call of one tool. A promise, timer, signal or listener is made only when the call needs it. */
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { formatDuration } from "../lib/duration.ts";
@@ -11,12 +11,12 @@ interface Stopped {
   readonly timedOut: boolean;
 }
 
-/** The longest delay that a timer takes; a longer one would fire at once. */
-const LONGEST = 2 ** 31 - 1;
+/** The longest delay that a timer of Node supports; a longer one would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * The `call` that a tool sees. Plain values are fields, so that `{ ...call }` has them; `signal` and `logger` are made
- * on first use. The call is over once: by its result, its time limit or the client, whichever is first.
+ * on first use. The call ends once: with its result, at its time limit or when the client leaves, whichever is first.
  */
 export class ToolInvocation implements ConfiguredCall {
   readonly user: User | null;
@@ -31,10 +31,10 @@ export class ToolInvocation implements ConfiguredCall {
   #logger: Logger | null = null;
   #controller: AbortController | null = null;
   #timer: NodeJS.Timeout | null = null;
-  /** Listens to the client while the call runs. */
-  #left: (() => void) | null = null;
+  /** Listens to the client's signal while the call runs. */
+  #abortListener: (() => void) | null = null;
   #reject: ((reason: unknown) => void) | null = null;
-  #over = false;
+  #ended = false;
   #stopped: Stopped | null = null;
 
   constructor(tool: Tool, origin: ToolOrigin) {
@@ -58,7 +58,7 @@ export class ToolInvocation implements ConfiguredCall {
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
-      if (!this.#over) this.#watch();
+      if (!this.#ended) this.#watch();
       if (this.#stopped !== null) this.#controller.abort(this.#stopped.reason);
     }
     return this.#controller.signal;
@@ -69,13 +69,13 @@ export class ToolInvocation implements ConfiguredCall {
     return this.#stopped;
   }
 
-  /** The call has its result: nothing stays behind. */
+  /** The call has ended: removes its timer and its listener. */
   end(): void {
-    this.#over = true;
+    this.#ended = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#left !== null) this.#origin.call.signal.removeEventListener("abort", this.#left);
-    this.#left = null;
+    if (this.#abortListener !== null) this.#origin.call.signal.removeEventListener("abort", this.#abortListener);
+    this.#abortListener = null;
   }
 
   /**
@@ -85,9 +85,9 @@ export class ToolInvocation implements ConfiguredCall {
   wait(result: PromiseLike<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#reject = reject;
-      this.#timer = setTimeout(() => this.#stop(this.#timedOut(), true), Math.min(this.#tool.timeout, LONGEST));
+      this.#timer = setTimeout(() => this.#stop(this.#timedOut(), true), Math.min(this.#tool.timeout, MAX_TIMER_MS));
       this.#watch();
-      // A thenable may do anything, and more than once.
+      // A thenable may call its callbacks more than once; a promise made of it settles once.
       Promise.resolve(result).then(
         (value) => {
           this.end();
@@ -102,21 +102,21 @@ export class ToolInvocation implements ConfiguredCall {
   }
 
   #watch(): void {
-    if (this.#left !== null || this.#over) return;
+    if (this.#abortListener !== null || this.#ended) return;
     const { signal } = this.#origin.call;
     if (signal.aborted) {
       this.#stop(signal.reason);
       return;
     }
-    this.#left = () => this.#stop(signal.reason);
-    signal.addEventListener("abort", this.#left);
+    this.#abortListener = () => this.#stop(signal.reason);
+    signal.addEventListener("abort", this.#abortListener);
   }
 
   #stop(reason: unknown, timedOut = false): void {
-    if (this.#over) return;
+    if (this.#ended) return;
     this.#stopped = { reason, timedOut };
     this.end();
-    // Before the tool hears of it, so that its own complaint about the abort is not taken for the outcome.
+    // Before the tool's signal aborts, so that an error of the tool about the abort does not become the outcome.
     this.#reject?.(reason);
     this.#controller?.abort(reason);
   }

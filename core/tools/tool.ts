@@ -1,11 +1,11 @@
-/** A tool as agents and `POST /tools/:name/execute` use it, whether a plugin or a REST call stands behind it. */
+/** A tool as agents, workflows and `POST /tools/:name/execute` use it: a plugin, an HTTP request or a tool of an MCP server. */
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
 import type { Span, SpanOrigin } from "../observability/span.ts";
 
-/** What a tool knows beside its input (design.md, section 4). `signal` also aborts at the tool's time limit. */
+/** What a tool gets beside its input. `signal` also aborts at the tool's time limit. */
 export interface ToolCallContext {
   readonly signal: AbortSignal;
   readonly logger: Logger;
@@ -30,17 +30,17 @@ export interface Tool {
   readonly tags: readonly string[];
   /** JSON Schema of the input. */
   readonly parameters: JsonSchema;
-  /** Needs a person's yes before it runs (until approvals exist it never runs). */
+  /** Needs a person's approval before it runs. There are no approvals yet, so that such a tool never runs. */
   readonly approval: boolean;
   /** Milliseconds. */
   readonly timeout: number;
   /** `with` of the manifest; handed to `run` as `call.config`. */
   readonly config: unknown;
-  /** Its description, parameters and status change while the service runs: they are read when they are needed. */
+  /** Its description, parameters and status may change while the service runs: do not keep copies of them. */
   readonly changes?: boolean;
-  /** False while what is behind it cannot be reached. */
+  /** False while its server cannot be reached. */
   readonly available?: boolean;
-  /** What its calls are counted by. */
+  /** Counts its calls. */
   readonly meter?: ToolMeter;
   /** Every problem of an input joined by `; ` (`input.city must be string`), or null when it fits. */
   validate(input: unknown): string | null;
@@ -49,8 +49,8 @@ export interface Tool {
 }
 
 /**
- * On whose behalf a tool runs. `call` is the request's own context and is never copied: its `signal` and `logger` are
- * made when first asked for, and most tools ask for neither.
+ * The request or run that a tool is called from. `call` is the request's own context and is never copied: its `signal` and
+ * `logger` are made on first use, and most tools use neither.
  */
 export interface ToolOrigin {
   readonly call: {
@@ -65,11 +65,11 @@ export interface ToolOrigin {
   readonly conversationId?: string;
   readonly executionId?: string;
   readonly idempotencyKey?: string;
-  /** Of this call, where its caller has begun one, and ends it; null: it is not traced. Left out: it begins with `call`. */
+  /** The span of this call, where the caller begins and ends it; null: the call is not traced. Left out: a span is made here. */
   readonly span?: Span | null;
 }
 
-/** What a tool throws whose server cannot be reached: the call is `unavailable`, and has not failed. */
+/** Thrown by a tool whose server cannot be reached: the client gets `unavailable` instead of `tool_failed`. */
 export class ToolUnavailable extends Error {
   override readonly name = "ToolUnavailable";
 }

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import { messageOf } from "../lib/errors.ts";
+import type { Problem } from "../lib/problem.ts";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
@@ -18,7 +19,7 @@ import { compileDefinition } from "./compile/definition.ts";
 import { compileWorkflows } from "./compile/workflows.ts";
 import { Definitions } from "./definition/definitions.ts";
 import { describeWorkflow } from "./definition/describe.ts";
-import type { Parts, WorkflowProblem } from "./definition/linking.ts";
+import type { Parts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
@@ -27,7 +28,7 @@ const MAX_ENDED_IN_MEMORY = 20_000;
 
 interface OpenedWorkflows {
   engine: Engine;
-  problems: WorkflowProblem[];
+  problems: Problem[];
   /** Recovers the executions that an earlier process left running. */
   start(): Promise<void>;
   /** Waits until nothing runs any more, at most `timeoutMs`. */
@@ -68,7 +69,7 @@ export async function openWorkflows(
   const engine = new Engine({ ...kept, logger, process: randomUUID(), maxExecutions, trace });
   const retention = new ExecutionRetention(store, {
     workflows: retentionPeriods(manifest),
-    otherWorkflows: manifest.history.retention as unknown as number,
+    otherWorkflows: manifest.history.retention,
     logger,
     ...(isVolatile(store) && { maxEnded: MAX_ENDED_IN_MEMORY }),
   });

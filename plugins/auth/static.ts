@@ -1,6 +1,6 @@
+/** An example beside service.yaml: knows users by tokens that the manifest lists. For trials and tests only: such tokens never expire. service.yaml does not use it. */
 import { defineAuth, type User } from "#plugin";
 
-/** Users by their token, written in the manifest: for trials and tests, not for the public. */
 export default defineAuth({
   config: {
     type: "object",

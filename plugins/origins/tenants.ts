@@ -1,3 +1,4 @@
+/** An example beside service.yaml: allows CORS requests from every subdomain of example.com. service.yaml does not use it. */
 import { defineOrigin } from "#plugin";
 
 /** Every tenant has a subdomain. */

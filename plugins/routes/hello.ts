@@ -1,3 +1,4 @@
+/** An example beside service.yaml: a custom route. service.yaml uses it. */
 import { defineRoute } from "#plugin";
 
 export default defineRoute({

@@ -1,3 +1,4 @@
+/** An example beside service.yaml: a WebSocket that greets its user and echoes every message. service.yaml uses it. */
 import { defineSocket } from "#plugin";
 
 export default defineSocket({

@@ -1,3 +1,4 @@
+/** An example beside service.yaml: a step without imports. service.yaml does not use it. */
 export default {
   kind: "step",
   name: "add-tax",

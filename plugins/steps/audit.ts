@@ -1,3 +1,4 @@
+/** An example beside service.yaml: a step that logs its data. service.yaml uses it. */
 import { defineStep } from "#plugin";
 
 export default defineStep({

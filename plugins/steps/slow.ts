@@ -1,3 +1,4 @@
+/** An example beside service.yaml: a step that waits. service.yaml does not use it. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { defineStep } from "#plugin";
 

@@ -1,3 +1,4 @@
+/** An example beside service.yaml: a tool without imports. service.yaml does not use it. */
 export default {
   kind: "tool",
   name: "add",

@@ -1,3 +1,4 @@
+/** An example beside service.yaml: the tool `lookup_order` of service.yaml. */
 import { defineTool } from "#plugin";
 
 interface Order {

@@ -1,3 +1,4 @@
+/** An example beside service.yaml: the tool `refund` of service.yaml, where a workflow asks a person before it moves money. */
 import { defineTool } from "#plugin";
 
 interface Refund {
@@ -6,7 +7,7 @@ interface Refund {
   reason?: string;
 }
 
-/** Moves money: let it run behind a gate, as the workflow in service.yaml does. The key makes a repeated call the same refund. */
+/** The idempotency key of the call is the id of the refund, so that a repeated call is the same refund. */
 export default defineTool({
   description: "Refunds an order, in whole or in part",
   tags: ["support", "money"],

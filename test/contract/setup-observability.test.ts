@@ -93,11 +93,11 @@ test("POST /setup-observability: a link, a folder and a file that is too large a
   const target = join(folder, "target");
   writeFileSync(target, "X=1\n");
   symlinkSync(target, file);
-  await refused(/no plain file/);
+  await refused(/not a plain file/);
   assert.equal(readFileSync(target, "utf8"), "X=1\n");
   rmSync(file);
   mkdirSync(file);
-  await refused(/no plain file/);
+  await refused(/not a plain file/);
   rmSync(file, { recursive: true });
   writeFileSync(file, Buffer.alloc(1024 * 1024 + 1, "#"));
   await refused(/larger than 1 MiB/);

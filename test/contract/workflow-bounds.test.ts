@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { refused, startWorkflows } from "../support/workflow-service.ts";
 
-const BOUNDS = /gives a number without bounds/;
+const BOUNDS = /gives a number that is not finite/;
 const set = (value: unknown) => ({ id: "s", andThen: { set: value } });
 
 const STEPS: Record<string, object> = {

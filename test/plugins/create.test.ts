@@ -26,9 +26,9 @@ test("a configuration gets the schema's defaults, and the manifest's own value i
 });
 
 test("a configuration that does not fit says all that is wrong with it", () => {
-  assert.deepEqual(configure(RATE, { rate: "x", rat: 1 }, { label: "with" }), {
+  assert.deepEqual(configure(RATE, { rate: "x", rat: 1 }), {
     config: null,
-    problem: "with.rat is not a known key; with.rate must be number",
+    problem: "rat is not a known key; rate must be number",
   });
 });
 
@@ -70,11 +70,11 @@ test("an instance that cannot be made says the phase and the cause", async () =>
     "create",
     "create failed: no key",
   );
-  await rejects(create(null), "create", "what create returns is no provider: is not an object");
+  await rejects(create(null), "create", "what create returns is not of kind provider: is not an object");
   await rejects(
     create({ languageModel: 1, retries: -1 }),
     "create",
-    "what create returns is no provider: languageModel must be a function; retries must be a whole number, 0 or more",
+    "what create returns is not of kind provider: languageModel must be a function; retries must be a whole number, 0 or more",
   );
 });
 

@@ -128,9 +128,9 @@ test("files that lie where no plugin is looked for, or end in something else, ar
       "tools/Makefile": "",
     }),
     [
-      `helpers/x.ts: import: helpers/ is the folder of no kind of plugin: the folders are ${all} (helpers go in a folder inside a kind's folder)`,
-      `loose.ts: import: a plugin lies in the folder of its kind (${all}): move it there`,
-      "tool/add.ts: import: tool/ is the folder of no kind of plugin: did you mean tools/? (helpers go in a folder inside a kind's folder)",
+      `helpers/x.ts: import: helpers/ is not the folder of a kind of plugin: the folders are ${all} (helpers go in a folder inside a kind's folder)`,
+      `loose.ts: import: a plugin file must be in the folder of its kind (${all}): move it there`,
+      "tool/add.ts: import: tool/ is not the folder of a kind of plugin: did you mean tools/? (helpers go in a folder inside a kind's folder)",
       "tools/Makefile: import: a plugin file ends in .ts, .mts, .js, .mjs, not in nothing",
       "tools/add.cjs: import: a plugin file ends in .ts, .mts, .js, .mjs, not in .cjs",
       "tools/add.py: import: a plugin file ends in .ts, .mts, .js, .mjs, not in .py",
@@ -190,7 +190,7 @@ const SHAPES: Record<string, [source: string, causes: string[]]> = {
   ],
   "tools/wrong-kind.ts": [
     'export default { kind: "step", execute: () => 1 };',
-    ['kind is "step", but the file lies in tools/: move it to steps/, or make it kind: "tool"'],
+    ['kind is "step", but the file is in tools/: move it to steps/, or make it kind: "tool"'],
   ],
   "tools/unknown-kind.ts": [
     'export default { kind: "constructor", execute: () => 1 };',

@@ -99,7 +99,7 @@ for (const how of ["bigint", "circle", "function", "symbol", "getter", "toJSON",
     const service = await serve(t);
     const reply = await service.post("/tools/give/execute", { input: { how } });
     assert.equal(reply.headers.get("x-error-code"), "tool_failed");
-    assert.deepEqual(await errorOf(reply), { status: 500, error: 'tool "give" gave something that is not JSON' });
+    assert.deepEqual(await errorOf(reply), { status: 500, error: 'tool "give" returned something that is not JSON' });
   });
 }
 

@@ -47,7 +47,7 @@ test("every keyword with a wrong value is a problem with its path", () => {
       "allOf must be a list of schemas, at least one",
       "oneOf[1].uniqueItems must be true or false",
       "items must be an object, true or false",
-      "pattern is no regular expression: Invalid regular expression: /(/u: Unterminated group",
+      "pattern is not a regular expression: Invalid regular expression: /(/u: Unterminated group",
       "enum must be a list",
       "title must be a string",
     ],

@@ -5,6 +5,7 @@ import type { Context, Route, RouteOutput } from "../../http/route.ts";
 import type { User } from "../../identity/user.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../../lib/json-schema.ts";
+import type { Problem } from "../../lib/problem.ts";
 import { promised } from "../../lib/thenable.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { RoutePlugin } from "../../plugin/plugin.ts";
@@ -15,11 +16,6 @@ import { shadowsRoute, shapeOf } from "./route-conflicts.ts";
 const ANYTHING: Validator = () => true;
 const WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
 
-export interface RouteProblem {
-  path: readonly (string | number)[];
-  message: string;
-}
-
 /**
  * The rows that the manifest's `routes` name. None may have the method and the shape of path of another, the shape of one of
  * `sockets`, or hide one of `taken`, which come first.
@@ -29,11 +25,11 @@ export function customRoutes(
   registry: Registry,
   taken: readonly Route<Service>[],
   sockets: readonly { readonly path: string }[] = [],
-): { routes: Route<Service>[]; problems: RouteProblem[] } {
+): { routes: Route<Service>[]; problems: Problem[] } {
   const compiler = createSchemaCompiler();
   const shapes = new Set(taken.map(shapeOf));
   const routes: Route<Service>[] = [];
-  const problems: RouteProblem[] = [];
+  const problems: Problem[] = [];
   for (const [index, { use }] of manifest.routes.entries()) {
     const plugin = registry.get("route", use);
     if (plugin === undefined) continue;

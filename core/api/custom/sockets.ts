@@ -4,6 +4,7 @@ import type { Service } from "../../app/service.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
 import { fillOpenEnd, hasOpenEnd } from "../../http/socket-router.ts";
 import type { User } from "../../identity/user.ts";
+import type { Problem } from "../../lib/problem.ts";
 import { isThenable } from "../../lib/thenable.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { SocketPlugin } from "../../plugin/plugin.ts";
@@ -11,7 +12,7 @@ import type { Registry } from "../../registry/registry.ts";
 import { CustomCall } from "./route-call.ts";
 import { shapeOf } from "./route-conflicts.ts";
 import type { RouteCall } from "./route-services.ts";
-import { ownUser, type RouteProblem } from "./routes.ts";
+import { ownUser } from "./routes.ts";
 import type { PluginSocketPeer } from "./socket-peer.ts";
 
 const WS = "WS";
@@ -25,10 +26,10 @@ export function customSockets(
   registry: Registry,
   taken: readonly SocketRoute<Service>[],
   routes: readonly { readonly path: string }[],
-): { sockets: SocketRoute<Service>[]; problems: RouteProblem[] } {
+): { sockets: SocketRoute<Service>[]; problems: Problem[] } {
   const shapes = new Set([...taken, ...routes].map(({ path }) => shapeOf({ method: WS, path })));
   const sockets: SocketRoute<Service>[] = [];
-  const problems: RouteProblem[] = [];
+  const problems: Problem[] = [];
   for (const [index, { use }] of manifest.routes.entries()) {
     const plugin = registry.get("socket", use);
     if (plugin === undefined) continue;

@@ -1,6 +1,6 @@
 /** Finds conversations by id, with bounded caches of their numbers and of their last known snapshots. */
 import { CommitConflict, invalid, ServiceError, unavailable } from "../../lib/errors.ts";
-import { Recent } from "../../lib/recent-map.ts";
+import { RecentMap } from "../../lib/recent-map.ts";
 import { findIdPlace, findIdPlaces, type IdPlace, type IdSpaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
@@ -28,9 +28,9 @@ export class ConversationGone extends Error {
 export class Conversations {
   readonly #store: Store;
   readonly #spaces: IdSpaces;
-  readonly #cache = new Recent<Snapshot>(MAX_CACHED_SNAPSHOTS);
+  readonly #cache = new RecentMap<Snapshot>(MAX_CACHED_SNAPSHOTS);
   /** Numbers are never used twice, so that the number of a deleted conversation finds nothing. */
-  readonly #numbers = new Recent<number>(MAX_CACHED_NUMBERS);
+  readonly #numbers = new RecentMap<number>(MAX_CACHED_NUMBERS);
 
   constructor(store: Store, spaces: IdSpaces) {
     this.#store = store;

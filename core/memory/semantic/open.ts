@@ -1,6 +1,7 @@
 /** Opens the semantic indexes of a manifest's memories, and checks that they fit the configured embeddings. */
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
 import { messageOf } from "../../lib/errors.ts";
+import type { Problem } from "../../lib/problem.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { createInstance } from "../../registry/create.ts";
 import { guarded } from "../../registry/guarded.ts";
@@ -25,7 +26,7 @@ export interface OpenedSemantics {
   /** The usable indexes, by the memory's name. */
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */
-  problems: { path: readonly (string | number)[]; message: string; severity: "error" | "warning" }[];
+  problems: Problem[];
   /** Embeds the texts that an earlier process left in the queue. Called once, when the service starts. */
   start(): void;
 }
@@ -33,7 +34,7 @@ export interface OpenedSemantics {
 /** Opens the index of every memory that has `semantic`. Errors are returned as problems of the manifest. */
 export async function openSemantics(manifest: Manifest, source: SemanticSource): Promise<OpenedSemantics> {
   const semantics = new Map<string, Semantic>();
-  const problems: OpenedSemantics["problems"] = [];
+  const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
     const path = ["memory", name, "semantic"];

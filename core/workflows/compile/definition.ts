@@ -1,7 +1,8 @@
 /** Compiles a pinned definition: names become plugins, tools and agents, expressions become functions. */
 import { messageOf } from "../../lib/errors.ts";
+import type { Problem } from "../../lib/problem.ts";
 import type { Outline, WorkflowDefinition } from "../definition/definition.ts";
-import { compileCheck, type LinkContext, type Parts, type WorkflowProblem } from "../definition/linking.ts";
+import { compileCheck, type LinkContext, type Parts } from "../definition/linking.ts";
 import { outlineSteps } from "../definition/outline.ts";
 import { hashDefinition, type PinnedDefinition, reveal } from "../definition/pinned.ts";
 import { compileSteps } from "./steps.ts";
@@ -9,7 +10,7 @@ import { compileSteps } from "./steps.ts";
 type CompiledDefinition =
   | { definition: WorkflowDefinition }
   /** `missing`: what it names and is not there, `step plugin "x"`, `environment variable "TOKEN"`. */
-  | { problems: WorkflowProblem[]; missing: string[] };
+  | { problems: Problem[]; missing: string[] };
 
 export function compileDefinition(pinned: PinnedDefinition, parts: Parts): CompiledDefinition {
   const { workflowId } = pinned;
@@ -50,7 +51,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: Parts): Compi
     resultCheck: compileCheck(linking, workflow.result, [...at, "result"]),
     suspendCheck: compileCheck(linking, workflow.suspend, [...at, "suspend"]),
     resumeCheck: compileCheck(linking, workflow.resume, [...at, "resume"]),
-    timeout: (workflow.timeout as number | undefined) ?? null,
+    timeout: workflow.timeout ?? null,
     recovery: workflow.recovery,
     meter: parts.meters?.of(workflowId),
   };

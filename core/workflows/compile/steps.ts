@@ -56,8 +56,8 @@ function compileBase(step: StepManifest, type: StepType, at: Path, within: Withi
     outputCheck: check("outputSchema"),
     suspendCheck: check("suspendSchema") ?? suspendCheck,
     resumeCheck: check("resumeSchema") ?? resumeCheck,
-    retry: (step.retry as Retry | undefined) ?? inherited,
-    timeout: (step.timeout as number | undefined) ?? null,
+    retry: step.retry ?? inherited,
+    timeout: step.timeout ?? null,
   };
 }
 
@@ -113,7 +113,7 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
       steps: compileSteps(workflow.steps, ["workflows", id, "steps"], inner),
       startCheck: check("input"),
       resultCheck: check("result"),
-      timeout: base.timeout ?? (workflow.timeout as number | undefined) ?? null,
+      timeout: base.timeout ?? workflow.timeout ?? null,
     };
   },
 };

@@ -1,8 +1,9 @@
 /** Pins and compiles the workflows of the manifest. */
+import type { Problem } from "../../lib/problem.ts";
 import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
-import type { Parts, WorkflowProblem } from "../definition/linking.ts";
+import type { Parts } from "../definition/linking.ts";
 import { type Pinned, pin } from "../definition/pinned.ts";
 import { compileDefinition } from "./definition.ts";
 
@@ -13,7 +14,7 @@ export interface CompiledWorkflow extends Pinned {
 interface CompiledWorkflows {
   /** By id, in the order of the manifest. */
   workflows: Map<string, CompiledWorkflow>;
-  problems: WorkflowProblem[];
+  problems: Problem[];
 }
 
 /**
@@ -27,7 +28,7 @@ export function compileWorkflows(
   parts: Parts,
 ): CompiledWorkflows {
   const workflows = new Map<string, CompiledWorkflow>();
-  const problems = new Map<string, WorkflowProblem>();
+  const problems = new Map<string, Problem>();
   for (const id of Object.keys(manifest.workflows)) {
     const pinned = pin(id, manifest, loaded);
     const compiled = compileDefinition(pinned.pinned, parts);

@@ -2,10 +2,10 @@
 import type { Agent } from "../../agents/agent.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
+import type { Path, Problem } from "../../lib/problem.ts";
 import type { Environment } from "../../manifest/environment.ts";
 import { type CompileResult, compileTemplate, SCOPES } from "../../manifest/expression.ts";
 import { valueAsText } from "../../manifest/expression-values.ts";
-import type { Path } from "../../manifest/issues.ts";
 import type { WorkflowManifest } from "../../manifest/manifest.ts";
 import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { Registry } from "../../registry/registry.ts";
@@ -27,12 +27,6 @@ export interface Parts {
   readonly meters?: NamedMeters<WorkflowMeter>;
 }
 
-export interface WorkflowProblem {
-  /** From the root of the manifest: `["workflows", "expense", "steps", 0, "andThen", "with"]`. */
-  path: Path;
-  message: string;
-}
-
 /** One definition while it is compiled. */
 export interface LinkContext {
   readonly parts: Parts;
@@ -40,7 +34,7 @@ export interface LinkContext {
   /** Compiled schemas and the work of steps, so that a workflow that is called twice is compiled once. */
   readonly checks: Map<object, ValueCheck | null>;
   readonly runs: Map<object, WorkStep["run"] | null>;
-  readonly problems: WorkflowProblem[];
+  readonly problems: Problem[];
   /** What it names and is not there: `step plugin "x"`. */
   readonly missing: Set<string>;
 }

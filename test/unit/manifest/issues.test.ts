@@ -1,14 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import {
-  formatIssue,
-  formatPath,
-  type Issue,
-  ManifestError,
-  parsePath,
-  sortIssues,
-  suggest,
-} from "../../../core/manifest/issues.ts";
+import { formatIssue, formatPath, type Issue, parsePath, sortIssues, suggest } from "../../../core/manifest/issues.ts";
 
 const issue = (line: number, column: number, message = "is wrong"): Issue => {
   return { severity: "error", file: "service.yaml", line, column, path: "agents.a", message };
@@ -30,11 +22,6 @@ describe("issues", () => {
         [10, 1],
       ],
     );
-  });
-
-  it("are the message of a ManifestError", () => {
-    const error = new ManifestError([issue(2, 1), issue(1, 1, "too")]);
-    assert.equal(error.message, "service.yaml:1:1  agents.a: too\nservice.yaml:2:1  agents.a: is wrong");
   });
 });
 

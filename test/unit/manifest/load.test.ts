@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { formatExplained } from "../../../core/manifest/explain.ts";
 import { loadManifest, parseManifest } from "../../../core/manifest/load.ts";
+import type { StepManifest } from "../../../core/manifest/manifest.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "penstock-load-"));
 after(() => rmSync(folder, { recursive: true }));
@@ -42,6 +43,38 @@ describe("loadManifest", () => {
       list[0]!.a = 2;
     }, TypeError);
     assert.ok(Object.isFrozen(manifest!.server.limits));
+  });
+
+  it("gives every duration in milliseconds and every size in bytes, as numbers of the manifest's type", () => {
+    const { manifest } = parse(
+      [
+        "name: x",
+        "server: { limits: { body: 64KiB, request: 2m } }",
+        "tools: { t: { use: add, timeout: 250ms } }",
+        "mcp: { clients: { c: { command: node, timeout: 5s } } }",
+        "workflows:",
+        "  w:",
+        "    timeout: 1h",
+        "    retention: 2d",
+        "    retry: { delay: 10s }",
+        "    steps: [{ id: s, timeout: 1.5s, andThen: { use: audit } }]",
+      ].join("\n"),
+    );
+    const { server, tools, mcp, workflows, history, observability } = manifest!;
+    const [w, [step]] = [workflows.w!, workflows.w!.steps];
+    // The annotation is a check too: of a type that says text, this file would not compile.
+    const numbers: (number | undefined)[] = [
+      ...[server.limits.body, server.limits.request, server.limits.socketMessage],
+      ...[tools.t!.timeout, mcp.clients.c!.timeout],
+      ...[w.timeout, w.retention, w.retry.delay, (step as StepManifest).timeout],
+      ...[history.retention, observability.retention, observability.size],
+    ];
+    assert.deepEqual(numbers.slice(0, 2), [65_536, 120_000]);
+    assert.deepEqual(numbers.slice(3, 9), [250, 5_000, 3_600_000, 172_800_000, 10_000, 1_500]);
+    assert.deepEqual(
+      numbers.filter((value) => typeof value !== "number"),
+      [],
+    );
   });
 
   it("is not led astray by Windows line ends and a byte order mark", () => {

@@ -20,6 +20,6 @@ for (const [text, milliseconds] of [
 
 for (const text of ["5", "s", "5 s", "5sec", "-5s", "", "1e3s"]) {
   test(`${JSON.stringify(text)} is refused`, () => {
-    assert.throws(() => parseDuration(text), /is no duration: write a number and ms, s, m, h or d, like "5s"/);
+    assert.throws(() => parseDuration(text), /is not a duration: write a number and ms, s, m, h or d, like "5s"/);
   });
 }

@@ -241,7 +241,7 @@ test("what a provider says when it is made is a problem at its entry", async (co
     models: ["demo/echo"],
   });
   assert.deepEqual(problems, [
-    'providers.demo: create failed: delay: "soon" is no duration: write a number and ms, s, m, h or d, like "5s"',
+    'providers.demo: create failed: delay: "soon" is not a duration: write a number and ms, s, m, h or d, like "5s"',
   ]);
 });
 

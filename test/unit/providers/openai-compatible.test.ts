@@ -144,7 +144,7 @@ test("an embedding model gives one vector for each text and the tokens used", as
 
 for (const [config, message] of [
   [{ baseURL: "api.openai.com/v1" }, /baseURL must begin with http:\/\/ or https:\/\//],
-  [{ baseURL: "http://127.0.0.1/v1", timeouts: { idle: "soon" } }, /timeouts\.idle: "soon" is no duration/],
+  [{ baseURL: "http://127.0.0.1/v1", timeouts: { idle: "soon" } }, /timeouts\.idle: "soon" is not a duration/],
   [{ baseURL: "http://127.0.0.1/v1", timeouts: { idle: "0s" } }, /timeouts\.idle must be longer than 0/],
   [{}, /baseURL is required/],
   [{ baseURL: "http://127.0.0.1/v1", apikey: "x" }, /apikey is not a known key/],

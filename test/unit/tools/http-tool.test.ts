@@ -157,7 +157,7 @@ test("headers take text without line breaks, and null leaves one out", async (t)
   await ask({ city: "Zürich" });
   assert.equal(seen[0]!.headers["x-city"], "Zürich");
   assert.equal("x-maybe" in seen[0]!.headers, false);
-  const refused = "headers.x-city must not hold line breaks, control characters or characters beyond Latin-1";
+  const refused = "headers.x-city must not contain line breaks, control characters or characters beyond Latin-1";
   for (const city of ["a\r\nx-admin: 1", "a\nb", "a\0b", "東京"]) await assert.rejects(ask({ city }), says(refused));
   assert.equal(seen.length, 1);
 });
@@ -368,23 +368,23 @@ test("a manifest that cannot work is refused at boot with the place", (t) => {
   assert.deepEqual(problemsOf(t, { url: "{{ input.url }}" }).length, 1);
   assert.deepEqual(problemsOf(t, { url: "https://example.com{{ input.path }}" }).length, 1);
   assert.deepEqual(problemsOf(t, { url: "https://a/#{{ input.x }}" }), [
-    "tools.weather.http.url: {{ input.x }} stands behind #, which is never sent",
+    "tools.weather.http.url: {{ input.x }} comes after #, which is never sent",
   ]);
   assert.deepEqual(problemsOf(t, { url: "ftp://example.com/" }), [
     "tools.weather.http.url: must begin with http:// or https://, not ftp:",
   ]);
   assert.deepEqual(problemsOf(t, { url: "example.com/x" }), [
-    "tools.weather.http.url: is no address: write https://HOST/PATH",
+    "tools.weather.http.url: is not an address: write https://HOST/PATH",
   ]);
   assert.deepEqual(problemsOf(t, { url: "https://me:secret@example.com/" }), [
-    "tools.weather.http.url: must not hold a user name or password: send them in headers.authorization",
+    "tools.weather.http.url: must not contain a user name or password: send them in headers.authorization",
   ]);
   assert.match(
     problemsOf(t, { url: `${url}{{ inptu.x }}` })[0]!,
     /^tools.weather.http.url: .*unknown name "inptu", did you mean "input"\?$/,
   );
   assert.deepEqual(problemsOf(t, { url, headers: { "a b": "x", "Content-Length": "1", "content-type": "text/xml" } }), [
-    "tools.weather.http.headers.a b: is no name of a header",
+    "tools.weather.http.headers.a b: is not a header name",
     "tools.weather.http.headers.Content-Length: is set by the client itself",
     "tools.weather.http.headers.content-type: must be a JSON type: bodies are sent as JSON",
   ]);

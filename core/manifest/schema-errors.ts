@@ -1,0 +1,124 @@
+/** Turns Ajv's errors into messages that say what to do: one row of a table for each keyword. */
+import type { ErrorObject } from "ajv";
+import type { Path, Problem } from "../lib/problem.ts";
+import { hint, suggest } from "./issues.ts";
+
+interface Subject {
+  path: Path;
+  error: ErrorObject;
+  schema: Record<string, unknown>;
+}
+
+type Explain = (subject: Subject) => Problem | null;
+
+const NOUNS: Record<string, string> = {
+  string: "text",
+  number: "a number",
+  integer: "a whole number",
+  boolean: "true or false",
+  object: "a map",
+  array: "a list",
+  null: "null",
+};
+
+const limitMessage =
+  (words: string): Explain =>
+  ({ path, error }) => ({ path, message: `must ${words} ${error.params.limit}` });
+
+const EXPLANATIONS: Record<string, Explain> = {
+  additionalProperties: ({ path, error, schema }) => {
+    const name = error.params.additionalProperty as string;
+    const known = Object.keys((schema.properties ?? {}) as object);
+    return { path: [...path, name], message: `unknown key${hint(name, known)}` };
+  },
+  required: ({ path, error }) => ({ path: [...path, error.params.missingProperty], message: "is required" }),
+  dependentRequired: ({ path, error }) => ({
+    path: [...path, error.params.property],
+    message: `makes sense only beside "${error.params.missingProperty}"`,
+  }),
+  type: ({ path, error, schema }) => ({ path, message: customMessage(schema.errorMessage) ?? wrongType(error) }),
+  enum: ({ path, error }) => {
+    const allowed = error.params.allowedValues as unknown[];
+    const near = typeof error.data === "string" ? suggest(error.data, allowed.map(String)) : undefined;
+    const tail = near === undefined ? "" : `, did you mean "${near}"?`;
+    return { path, message: `must be one of ${allowed.join(", ")}${tail}` };
+  },
+  const: ({ path, error }) => ({ path, message: `must be ${JSON.stringify(error.params.allowedValue)}` }),
+  pattern: ({ path, error, schema }) => ({
+    path: error.propertyName === undefined ? path : [...path, error.propertyName],
+    message: customMessage(schema.patternErrorMessage) ?? `must match ${error.params.pattern}`,
+  }),
+  oneOf: ({ path, schema }) => ({
+    path,
+    message: customMessage(schema.errorMessage) ?? "must have exactly one of its forms",
+  }),
+  not: ({ path, schema }) => ({ path, message: customMessage(schema.errorMessage) ?? "is not allowed here" }),
+  minimum: limitMessage("be >="),
+  maximum: limitMessage("be <="),
+  maxLength: limitMessage("not be longer than"),
+  minLength: ({ path }) => ({ path, message: "must not be empty" }),
+  minItems: ({ path }) => ({ path, message: "must not be empty" }),
+  maxItems: limitMessage("not have more items than"),
+  // The errors inside them are reported.
+  if: () => null,
+  propertyNames: () => null,
+};
+
+const customMessage = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
+
+function wrongType(error: ErrorObject): string {
+  const types = [error.params.type as string | string[]].flat();
+  const wanted = `must be ${types.map((type) => NOUNS[type] ?? type).join(" or ")}`;
+  if (error.data === null) return `${wanted}, but is empty`;
+  if (types[0] === "string" && typeof error.data !== "object") return `${wanted}: put it in quotes`;
+  return wanted;
+}
+
+/** The problems behind the errors of one validation of `root`, without those of the alternatives that were not meant. */
+export function explainErrors(errors: readonly ErrorObject[], root: unknown): Problem[] {
+  const problems: Problem[] = [];
+  const misspelt: Problem[] = [];
+  for (const error of errors) {
+    if (/\/(oneOf|anyOf|not)\//.test(error.schemaPath)) continue;
+    const explain = EXPLANATIONS[error.keyword];
+    const path = parsePointer(error.instancePath, root);
+    const schema = (error.parentSchema ?? {}) as Record<string, unknown>;
+    const problem = explain ? explain({ path, error, schema }) : { path, message: error.message ?? "is not valid" };
+    if (problem === null) continue;
+    if (error.keyword === "additionalProperties") misspelt.push(problem);
+    problems.push(problem);
+  }
+  return problems.filter((problem, index) => !isConsequence(problem, misspelt) && isFirst(problem, index, problems));
+}
+
+/** A misspelt `modle` also makes `model` missing, and `anThen` makes a step empty: only the misspelling is reported. */
+function isConsequence(problem: Problem, misspelt: readonly Problem[]): boolean {
+  return misspelt.some((other) => {
+    if (other === problem || !other.message.includes("did you mean")) return false;
+    const parentPath = other.path.slice(0, -1);
+    if (problem.message === "is required") {
+      const missing = `did you mean "${String(problem.path.at(-1))}"?`;
+      return other.message.includes(missing) && samePath(parentPath, problem.path.slice(0, -1));
+    }
+    return problem.message.includes("needs exactly one of") && samePath(parentPath, problem.path);
+  });
+}
+
+/** Several branches of a schema may report the same place: the first report is kept. */
+function isFirst(problem: Problem, index: number, problems: readonly Problem[]): boolean {
+  return problems.findIndex((other) => samePath(other.path, problem.path)) === index;
+}
+
+const samePath = (a: Path, b: Path): boolean => a.length === b.length && a.every((part, index) => part === b[index]);
+
+/** A JSON pointer as a path; a segment is an index where `root` has a list there. */
+export function parsePointer(pointer: string, root: unknown): (string | number)[] {
+  const path: (string | number)[] = [];
+  let node = root;
+  for (const part of pointer.split("/").slice(1)) {
+    const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
+    path.push(Array.isArray(node) ? Number(key) : key);
+    node = (node as Record<string, unknown> | undefined)?.[key];
+  }
+  return path;
+}
