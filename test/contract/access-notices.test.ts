@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { boot } from "../../core/app/boot.ts";
 import { createLogger } from "../../core/observability/logger.ts";
+import { EXAMPLES } from "../support/plugin-folder.ts";
 
 const TOKEN = "token-of-ada-0123456789";
 const PROVIDER = `  provider: { use: static, tokens: { ${TOKEN}: { id: ada } } }\n`;
@@ -16,7 +17,7 @@ async function issuesOf(t: TestContext, auth: string, env: Record<string, string
   t.after(() => rm(folder, { recursive: true, force: true }));
   const config = join(folder, "service.yaml");
   await writeFile(config, `name: Desk\nversion: 1.0.0\nauth:\n${auth}routes: [{ use: hello }]\n`);
-  const booted = await boot({ config, plugins: [], env, logger: createLogger("silent") });
+  const booted = await boot({ config, plugins: [EXAMPLES], env, logger: createLogger("silent") });
   t.after(() => booted.close());
   const { issues, service } = booted;
   assert.equal(
