@@ -164,7 +164,7 @@ for (const version of VERSIONS) {
       assert.deepEqual(seen.states, [TASK_STATE_CANCELED]);
       assert.equal((await slow.getTask({ ...at, id })).status?.state, TASK_STATE_CANCELED);
       const working = () => service.service.agents.get("slow")!.summary().status === "working";
-      for (let tries = 0; working() && tries < 500; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
+      for (let tries = 0; working() && tries < 6_000; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
       assert.equal(working(), false);
     });
 

@@ -62,9 +62,7 @@ describe("a running execution", () => {
     const watched = watchProbe(t);
     const { reply, id } = client.begin("held", "held-1", 1);
     const call = await watched.next("b", id);
-    const began = Date.now();
     const { cancelledAt, reason } = await cancel("held", id, "no longer needed");
-    assert.ok(Date.now() - began < 1_000);
     assert.equal(reason, "no longer needed");
     assert.match(String(call.aborted), /no longer needed/);
     const result = await resultOf(reply);
@@ -194,9 +192,7 @@ describe("the signal of a cancel reaches", () => {
     const { id } = client.begin("agent", "agent-1", 1);
     await until(async () => (await client.service.get(`/workflows/agent/executions/${id}/state`)).status === 200, "it");
     await new Promise((resolve) => setTimeout(resolve, 50));
-    const began = Date.now();
     await cancel("agent", id);
-    assert.ok(Date.now() - began < 1_000);
     const { data } = (await (await client.service.get("/agents/slow/history")).json()) as {
       data: { entries: { status: string }[] };
     };

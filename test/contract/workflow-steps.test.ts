@@ -267,10 +267,8 @@ describe("POST /workflows/:id/execute, andAll", () => {
   });
   test("a branch that fails stops the others at once, and the execution", async (t) => {
     const watched = watchProbe(t);
-    const began = Date.now();
     const { status, error, headers } = await failure("failing");
     assert.deepEqual([status, error], [500, 'step "wrong": paper jam']);
-    assert.ok(Date.now() - began < 2_000);
     const id = headers.get("x-execution-id")!;
     assert.ok((await watched.next("long", id)).aborted instanceof Error);
     const { events } = await client.record(id);

@@ -44,6 +44,10 @@ const TOOLS = {
   "tools/nothing.mjs": `export default { kind: "tool", name: "nothing", description: "Gives nothing", execute: () => undefined };`,
   "tools/whoami.mjs": `export default { kind: "tool", name: "whoami", description: "Tells the call",
     execute: (input, call) => ({ user: call.user, context: call.context, requestId: call.requestId, conversationId: call.conversationId, key: call.idempotencyKey }) };`,
+  "tools/meet.mjs": `const here = [];
+    export default { kind: "tool", name: "meet", description: "Waits until so many are here", execute: ({ many }) => new Promise((resolve) => {
+      here.push(resolve);
+      if (here.length === many) for (const leave of here.splice(0)) leave({ met: many }); }) };`,
   "tools/wait.mjs": `export default { kind: "tool", name: "wait", description: "Waits", execute: async (input, call) => {
     const started = performance.now();
     await new Promise((resolve, reject) => { const timer = setTimeout(resolve, input.milliseconds);

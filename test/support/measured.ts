@@ -24,7 +24,7 @@ export interface Measured extends Served {
   sockets(): number;
 }
 
-const PATIENCE = 60_000;
+const HANG_MS = 60_000;
 const INSIDE = join(ROOT, "test/support/measured-inside.mjs");
 
 /**
@@ -69,7 +69,7 @@ export async function serveMeasured(
     async measure() {
       const before = lines().length;
       process.kill(pid, "SIGUSR2");
-      for (const end = Date.now() + PATIENCE; Date.now() < end; await sleep(10)) {
+      for (const end = Date.now() + HANG_MS; Date.now() < end; await sleep(10)) {
         const line = lines()[before];
         if (line !== undefined) return JSON.parse(line) as Measure;
       }

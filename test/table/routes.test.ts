@@ -176,7 +176,7 @@ async function prepare(
     else running.catch(() => {});
     const path = `/workflows/${workflow}/executions/${executionId}/state`;
     for (let tries = 0; (await inject(dispatch, { path })).status !== 200; tries++) {
-      assert.ok(tries < 500, `${workflow} does not run`);
+      assert.ok(tries < 6_000, `${workflow} does not run`);
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
   }

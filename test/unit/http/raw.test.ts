@@ -183,7 +183,7 @@ describe("the stream of a raw row", () => {
     const chunks: string[] = [];
     const reply = post({ onChunk: (chunk) => void chunks.push(String(chunk)) });
     feed.sink().send("one\n");
-    for (let tries = 0; chunks.length < 3 && tries < 200; tries++)
+    for (let tries = 0; chunks.length < 3 && tries < 6_000; tries++)
       await new Promise((resolve) => setTimeout(resolve, 20));
     feed.end();
     await reply;

@@ -177,12 +177,11 @@ test("an error beside a text breaks the answer off behind it", async (context) =
 });
 
 test("firstDelay passes inside the stream, and delay between the deltas", async (context) => {
-  const model = await chain(context, { chunks: 4, firstDelay: "60ms", delay: "20ms" });
-  const start = performance.now();
+  const model = await chain(context, { chunks: 4, firstDelay: "400ms", delay: "20ms" });
   const stream = await model.stream(ask("a b c d"));
-  assert.ok(performance.now() - start < 50, "the answer is accepted at once");
+  const accepted = performance.now();
   const batches = await batchesOf(stream);
-  assert.ok(performance.now() - start >= 118);
+  assert.ok(performance.now() - accepted > 200, "the answer is accepted before the delays");
   assert.equal(textOf(batches.flat()), "a b c d");
   assert.ok(batches.length > 1);
 });
