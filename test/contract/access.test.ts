@@ -195,7 +195,7 @@ describe("a 401", () => {
     assert.match(scheme.error, /^authentication required/);
   });
 
-  test("names both ways where legacy takes both", async (t) => {
+  test("a refusal names both ways to show credentials where legacy takes both", async (t) => {
     const both = await refused(PRODUCTION, "/observability/x", {}, t, { mode: "legacy" });
     assert.match(both.error, /Bearer TOKEN, or send the console's key/);
     assert.equal(both.challenge, 'Bearer realm="penstock", ConsoleKey realm="penstock"');

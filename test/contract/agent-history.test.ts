@@ -63,7 +63,7 @@ describe("GET /agents/:id/history", () => {
     ["page=-1", /page must be >= 0/],
     ["page=abc", /page must be/],
   ] as const) {
-    test(`with ${query} is 400 and names the parameter`, async (t) => {
+    test(`GET /agents/:id/history with ${query} is 400 and names the parameter`, async (t) => {
       const service = await startService(t, manifestWith());
       const answer = await errorOf(service.get(`${HISTORY}?${query}`));
       assert.equal(answer.status, 400);
@@ -92,7 +92,7 @@ describe("GET /agents/:id/history", () => {
     assert.equal((await newest()).output, "Half an ans");
   });
 
-  test("keeps the object of /object as output", async (t) => {
+  test("GET /agents/:id/history keeps the object of /object as output", async (t) => {
     const { service, upstream } = await serveUpstream(t);
     upstream.replies(saysJson({ city: "Lisbon" }));
     await dataOf(service.post("/agents/assistant/object", { input: "x", schema: CITY }));

@@ -256,7 +256,7 @@ describe("options.context", () => {
   };
   const DYNAMIC = "/agents/dynamic/text";
 
-  test("POST /agents/:id/text adapts instructions, model and tools to it", async (t) => {
+  test("POST /agents/:id/text adapts instructions, model and tools to options.context", async (t) => {
     const { service, upstream } = await serve(t, {}, { agents });
     const seen = async (context?: object) => {
       await dataOf(service.post(DYNAMIC, { input: "x", options: { context } }));

@@ -103,7 +103,7 @@ for (const [kind, start] of Object.entries(SERVERS)) {
       assert.deepEqual(structuredContent, { found: "tea" });
     });
 
-    test("a client that leaves stops the call", async () => {
+    test("POST /tools/:name/execute: a client that leaves stops the call at the MCP server", async () => {
       if (server === null) return;
       const leave = new AbortController();
       const init = { method: "POST", headers: { "content-type": "application/json" }, body: '{"input":{}}' };
@@ -246,7 +246,7 @@ test("servers that do not answer hold up neither the start nor the end, and thei
   assert.ok(performance.now() - began < 9_000, "the end waited until the silent server was given up");
 });
 
-test("to look at a manifest connects to no server and runs no command", async (t) => {
+test("penstock check connects to no MCP server and runs no command of one", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "penstock-mcp-"));
   t.after(() => rm(folder, { recursive: true, force: true }));
   const clients = { touch: { command: "touch", args: ["touched"] } };

@@ -477,7 +477,7 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       assert.deepEqual(await keysOf(store, { prefix: "x", limit: 2 }), ["x".repeat(512)]);
     });
 
-    test("an empty commit is one", async (t) => {
+    test("a store takes a commit without any change", async (t) => {
       const store = await open(t);
       await store.commit({});
       await store.commit({ put: [], delete: [], clear: [], add: [], expect: [] });

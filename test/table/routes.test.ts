@@ -265,7 +265,7 @@ describe("every row of the routes table", () => {
     assert.deepEqual(shapes, [...new Set(shapes)]);
   });
 
-  test("has an operation of its own, written resource.verb", () => {
+  test("every row of the routes table has an operation of its own, written resource.verb", () => {
     const operations = ROUTES.map(({ operation }) => operation);
     assert.deepEqual(operations, [...new Set(operations)]);
     for (const operation of operations) assert.match(operation, /^[a-z][a-z0-9]*\.[a-z][A-Za-z]*$/);

@@ -25,7 +25,7 @@ describe("the output of a task", () => {
     ]);
   });
 
-  test("is nothing when nothing was said", () => {
+  test("the artifact of a task is absent when the agent said nothing", () => {
     assert.deepEqual(outputOf([START, delta("")]).artifacts(), []);
   });
 

@@ -118,7 +118,7 @@ describe("a raw row", () => {
     assert.equal(reply.headers["x-request-id"], "id-1");
   });
 
-  test("may reply without a body", async (t) => {
+  test("a route that writes its reply itself may reply without a body", async (t) => {
     const { post } = rig(t, { handler: async () => ({ status: 202, headers: [], body: null }) });
     const { status, body } = await post();
     assert.deepEqual([status, body.length], [202, 0]);

@@ -228,7 +228,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
 });
 
 describe("POST /workflows/:id/execute: the result", () => {
-  test("of an execution that is completed", () => {
+  test("POST /workflows/:id/execute: the result of a completed execution", () => {
     assert.deepEqual(resultOf(folded(COMPLETED)), {
       executionId: "e1",
       startAt: iso(0),
@@ -238,7 +238,7 @@ describe("POST /workflows/:id/execute: the result", () => {
     });
   });
 
-  test("of one that suspended: no end, no result, and where it stands", () => {
+  test("POST /workflows/:id/execute: the result of one that suspended has no end, no result, and where it stands", () => {
     assert.deepEqual(resultOf(folded(SUSPENDED)), {
       executionId: "e1",
       startAt: iso(0),
@@ -255,20 +255,20 @@ describe("POST /workflows/:id/execute: the result", () => {
     });
   });
 
-  test("of one that was cancelled or failed meanwhile", () => {
+  test("POST /workflows/:id/execute: the result of one that was cancelled or failed meanwhile is its error", () => {
     const cancelled = resultOf(folded([["cancel", "", at(9), ""]]));
     assert.deepEqual([cancelled.status, cancelled.result, cancelled.endAt], ["cancelled", null, iso(9)]);
     const failed = resultOf(folded([["error", "", at(9), "x"]]));
     assert.deepEqual([failed.status, failed.error], ["error", { message: "x" }]);
   });
 
-  test("there is none while it runs", () => {
+  test("POST /workflows/:id/execute: there is no result while it runs", () => {
     assert.throws(() => executionResultText(folded([]), OUTLINE), /has no result yet/);
   });
 });
 
 describe("GET /workflows/:id/executions/:executionId/state", () => {
-  test("of a suspended execution: its context, shared state and where it stands", () => {
+  test("GET .../state of a suspended execution: its context, shared state and where it stands", () => {
     assert.deepEqual(state(folded(SUSPENDED, { context: { language: "de" }, state: { n: 1 }, userId: "ada" })), {
       executionId: "e1",
       workflowId: "expense",
@@ -288,7 +288,7 @@ describe("GET /workflows/:id/executions/:executionId/state", () => {
     });
   });
 
-  test("of one that ended: when, and why", () => {
+  test("GET .../state of an execution that ended: when, and why", () => {
     const rests: [entry: JournalEntry, expected: object][] = [
       [["end", "", at(9), 1], { status: "completed" }],
       [["error", "total", at(9), "x"], { status: "error", error: { message: "x", stepId: "total" } }],
@@ -300,7 +300,7 @@ describe("GET /workflows/:id/executions/:executionId/state", () => {
     }
   });
 
-  test("of a replay: where it comes from", () => {
+  test("GET .../state of a replay: where it comes from", () => {
     const { replayedFromExecutionId, replayFromStepId, status } = state(
       folded([], { replay: { executionId: "e0", stepId: "sub/mark", kept: [] } }),
     );
