@@ -244,7 +244,7 @@ test("core says what it means with types: no any, no enum, no namespace, no requ
 
 const stripComments = (text: string) => text.replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*/g, "");
 
-/** Where names of core may be imported: everything of the project that has imports, tests too. */
+/** Where names may be imported: everything of the project that has imports, tests too. */
 const IMPORTERS = ["core", "plugins", "test", "bench"].flatMap((folder) =>
   readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
     .filter((file) => /\.m?[jt]s$/.test(file))
@@ -255,7 +255,7 @@ const EXPORT =
 const NAMED = /^(?:import|export)\s+(?:type\s+)?\{([^}]*)\}\s+from\s+["']([^"']+)["']/gm;
 const WHOLE = /^import\s+(?:type\s+)?\*\s+as\s+\w+\s+from\s+["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/gm;
 
-/** `core/lib/ids.ts#newId`, for every name that a file of core defines and exports. */
+/** `core/lib/ids.ts#newId`, for every name that a file defines and exports. */
 const exportsOf = (file: string): string[] => [
   ...new Set([...read(file).matchAll(EXPORT)].map(([, name]) => `${file}#${name}`)),
 ];
@@ -270,7 +270,7 @@ function namesUsedBy(file: string): string[] {
   );
   const whole = [...text.matchAll(WHOLE)]
     .map(([, statement, dynamic]) => target((statement ?? dynamic)!))
-    .filter((path) => CORE.includes(path))
+    .filter((path) => IMPORTERS.includes(path))
     .flatMap(exportsOf)
     .filter((each) => new RegExp(`\\b${each.slice(each.indexOf("#") + 1)}\\b`).test(text));
   return [...named, ...whole];
@@ -298,14 +298,15 @@ test("a name that core exports is defined once, so that it means one thing", () 
   assert.deepEqual(stale, [], "no longer defined twice: take them off the list");
 });
 
-/** `FILE#NAME` of core that no file of the project imports, each with the reason why it is exported. What plugins may import is apart. */
+/** `FILE#NAME` that no other file imports, each with the reason why it is exported. What plugins may import is apart. */
 const UNUSED_EXPORTS: Record<string, string> = {
   "core/codegen/generate.ts#Validator": "a line of the text that it writes, and no export of its own",
 };
 
-test("what core exports is imported by another file, but for what plugins may import", () => {
+test("what core, bench and test export is imported by another file, but for what plugins may import", () => {
   const used = new Set(IMPORTERS.flatMap(namesUsedBy));
-  const unused = CORE.filter((file) => file !== "core/plugin/plugin.ts")
+  const unused = [...CORE, ...sources("bench"), ...sources("test")]
+    .filter((file) => file !== "core/plugin/plugin.ts" && !/\.test\.ts$|\.d\.mts$/.test(file))
     .flatMap(exportsOf)
     .filter((each) => !used.has(each));
   const wrong = unused.filter((each) => !(each in UNUSED_EXPORTS));

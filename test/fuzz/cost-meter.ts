@@ -11,7 +11,7 @@ const MOST_GROWTH = 10;
 /** Noise makes work look dearer, never cheaper: the least of several tries counts. */
 const TRIES = 8;
 
-export interface Excess {
+interface Excess {
   bytes: number;
   milliseconds: number;
   /** How many times as much as for a quarter of it. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { normalize, similarity } from "../../core/memory/semantic/nearest.ts";
 
-export interface EmbeddingUnderTest {
+interface EmbeddingUnderTest {
   embed(texts: readonly string[]): Promise<Float32Array[]>;
   /** Null where only the first vector tells. */
   dimensions: number | null;

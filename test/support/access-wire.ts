@@ -22,7 +22,7 @@ export const opened = (
     transport,
   });
 
-export interface Sent {
+interface Sent {
   /** Null when there was none. */
   readonly reply: RawReply | null;
   /** Whether a handler answered, and not a refusal. */

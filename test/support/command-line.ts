@@ -18,7 +18,7 @@ export interface Call {
   env?: Record<string, string>;
 }
 
-export interface Ended {
+interface Ended {
   code: number | null;
   stdout: string;
   stderr: string;

@@ -110,7 +110,7 @@ export const scopeOf = (change: Partial<StepScope> = {}): StepScope => ({
   ...change,
 });
 
-export interface ProbeCall extends StepCall {
+interface ProbeCall extends StepCall {
   /** Parts that were passed on. */
   readonly parts: unknown[];
   readonly changes: Record<string, unknown>[];

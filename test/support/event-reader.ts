@@ -5,7 +5,7 @@ import { parseEvents, type SentEvent } from "./service.ts";
 /** How long to wait for what must happen; only a hang takes so long. */
 const HANG_MS = 60_000;
 
-export interface PostOptions {
+interface PostOptions {
   /** Do not read the body until `resume` is called. */
   paused?: boolean;
 }

@@ -5,12 +5,12 @@ import { type ClientOptions, WebSocket } from "ws";
 /** Milliseconds; only a hang takes so long. */
 const HANG_MS = 60_000;
 
-export interface Closed {
+interface Closed {
   code: number;
   reason: string;
 }
 
-export interface Refused {
+interface Refused {
   status: number;
   /** Names in lower case. */
   headers: Record<string, string>;
