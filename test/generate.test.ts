@@ -55,7 +55,7 @@ describe("npm run generate", () => {
     rmSync(join(copy, "generated", "old.ts"));
   });
 
-  it("names every broken schema file and still generates the others", async () => {
+  it("npm run generate names every broken schema file and still generates the others", async () => {
     const folder = join(copy, "schemas", "api");
     const file = (name: string, $defs: object) =>
       writeFileSync(

@@ -12,7 +12,7 @@ const CITY = { type: "object", properties: { city: { type: "string" } }, require
 describe("GET /agents/:id/history", () => {
   const HISTORY = "/agents/assistant/history";
 
-  test("is {entries, total, page, limit}, newest first, and an entry has the fields of a run", async (t) => {
+  test("GET /agents/:id/history is {entries, total, page, limit}, newest first, and an entry has the fields of a run", async (t) => {
     const { service } = await serveUpstream(t);
     assert.deepEqual(await dataOf(service.get(HISTORY)), { entries: [], total: 0, page: 0, limit: 10 });
     await dataOf(service.post(TEXT, { input: "first" }));
@@ -71,7 +71,7 @@ describe("GET /agents/:id/history", () => {
     });
   }
 
-  test("says running, error with its message, and cancelled with what was said by then", async (t) => {
+  test("GET /agents/:id/history says running, error with its message, and cancelled with what was said by then", async (t) => {
     const { service, upstream } = await serveUpstream(t);
     const newest = async () => (await dataOf(service.get(HISTORY))).entries[0];
     upstream.replies(failure(400, { message: "the upstream's own words" }), stallsAfter("Half an ans"));

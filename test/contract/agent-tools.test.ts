@@ -44,7 +44,7 @@ describe("tools of an agent", () => {
   });
 
   test("POST /agents/:id/text runs the calls of one step at once, and answers in the order of the calls", {
-    timeout: 20_000,
+    timeout: 60_000,
   }, async (t) => {
     const { service, upstream } = await serve(t);
     const people = ["ada", "bob", "cy"].map((name, index) => ({

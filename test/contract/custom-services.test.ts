@@ -546,7 +546,7 @@ describe("a custom route and the paths that are taken", () => {
     );
   });
 
-  test("so is one that has a literal in the place of a parameter: other methods would be gone there too", async (t) => {
+  test("a custom route is an error too where it has a literal in the place of a parameter: other methods would be gone there too", async (t) => {
     const rows: [string, string, string][] = [
       ["GET", "/agents/me", "GET /agents/:id"],
       ["DELETE", "/agents/me", "GET /agents/:id"],

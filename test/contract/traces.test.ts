@@ -290,7 +290,7 @@ describe("traceparent", () => {
     }
   });
 
-  test("that is none, or says that nothing is recorded, continues nothing", async () => {
+  test("a traceparent that is malformed, or says that nothing is recorded, continues nothing", async () => {
     await dataOf(post("/agents/writer/text", { input: "hello" }, `00-${MARKER}-${SPAN}`));
     assert.notEqual((await historyOf("writer")).traceId, MARKER);
     await dataOf(post("/agents/writer/text", { input: "hello" }, `00-${MARKER}-${SPAN}-00`));

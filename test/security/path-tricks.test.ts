@@ -85,7 +85,7 @@ for (const transport of TRANSPORTS) {
       }
     });
 
-    test("are what they are for who may see it: no route, but for the absolute form", async (t) => {
+    test("paths with tricks are what they are for who may see it: no route, but for the absolute form", async (t) => {
       const secured = await opened(t, transport);
       const PATH = "/agents/assistant/history";
       const both = [KEY, tokenOf(secured)];

@@ -190,7 +190,7 @@ function serve(t: TestContext, rest: object = {}) {
 }
 
 describe("every row of the routes table", () => {
-  test("is there: the contract's rows of this version, and no others", () => {
+  test("every row of the routes table is there: the contract's rows of this version, and no others", () => {
     const rows = ROUTES.map(({ method, path }) => `${method} ${path}`);
     assert.deepEqual(rows.toSorted(), [
       "DELETE /api/memory/conversations/:conversationId",
@@ -260,7 +260,7 @@ describe("every row of the routes table", () => {
     ]);
   });
 
-  test("has a method and path of its own, whatever its parameters are called", () => {
+  test("every row of the routes table has a method and path of its own, whatever its parameters are called", () => {
     const shapes = ROUTES.map(shapeOf);
     assert.deepEqual(shapes, [...new Set(shapes)]);
   });

@@ -140,7 +140,7 @@ describe("a raw row", () => {
     });
   }
 
-  test("refuses a body that is too large or of another type with the envelope, before the protocol is asked", async (t) => {
+  test("a raw route refuses a body that is too large or of another type with the envelope, before the protocol is asked", async (t) => {
     const { post } = rig(t, { handler: () => assert.fail("not called"), output: { malformed } });
     const large = await post({ body: "x".repeat(1001) });
     assert.deepEqual([large.status, (large.json() as { success: boolean }).success], [413, false]);
@@ -176,7 +176,7 @@ describe("the stream of a raw row", () => {
     assert.deepEqual([status, headers["x-own"], headers.vary], [200, "yes", "Origin"]);
   });
 
-  test("that has a heartbeat is told to be alive when it has been silent, and not while it talks", async (t) => {
+  test("the stream of a raw route that has a heartbeat is told to be alive when it has been silent, and not while it talks", async (t) => {
     const feed = held();
     const form = { status: 200, headers: FEED, stream: feed.stream, heartbeat: "-" };
     const { post } = rig(t, { handler: () => form });
@@ -190,7 +190,7 @@ describe("the stream of a raw row", () => {
     assert.deepEqual(chunks.slice(0, 3), ["one\n", "-", "-"]);
   });
 
-  test("that fails ends with the protocol's own text, which says no more than an envelope would", async (t) => {
+  test("the stream of a raw route that fails ends with the protocol's own text, which says no more than an envelope would", async (t) => {
     const failure = (message: string) => `failed: ${message}`;
     for (const [error, text] of [
       [invalid("a reason"), "begun;failed: a reason"],
@@ -205,7 +205,7 @@ describe("the stream of a raw row", () => {
     }
   });
 
-  test("that fails is cut off where the protocol has no text for it: nobody takes it for whole", async (t) => {
+  test("the stream of a raw route that fails is cut off where the protocol has no text for it: nobody takes it for whole", async (t) => {
     const feed = held();
     const { post } = rig(t, { handler: () => ({ status: 200, headers: FEED, stream: feed.stream }) });
     const reply = post();
@@ -214,7 +214,7 @@ describe("the stream of a raw row", () => {
     await assert.rejects(reply, /the connection was cut/);
   });
 
-  test("tells its producer of a client that leaves, and aborts the signal", async (t) => {
+  test("the stream of a raw route tells its producer of a client that leaves, and aborts the signal", async (t) => {
     const feed = held();
     let signal!: AbortSignal;
     const { post, inFlight } = rig(t, {
@@ -235,7 +235,7 @@ describe("the stream of a raw row", () => {
     feed.end();
   });
 
-  test("is told of the end of the service, and outlives the limit of requests", async (t) => {
+  test("the stream of a raw route is told of the end of the service, and outlives the limit of requests", async (t) => {
     const feed = held();
     let signal!: AbortSignal;
     const { post, inFlight } = rig(t, {

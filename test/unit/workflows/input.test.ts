@@ -132,7 +132,7 @@ describe("GET /workflows/:id/executions/:executionId/stream: where to go on", ()
     return cursorOf(query as AttachQuery, headers);
   };
 
-  test("from the first event, after fromSequence, after Last-Event-ID; the header goes first", () => {
+  test("GET .../executions/:executionId/stream begins with the first event, after fromSequence, after Last-Event-ID; the header goes first", () => {
     assert.equal(cursor(""), 0);
     assert.equal(cursor("fromSequence=5"), 5);
     assert.equal(cursor("", { "last-event-id": "7" }), 7);

@@ -41,7 +41,7 @@ const START = { id: "start", type: "workflow-start", ...FIRST, startTime: iso(0)
 const RESULT = { total: 120, approved: true };
 
 describe("GET /workflows/executions: the record of an execution", () => {
-  test("that is completed: its start, every step with its times, status and output, its end", () => {
+  test("GET /workflows/executions: the record of an execution that is completed: its start, every step with its times, status and output, its end", () => {
     const owner = { userId: "ada", conversationId: 'c "1"', metadata: { team: "sales" } };
     assert.deepEqual(recordOf(folded(COMPLETED, owner)), {
       id: "e1",
@@ -100,7 +100,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     });
   });
 
-  test("that is suspended: the suspension, and a last event without an end", () => {
+  test("GET /workflows/executions: the record of an execution that is suspended: the suspension, and a last event without an end", () => {
     const record = recordOf(folded(SUSPENDED));
     assert.equal(record.status, "suspended");
     assert.ok(!("output" in record) && !("userId" in record) && !("error" in record));
@@ -127,7 +127,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("that runs: no end, and steps that run, wait, or are about to run again", () => {
+  test("GET /workflows/executions: the record of an execution that runs: no end, and steps that run, wait, or are about to run again", () => {
     assert.deepEqual(standing(folded(SUSPENDED.slice(0, 5))), [
       "total: step-complete success",
       "gate: step-start running",
@@ -139,7 +139,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("that failed: the error, the failed step, and branches that were given up", () => {
+  test("GET /workflows/executions: the record of an execution that failed: the error, the failed step, and branches that were given up", () => {
     const state = folded([
       ["begin", "both", at(1), ""],
       ["begin", "a", at(1), ""],
@@ -161,7 +161,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("that was cancelled while it waited: the cancellation, and no suspension", () => {
+  test("GET /workflows/executions: the record of an execution that was cancelled while it waited: the cancellation, and no suspension", () => {
     const state = folded([...SUSPENDED, ["cancel", "", at(9), "No longer needed"]]);
     const record = recordOf(state);
     assert.deepEqual(record.cancellation, { cancelledAt: iso(9), reason: "No longer needed" });
@@ -173,7 +173,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("of a replay: where it comes from; what it took over is done since it began", () => {
+  test("GET /workflows/executions: the record of a replay: where it comes from; what it took over is done since it began", () => {
     const replay = { executionId: "e0", stepId: "gate", kept: [["done", "total", { total: 1 }]] as const };
     const record = recordOf(
       folded(
@@ -209,7 +209,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     assert.equal(record.output, 1);
   });
 
-  test("names and texts with quotes do not break the JSON", () => {
+  test("GET /workflows/executions: names and texts with quotes in a record do not break the JSON", () => {
     const name = 'Say "hi" \\ \u2028';
     const record = recordOf(
       folded(
