@@ -12,7 +12,7 @@ export interface Contender {
   scenario?: HttpScenario;
 }
 
-export interface Plan extends Load {
+interface Plan extends Load {
   rounds: number;
   tools: readonly Tool[];
   /** Told before each run, for a progress line. */

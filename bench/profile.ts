@@ -8,7 +8,7 @@ import { table } from "./report.ts";
 import type { HttpScenario } from "./scenarios.ts";
 import { ROOT, type Running } from "./targets.ts";
 
-export interface ProfilePlan extends Load {
+interface ProfilePlan extends Load {
   folder: string;
   tools: readonly Tool[];
   start(nodeOptions: readonly string[]): Promise<Running>;

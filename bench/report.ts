@@ -40,7 +40,7 @@ function slower({ server, twin }: HttpResult): { cpu: number; rate: number } {
 }
 
 /** The figure that the scenario's aim speaks of. */
-export function aimedFigure(result: HttpResult): number {
+function aimedFigure(result: HttpResult): number {
   const { scenario, server, bare } = result;
   const { measure } = scenario.aim;
   if (measure === "% CPU above twin") return slower(result).cpu * 100;

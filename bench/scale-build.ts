@@ -18,7 +18,7 @@ export const EACH_READER = 50;
 /** Conversations in one commit. */
 const WAVE = 1_000;
 
-export interface Population {
+interface Population {
   /** Conversations `conversation-N` with N below this, each of `user-N`. */
   single: number;
   /** Users `reader-N` with N below this. */

@@ -7,7 +7,7 @@ import { DELTAS, enveloped, eventsOf, WORDS } from "./replies.ts";
 import { WORKFLOW_SCENARIOS } from "./workflow-scenarios.ts";
 
 /** `least`: higher is better; `most`: lower is better. The unit is the one of the measure. */
-export interface Aim {
+interface Aim {
   measure: "requests/s" | "CPU share of bare" | "% CPU above twin" | "ms" | "MiB" | "s" | "KiB/stream" | "KiB/socket";
   least?: number;
   most?: number;
@@ -53,7 +53,7 @@ export type Service =
   | "traced-content"
   | "auth";
 
-export interface Next {
+interface Next {
   /** Finds an id in the reply to the first request: a pattern of Lua and a regular expression at once. */
   id: string;
   /** With `ID` where the id goes. */
@@ -70,7 +70,7 @@ export interface SpecialScenario {
   aims: Aim[];
 }
 
-export type Scenario = HttpScenario | SpecialScenario;
+type Scenario = HttpScenario | SpecialScenario;
 
 const input = (text: string) => JSON.stringify({ input: text });
 const count = (text: string, part: string) => text.split(part).length - 1;

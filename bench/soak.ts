@@ -5,7 +5,7 @@ import { childrenOf, cpuSeconds, residentMiB } from "./process.ts";
 import { type HttpScenario, plainScenarios } from "./scenarios.ts";
 import type { Running } from "./targets.ts";
 
-export interface SoakPlan {
+interface SoakPlan {
   minutes: number;
   connections: number;
   tool: Tool;

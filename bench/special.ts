@@ -23,7 +23,7 @@ export interface Figure {
   note?: string;
 }
 
-export interface SpecialPlan extends Load {
+interface SpecialPlan extends Load {
   start(service?: Service): Promise<Running>;
   tools: readonly Tool[];
 }

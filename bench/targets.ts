@@ -20,12 +20,7 @@ export interface Running {
   stop(): Promise<void>;
 }
 
-export interface Target {
-  readonly name: string;
-  start(): Promise<Running>;
-}
-
-export interface PenstockOptions {
+interface PenstockOptions {
   /** Folder of the source tree or of the build. */
   root?: string;
   /** Relative to `root`: `core/penstock.js`, `dist/penstock.js`. */

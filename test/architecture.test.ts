@@ -244,3 +244,74 @@ test("core says what it means with types: no any, no enum, no namespace, no requ
 });
 
 const stripComments = (text: string) => text.replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*/g, "");
+
+/** Where names may be imported: everything of the project that has imports, tests too. */
+const IMPORTERS = ["core", "plugins", "test", "bench"].flatMap((folder) =>
+  readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => /\.m?[jt]s$/.test(file))
+    .map((file) => join(folder, file)),
+);
+const EXPORT =
+  /^export (?:declare )?(?:abstract )?(?:async )?(?:function\*?|class|const|let|interface|type|enum) ([\w$]+)/gm;
+const NAMED = /^(?:import|export)\s+(?:type\s+)?\{([^}]*)\}\s+from\s+["']([^"']+)["']/gm;
+const WHOLE = /^import\s+(?:type\s+)?\*\s+as\s+\w+\s+from\s+["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/gm;
+
+/** `core/lib/ids.ts#newId`, for every name that a file defines and exports. */
+const exportsOf = (file: string): string[] => [
+  ...new Set([...read(file).matchAll(EXPORT)].map(([, name]) => `${file}#${name}`)),
+];
+
+/** The names, written the same way, that a file imports or hands on. Of what it imports whole, all that it mentions. */
+function namesUsedBy(file: string): string[] {
+  const text = read(file);
+  const target = (specifier: string) =>
+    specifier === "#plugin" ? "core/plugin/plugin.ts" : relative(ROOT, resolve(ROOT, dirname(file), specifier));
+  const named = [...text.matchAll(NAMED)].flatMap(([, names, from]) =>
+    [...names!.matchAll(/(?:^|,)\s*(?:type\s+)?([\w$]+)/g)].map(([, name]) => `${target(from!)}#${name}`),
+  );
+  const whole = [...text.matchAll(WHOLE)]
+    .map(([, statement, dynamic]) => target((statement ?? dynamic)!))
+    .filter((path) => IMPORTERS.includes(path))
+    .flatMap(exportsOf)
+    .filter((each) => new RegExp(`\\b${each.slice(each.indexOf("#") + 1)}\\b`).test(text));
+  return [...named, ...whole];
+}
+
+/** Names that two files of core export, each with the reason why one name is right for both. */
+const DEFINED_TWICE: Record<string, string> = {
+  compileExpression: "a regular expression of a client's schema, and a CEL expression of a manifest",
+  Json: "an object of a manifest, and any value that a working memory may hold",
+  Validator: "one is a line of the text that core/codegen/generate.ts writes",
+};
+
+test("a name that core exports is defined once, so that it means one thing", () => {
+  const files = new Map<string, string[]>();
+  for (const each of CORE.flatMap(exportsOf)) {
+    const [file, name] = each.split("#") as [string, string];
+    files.set(name, [...(files.get(name) ?? []), file]);
+  }
+  const twice = [...files].filter(([, all]) => all.length > 1);
+  assert.deepEqual(
+    twice.filter(([name]) => !(name in DEFINED_TWICE)).map(([name, all]) => `${name}: ${all.join(", ")}`),
+    [],
+  );
+  const stale = Object.keys(DEFINED_TWICE).filter((name) => !twice.some(([each]) => each === name));
+  assert.deepEqual(stale, [], "no longer defined twice: take them off the list");
+});
+
+/** `FILE#NAME` that no other file imports, each with the reason why it is exported. What plugins may import is apart. */
+const UNUSED_EXPORTS: Record<string, string> = {
+  "core/codegen/generate.ts#Validator": "a line of the text that it writes, and no export of its own",
+};
+
+test("what core, bench and test export is imported by another file, but for what plugins may import", () => {
+  const used = new Set(IMPORTERS.flatMap(namesUsedBy));
+  const unused = [...CORE, ...sources("bench"), ...sources("test")]
+    .filter((file) => file !== "core/plugin/plugin.ts" && !/\.test\.ts$|\.d\.mts$/.test(file))
+    .flatMap(exportsOf)
+    .filter((each) => !used.has(each));
+  const wrong = unused.filter((each) => !(each in UNUSED_EXPORTS));
+  assert.equal(wrong.length, 0, `only their own files use these: take the export away\n${wrong.join("\n")}`);
+  const stale = Object.keys(UNUSED_EXPORTS).filter((each) => !unused.includes(each));
+  assert.deepEqual(stale, [], "no longer unused, or no longer there: take them off the list");
+});

@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Call, freePort, PENSTOCK, penstock, ROOT, run, serve } from "./support/command-line.ts";
+import { EXAMPLES } from "./support/plugin-folder.ts";
 
 const QUIET =
   "name: Quiet\nproviders: { demo: { use: scripted, chunks: 100, delay: 100ms } }\nagents: { a: { model: demo/echo } }\n";
@@ -147,7 +148,7 @@ const OPENNESS: [server: string, rest: string, open: string][] = [
 for (const [server, rest, open] of OPENNESS) {
   test(`penstock serve: with server ${server} ${rest.slice(0, 22)} the start line says that it is open to ${open}`, async (t) => {
     const cwd = await folder(t, { "service.yaml": `${QUIET}server: ${server}\n${rest}` });
-    const service = await start(t, ["--port", "0"], { cwd });
+    const service = await start(t, ["--port", "0", "--plugins", EXAMPLES], { cwd });
     const [line = ""] = service.stdout().split("\n");
     assert.equal(line.slice(line.indexOf("; open to ") + "; open to ".length), open);
     assert.equal(await service.interrupt("SIGTERM"), 0);

@@ -6,6 +6,7 @@ import { type TestContext, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { PENSTOCK, ROOT, serve } from "./support/command-line.ts";
 import { temporaryFolder } from "./support/memory.ts";
+import { EXAMPLES } from "./support/plugin-folder.ts";
 import type { Loose } from "./support/served-upstream.ts";
 import { manifestWith } from "./support/service.ts";
 
@@ -36,7 +37,7 @@ async function served(t: TestContext) {
   /** @param ahead milliseconds that the clock differs from ours */
   return async (ahead: number) => {
     const env = { CLOCK_AHEAD: String(ahead), NODE_ENV: "development" };
-    const args = ["--import", preload, PENSTOCK, "serve", "--port", "0"] as const;
+    const args = ["--import", preload, PENSTOCK, "serve", "--port", "0", "--plugins", EXAMPLES] as const;
     const service = await serve(t, [process.execPath, ...args], { cwd, env });
     const call = async (method: string, path: string, body?: unknown): Promise<Loose> => {
       const init = body === undefined ? {} : { headers: JSON_TYPE, body: JSON.stringify(body) };

@@ -21,11 +21,11 @@ async function generate(root: string, check: boolean) {
 }
 
 describe("npm run generate", () => {
-  it("would write exactly what is committed", async () => {
+  it("npm run generate would write exactly what is committed", async () => {
     assert.deepEqual(await generate(ROOT, true), { code: 0, lines: [] });
   });
 
-  it("gives the same bytes in another folder", async () => {
+  it("npm run generate gives the same bytes in another folder", async () => {
     assert.equal((await generate(copy, false)).code, 0);
     const names = readdirSync(join(copy, "generated")).sort();
     assert.deepEqual(
@@ -55,7 +55,7 @@ describe("npm run generate", () => {
     rmSync(join(copy, "generated", "old.ts"));
   });
 
-  it("names every broken schema file and still generates the others", async () => {
+  it("npm run generate names every broken schema file and still generates the others", async () => {
     const folder = join(copy, "schemas", "api");
     const file = (name: string, $defs: object) =>
       writeFileSync(
@@ -84,7 +84,7 @@ describe("npm run generate", () => {
 });
 
 describe("generated validators", () => {
-  it("read numbers of a query from text", () => {
+  it("generated validators read numbers of a query from text", () => {
     const query: unknown = { page: "2", limit: "5" };
     assert.ok(validators.HistoryQuery(query));
     assert.deepEqual(query satisfies HistoryQuery, { page: 2, limit: 5 });
@@ -98,7 +98,7 @@ describe("generated validators", () => {
     assert.deepEqual(body, { input: "hi", options: {} });
   });
 
-  it("report every problem of a body at once", () => {
+  it("generated validators report every problem of a body at once", () => {
     assert.equal(validators.GenerateOptions({ temperature: 2, topP: -1, maxSteps: 0 }), false);
     assert.equal(validators.GenerateOptions.errors?.length, 3);
   });

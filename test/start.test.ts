@@ -62,7 +62,7 @@ describe("node core/penstock.js serve", () => {
     assert.deepEqual([refused.status, await refused.json()], [409, { success: false, error: "not now" }]);
   });
 
-  test("says where in a plugin the fault is: line numbers are those of the source", async (t) => {
+  test("penstock serve says where in a plugin the fault is: line numbers are those of the source", async (t) => {
     const cwd = pluginFolder(t, {
       "service.yaml": "name: Outside\nplugins: [./plugins]\n",
       "plugins/tools/late.ts": `import { defineTool } from "#plugin";\n\nthrow new Error("not today");\n\nexport default defineTool({ execute: () => 1 });\n`,
@@ -161,7 +161,7 @@ describe("what a start loads", () => {
     );
   });
 
-  test("packages are those that every start needs", () => {
+  test("what a start loads of packages is what every start needs", () => {
     assert.deepEqual([...early.packages].sort(), PACKAGES);
     assert.deepEqual(
       LATE_PACKAGES.filter((name) => !all.packages.has(name)),

@@ -3,7 +3,7 @@ import { invalid } from "../lib/errors.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun } from "./run/execute.ts";
 import type { AgentPart, PartSink } from "./run/parts.ts";
-import { type AgentTool, functionTool, type ToolCallContext } from "./run/tool-set.ts";
+import { type AgentTool, functionTool, type RunToolContext } from "./run/tool-set.ts";
 
 const DELEGATE_TASK = "delegate_task";
 
@@ -43,7 +43,7 @@ export function delegateTool(
 async function delegate(
   agent: CompiledAgent,
   task: string,
-  { origin, sink, depth, span }: ToolCallContext,
+  { origin, sink, depth, span }: RunToolContext,
 ): Promise<string> {
   if (depth + 1 >= MAX_DEPTH) throw invalid(`agents may delegate ${MAX_DEPTH - 1} levels deep at most: do it yourself`);
   const request = { input: task, options: { context: origin.context }, depth: depth + 1, parentSpan: span };

@@ -56,7 +56,7 @@ export function explain(invocation: Invocation): Promise<number> {
 }
 
 /** Every route and socket with its access class, by path. */
-export function routes(invocation: Invocation): Promise<number> {
+export function listRoutes(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ issues, service }) => {
     if (service === null) {
       printIssues(issues);

@@ -39,7 +39,7 @@ const COMMANDS: Record<string, Command> = {
   dev: { takes: [], run: async (invocation) => (await import("./dev.ts")).dev(invocation) },
   check: { takes: [], run: async (invocation) => (await import("./inspect.ts")).check(invocation) },
   explain: { takes: ["PATH"], run: async (invocation) => (await import("./inspect.ts")).explain(invocation) },
-  routes: { takes: [], run: async (invocation) => (await import("./inspect.ts")).routes(invocation) },
+  routes: { takes: [], run: async (invocation) => (await import("./inspect.ts")).listRoutes(invocation) },
   reindex: {
     takes: [],
     run: async (invocation) => (await import("./reindex.ts")).reindexAll(invocation),

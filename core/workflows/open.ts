@@ -19,7 +19,7 @@ import { compileDefinition } from "./compile/definition.ts";
 import { compileWorkflows } from "./compile/workflows.ts";
 import { Definitions } from "./definition/definitions.ts";
 import { describeWorkflow } from "./definition/describe.ts";
-import type { Parts } from "./definition/linking.ts";
+import type { LinkedParts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
@@ -46,7 +46,7 @@ export async function openWorkflows(
     processTimes,
     trace,
     ...parts
-  }: Parts & { store: Store; logger: Logger; processTimes?: ProcessTimes; trace?: SpanOrigin | undefined },
+  }: LinkedParts & { store: Store; logger: Logger; processTimes?: ProcessTimes; trace?: SpanOrigin | undefined },
 ): Promise<OpenedWorkflows> {
   const { workflows, problems } = compileWorkflows(manifest, loaded, parts);
   const definitions = new Definitions(store, workflows, (pinned) => {

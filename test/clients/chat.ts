@@ -6,7 +6,7 @@ export const CLIENTS = ["ai-5", "ai-6.0.0", "ai"] as const;
 // biome-ignore lint/suspicious/noExplicitAny: three versions of one library, each with types of its own
 type Loose = any;
 
-export interface Chat {
+interface Chat {
   readonly messages: Loose[];
   readonly status: string;
   readonly error: Error | undefined;

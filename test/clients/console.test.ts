@@ -57,7 +57,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await page.getByRole("button", { name: "Send" }).click();
   };
 
-  test("without JavaScript it is the landing page, with its links", async () => {
+  test("the console at GET / without JavaScript is the landing page, with its links", async () => {
     const plain = await openPage(browser, { javaScriptEnabled: false });
     await plain.page.goto(service.url);
     for (const name of ["API explorer", "OpenAPI document", "Agents", "Workflows", "Tools", "Health"])
@@ -66,7 +66,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await plain.context.close();
   });
 
-  test("keeps the landing page and its links as its overview, and leads from an agent to its chat", async () => {
+  test("the console at GET / keeps the landing page and its links as its overview, and leads from an agent to its chat", async () => {
     await page.getByRole("heading", { level: 1, name: "Desk" }).waitFor();
     for (const name of ["API explorer", "OpenAPI document"])
       assert.ok(await page.getByRole("link", { name, exact: true }).isVisible(), name);
@@ -96,7 +96,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     opened.complaints.length = 0;
   });
 
-  test("agents: Stop ends an answer", async () => {
+  test("the console at GET /: Stop ends the answer of an agent", async () => {
     await page.goto(`${service.url}/#/agents/slow`);
     await say("Wait");
     await page.getByRole("button", { name: "Stop" }).click();
@@ -222,7 +222,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await assertSound(opened);
   });
 
-  test("by keyboard alone: past the bar, to an agent, and through a chat; the focus follows", async () => {
+  test("the console at GET / by keyboard alone: past the bar, to an agent, and through a chat; the focus follows", async () => {
     await page.goto(`${service.url}/#/workflows`);
     await page.reload();
     const focused = () => page.locator(":focus");

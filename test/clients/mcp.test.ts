@@ -78,12 +78,12 @@ for (const name of CLIENTS) {
     });
     after(() => ada.close());
 
-    test("speaks the revision that it is for", () => {
+    test(`the MCP client ${name} speaks the revision that it is for`, () => {
       const expected = name === "2.4.0 current" ? "2026-07-28" : "2025-11-25";
       assert.equal(ada.protocol, expected);
     });
 
-    test("lists tools, agents and workflows with their schemas", async () => {
+    test(`the MCP client ${name} lists tools, agents and workflows with their schemas`, async () => {
       const tools = await ada.tools();
       assert.deepEqual(
         tools.map(({ name }) => name),
@@ -95,7 +95,7 @@ for (const name of CLIENTS) {
       assert.deepEqual(tools[6].inputSchema.properties.resumeData.required, ["approved"]);
     });
 
-    test("calls a tool, and gets its result as text and as it is", async () => {
+    test(`the MCP client ${name} calls a tool, and gets its result as text and as it is`, async () => {
       const { content, structuredContent, isError } = await ada.call("sum", { a: 1, b: 2 });
       assert.deepEqual(content, [{ type: "text", text: '{"sum":3}' }]);
       assert.deepEqual(structuredContent, { sum: 3 });
@@ -110,7 +110,7 @@ for (const name of CLIENTS) {
       ["an execution that does not exist", "workflow_expense_resume", { executionId: "nope" }, /nope.* does not exist/],
       ["a tool that needs approval", "guarded", { a: 1, b: 2 }, /approval/],
     ] as const) {
-      test(`is told of ${what} by a result that the model can read`, async () => {
+      test(`the MCP client ${name} is told of ${what} by a result that the model can read`, async () => {
         const { content, isError } = await ada.call(tool, given);
         assert.equal(isError, true);
         if (typeof text === "string") assert.equal(content[0].text, text);
@@ -118,11 +118,11 @@ for (const name of CLIENTS) {
       });
     }
 
-    test("is told of an unknown tool by an error of the protocol", async () => {
+    test(`the MCP client ${name} is told of an unknown tool by an error of the protocol`, async () => {
       await assert.rejects(ada.call("nope", {}), /unknown tool "nope"/);
     });
 
-    test("asks an agent, in a conversation of the caller's own, whoever has one of the same id", async () => {
+    test(`the MCP client ${name} asks an agent, in a conversation of the caller's own, whoever has one of the same id`, async () => {
       const conversationId = `talk-${name.replaceAll(" ", "-")}`;
       const { content, structuredContent } = await ada.call("agent_assistant", { prompt: "Tea?", conversationId });
       assert.equal(content[0].text, "Tea?");
@@ -138,7 +138,7 @@ for (const name of CLIENTS) {
       await bob.close();
     });
 
-    test("runs a workflow to where it waits, and resumes it; nobody else does", async () => {
+    test(`the MCP client ${name} runs a workflow to where it waits, and resumes it; nobody else does`, async () => {
       const waiting = await ada.call("workflow_expense", { input: { amount: 5 } });
       const { executionId, status, suspension } = waiting.structuredContent;
       assert.deepEqual([status, suspension.reason], ["suspended", "Manager approval needed"]);
@@ -153,7 +153,7 @@ for (const name of CLIENTS) {
       assert.deepEqual(done.structuredContent.result, { approved: true });
     });
 
-    test("stops a call when it leaves", async () => {
+    test(`the MCP client ${name} stops a call when it leaves`, async () => {
       const leaving = await connect(name, address(), bearer("ada"));
       const id = `${name} leaves`;
       const call = leaving.call("hang", { id }).catch(() => "gone");
@@ -163,7 +163,7 @@ for (const name of CLIENTS) {
       await until("ended", id);
     });
 
-    test("cancels a call", async () => {
+    test(`the MCP client ${name} cancels a call`, async () => {
       const id = `${name} cancels`;
       const cancel = new AbortController();
       const call = ada.call("hang", { id }, cancel.signal).catch(() => "cancelled");
@@ -179,11 +179,11 @@ for (const name of CLIENTS) {
         `the call has ${what}`,
       );
 
-    test("is refused without a token", async () => {
+    test(`the MCP client ${name} is refused without a token`, async () => {
       await assert.rejects(connect(name, address()), /401|[Uu]nauthorized|authentication required/);
     });
 
-    test("is refused by a server that does not exist", async () => {
+    test(`the MCP client ${name} is refused by a server that does not exist`, async () => {
       await assert.rejects(
         connect(name, `${service.url}/mcp/other/mcp`, bearer("ada")),
         /404|does not exist|did not offer pinned/,

@@ -133,7 +133,7 @@ test("the card of an agent that anybody may call asks for nothing, whatever the 
   assert.deepEqual(closed!.securityRequirements, [{ schemes: { userToken: { list: [] } } }]);
 });
 
-test("without agents there is no first card: 404", async (t) => {
+test("GET /.well-known/agent-card.json without agents is 404", async (t) => {
   const service = await startService(t, { name: "Empty" });
   const reply = await service.get("/.well-known/agent-card.json");
   assert.deepEqual([reply.status, await reply.json()], [404, { success: false, error: "the manifest has no agents" }]);

@@ -60,7 +60,7 @@ describe("authNext", () => {
     assert.equal(await get("/agents", { "x-console-access-key": "A key+/=&1" }), 401);
   });
 
-  test("without a key in the environment, none is the right one", async (t) => {
+  test("authNext without SERVICE_CONSOLE_ACCESS_KEY in the environment: no key opens a route of the console", async (t) => {
     for (const SERVICE_CONSOLE_ACCESS_KEY of [undefined, ""]) {
       const { dispatch } = await startService(t, manifest(), {
         env: { NODE_ENV: "production", SERVICE_CONSOLE_ACCESS_KEY },
@@ -167,7 +167,7 @@ describe("a 401", () => {
     return { error: error as string, challenge: reply.headers["www-authenticate"], log: JSON.stringify(log) };
   };
 
-  test("says how to send a token, or the key, and mentions the development header outside production only", async (t) => {
+  test("a 401 says how to send a token, or the key, and mentions the development header outside production only", async (t) => {
     const user = await refused(PRODUCTION, "/hello", {}, t);
     assert.equal(user.error, "authentication required: send a user's token in the header Authorization: Bearer TOKEN");
     assert.equal(user.challenge, 'Bearer realm="penstock"');
@@ -181,7 +181,7 @@ describe("a 401", () => {
       assert.match((await refused(DEVELOPING, path, {}, t)).error, /x-service-dev: true is enough$/);
   });
 
-  test("tells a wrong credential from none, and neither the reply nor the log repeats it", async (t) => {
+  test("a 401 tells a wrong credential from none, and neither the reply nor the log repeats it", async (t) => {
     const token = await refused(PRODUCTION, "/hello", { authorization: "Bearer wrong-token-1234" }, t);
     assert.match(token.error, /^the token is not valid or has expired: send/);
     assert.equal(token.challenge, 'Bearer realm="penstock", error="invalid_token"');
@@ -195,7 +195,7 @@ describe("a 401", () => {
     assert.match(scheme.error, /^authentication required/);
   });
 
-  test("names both ways where legacy takes both", async (t) => {
+  test("a refusal names both ways to show credentials where legacy takes both", async (t) => {
     const both = await refused(PRODUCTION, "/observability/x", {}, t, { mode: "legacy" });
     assert.match(both.error, /Bearer TOKEN, or send the console's key/);
     assert.equal(both.challenge, 'Bearer realm="penstock", ConsoleKey realm="penstock"');

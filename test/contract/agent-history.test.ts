@@ -12,7 +12,7 @@ const CITY = { type: "object", properties: { city: { type: "string" } }, require
 describe("GET /agents/:id/history", () => {
   const HISTORY = "/agents/assistant/history";
 
-  test("is {entries, total, page, limit}, newest first, and an entry has the fields of a run", async (t) => {
+  test("GET /agents/:id/history is {entries, total, page, limit}, newest first, and an entry has the fields of a run", async (t) => {
     const { service } = await serveUpstream(t);
     assert.deepEqual(await dataOf(service.get(HISTORY)), { entries: [], total: 0, page: 0, limit: 10 });
     await dataOf(service.post(TEXT, { input: "first" }));
@@ -63,7 +63,7 @@ describe("GET /agents/:id/history", () => {
     ["page=-1", /page must be >= 0/],
     ["page=abc", /page must be/],
   ] as const) {
-    test(`with ${query} is 400 and names the parameter`, async (t) => {
+    test(`GET /agents/:id/history with ${query} is 400 and names the parameter`, async (t) => {
       const service = await startService(t, manifestWith());
       const answer = await errorOf(service.get(`${HISTORY}?${query}`));
       assert.equal(answer.status, 400);
@@ -71,7 +71,7 @@ describe("GET /agents/:id/history", () => {
     });
   }
 
-  test("says running, error with its message, and cancelled with what was said by then", async (t) => {
+  test("GET /agents/:id/history says running, error with its message, and cancelled with what was said by then", async (t) => {
     const { service, upstream } = await serveUpstream(t);
     const newest = async () => (await dataOf(service.get(HISTORY))).entries[0];
     upstream.replies(failure(400, { message: "the upstream's own words" }), stallsAfter("Half an ans"));
@@ -92,7 +92,7 @@ describe("GET /agents/:id/history", () => {
     assert.equal((await newest()).output, "Half an ans");
   });
 
-  test("keeps the object of /object as output", async (t) => {
+  test("GET /agents/:id/history keeps the object of /object as output", async (t) => {
     const { service, upstream } = await serveUpstream(t);
     upstream.replies(saysJson({ city: "Lisbon" }));
     await dataOf(service.post("/agents/assistant/object", { input: "x", schema: CITY }));

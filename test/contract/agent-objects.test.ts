@@ -34,7 +34,7 @@ const BAD: [title: string, schema: unknown, error: RegExp][] = [
 for (const endpoint of ["object", "stream-object"]) {
   describe(`POST /agents/:id/${endpoint}`, () => {
     for (const [title, schema, error] of BAD) {
-      test(`a schema that is ${title} is 400, a plain reply`, async (t) => {
+      test(`POST /agents/:id/object and /stream-object: a schema that is ${title} is 400, a plain reply`, async (t) => {
         const service = await startService(t, manifestWith());
         const answer = await errorOf(service.post(`/agents/assistant/${endpoint}`, { input: "x", schema }));
         assert.equal(answer.status, 400, answer.error);
@@ -63,7 +63,7 @@ describe("POST /agents/:id/object", () => {
     [nested(32), JSON.parse(`${"[".repeat(31)}"x"${"]".repeat(31)}`)],
   ];
   for (const [schema, value] of VALUES) {
-    test(`gives any value that fits: ${JSON.stringify(value).slice(0, 40)}`, async (t) => {
+    test(`POST /agents/:id/object gives any value that fits: ${JSON.stringify(value).slice(0, 40)}`, async (t) => {
       const { service, upstream } = await serveUpstream(t);
       upstream.replies(saysJson(value));
       const reply = (await (await service.post(OBJECT, { input: "x", schema })).json()) as Loose;

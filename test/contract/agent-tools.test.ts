@@ -44,7 +44,7 @@ describe("tools of an agent", () => {
   });
 
   test("POST /agents/:id/text runs the calls of one step at once, and answers in the order of the calls", {
-    timeout: 20_000,
+    timeout: 60_000,
   }, async (t) => {
     const { service, upstream } = await serve(t);
     const people = ["ada", "bob", "cy"].map((name, index) => ({
@@ -256,7 +256,7 @@ describe("options.context", () => {
   };
   const DYNAMIC = "/agents/dynamic/text";
 
-  test("POST /agents/:id/text adapts instructions, model and tools to it", async (t) => {
+  test("POST /agents/:id/text adapts instructions, model and tools to options.context", async (t) => {
     const { service, upstream } = await serve(t, {}, { agents });
     const seen = async (context?: object) => {
       await dataOf(service.post(DYNAMIC, { input: "x", options: { context } }));

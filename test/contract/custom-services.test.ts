@@ -162,7 +162,7 @@ test("a route that uses nothing of its call pays nothing for it", () => {
 });
 
 describe("what the API replies, as values", () => {
-  test("agents", async () => {
+  test("a custom route lists agents, asks them and reads their history as the API does", async () => {
     const list = await done(ada, "agents.list");
     assert.deepEqual(list, (await send("GET", "/agents", console_)).data);
     assert.deepEqual(
@@ -178,14 +178,14 @@ describe("what the API replies, as values", () => {
     assert.equal(entries.length, 1);
   });
 
-  test("tools, whose results are as JSON has them, and who see the caller and the context", async () => {
+  test("a custom route calls tools, whose results are as JSON has them, and who see the caller and the context", async () => {
     assert.deepEqual(await done(ada, "tools.list"), (await send("GET", "/tools", console_)).data);
     assert.deepEqual(await done(ada, "tools.execute", "add", { a: 1, b: 2 }), { sum: 3 });
     const told = await done(bob, "tools.execute", "whose", {}, { context: { tenant: "t" } });
     assert.deepEqual(told, { user: "bob", context: { tenant: "t" }, at: "1970-01-01T00:00:00.000Z" });
   });
 
-  test("workflows", async () => {
+  test("a custom route runs, resumes and lists workflows as the API does", async () => {
     assert.deepEqual(await done(ada, "workflows.list"), (await send("GET", "/workflows", console_)).data);
     assert.deepEqual(await done(ada, "workflows.get", "flow"), (await send("GET", "/workflows/flow", console_)).data);
     const options = { executionId: "values-1" };
@@ -210,7 +210,7 @@ describe("what the API replies, as values", () => {
     assert.equal((await ask(ada, "workflows.suspend", "flow", "values-1")).status, 400, "it does not run");
   });
 
-  test("memory", async () => {
+  test("a custom route reads and writes conversations as the API does", async () => {
     const made = await done(ada, "memory.create", { conversationId: "v", title: "Tea", metadata: { a: 1 } });
     assert.deepEqual([made.id, made.userId, made.resourceId], ["v", "ada", "assistant"]);
     assert.deepEqual(await done(ada, "memory.get", "v"), made);
@@ -235,7 +235,7 @@ describe("what the API replies, as values", () => {
     assert.ok(conversations.some(({ id }: Loose) => id === copy.conversation.id));
   });
 
-  test("a memory by its name, which no body changes", async () => {
+  test("a custom route names a memory, and no body of a request changes which", async () => {
     const on = (name: string | undefined, what: string, ...given: unknown[]) =>
       send("POST", "/do", ada, { do: what, with: given, name });
     const made = await on("notes", "memory.create", { conversationId: "n", agentId: "assistant" });
@@ -251,7 +251,7 @@ describe("what the API replies, as values", () => {
     assert.deepEqual([missing.status, missing.error], [404, 'memory "none" does not exist']);
   });
 
-  test("they are the route's own: what it does to them, and to what it gave, changes nothing", async () => {
+  test("values that a custom route gets from the API are its own: what it does to them, and to what it gave, changes nothing", async () => {
     const before = (await send("GET", "/agents/assistant", console_)).data;
     const { status, data } = await send("GET", "/spoil", ada);
     assert.equal(status, 200);
@@ -426,7 +426,7 @@ describe("isolation", () => {
     assert.equal((await asKey("memory.get", ["twice"])).data.userId, "ada");
   });
 
-  test("lists show the caller's own", async () => {
+  test("auth.isolation: lists that a custom route asks for show the caller's own", async () => {
     for (const [what, given, mark] of lists) {
       assert.ok(JSON.stringify(await done(ada, what, ...given)).includes(mark), what);
       assert.ok(!JSON.stringify(await done(bob, what, ...given)).includes(mark), what);
@@ -468,7 +468,7 @@ describe("the signal of the route", () => {
   };
 
   for (const path of ["/hang", "/hang-agent"]) {
-    test(`${path}: a client that leaves ends what the route runs`, async () => {
+    test(`GET ${path}: a client that leaves ends what the custom route runs`, async () => {
       const { begins, ends } = hanging();
       const client = new AbortController();
       const reply = inject(service.dispatch, { path, headers: ada, signal: client.signal }).catch(() => null);
@@ -479,7 +479,7 @@ describe("the signal of the route", () => {
     });
   }
 
-  test("so does the time limit of requests", async (t) => {
+  test("limits.request ends what a custom route runs", async (t) => {
     const slow = await serve(t, { server: { limits: { request: "1s" } } });
     const { begins, ends } = hanging();
     const reply = inject(slow.dispatch, { path: "/hang-agent", headers: ada });
@@ -546,7 +546,7 @@ describe("a custom route and the paths that are taken", () => {
     );
   });
 
-  test("so is one that has a literal in the place of a parameter: other methods would be gone there too", async (t) => {
+  test("a custom route is an error too where it has a literal in the place of a parameter: other methods would be gone there too", async (t) => {
     const rows: [string, string, string][] = [
       ["GET", "/agents/me", "GET /agents/:id"],
       ["DELETE", "/agents/me", "GET /agents/:id"],

@@ -202,7 +202,7 @@ for (const transport of TRANSPORTS) {
       });
     }
 
-    test("405 names the methods in Allow", async (t) => {
+    test("a path with another method is 405, and Allow names its methods", async (t) => {
       const service = await startService(t, manifest(transport));
       const reply = await fetch(`${service.url}${TEXT}`, { method: "PUT" });
       assert.equal(reply.headers.get("allow"), "OPTIONS, POST");
@@ -266,7 +266,7 @@ for (const transport of TRANSPORTS) {
       assert.match(heard, /body is larger than 4096 bytes/);
     });
 
-    test("unknown query parameters are ignored", async (t) => {
+    test("unknown query parameters of any route are ignored", async (t) => {
       const service = await startService(t, manifest(transport));
       assert.equal((await service.get("/agents?colour=red")).status, 200);
       assert.equal((await service.get("/agents/assistant/history?colour=red&limit=5")).status, 200);

@@ -58,7 +58,7 @@ for (const transport of TRANSPORTS) {
       await reader.until(() => reader.text.includes("text-delta"));
       const stopped = service.stop();
       await reader.end();
-      await soon(stopped, "the stop", 10_000);
+      await soon(stopped, "the stop");
       const text = reader.events.map(({ delta = "" }: Loose) => delta).join("");
       assert.equal(text, "One two three");
       assert.equal(reader.events.at(-1)!.type, "finish");

@@ -103,7 +103,7 @@ for (const [kind, start] of Object.entries(SERVERS)) {
       assert.deepEqual(structuredContent, { found: "tea" });
     });
 
-    test("a client that leaves stops the call", async () => {
+    test("POST /tools/:name/execute: a client that leaves stops the call at the MCP server", async () => {
       if (server === null) return;
       const leave = new AbortController();
       const init = { method: "POST", headers: { "content-type": "application/json" }, body: '{"input":{}}' };
@@ -214,7 +214,8 @@ test("an answer that the protocol does not know is a failure of the tool, in a l
 });
 
 test("servers that do not answer hold up neither the start nor the end, and their tools are 503", async (t) => {
-  const silent = createServer(() => {});
+  let given = 0;
+  const silent = createServer((socket) => socket.on("close", () => given++));
   await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
   t.after(() => silent.close());
   const port = (silent.address() as AddressInfo).port;
@@ -225,9 +226,9 @@ test("servers that do not answer hold up neither the start nor the end, and thei
     gone: { url: gone.url },
     missing: { command: "no-such-command-anywhere" },
   };
-  const began = performance.now();
   const service = await startService(t, manifestWith({ tools: ["silent_x", "gone_x"] }, { mcp: { clients } }));
   assert.equal((await service.get("/readyz")).status, 200);
+  assert.equal(given, 0, "the start waited until the silent server was given up");
   const { parameters, status } = await toolOf(service, "silent_x");
   assert.deepEqual([parameters, status], [{ type: "object" }, "unavailable"]);
   for (const name of ["gone_x", "gone_never_named", "missing_x"]) {
@@ -240,11 +241,12 @@ test("servers that do not answer hold up neither the start nor the end, and thei
       /^MCP server "(gone|missing)" is not available: (ECONNREFUSED|cannot run no-such-command-anywhere: ENOENT)$/,
     );
   }
+  const began = performance.now();
   await service.stop();
-  assert.ok(performance.now() - began < 9_000, "less than the patience with a server");
+  assert.ok(performance.now() - began < 9_000, "the end waited until the silent server was given up");
 });
 
-test("to look at a manifest connects to no server and runs no command", async (t) => {
+test("penstock check connects to no MCP server and runs no command of one", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "penstock-mcp-"));
   t.after(() => rm(folder, { recursive: true, force: true }));
   const clients = { touch: { command: "touch", args: ["touched"] } };

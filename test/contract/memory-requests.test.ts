@@ -215,7 +215,7 @@ describe("which memory a request means", () => {
     assert.equal((await service.data("GET", `${list}?agentId=a`)).total, 1);
   });
 
-  test("without a global memory and with several agents that have one, agentId is required", async (t) => {
+  test("a request of the memory API: without a global memory and with several agents that have one, agentId is required", async (t) => {
     const service = await serveMemory(t, "memory:", MANY);
     for (const [method, path, body] of [
       ["GET", list, undefined],
@@ -229,7 +229,7 @@ describe("which memory a request means", () => {
     }
   });
 
-  test("without a global memory the only agent with a memory is meant", async (t) => {
+  test("a request of the memory API: without a global memory the only agent with a memory is meant", async (t) => {
     const agents = { a: { model: "demo/echo", memory: "one" }, b: { model: "demo/echo" } };
     const service = await serveMemory(t, "memory:", { memory: { one: {} }, agents });
     const { conversation } = await service.data("POST", list, { userId: "ada" });
@@ -238,7 +238,7 @@ describe("which memory a request means", () => {
     assert.match((await service.call("GET", `${list}?agentId=b`)).error, /agent "b" has no memory/);
   });
 
-  test("without any memory every request is 400 and says what to declare", async (t) => {
+  test("the memory API without any memory: every request is 400 and says what to declare", async (t) => {
     const agents = { a: { model: "demo/echo", memory: false } };
     const service = await serveMemory(t, "memory:", { memory: {}, agents });
     const { status, error } = await service.call("GET", list);

@@ -63,7 +63,7 @@ for (const transport of TRANSPORTS) {
       for (const end of ends.reverse()) await end();
     });
     const idle = async () => {
-      for (let tries = 0; service.service.traces.sink.live && tries < 500; tries++) {
+      for (let tries = 0; service.service.traces.sink.live && tries < 6_000; tries++) {
         await new Promise((resolve) => setTimeout(resolve, 2));
       }
       assert.equal(service.service.traces.sink.live, false);

@@ -6,7 +6,6 @@ import type { AddressInfo } from "node:net";
 import { describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { EventReader, eventually } from "../support/event-reader.ts";
-import { soon } from "../support/providers.ts";
 import { dataOf } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
@@ -99,11 +98,7 @@ for (const transport of TRANSPORTS) {
       await reader.head();
       await standstill(state);
       reader.leave();
-      await soon(
-        eventually(() => state.aborted, "the abort"),
-        "the abort",
-        1_000,
-      );
+      await eventually(() => state.aborted, "the abort");
       await eventually(async () => (await dataOf(service.get("/agents/assistant"))).status === "idle", "idle");
     });
   });

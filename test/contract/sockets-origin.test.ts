@@ -177,6 +177,6 @@ for (const transport of TRANSPORTS) {
     await service.stop();
     for (const socket of sockets)
       assert.deepEqual(await socket.closed, { code: 1001, reason: "the server is stopping" });
-    assert.ok(Date.now() - began < 5_000, "the drain of 30 s was waited for");
+    assert.ok(Date.now() - began < 25_000, "the drain of 30 s was waited for");
   });
 }

@@ -181,15 +181,14 @@ for (const transport of TRANSPORTS) {
       assert.equal((await binary.closed).code, 1003);
     });
 
-    test("a reader that is slow loses messages and is told how many", async () => {
+    test("WS /ws: a client that does not read loses messages, and is told how many", async () => {
       const socket = await open("/ws");
       await socket.next();
       socket.socket.pause();
       const text = JSON.stringify("x".repeat(1000));
-      for (let count = 0; count < 16_000; count++) {
-        socket.socket.send(text);
-        if (count % 1000 === 999) await new Promise((resolve) => setTimeout(resolve, 5));
-      }
+      const sent = Array.from({ length: 16_000 }, () => new Promise((resolve) => socket.socket.send(text, resolve)));
+      // What is left then is in buffers of the kernel, which are smaller than half of it.
+      await Promise.all(sent);
       socket.socket.resume();
       let echoes = 0;
       let dropped = 0;

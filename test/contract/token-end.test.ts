@@ -53,7 +53,7 @@ for (const transport of TRANSPORTS) {
       const open = (exp: number | undefined) => openSocket(`${service.url}/echo?token=${token({ sub: "u", exp })}`);
       const endless = await open(undefined);
       const long = await open(now() + 3600);
-      const short = await open(now() + 3);
+      const short = await open(now() + 5);
       short.send("hello");
       assert.deepEqual(await short.next(), { data: "hello" });
       const { code, reason } = await soon(short.closed, "the end");
@@ -67,7 +67,7 @@ for (const transport of TRANSPORTS) {
 
     test("a WebSocket whose token was let in after its end, within the tolerance of clocks, is open until that has passed", async (t) => {
       const service = await startService(t, manifest(transport), options(t));
-      const socket = await openSocket(`${service.url}/echo?token=${token({ sub: "u", exp: now() - 27 })}`);
+      const socket = await openSocket(`${service.url}/echo?token=${token({ sub: "u", exp: now() - 25 })}`);
       socket.send("late");
       assert.deepEqual(await socket.next(), { data: "late" });
       assert.equal((await soon(socket.closed, "the end")).code, 4401);
@@ -77,7 +77,7 @@ for (const transport of TRANSPORTS) {
       const service = await startService(t, manifest(transport, { use: "sessions" }), options(t));
       const open = (exp: number | null) => openSocket(`${service.url}/echo?token=${JSON.stringify(exp)}`);
       const endless = await open(null);
-      const short = await open(Date.now() / 1000 + 2);
+      const short = await open(Date.now() / 1000 + 5);
       short.send(1);
       assert.deepEqual(await short.next(), { data: 1 });
       assert.equal((await soon(short.closed, "the end")).code, 4401);

@@ -269,7 +269,7 @@ describe("traceparent", () => {
   const SPAN = "b7ad6b7169203331";
   const post = (path: string, body: object, traceparent: string) => service.post(path, body, { traceparent });
 
-  test("of a request is continued: agents, workflows, tools", async () => {
+  test("traceparent of a request is continued by agents, workflows and tools", async () => {
     const given: [string, object, string][] = [
       ["/agents/writer/text", { input: "hello" }, "1"],
       ["/agents/writer/stream", { input: "hello" }, "2"],
@@ -290,7 +290,7 @@ describe("traceparent", () => {
     }
   });
 
-  test("that is none, or says that nothing is recorded, continues nothing", async () => {
+  test("a traceparent that is malformed, or says that nothing is recorded, continues nothing", async () => {
     await dataOf(post("/agents/writer/text", { input: "hello" }, `00-${MARKER}-${SPAN}`));
     assert.notEqual((await historyOf("writer")).traceId, MARKER);
     await dataOf(post("/agents/writer/text", { input: "hello" }, `00-${MARKER}-${SPAN}-00`));

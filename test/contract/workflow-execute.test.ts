@@ -28,7 +28,7 @@ const WORKFLOWS = {
 const client = await startWorkflows(null, WORKFLOWS, { tools: { fail: { use: "fail" } } });
 
 describe("POST /workflows/:id/execute", () => {
-  test("answers with the result when the execution is completed, and has recorded it by then", async () => {
+  test("POST /workflows/:id/execute answers with the result when the execution is completed, and has recorded it by then", async () => {
     const options = { userId: "ada", conversationId: "c1", metadata: { team: "sales" }, context: { a: 1 } };
     const result = await client.execute("add", { n: 1 }, options);
     assert.deepEqual([result.status, result.result], ["completed", { n: 4 }]);
@@ -54,7 +54,7 @@ describe("POST /workflows/:id/execute", () => {
     assert.deepEqual([state.status, state.context, state.workflowState], ["completed", { a: 1 }, {}]);
   });
 
-  test("takes the id that a client chooses; taken once more it is 409, in another workflow too", async () => {
+  test("POST /workflows/:id/execute takes the id that a client chooses; taken once more it is 409, in another workflow too", async () => {
     const result = await client.execute("add", { n: 1 }, { executionId: "mine:1" });
     assert.equal(result.executionId, "mine:1");
     for (const workflow of ["add", "misfit"]) {
@@ -67,7 +67,7 @@ describe("POST /workflows/:id/execute", () => {
     }
   });
 
-  test("of twenty that choose the same id at once, one is run and the others are 409", async () => {
+  test("POST /workflows/:id/execute: of twenty that choose the same id at once, one is run and the others are 409", async () => {
     const one = () =>
       client.service.post("/workflows/add/execute", { input: { n: 1 }, options: { executionId: "same" } });
     const replies = await Promise.all(Array.from({ length: 20 }, one));
@@ -82,7 +82,7 @@ describe("POST /workflows/:id/execute", () => {
     assert.deepEqual((await client.record(executionId)).output, { n: 4 });
   });
 
-  test("input that fails the schema is 400 and leaves nothing behind", async () => {
+  test("POST /workflows/:id/execute: input that fails the schema is 400 and leaves nothing behind", async () => {
     const before = (await dataOf(client.service.get("/workflows/executions?limit=500"))).length;
     const body = { input: { n: "x" }, options: { executionId: "bad" } };
     const { status, error } = await refused(client.service.post("/workflows/add/execute", body));
@@ -91,12 +91,12 @@ describe("POST /workflows/:id/execute", () => {
     await client.execute("add", { n: 1 }, { executionId: "bad" });
   });
 
-  test("an unknown workflow is 404", async () => {
+  test("POST /workflows/:id/execute of an unknown workflow is 404", async () => {
     const { status, error } = await refused(client.service.post("/workflows/nope/execute", { input: 1 }));
     assert.deepEqual([status, error], [404, 'workflow "nope" does not exist']);
   });
 
-  test("a step that fails is a 500 with what it said and x-execution-id; the record has the error and its step", async (t) => {
+  test("POST /workflows/:id/execute: a step that fails is a 500 with what it said and x-execution-id; the record has the error and its step", async (t) => {
     const probe = watchProbe(t);
     const { status, error, headers } = await refused(client.service.post("/workflows/broken/execute", { input: 1 }));
     assert.deepEqual([status, error], [500, 'step "wrong": no paper left']);
@@ -113,13 +113,13 @@ describe("POST /workflows/:id/execute", () => {
     assert.deepEqual(probe.paths(id), ["wrong"]);
   });
 
-  test("a tool that fails in a step says so in the same way", async () => {
+  test("POST /workflows/:id/execute: a tool that fails in a step says so in the same way", async () => {
     const { status, error } = await refused(client.service.post("/workflows/tools/execute", { input: {} }));
     assert.equal(status, 500);
     assert.match(error, /^step "call": .*the shop is closed/);
   });
 
-  test("a result that does not fit the result schema is a 500 without a step", async () => {
+  test("POST /workflows/:id/execute: a result that does not fit the result schema is a 500 without a step", async () => {
     const { status, error, headers } = await refused(client.service.post("/workflows/misfit/execute", { input: 1 }));
     assert.deepEqual([status, error], [500, "result.total is required"]);
     const record = await client.record(headers.get("x-execution-id")!);
@@ -142,7 +142,7 @@ describe("POST /workflows/:id/execute", () => {
     assert.equal(await statusOf(), "idle");
   });
 
-  test("a client that leaves does not stop it", async (t) => {
+  test("POST /workflows/:id/execute: a client that leaves does not stop the execution", async (t) => {
     const probe = watchProbe(t);
     const controller = new AbortController();
     const body = JSON.stringify({ input: 1, options: { executionId: "left" } });
@@ -180,13 +180,13 @@ describe("an execution of another workflow is 404", () => {
     ["cancel", {}],
     ["replay", { stepId: "one" }],
   ] as const) {
-    test(`POST /workflows/:id/executions/:executionId/${command}`, async () => {
+    test(`POST /workflows/:id/executions/:executionId/${command} of another workflow's execution is 404`, async () => {
       const { status, error } = await refused(client.command("misfit", "theirs", command, body));
       assert.deepEqual([status, error], [404, 'execution "theirs" does not exist']);
     });
   }
   for (const what of ["state", "stream"]) {
-    test(`GET /workflows/:id/executions/:executionId/${what}`, async () => {
+    test(`GET /workflows/:id/executions/:executionId/${what} of another workflow's execution is 404`, async () => {
       const { status } = await refused(client.service.get(`/workflows/misfit/executions/theirs/${what}`));
       assert.equal(status, 404);
     });

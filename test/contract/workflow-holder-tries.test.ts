@@ -90,7 +90,7 @@ test("POST /workflows/:id/execute: another try of a step sees shared state as it
 });
 
 describe("POST /workflows/:id/execute: a step that holds others and has tries", () => {
-  test("a tap inside that failed is not run again", async (t) => {
+  test("retry of a step that holds others: andTap inside that failed is not run again", async (t) => {
     const watched = watchProbe(t);
     const { executionId: id, result } = await client.execute("tapped", { n: 1 });
     assert.deepEqual(result, { n: 1, count: 3 });
@@ -98,7 +98,7 @@ describe("POST /workflows/:id/execute: a step that holds others and has tries", 
     const events = told(await client.events("tapped", id));
     assert.equal(events.filter((event) => event.endsWith(" tap")).length, 2);
   });
-  test("is no failure while another try follows", async () => {
+  test("retry of a step that holds others: its failure is not on record while another try follows", async () => {
     const { executionId: id } = await client.execute("mended", { n: 1 });
     assert.deepEqual(
       told(await client.events("mended", id)).filter((event) => event.endsWith(" all")),
@@ -110,7 +110,7 @@ describe("POST /workflows/:id/execute: a step that holds others and has tries", 
     ["slow", 'step "all": timed out after 15ms'],
     ["misfit", 'step "all": output.x is required'],
   ] as const) {
-    test(`fails once, with its last try: ${workflow}`, async () => {
+    test(`retry of a step that holds others, ${workflow}: it fails once, with its last try`, async () => {
       const { error, events } = await failure(workflow);
       assert.equal(error, message);
       assert.equal(events.filter((event) => event === "step-error all").length, 1, events.join("\n"));
@@ -124,7 +124,7 @@ describe("POST /workflows/:id/execute: a step that holds others and has tries", 
     ["sub", "sub", /there is no "nothing" in data/],
     ["start", "sub", /^step "sub": input/],
   ] as const) {
-    test(`what no other try can mend fails at once: ${workflow}`, async () => {
+    test(`retry of a step that holds others, ${workflow}: what no other try can mend fails at once`, async () => {
       const { error, events } = await failure(workflow);
       assert.match(error, message);
       assert.equal(events.filter((event) => event === `step-error ${path}`).length, 1);

@@ -34,7 +34,7 @@ const client = await startWorkflows(null, {
 const replay = (workflow: string, id: string, body: object) => client.command(workflow, id, "replay", body);
 
 describe("a step that was resumed, and failed", () => {
-  test("is replayed with the payload on record, and with the state that it had set before it waited", async (t) => {
+  test("POST .../replay of a step that was resumed and failed: it has the payload on record, and with the state that it had set before it waited", async (t) => {
     const watched = watchProbe(t);
     const { id, reply } = client.begin("asking", "asking-1", { n: 1 });
     (await watched.next("b", id)).release();
@@ -58,7 +58,7 @@ describe("a step that was resumed, and failed", () => {
     call.release();
     assert.deepEqual((await resultOf(other)).result, { n: 1, answer: "no" });
   });
-  test("a replay of such a replay, which failed too, has the payload all the same", async (t) => {
+  test("POST .../replay of the replay of a step that was resumed, which failed too, has the payload all the same", async (t) => {
     const watched = watchProbe(t);
     const { id, reply } = client.begin("asking", "asking-2", { n: 1 });
     (await watched.next("b", id)).release();
@@ -76,7 +76,7 @@ describe("a step that was resumed, and failed", () => {
     call.release();
     assert.deepEqual((await resultOf(second)).result, { n: 1, answer: { yes: 1 } });
   });
-  test("from a step before it, it asks again", async (t) => {
+  test("POST .../replay from a step before the one that was resumed: that one suspends again", async (t) => {
     const watched = watchProbe(t);
     const { id, reply } = client.begin("asking", "asking-3", { n: 1 });
     (await watched.next("b", id)).release();
@@ -110,7 +110,7 @@ describe("data that does not fit the step is 400, and begins no execution", asyn
   ];
   const count = async () => (await dataOf(client.service.get("/workflows/executions?limit=500"))).length;
   for (const [workflow, id, body, message] of cases) {
-    test(JSON.stringify(body), async (t) => {
+    test(`POST .../replay with ${JSON.stringify(body)} is 400 where it does not fit the step`, async (t) => {
       const watched = watchProbe(t);
       const before = await count();
       const { status, error, headers } = await refused(replay(workflow, id, body));
@@ -120,7 +120,7 @@ describe("data that does not fit the step is 400, and begins no execution", asyn
       assert.deepEqual([await count(), watched.calls], [before, []]);
     });
   }
-  test("what fits is taken", async () => {
+  test("POST .../replay takes data that fits the step", async () => {
     const { status, suspension } = await resultOf(replay("typed", typed, { stepId: "first", inputData: { n: 2 } }));
     assert.deepEqual([status, suspension?.stepId], ["suspended", "ask"]);
     const resumed = await resultOf(replay("typed", typed, { stepId: "ask", resumeData: { yes: false } }));

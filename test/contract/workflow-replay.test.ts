@@ -101,7 +101,7 @@ const RUN: Record<string, string[]> = {
 
 describe("from every step that was reached", () => {
   for (const stepId of STEPS) {
-    test(`${stepId}: the same result, and only what comes from there on is run`, async (t) => {
+    test(`POST .../replay from step ${stepId}: the same result, and only what comes from there on is run`, async (t) => {
       const watched = watchProbe(t);
       const before = [
         await client.record("source"),
@@ -134,7 +134,7 @@ describe("from every step that was reached", () => {
 });
 
 describe("POST /workflows/:id/executions/:executionId/replay", () => {
-  test("inputData takes the place of the step's input", async () => {
+  test("POST .../replay: inputData takes the place of the step's input", async () => {
     const { result } = await replay("every", "source", { stepId: "sub/y", inputData: { n: 50 } });
     assert.deepEqual((result as { data: object }).data, { y: 50, x: { n: 2 }, in: { n: 2 } });
     const other = await replay("every", "source", { stepId: "gate", inputData: { n: -1 } });
@@ -144,13 +144,13 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
     const state = await client.events("every", none.executionId);
     assert.equal(state.find(({ from }) => from === "last")!.event.input, null);
   });
-  test("workflowStateOverride takes the place of the state that the step began with", async () => {
+  test("POST .../replay: workflowStateOverride takes the place of the state that the step began with", async () => {
     const { result } = await replay("every", "source", { stepId: "sub", workflowStateOverride: { mine: true } });
     assert.deepEqual((result as { state: object }).state, { mine: true });
     const kept = await replay("every", "source", { stepId: "tap" });
     assert.deepEqual((kept.result as { state: object }).state, { a: 1, r: 1 });
   });
-  test("a step that was resumed is resumed with the same, or with other data", async () => {
+  test("POST .../replay: a step that was resumed is resumed with the same, or with other data", async () => {
     const { executionId: id } = await client.execute("asking", { n: 1 });
     const { result } = await client.resume("asking", id, { yes: 1 });
     assert.deepEqual(result, { data: { yes: 1 }, resume: { yes: 1 }, state: { a: 1 } });
@@ -159,13 +159,13 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
     assert.deepEqual(other.result, { data: { no: 1 }, resume: { no: 1 }, state: { a: 1 } });
     assert.equal((await replay("asking", id, { stepId: "a" })).status, "suspended");
   });
-  test("`resume` is in scope as it was for steps after the resume", async () => {
+  test("POST .../replay: `resume` is in scope as it was for steps after the resume", async () => {
     const { executionId: id } = await client.execute("asking", { n: 1 });
     const { result } = await client.resume("asking", id, { yes: 1 });
     for (const stepId of ["said", "b", "last"])
       assert.deepEqual((await replay("asking", id, { stepId })).result, result);
   });
-  test("a plugin that was resumed sees the data again", async () => {
+  test("POST .../replay: a step plugin that was resumed sees the data again", async () => {
     const { executionId: id } = await client.execute("plugin", { n: 1 });
     await client.resume("plugin", id, "yes");
     assert.deepEqual((await replay("plugin", id, { stepId: "a" })).result, {
@@ -173,7 +173,7 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
       answer: "yes",
     });
   });
-  test("of a suspended one: it suspends again; the source stays suspended", async () => {
+  test("POST .../replay of a suspended execution: it suspends again; the source stays suspended", async () => {
     const { executionId: id } = await client.execute("asking", { n: 1 });
     const again = await replay("asking", id, { stepId: "ask" });
     assert.equal(again.status, "suspended");
@@ -181,7 +181,7 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
     assert.equal((await client.resume("asking", again.executionId, { ok: 1 })).status, "completed");
     assert.equal((await client.resume("asking", id, { ok: 1 })).status, "completed");
   });
-  test("of one that failed, from the step that failed: 500 again, with the new id", async (t) => {
+  test("POST .../replay of an execution that failed, from the step that failed: 500 again, with the new id", async (t) => {
     const watched = watchProbe(t);
     const failed = await refused(client.service.post("/workflows/failing/execute", { input: { n: 1 } }));
     const id = failed.headers.get("x-execution-id")!;
@@ -191,7 +191,7 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
     assert.notEqual(other, id);
     assert.deepEqual(watched.paths(other), ["b"]);
   });
-  test("of a replay: from before and from after the step that it began with", async (t) => {
+  test("POST .../replay of a replay: from before and from after the step that it began with", async (t) => {
     const watched = watchProbe(t);
     const one = await replay("every", "source", { stepId: "sub", inputData: { n: 7 } });
     assert.equal((one.result as { data: { y: number } }).data.y, 7);
@@ -204,7 +204,7 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
     assert.deepEqual(before.result, source.result);
     assert.equal((await client.state("every", before.executionId)).replayedFromExecutionId, one.executionId);
   });
-  test("an unknown step, and one that was never reached, is 400", async () => {
+  test("POST .../replay from an unknown step, and one that was never reached, is 400", async () => {
     for (const [stepId, message] of [
       ["nope", /^stepId: there is no step "nope"/],
       ["sub/q", /^stepId: there is no step "sub\/q"/],
@@ -216,7 +216,7 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
       assert.match(error, message);
     }
   });
-  test("a source that still runs is 400, an unknown one 404", async (t) => {
+  test("POST .../replay of an execution that still runs is 400, of an unknown one 404", async (t) => {
     const watched = watchProbe(t);
     const { id, reply } = client.begin("held", "held-1");
     const call = await watched.next("a", id);
@@ -230,7 +230,7 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
     assert.equal((await refused(client.command("held", "unknown", "replay", { stepId: "a" }))).status, 404);
     assert.equal((await refused(client.command("nope", id, "replay", { stepId: "a" }))).status, 404);
   });
-  test("a step that was suspended from outside has no resume payload on record", async (t) => {
+  test("POST .../replay: a step that was suspended from outside has no resume payload on record", async (t) => {
     const watched = watchProbe(t);
     const { id } = client.begin("outside", "outside-1", { n: 1 });
     await watched.next("a", id);
@@ -244,7 +244,7 @@ describe("POST /workflows/:id/executions/:executionId/replay", () => {
     call.release({ n: 3 });
     assert.deepEqual((await resultOf(replaying)).result, { n: 3 });
   });
-  test("the events of the new execution begin with its own start", async () => {
+  test("POST .../replay: the events of the new execution begin with its own start", async () => {
     const { executionId } = await replay("every", "source", { stepId: "last" });
     const events = await client.events("every", executionId);
     assert.deepEqual(told(events), [

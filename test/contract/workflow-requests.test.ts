@@ -81,19 +81,19 @@ describe("GET /workflows/executions", () => {
     ["metadata.=x", /^metadata\. needs the name of a key/],
     ["limit=abc&status=foo", /^status must be one of .*; limit must be integer$/],
   ] as const) {
-    test(`?${query} is 400`, async (t) => {
+    test(`GET /workflows/executions?${query} is 400`, async (t) => {
       const service = await startService(t, MANIFEST);
       await refusedWith(service.get(`/workflows/executions?${query}`), 400, message);
     });
   }
 
-  test("an unknown workflowId is 404, an unknown parameter is ignored", async (t) => {
+  test("GET /workflows/executions: an unknown workflowId is 404, an unknown parameter is ignored", async (t) => {
     const service = await startService(t, MANIFEST);
     await refusedWith(service.get("/workflows/executions?workflowId=none"), 404, /does not exist/);
     assert.deepEqual(await dataOf(service.get("/workflows/executions?color=red&page=2")), []);
   });
 
-  test("metadata filters by JSON and by key, text or JSON value; status by its aliases", async (t) => {
+  test("GET /workflows/executions: metadata filters by JSON and by key, text or JSON value; status by its aliases", async (t) => {
     const service = await startService(t, MANIFEST);
     await execute(
       service,
@@ -163,7 +163,7 @@ describe("bodies of workflow requests", () => {
     }
   }
 
-  test("replay needs a stepId, and an object as workflowStateOverride", async (t) => {
+  test("POST .../replay needs a stepId, and an object as workflowStateOverride", async (t) => {
     const service = await startService(t, MANIFEST);
     await execute(service, "flow", { n: 1 }, { executionId: "f1" });
     const path = "/workflows/flow/executions/f1/replay";
@@ -172,7 +172,7 @@ describe("bodies of workflow requests", () => {
     await refusedWith(service.post(path, { stepId: "none" }), 400, /none/);
   });
 
-  test("suspend, resume and cancel take a request without a body; a reason must be a string", async (t) => {
+  test("POST .../suspend, resume and cancel take a request without a body; a reason must be a string", async (t) => {
     const service = await startService(t, MANIFEST);
     const post = (path: string) => fetch(service.url + path, { method: "POST" });
     await execute(service, "asking", 1, { executionId: "a1" });
@@ -206,7 +206,7 @@ describe("unknown workflows and executions are 404", () => {
     ["GET", "/workflows/asking/executions/f1/stream", undefined],
     ["POST", "/workflows/asking/executions/f1/replay", { stepId: "ask" }],
   ] as const) {
-    test(`${method} ${path.slice(0, 70)}`, async (t) => {
+    test(`${method} ${path.slice(0, 70)} is 404: nothing of that id exists`, async (t) => {
       const service = await startService(t, MANIFEST);
       await execute(service, "flow", { n: 1 }, { executionId: "f1" });
       await refusedWith(method === "GET" ? service.get(path) : service.post(path, body), 404, /./);

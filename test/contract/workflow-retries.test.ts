@@ -16,8 +16,10 @@ const client = await startWorkflows(
       retry: { attempts: 9, delay: "1ms" },
       steps: [{ ...probe("p", { fails: 9 }), retry: { attempts: 1, delay: "1ms" } }],
     },
-    slower: { steps: [{ ...probe("p", { fails: 3 }), retry: { attempts: 3, delay: "20ms", backoff: "exponential" } }] },
-    steady: { steps: [{ ...probe("p", { fails: 3 }), retry: { attempts: 3, delay: "20ms", backoff: "fixed" } }] },
+    slower: {
+      steps: [{ ...probe("p", { fails: 3 }), retry: { attempts: 3, delay: "150ms", backoff: "exponential" } }],
+    },
+    steady: { steps: [{ ...probe("p", { fails: 3 }), retry: { attempts: 3, delay: "150ms", backoff: "fixed" } }] },
     many: { steps: [{ ...probe("p", { fails: 30 }), retry: { attempts: 30, delay: "0ms", backoff: "fixed" } }] },
     tapped: { retry: QUICK, steps: [{ id: "p", andTap: { use: "probe", with: { fails: 2 } } }, set("last", "fine")] },
     certain: { retry: QUICK, steps: [{ id: "sum", andThen: { tool: "add" } }] },
@@ -75,7 +77,7 @@ const failure = async (workflow: string, input: unknown = null) => {
 };
 
 describe("tries of a step", () => {
-  test("the workflow's retry is the default; every try has its number and the same idempotencyKey", async (t) => {
+  test("POST /workflows/:id/execute: the workflow's retry is the default; every try has its number and the same idempotencyKey", async (t) => {
     const watched = watchProbe(t);
     const { executionId, result } = await client.execute("inherits", 1);
     assert.equal(result, "third");
@@ -91,24 +93,27 @@ describe("tries of a step", () => {
       "workflow-result",
     ]);
   });
-  test("its own goes before it; attempts counts those after the first", async (t) => {
+  test("POST /workflows/:id/execute: retry of a step goes before the workflow's; attempts counts the tries after the first", async (t) => {
     const watched = watchProbe(t);
     assert.equal((await failure("own")).error, 'step "p": the probe is broken');
     assert.equal(watched.calls.length, 2);
   });
-  for (const [workflow, least] of [
-    ["slower", [20, 40, 80]],
-    ["steady", [20, 20, 20]],
+  for (const [workflow, backoff, pauses] of [
+    ["slower", "exponential", [150, 300, 600]],
+    ["steady", "fixed", [150, 150, 150]],
   ] as const) {
-    test(`waits between them: ${workflow}`, async () => {
-      const began = performance.now();
+    test(`POST /workflows/:id/execute: a step with backoff ${backoff} pauses ${pauses.join(", ")} ms before its tries`, async (t) => {
+      const timers = t.mock.method(globalThis, "setTimeout").mock;
       await client.execute(workflow);
-      const took = performance.now() - began;
-      const sum = least.reduce((a, b) => a + b, 0);
-      assert.ok(took >= sum - 5 && took < sum + 400, `${took} ms`);
+      const begun = timers.calls.map(({ arguments: [, milliseconds] }) => milliseconds ?? 0);
+      // A timer is set for what is left of the pause when it begins.
+      for (const pause of pauses) {
+        const near = begun.filter((each) => each > pause / 2 && each <= pause);
+        assert.ok(near.length >= pauses.filter((each) => each === pause).length, `${pause} in ${begun}`);
+      }
     });
   }
-  test("thirty of them leave no listener behind", async (t) => {
+  test("POST /workflows/:id/execute: thirty tries of a step leave no listener behind", async (t) => {
     const warnings: Error[] = [];
     const warned = (warning: Error) => void warnings.push(warning);
     process.on("warning", warned);
@@ -117,15 +122,15 @@ describe("tries of a step", () => {
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(warnings, []);
   });
-  test("andTap tries again too", async (t) => {
+  test("POST /workflows/:id/execute: andTap tries again too", async (t) => {
     const watched = watchProbe(t);
     assert.equal((await client.execute("tapped")).result, "fine");
     assert.equal(watched.calls.length, 3);
   });
-  test("what no other try can mend fails at once: input that a tool refuses", async () => {
+  test("POST /workflows/:id/execute: a step whose tool refuses its input fails at once, without another try", async () => {
     assert.match((await failure("certain", {})).error, /^step "sum": .*a is required/);
   });
-  test("output that does not fit is tried again", async (t) => {
+  test("POST /workflows/:id/execute: a step whose output does not fit its schema is tried again", async (t) => {
     const watched = watchProbe(t);
     assert.equal((await failure("misfit")).error, 'step "p": output must be string');
     assert.equal(watched.calls.length, 3);
@@ -133,13 +138,13 @@ describe("tries of a step", () => {
 });
 
 describe("time limits", () => {
-  test("of a step: it is stopped by its signal, and fails", async (t) => {
+  test("timeout of a step: it is stopped by its signal, and fails", async (t) => {
     const watched = watchProbe(t);
     const { error, id } = await failure("short");
     assert.equal(error, 'step "p": timed out after 20ms');
     assert.ok((await watched.next("p", id)).aborted instanceof Error);
   });
-  test("of a step that is deaf: it is left alone, and what it gives later is nothing", async (t) => {
+  test("timeout of a step that does not listen to its signal: it is left alone, and what it gives later is nothing", async (t) => {
     const watched = watchProbe(t);
     const { error, id } = await failure("deaf");
     assert.equal(error, 'step "p": timed out after 20ms');
@@ -147,60 +152,60 @@ describe("time limits", () => {
     await new Promise((resolve) => setTimeout(resolve, 10));
     assert.equal((await client.state("deaf", id)).status, "error");
   });
-  test("of a step: each try has its own", async (t) => {
+  test("timeout of a step: each try has the whole of it", async (t) => {
     const watched = watchProbe(t);
     assert.equal((await failure("again")).error, 'step "p": timed out after 10ms');
     assert.equal(watched.calls.length, 3);
   });
-  test("of a workflow: whatever runs is given up", async (t) => {
+  test("timeout of a workflow: whatever runs is given up", async (t) => {
     const watched = watchProbe(t);
     const { error, id } = await failure("whole");
     assert.equal(error, "the workflow timed out after 40ms");
     assert.deepEqual(watched.paths(id), ["a", "b"]);
     assert.deepEqual((await client.record(id)).error, { message: "the workflow timed out after 40ms" });
   });
-  test("of a workflow: also while it waits for another try", async () => {
+  test("timeout of a workflow: it ends while a step waits for another try, too", async () => {
     assert.equal((await failure("sleeping")).error, "the workflow timed out after 30ms");
   });
-  test("of a workflow: the time that it is suspended does not count", async () => {
+  test("timeout of a workflow: the time that it is suspended does not count", async () => {
     await client.execute("patient", {}, { executionId: "patient" });
     await new Promise((resolve) => setTimeout(resolve, 200));
     assert.equal((await client.resume("patient", "patient", 1)).status, "completed");
   });
-  test("of a step that holds others", async (t) => {
+  test("timeout of a step that holds others: all of them are stopped, and it fails", async (t) => {
     const watched = watchProbe(t);
     const { error, id } = await failure("held");
     assert.equal(error, 'step "all": timed out after 30ms');
     assert.ok((await watched.next("b", id)).aborted instanceof Error);
   });
-  test("of a sub-workflow: its own timeout is the step's", async () => {
+  test("timeout of a sub-workflow: its own is that of the step", async () => {
     assert.equal((await failure("outer")).error, 'step "sub": timed out after 20ms');
   });
-  test("longer than a timer lasts: it does not end at once", async () => {
+  test("timeout longer than a timer of Node.js lasts: the execution does not end at once", async () => {
     assert.equal((await client.execute("long")).status, "completed");
   });
 });
 
 describe("tries of a step that holds others", () => {
-  test("what succeeded inside is not done again", async (t) => {
+  test("retry of a step that holds others: what succeeded inside is not done again", async (t) => {
     const watched = watchProbe(t);
     const { executionId, result } = await client.execute("holder", { n: 1 });
     assert.deepEqual(result, { a: 1, n: 1, count: 3 });
     assert.deepEqual(watched.paths(executionId).sort(), ["a", "b", "c", "c", "c"]);
   });
-  test("the last failure is the execution's", async (t) => {
+  test("retry of a step that holds others: the last failure is the execution's", async (t) => {
     const watched = watchProbe(t);
     const { error, id } = await failure("hopeless");
     assert.equal(error, 'step "b": no');
     assert.deepEqual(watched.paths(id), ["a", "b", "b"]);
   });
-  test("a race is run again with all its branches", async (t) => {
+  test("retry of andRace: it is run again with all its branches", async (t) => {
     const watched = watchProbe(t);
     const { executionId, result } = await client.execute("race", { n: 1 });
     assert.deepEqual(result, { n: 1, count: 3 });
     assert.equal(watched.paths(executionId).filter((path) => path === "c").length, 3);
   });
-  test("a sub-workflow goes on from where it failed", async (t) => {
+  test("retry of andWorkflow: the sub-workflow goes on from where it failed", async (t) => {
     const watched = watchProbe(t);
     const { executionId, result } = await client.execute("resub");
     assert.deepEqual(result, { count: 2 });

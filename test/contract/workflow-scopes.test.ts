@@ -95,7 +95,7 @@ const failure = async (workflow: string, input: unknown = null) =>
   (await refused(client.service.post(`/workflows/${workflow}/execute`, { input }))).error;
 
 describe("expressions of workflow steps", () => {
-  test("see data, input, state, context, user, steps and resume", async () => {
+  test("expressions of workflow steps see data, input, state, context, user, steps and resume", async () => {
     assert.deepEqual(await run("scopes", { i: 1 }, { context: { c: 1 }, workflowState: { s: 1 } }), {
       data: { two: 2 },
       input: { i: 1 },
@@ -106,7 +106,7 @@ describe("expressions of workflow steps", () => {
       resume: null,
     });
   });
-  test("JSON numbers simply work, and keep their type", async () => {
+  test("expressions of workflow steps calculate with JSON numbers, which keep their type", async () => {
     assert.deepEqual(await run("values", { n: 3, list: [1, 2.5], no: false }), {
       number: 4,
       text: "n is 3, [1,2.5]",
@@ -118,10 +118,10 @@ describe("expressions of workflow steps", () => {
       literal: 7,
     });
   });
-  test("a missing field is an error that names the expression", async () => {
+  test("expressions of workflow steps: a missing field is an error that names the expression", async () => {
     assert.match(await failure("missing", {}), /^step "v": \{\{ data\.not\.there \}\}: /);
   });
-  test("a sub-workflow has input and steps of its own, and the same context", async () => {
+  test("expressions of a sub-workflow: it has input and steps of its own, and the same context", async () => {
     assert.deepEqual(await run("outer", 1, { context: { c: 1 } }), {
       input: { from: "outer" },
       data: "inner",
@@ -132,7 +132,7 @@ describe("expressions of workflow steps", () => {
 });
 
 describe("shared state", () => {
-  test("what a step sets is there for those that come after, key by key; a try that fails sets nothing", async () => {
+  test("shared state: what a step sets is there for those that come after, key by key; a try that fails sets nothing", async () => {
     const { executionId, result } = await client.execute("stale", null, { workflowState: { kept: true, n: 0 } });
     assert.deepEqual(result, { state: { kept: true, n: 2, list: [1], tries: 1 }, seen: 1 });
     assert.deepEqual((await client.state("stale", executionId)).workflowState, {
@@ -142,7 +142,7 @@ describe("shared state", () => {
       tries: 1,
     });
   });
-  test("a step that failed for good has set nothing", async () => {
+  test("shared state: a step that failed for good has set nothing", async () => {
     assert.deepEqual(await run("undone", null, { workflowState: { a: 1 } }), { a: 1 });
   });
   test("what is no JSON is refused by setState, and ends the step, not the service", async (t) => {
@@ -167,12 +167,12 @@ describe("shared state", () => {
 });
 
 describe("schemas of steps", () => {
-  test("input that does not fit fails the step before it runs", async (t) => {
+  test("inputSchema of a step: input that does not fit fails the step before it runs", async (t) => {
     const watched = watchProbe(t);
     assert.equal(await failure("schemas", { n: "x" }), 'step "one": input.n must be number');
     assert.deepEqual(watched.calls, []);
   });
-  test("output that does not fit fails the step", async () => {
+  test("outputSchema of a step: output that does not fit fails the step", async () => {
     assert.equal(await failure("schemas", { n: 1 }), 'step "one": output.m is required');
     assert.deepEqual(await run("schemas", { n: 1, m: 2 }), { n: 1, m: 2 });
     assert.equal(await failure("checked", 1), 'step "one": output must be string');
@@ -182,14 +182,14 @@ describe("schemas of steps", () => {
     ["raced", "race"],
     ["chosen", "when"],
   ] as const) {
-    test(`output of a step that holds others: ${id}`, async () => {
+    test(`outputSchema of a step that holds others, ${id}: output that does not fit fails it`, async () => {
       assert.equal(await failure(workflow), `step "${id}": output.b is required`);
     });
   }
 });
 
 describe("what a step plugin sees", () => {
-  test("is its own: what it changes, nobody else sees", async (t) => {
+  test("what a step plugin is given is its own: what it changes, nobody else sees", async (t) => {
     const watched = watchProbe(t);
     const { reply } = client.begin("probing", "p1", { n: 1 }, { workflowState: { s: [1] } });
     const { context } = await watched.next("p", "p1");
@@ -200,7 +200,7 @@ describe("what a step plugin sees", () => {
     const { data } = (await (await reply).json()) as { data: { result: unknown } };
     assert.deepEqual(data.result, { a: [1], state: { s: [1] }, input: { n: 1 } });
   });
-  test("is the execution, the conversation, the first attempt, and a key that is the step's own", async (t) => {
+  test("what a step plugin is given names the execution, the conversation, the first attempt, and a key that is the step's own", async (t) => {
     const watched = watchProbe(t);
     await client.execute("probing", 1, { executionId: "p2", conversationId: "c2", context: { c: 1 } });
     const { context } = await watched.next("p", "p2");

@@ -66,7 +66,7 @@ const isNumbered = (events: readonly NumberedEvent[], from = 1) =>
   );
 
 describe("POST /workflows/:id/stream", () => {
-  test("tells every step in order, numbered from 1; times never go back", async () => {
+  test("POST /workflows/:id/stream tells every step in order, numbered from 1; times never go back", async () => {
     const response = await stream("line", { n: 1 }, { executionId: "line-1" });
     assert.match(response.headers.get("content-type")!, /^text\/event-stream/);
     const events = await eventsOf(response);
@@ -96,7 +96,7 @@ describe("POST /workflows/:id/stream", () => {
     ["failing", "error", "workflow-error"],
     ["misfit", "error", "workflow-error"],
   ] as const) {
-    test(`the last event is workflow-result: ${workflow}, ${status}`, async () => {
+    test(`POST /workflows/:id/stream of ${workflow}: the last event is workflow-result with status ${status}`, async () => {
       const events = await eventsOf(stream(workflow));
       isNumbered(events);
       assert.deepEqual(told(events).slice(-2), [before, "workflow-result"]);
@@ -104,7 +104,7 @@ describe("POST /workflows/:id/stream", () => {
       assert.equal(events.filter(({ type }) => type === "workflow-result").length, 1);
     });
   }
-  test("the last event is workflow-result: cancelled, and suspended from outside", async (t) => {
+  test("POST /workflows/:id/stream: the last event is workflow-result when the execution is cancelled or suspended from outside", async (t) => {
     const watched = watchProbe(t);
     for (const [command, before, status] of [
       ["cancel", "workflow-cancelled", "cancelled"],
@@ -118,7 +118,7 @@ describe("POST /workflows/:id/stream", () => {
       assert.equal(events.at(-1)!.event.status, status);
     }
   });
-  test("workflow-error and workflow-result say what went wrong, and where", async () => {
+  test("POST /workflows/:id/stream: workflow-error and workflow-result say what went wrong, and where", async () => {
     const events = await eventsOf(stream("failing"));
     const error = { message: "the probe is broken", stepId: "b" };
     assert.deepEqual(
@@ -130,7 +130,7 @@ describe("POST /workflows/:id/stream", () => {
       ],
     );
   });
-  test("tries that fail are no events", async () => {
+  test("POST /workflows/:id/stream: tries that fail are no events", async () => {
     const events = told(await eventsOf(stream("retrying")));
     assert.deepEqual(events, [
       "workflow-start",
@@ -140,7 +140,7 @@ describe("POST /workflows/:id/stream", () => {
       "workflow-result",
     ]);
   });
-  test("what happens is told when it happens, and is on record by then", async (t) => {
+  test("POST /workflows/:id/stream: what happens is told when it happens, and is on record by then", async (t) => {
     const watched = watchProbe(t);
     const response = await stream("held", {}, { executionId: "live" });
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
@@ -152,7 +152,7 @@ describe("POST /workflows/:id/stream", () => {
     for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) text += chunk.value;
     assert.deepEqual(numbered(text), await client.events("held", "live"));
   });
-  test("a client that leaves does not stop it, nor those who came later", async (t) => {
+  test("POST /workflows/:id/stream: a client that leaves stops neither the execution nor readers who came later", async (t) => {
     const watched = watchProbe(t);
     const controller = new AbortController();
     const init = {
@@ -174,7 +174,7 @@ describe("POST /workflows/:id/stream", () => {
 });
 
 describe("andAgent with stream: true", () => {
-  test("passes the parts of the run on as agent-part events, which are kept", async () => {
+  test("andAgent with stream: true passes the parts of the run on as agent-part events, which are kept", async () => {
     const events = await eventsOf(stream("told", {}, { executionId: "parts" }));
     isNumbered(events);
     const parts = events.filter(({ type }) => type === "agent-part");
@@ -192,7 +192,7 @@ describe("andAgent with stream: true", () => {
       "workflow-result",
     ]);
   });
-  test("without it there are none", async () => {
+  test("andAgent without stream: true gives no agent-part events", async () => {
     const events = await eventsOf(stream("silent"));
     assert.deepEqual(
       events.filter(({ type }) => type === "agent-part"),
@@ -202,7 +202,7 @@ describe("andAgent with stream: true", () => {
 });
 
 describe("GET /workflows/:id/executions/:executionId/stream", () => {
-  test("from any number, by header or query: what comes after it", async () => {
+  test("GET .../executions/:executionId/stream from any number, by header or query, gives what comes after it", async () => {
     const events = await eventsOf(stream("line", {}, { executionId: "line-2" }));
     const path = "/workflows/line/executions/line-2/stream";
     for (let after = 0; after <= events.length + 1; after++) {
@@ -210,7 +210,7 @@ describe("GET /workflows/:id/executions/:executionId/stream", () => {
       assert.deepEqual(await eventsOf(client.service.get(path, { "last-event-id": `${after}` })), events.slice(after));
     }
   });
-  test("follows one that runs, from any number", async (t) => {
+  test("GET .../executions/:executionId/stream follows an execution that runs, from any number", async (t) => {
     const watched = watchProbe(t);
     const { reply } = client.begin("held", "follow", {});
     const call = await watched.next("b", "follow");
@@ -225,7 +225,7 @@ describe("GET /workflows/:id/executions/:executionId/stream", () => {
     isNumbered(all);
     for (const { after, events } of readers) assert.deepEqual(await events, all.slice(after));
   });
-  test("ends at a suspension; the numbers go on after the resume, in one that waits too", async () => {
+  test("GET .../executions/:executionId/stream ends at a suspension; the numbers go on after the resume, in one that waits too", async () => {
     const first = await eventsOf(stream("asking", { n: 1 }, { executionId: "ask-1" }));
     assert.deepEqual(await client.events("asking", "ask-1"), first);
     await client.resume("asking", "ask-1", { ok: 1 });
@@ -239,7 +239,7 @@ describe("GET /workflows/:id/executions/:executionId/stream", () => {
     assert.deepEqual(all[first.length]!.event.metadata, { resumed: true, stepId: "ask" });
     assert.deepEqual(await client.events("asking", "ask-1", first.length), all.slice(first.length));
   });
-  test("a hundred readers at once, of one that runs", async (t) => {
+  test("GET .../executions/:executionId/stream: a hundred readers of one running execution get the same events", async (t) => {
     const watched = watchProbe(t);
     client.begin("held", "hundred", {});
     const call = await watched.next("b", "hundred");
@@ -249,7 +249,7 @@ describe("GET /workflows/:id/executions/:executionId/stream", () => {
     const all = await Promise.all(readers);
     for (const [n, events] of all.entries()) assert.deepEqual(events, all[0]!.slice(n % 9));
   });
-  test("of one that is cancelled after its suspension", async () => {
+  test("GET .../executions/:executionId/stream of an execution that was cancelled while suspended ends with the cancellation", async () => {
     await client.execute("asking", {}, { executionId: "ask-2" });
     const before = await client.events("asking", "ask-2");
     await dataOf(client.command("asking", "ask-2", "cancel"));
@@ -257,7 +257,7 @@ describe("GET /workflows/:id/executions/:executionId/stream", () => {
     isNumbered(after, before.length + 1);
     assert.deepEqual(told(after), ["workflow-cancelled", "workflow-result"]);
   });
-  test("unknown is 404, as an envelope", async () => {
+  test("GET .../executions/:executionId/stream of an unknown execution is 404, as an envelope", async () => {
     assert.equal((await refused(client.service.get("/workflows/line/executions/none/stream"))).status, 404);
   });
 });

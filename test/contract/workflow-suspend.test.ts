@@ -64,7 +64,7 @@ const inFlight = async () => {
 };
 
 describe("POST /workflows/:id/executions/:executionId/suspend", () => {
-  test("stops at the next boundary; the reply and that of execute say so, and the record has it", async (t) => {
+  test("POST .../suspend stops at the next boundary; the reply and that of execute say so, and the record has it", async (t) => {
     const watched = watchProbe(t);
     const { id, reply, call } = await running("line", "a", watched);
     const suspending = suspendAll("line", id, "budget");
@@ -85,7 +85,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     ["without data", undefined],
     ["with data", { ok: true }],
   ] as const) {
-    test(`resumed ${title}, the step that it stood at gets what the step before gave`, async (t) => {
+    test(`POST .../suspend, resumed ${title}: the step that it stood at gets what the step before gave`, async (t) => {
       const watched = watchProbe(t);
       const { id, call } = await running("line", "a", watched);
       const suspending = suspendAll("line", id);
@@ -103,7 +103,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
       ]);
     });
   }
-  test("a step that heeds its signal is stopped at once, and runs again after the resume", async (t) => {
+  test("POST .../suspend: a step that heeds its signal is stopped at once, and runs again after the resume", async (t) => {
     const watched = watchProbe(t);
     const { id, reply, call } = await running("heeding", "a", watched);
     await suspendAll("heeding", id, "now");
@@ -116,7 +116,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     again.release("done");
     assert.equal((await resumed).result, "done");
   });
-  test("too late, when the last step ends meanwhile: 400", async (t) => {
+  test("POST .../suspend is 400 when the last step ends meanwhile", async (t) => {
     const watched = watchProbe(t);
     const { id, reply, call } = await running("final", "a", watched);
     const suspending = client.command("final", id, "suspend");
@@ -126,12 +126,12 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     assert.deepEqual([status, error], [400, "the execution is already completed"]);
     assert.equal((await dataOf(reply)).status, "completed");
   });
-  test("a step that suspends itself meanwhile: its own reason stands", async (t) => {
+  test("POST .../suspend of a step that suspends itself meanwhile: its own reason stands", async (t) => {
     const watched = watchProbe(t);
     const { id } = await running("self", "a", watched);
     assert.equal((await suspendAll("self", id, "from outside")).suspension.reason, "own reason");
   });
-  test("it may be resumed without data although the workflow has a resume schema; data that is given must fit", async (t) => {
+  test("POST .../suspend: the execution may be resumed without data although the workflow has a resume schema; data that is given must fit", async (t) => {
     const watched = watchProbe(t);
     const { id, call } = await running("checked", "a", watched);
     const suspending = suspendAll("checked", id);
@@ -142,7 +142,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     assert.deepEqual([status, error], [400, "resumeData.ok is required"]);
     assert.equal((await client.resume("checked", id)).status, "completed");
   });
-  test("before a step that asks: it asks all the same, and is resumed for itself", async (t) => {
+  test("POST .../suspend before a step that suspends itself: it asks all the same, and is resumed for itself", async (t) => {
     const watched = watchProbe(t);
     const { id, call } = await running("asking", "a", watched);
     const suspending = suspendAll("asking", id);
@@ -152,7 +152,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     assert.equal((await client.resume("asking", id, { not: "an answer" })).suspension!.reason, "ask?");
     assert.deepEqual((await client.resume("asking", id, { ok: 1 })).result, { a: 1, ok: 1 });
   });
-  test("in branches: each stops at its own boundary, what is done is kept", async (t) => {
+  test("POST .../suspend in branches: each stops at its own boundary, what is done is kept", async (t) => {
     const watched = watchProbe(t);
     const { id, call } = await running("all", "a", watched);
     await watched.next("b", id);
@@ -165,7 +165,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     assert.deepEqual((await resumed).result, { a: 1, b: 1, c: 1 });
     assert.deepEqual(watched.paths(id).sort(), ["a", "a2", "b", "b", "b2", "c"]);
   });
-  test("in branches, one of which waits already: one resume for each", async (t) => {
+  test("POST .../suspend in branches, one of which waits already: one resume for each", async (t) => {
     const watched = watchProbe(t);
     const { id } = await running("waiting", "b", watched, {});
     assert.equal((await suspendAll("waiting", id, "outside")).suspension.reason, "outside");
@@ -182,7 +182,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     (await watched.next("b", id)).release({ b: 1 });
     assert.deepEqual((await resumed).result, { ok: 1, b: 1 });
   });
-  test("in a race: it goes on where it was", async (t) => {
+  test("POST .../suspend in andRace: it goes on where it was", async (t) => {
     const watched = watchProbe(t);
     const { id } = await running("race", "a", watched);
     await watched.next("b", id);
@@ -191,7 +191,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     (await watched.next("b", id)).release("b won");
     assert.equal((await resumed).result, "b won");
   });
-  test("in a branch of andWhen, and in a sub-workflow", async (t) => {
+  test("POST .../suspend in a branch of andWhen, and in a sub-workflow, stops there and goes on there", async (t) => {
     const watched = watchProbe(t);
     for (const [workflow, path, next] of [
       ["when", "a", "b"],
@@ -208,7 +208,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
       assert.deepEqual((await watched.next(next, id)).context.data, { a: 1 });
     }
   });
-  test("while it waits for another try: at once; after the resume that try is made", async (t) => {
+  test("POST .../suspend while a step waits for another try: at once; after the resume that try is made", async (t) => {
     const watched = watchProbe(t);
     for (const [workflow, attempt] of [
       ["trying", 2],
@@ -221,7 +221,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
       assert.equal((await watched.next("a", id)).context.attempt, attempt);
     }
   });
-  test("several at once: all are told of the one suspension", async (t) => {
+  test("POST .../suspend, several at once: all are told of the one suspension", async (t) => {
     const watched = watchProbe(t);
     const { id, call } = await running("line", "a", watched);
     const before = await inFlight();
@@ -231,7 +231,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     const [first, ...others] = await Promise.all(all);
     for (const other of others) assert.deepEqual(other, first);
   });
-  test("the time limit of the workflow ends while it is suspended, and goes on after", async (t) => {
+  test("POST .../suspend: the time limit of the workflow ends while it is suspended, and goes on after", async (t) => {
     const watched = watchProbe(t);
     const { id } = await running("timed", "a", watched);
     await suspendAll("timed", id);
@@ -239,7 +239,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     (await watched.next("a", id)).release("in time");
     assert.equal((await resumed).result, "in time");
   });
-  test("a step that ignores it: 503 after limits.request, and the suspension still stands", async (t) => {
+  test("POST .../suspend of a step that ignores it: 503 after limits.request, and the suspension still stands", async (t) => {
     const watched = watchProbe(t);
     const slow = await startWorkflows(
       t,

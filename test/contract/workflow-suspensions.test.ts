@@ -143,7 +143,7 @@ describe("a step that suspends", () => {
     });
   }
 
-  test("resume data that is no object takes the place of what the step was given", async () => {
+  test("POST .../resume: data that is no object takes the place of what the step was given", async () => {
     for (const [resumeData, result] of [
       ["yes", { got: "yes" }],
       [0, { got: 0 }],
@@ -156,7 +156,7 @@ describe("a step that suspends", () => {
     }
   });
 
-  test("twice in a row, then the next step: each waits for a resume of its own", async (t) => {
+  test("a step that suspends twice in a row, then the next step: each waits for a resume of its own", async (t) => {
     const watched = watchProbe(t);
     const { id } = await suspend("twice", { n: 1 });
     assert.equal((await client.resume("twice", id, "one")).suspension!.reason, "again");
@@ -174,7 +174,7 @@ describe("a step that suspends", () => {
     assert.deepEqual((await client.resume("scope", id, { ok: 7 })).result, { one: 7, still: { ok: 7 } });
   });
 
-  test("resumed without data, a plugin sees null", async (t) => {
+  test("POST .../resume without data: the step plugin sees null", async (t) => {
     const watched = watchProbe(t);
     const { id } = await suspend("plugin", {});
     await client.resume("plugin", id);
@@ -184,7 +184,7 @@ describe("a step that suspends", () => {
     );
   });
 
-  test("tries begin anew after the resume", async (t) => {
+  test("the tries of a step begin anew after the resume", async (t) => {
     const watched = watchProbe(t);
     const { id } = await suspend("retried");
     await client.resume("retried", id, "ok");
@@ -194,7 +194,7 @@ describe("a step that suspends", () => {
     );
   });
 
-  test("any text may be the reason", async () => {
+  test("any text may be the reason of a suspension", async () => {
     const { id, suspension } = await suspend("reasons");
     assert.equal(suspension.reason, 'quotes " and \\ and \n lines ☃');
     assert.equal((await client.state("reasons", id)).suspension!.reason, suspension.reason);
@@ -203,7 +203,7 @@ describe("a step that suspends", () => {
 });
 
 describe("schemas of suspensions", () => {
-  test("the step's resumeSchema goes before the workflow's; data that does not fit is 400 and changes nothing", async () => {
+  test("POST .../resume: the step's resumeSchema goes before the workflow's; data that does not fit is 400 and changes nothing", async () => {
     const { id } = await suspend("checked");
     for (const [data, message] of [
       [{ ok: true }, "resumeData must be string"],
@@ -218,7 +218,7 @@ describe("schemas of suspensions", () => {
     assert.equal((await client.state("checked", id)).status, "suspended");
     assert.deepEqual((await client.resume("checked", id, { ok: true })).result, { ok: true });
   });
-  test("what a step hands out must fit, else it fails", async () => {
+  test("what a step hands out when it suspends must fit its suspendSchema, else it fails", async () => {
     for (const [workflow, message] of [
       ["careless", /^step "ask": suspend data\.amount is required$/],
       ["careful", /^step "ask": suspend data\.a must be number$/],
@@ -231,7 +231,7 @@ describe("schemas of suspensions", () => {
 });
 
 describe("branches that suspend", () => {
-  test("andAll: the others finish and are kept", async (t) => {
+  test("andAll with a branch that suspends: the others finish and are kept", async (t) => {
     const watched = watchProbe(t);
     const { id, suspension } = await suspend("all", { n: 1 });
     assert.deepEqual([suspension.suspendedStepIndex, suspension.stepId], [1, "ask"]);
@@ -239,14 +239,14 @@ describe("branches that suspend", () => {
     assert.deepEqual((await client.resume("all", id, { ok: 1 })).result, { work: 1, n: 1, ok: 1 });
     assert.deepEqual(watched.paths(id), ["before", "work", "pre", "post"]);
   });
-  test("andAll, several: the first in order is reported, the next after its resume", async () => {
+  test("andAll with several branches that suspend: the first in order is reported, the next after its resume", async () => {
     const { id, suspension } = await suspend("several", {});
     assert.equal(suspension.stepId, "a");
     assert.equal((await client.resume("several", id, { a: 1 })).suspension!.stepId, "b");
     assert.equal((await client.resume("several", id, { b: 1 })).suspension!.stepId, "c");
     assert.deepEqual((await client.resume("several", id, { c: 1 })).result, { a: 1, b2: { b: 1 }, c: 1 });
   });
-  test("andAll, several: options.stepId chooses; a step that does not wait is 400", async () => {
+  test("andAll with several branches that suspend: options.stepId chooses; a step that does not wait is 400", async () => {
     const { id } = await suspend("several", {});
     const { status, error } = await refused(client.command("several", id, "resume", { options: { stepId: "b2" } }));
     assert.deepEqual([status, error], [400, 'options.stepId: step "b2" does not wait to be resumed; waiting: a, b, c']);
@@ -257,7 +257,7 @@ describe("branches that suspend", () => {
     assert.equal((await client.resume("several", id, { b: 1 }, { stepId: "b" })).suspension!.stepId, "a");
     assert.deepEqual((await client.resume("several", id, { a: 1 })).result, { a: 1, b2: { b: 1 }, c: 1 });
   });
-  test("andRace: waits when no other branch can succeed; one that failed is not run again", async (t) => {
+  test("andRace with a branch that suspends waits when no other branch can succeed; one that failed is not run again", async (t) => {
     const watched = watchProbe(t);
     const { id, suspension } = await suspend("race", { n: 1 });
     assert.equal(suspension.stepId, "ask");
@@ -271,7 +271,7 @@ describe("branches that suspend", () => {
     assert.deepEqual([status, error], [400, 'options.stepId: step "ask" does not wait to be resumed; waiting: later']);
     assert.deepEqual((await client.resume("raced", id)).result, null);
   });
-  test("andRace, several: the one that is resumed wins", async () => {
+  test("andRace with several branches that suspend: the one that is resumed wins", async () => {
     const { id, suspension } = await suspend("races", {});
     assert.equal(suspension.stepId, "a");
     assert.deepEqual((await client.resume("races", id, { x: 1 }, { stepId: "b" })).result, { b: { x: 1 } });
@@ -295,21 +295,21 @@ describe("branches that suspend", () => {
     assert.deepEqual(result, { from: { n: 1 }, ok: true });
     assert.deepEqual(watched.paths(id), ["a", "sub/in", "b"]);
   });
-  test("andWorkflow in andWhen in andAll in andRace", async (t) => {
+  test("a suspension in andWorkflow in andWhen in andAll in andRace is resumed where it stands", async (t) => {
     const watched = watchProbe(t);
     const { id, suspension } = await suspend("deep", { n: 1 });
     assert.deepEqual([suspension.suspendedStepIndex, suspension.stepId], [0, "sub/ask"]);
     assert.deepEqual((await client.resume("deep", id, { ok: true })).result, { x: 1, from: { n: 1 }, ok: true });
     assert.deepEqual(watched.paths(id).sort(), ["bad", "sub/in", "x"]);
   });
-  test("in a step with tries and a time limit of its own", async () => {
+  test("a suspension in a step with retry and timeout of its own is resumed where it stands", async () => {
     const { id } = await suspend("held", {});
     assert.deepEqual((await client.resume("held", id, { ok: true })).result, { ok: true });
   });
 });
 
 describe("POST /workflows/:id/executions/:executionId/resume", () => {
-  test("two at once: one is 200, the other 404", async () => {
+  test("POST .../resume, two at once: one is 200, the other 404", async () => {
     for (let round = 0; round < 20; round++) {
       const { id } = await suspend("middle", {});
       const replies = await Promise.all(
@@ -322,14 +322,14 @@ describe("POST /workflows/:id/executions/:executionId/resume", () => {
       assert.equal(events.filter((line) => line === "workflow-start").length, 2);
     }
   });
-  test("of one that has ended is 404, and says how it stands", async () => {
+  test("POST .../resume of an execution that has ended is 404, and says how it stands", async () => {
     const { executionId } = await client
       .execute("raced", {})
       .then(async (result) => client.resume("raced", result.executionId));
     const { status, error } = await refused(client.command("raced", executionId, "resume"));
     assert.deepEqual([status, error], [404, `execution "${executionId}" is not suspended: it is completed`]);
   });
-  test("a step that fails after the resume: 500 with x-execution-id", async () => {
+  test("POST .../resume: a step that fails after it is 500 with x-execution-id", async () => {
     const { id } = await suspend("failing", {});
     const { status, error, headers } = await refused(client.command("failing", id, "resume"));
     assert.deepEqual([status, error, headers.get("x-execution-id")], [500, 'step "b": the probe is broken', id]);

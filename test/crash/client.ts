@@ -84,7 +84,7 @@ export class Client {
 }
 
 /** A reply that no client should get from a server in good health. */
-export class Refused extends Error {
+class Refused extends Error {
   override readonly name = "Refused";
 }
 

@@ -5,7 +5,7 @@ import type { Get, SavedMessage } from "./checker.ts";
 import { forEach, textOf } from "./checker.ts";
 
 /** For hangs only. */
-const PATIENCE = 20_000;
+const HANG_MS = 60_000;
 const PAUSE = 50;
 /** Conversations that are searched; a crash may have stopped the index anywhere. */
 const SEARCHED = 40;
@@ -28,7 +28,7 @@ export async function checkSearch(
     const query = { searchQuery: textOf(sought), conversationId, threshold: String(THRESHOLD), limit: "50" };
     const path = `/api/memory/search?${new URLSearchParams(query)}`;
     const ids = new Set(messages.map(({ id }) => id));
-    const end = Date.now() + PATIENCE;
+    const end = Date.now() + HANG_MS;
     for (;;) {
       const { results } = (await get<Found>(path))!;
       for (const { id } of results) assert.ok(ids.has(id), `search finds ${id}, which is not in ${conversationId}`);
@@ -46,7 +46,7 @@ interface History {
 
 /** The agent's history has as many runs as it says, each once, and none that a dead process left open. */
 export async function checkHistory(get: Get, agent: string): Promise<void> {
-  const end = Date.now() + PATIENCE;
+  const end = Date.now() + HANG_MS;
   for (;;) {
     const runs = new Map<string, string>();
     let count = 0;

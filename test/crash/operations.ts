@@ -1,7 +1,7 @@
 /** What a client of the crash test does: one request at a time, chosen by chance, with what it promises. */
 import type { Conversation, Operation, Outcome, Role, Stored } from "./model.ts";
 
-export type Known = readonly [id: string, conversation: Conversation];
+type Known = readonly [id: string, conversation: Conversation];
 
 /** What an operation is chosen from. */
 export interface Scene {

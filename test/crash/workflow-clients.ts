@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { Pool } from "undici";
 
-export type Kind = "straight" | "approval";
+type Kind = "straight" | "approval";
 
 /** An execution as its client knows it. */
 export interface Known {
@@ -18,7 +18,7 @@ export interface Known {
 // biome-ignore lint/suspicious/noExplicitAny: replies of many shapes
 type Loose = any;
 
-export const resultOf = ({ workflow, n }: Known): object =>
+const resultOf = ({ workflow, n }: Known): object =>
   workflow === "straight" ? { n: n + 3, a: n, b: n } : { n: n + 2, answer: `yes ${n}` };
 
 export class WorkflowClient {

@@ -61,7 +61,7 @@ async function serveInto(t: TestContext, output: number): Promise<Service> {
     await closed;
   });
   const eventually: Service["eventually"] = async (holds) => {
-    for (let tries = 0; tries < 600; tries++) {
+    for (let tries = 0; tries < 6_000; tries++) {
       assert.equal(child.exitCode, null, stderr);
       const value = await holds();
       if (value !== null) return value;

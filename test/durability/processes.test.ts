@@ -94,7 +94,7 @@ async function until(what: string, look: () => Promise<boolean>): Promise<void> 
   const looking = async () => {
     while (!(await look())) await new Promise((resolve) => setTimeout(resolve, 10));
   };
-  await soon(looking(), what, 15_000);
+  await soon(looking(), what);
 }
 
 const status = async ({ access }: Process, id: string, workflow = "w") => (await access.state(workflow, id)).status;
@@ -228,7 +228,7 @@ for (const { name, skip, open } of SHARED) {
       stores[0]!.arm(0);
       const suspending = other.access.suspend("w", "f", "enough");
       await until("the take-over", async () => world.runs.filter((key) => key === "e:one").length === 2);
-      assert.equal((await soon(suspending, "the suspension", 10_000)).status, "suspended");
+      assert.equal((await soon(suspending, "the suspension")).status, "suspended");
       go();
       await until("the end", async () => (await status(other, "e")) === "completed");
       assert.deepEqual(

@@ -1,6 +1,6 @@
 /**
  * Workflows made by chance, of steps that work, compute, wait, fail and are tried again, one in another; processes that die at
- * moments chosen by chance. `PENSTOCK_SURVIVAL_ROUNDS` of them (default 25), from `PENSTOCK_SURVIVAL_SEED`.
+ * moments chosen by chance. `PENSTOCK_SURVIVAL_ROUNDS` of them (default 12), from `PENSTOCK_SURVIVAL_SEED`.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import { createRandom } from "../crash/model.ts";
 import { checkEvents, SURVIVAL_PLUGINS, type Survival, survive, suspends } from "../support/survival.ts";
 import { processesOf } from "../support/workflow-process.ts";
 
-const ROUNDS = Number(process.env.PENSTOCK_SURVIVAL_ROUNDS ?? 25);
+const ROUNDS = Number(process.env.PENSTOCK_SURVIVAL_ROUNDS ?? 12);
 const SEED = Number(process.env.PENSTOCK_SURVIVAL_SEED ?? Date.now() % 1_000_000_007);
 
 const PLUGINS = {

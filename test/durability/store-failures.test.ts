@@ -98,7 +98,7 @@ async function until<T>(what: string, look: () => Promise<T | false>): Promise<T
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
   };
-  return soon(looking(), what, 15_000);
+  return soon(looking(), what);
 }
 
 const completed = (service: TestService, id: string) =>
@@ -157,7 +157,7 @@ test("POST /workflows/:id/stream: a stream waits while nothing can be recorded, 
     ["workflow-start", "step-start"],
   );
   world.down = false;
-  await soon(reader.end(), "the end", 15_000);
+  await soon(reader.end(), "the end");
   assert.equal(reader.events.at(-1)!.type, "workflow-result");
   assert.equal(reader.events.filter(({ type }) => type === "step-complete").length, 3);
 });
@@ -239,7 +239,7 @@ test("an execution on PostgreSQL waits while the server is away, and goes on whe
   await db.stop?.("immediate");
   try {
     go();
-    const reply = await soon(waiting, "the reply", 20_000);
+    const reply = await soon(waiting, "the reply");
     assert.equal(reply.status, 503);
     assert.equal(reply.headers.get("x-execution-id"), "e");
     assert.equal((await service.post("/workflows/w/execute", body("g"))).status, 503);
@@ -247,7 +247,7 @@ test("an execution on PostgreSQL waits while the server is away, and goes on whe
     await db.start?.();
   }
   await completed(service, "e");
-  await soon(reader.end(), "the end of the stream", 15_000);
+  await soon(reader.end(), "the end of the stream");
   assert.equal(reader.events.at(-1)!.type, "workflow-result");
   assert.deepEqual([...world.runs].sort(), ["e:one", "e:two", "f:one", "f:two"]);
 });

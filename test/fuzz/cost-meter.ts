@@ -1,7 +1,5 @@
 /** Tells work that grows faster than its input from work that does not, on a machine that others use too. */
-
-/** At length: `npm run test:fuzz`. */
-export const LONG = process.env.PENSTOCK_FUZZ === "long";
+import { LONG } from "../support/at-length.ts";
 
 /** Bytes of the bodies that are tried one after the other: each four times as large as the one before. */
 export const SIZES: readonly number[] = LONG ? [4_000, 16_000, 64_000, 256_000, 1_000_000] : [2_000, 8_000, 32_000];
@@ -13,7 +11,7 @@ const MOST_GROWTH = 10;
 /** Noise makes work look dearer, never cheaper: the least of several tries counts. */
 const TRIES = 8;
 
-export interface Excess {
+interface Excess {
   bytes: number;
   milliseconds: number;
   /** How many times as much as for a quarter of it. */

@@ -2,14 +2,15 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { inject } from "../../core/transport/inject.ts";
+import { LONG, spread } from "../support/at-length.ts";
 import { startService } from "../support/service.ts";
-import { findExcess, LONG, SIZES } from "./cost-meter.ts";
+import { findExcess, SIZES } from "./cost-meter.ts";
 import { type Asked, askable, MANIFEST } from "./cost-service.ts";
 
 /** Bytes of a query, which is part of the head, and of a message on a socket. */
 const SHORT = { query: [1_000, 4_000, 15_000], message: [1_000, 4_000, 16_000, 60_000] };
-/** In the normal run each operation is asked so many of the forms that its schema gives, spread over all of them. */
-const MOST_FORMS = LONG ? Number.POSITIVE_INFINITY : 24;
+/** Each operation is asked so many of the forms that its schema gives: there are thousands, and `cost.test.ts` checks more of them. */
+const MOST_FORMS = LONG ? 40 : 10;
 
 const CONVERSATION = { userId: "ada", conversationId: "main", agentId: "assistant" };
 const EXECUTION = { input: "a", options: { executionId: "x" } };
@@ -29,12 +30,6 @@ const asked = await ask({ after });
 function sizesOf({ title }: Asked): readonly number[] {
   if (title.endsWith("?")) return SHORT.query;
   return title.startsWith("WS") ? SHORT.message : SIZES;
-}
-
-/** Some of them, the first and the last among these. */
-function spread<T>(all: readonly T[], most: number): T[] {
-  const step = Math.max(1, all.length / most);
-  return Array.from({ length: Math.min(all.length, most) }, (_, index) => all[Math.floor(index * step)]!);
 }
 
 test("the search for costly requests finds what may be asked over HTTP, A2A, MCP and WebSockets", () => {

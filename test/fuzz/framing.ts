@@ -4,7 +4,7 @@ import { token } from "../support/tokens.ts";
 import { mutateBytes } from "./mutate.ts";
 import type { Random } from "./random.ts";
 
-export interface Piece {
+interface Piece {
   readonly bytes: Buffer;
   /** Milliseconds before it is sent. */
   readonly wait: number;

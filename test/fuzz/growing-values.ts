@@ -1,5 +1,5 @@
 /** JSON texts that grow at one place of a schema: valid ones, and ones with a mistake at the beginning, the end, everywhere. */
-import { LONG } from "./cost-meter.ts";
+import { LONG } from "../support/at-length.ts";
 import {
   branchesOf,
   itemsOf,

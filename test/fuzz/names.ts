@@ -5,7 +5,7 @@ import type { Random } from "./random.ts";
 
 const numbered = (letter: string, count: number) => Array.from({ length: count }, (_, index) => `${letter}${index}`);
 
-export const USERS = ["ada", "grace"] as const;
+const USERS = ["ada", "grace"] as const;
 
 export const NAMES: Readonly<Record<string, readonly string[]>> = {
   agentId: ["support", "writer"],

@@ -55,7 +55,7 @@ export function requestCase(random: Random, host: string): RequestCase {
 const METHODS = ["HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "GET", "POST", "TRACE", "PROPFIND"];
 
 /** A request to one row, most of the time spoilt in one place or two. */
-export function partsOf(random: Random, row: Row = random.pick(ROWS)) {
+function partsOf(random: Random, row: Row = random.pick(ROWS)) {
   const spoils = random.chance(0.75);
   const path = pathOf(random, row.path, spoils && random.chance(0.2));
   const query = queryOf(random, row.query, spoils && random.chance(0.4));

@@ -18,7 +18,7 @@ const asList = (value: unknown): unknown[] => (Array.isArray(value) ? value : va
 const isSchema = (value: unknown): value is Schema =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-export function typeOf(value: Json): string {
+function typeOf(value: Json): string {
   if (value === null) return "null";
   return Array.isArray(value) ? "array" : typeof value;
 }

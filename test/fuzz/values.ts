@@ -12,7 +12,7 @@ const REFERENCE = "#/components/schemas/";
 export const growNamed = (random: Random, id: string): unknown => grow(random, schemas[id] ?? {}, id, DEEPEST);
 
 /** @param name what it is called where it stands, which decides what is free otherwise */
-export function grow(random: Random, schema: Schema | boolean, name: string, depth: number): unknown {
+function grow(random: Random, schema: Schema | boolean, name: string, depth: number): unknown {
   if (typeof schema === "boolean" || depth <= 0) return free(random, name, depth);
   if (typeof schema.$ref === "string") {
     return grow(random, schemas[schema.$ref.replace(REFERENCE, "")] ?? {}, name, depth - 1);
@@ -96,7 +96,7 @@ function text(random: Random, schema: Schema, name: string): string {
 
 const SCHEMA = { type: "object", properties: { n: { type: "number" }, text: { type: "string" } } };
 /** Methods of the two protocols that have messages of their own, with what they take. */
-export const CALLS: readonly (readonly [method: string, params: object])[] = [
+const CALLS: readonly (readonly [method: string, params: object])[] = [
   [
     "message/send",
     { message: { kind: "message", messageId: "m1", role: "user", parts: [{ kind: "text", text: "Hello" }] } },

@@ -2,11 +2,12 @@
  * Whatever is sent, the service answers as it promises, stays up and does not grow: mutated requests over all rows of the routes
  * table, HTTP framing, and WebSocket frames, against a process of its own on both transports.
  *
- * 5,000 cases, or 100,000 with `npm run test:fuzz`; `PENSTOCK_FUZZ_CASES` sets another number. `PENSTOCK_FUZZ_SEED` repeats a run, and
+ * 3,000 cases, or 100,000 with `npm run test:fuzz`; `PENSTOCK_FUZZ_CASES` sets another number. `PENSTOCK_FUZZ_SEED` repeats a run, and
  * with `PENSTOCK_FUZZ_CASE` one case of it alone, which is printed.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { LONG } from "../support/at-length.ts";
 import { type Measure, type Measured, median } from "../support/measured.ts";
 import { token } from "../support/tokens.ts";
 import { TRANSPORTS } from "../support/transports.ts";
@@ -17,8 +18,7 @@ import { caseSeed, randomOf } from "./random.ts";
 import { ROW_NAMES, requestCase } from "./requests.ts";
 import { serveFuzzed } from "./service.ts";
 
-const LONG = process.env.PENSTOCK_FUZZ === "long";
-const CASES = Number(process.env.PENSTOCK_FUZZ_CASES ?? (LONG ? 100_000 : 5_000));
+const CASES = Number(process.env.PENSTOCK_FUZZ_CASES ?? (LONG ? 100_000 : 3_000));
 const SEED = Number(process.env.PENSTOCK_FUZZ_SEED ?? Date.now() % 1_000_000_007);
 const ONLY = process.env.PENSTOCK_FUZZ_CASE;
 const CLIENTS = 12;

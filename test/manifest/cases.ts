@@ -20,7 +20,7 @@ export const PLUGINS: KnownPlugins = {
   socket: ["ticker"],
 };
 
-export interface Case {
+interface Case {
   name: string;
   yaml: string;
   env: Record<string, string>;
@@ -56,7 +56,7 @@ export function readCases(folder: string): Case[] {
   });
 }
 
-export interface Outcome {
+interface Outcome {
   loaded: LoadedManifest;
   report: string;
 }

@@ -70,7 +70,7 @@ const TARGETS: readonly [path: string, enough: "token" | "key"][] = [
 
 for (const transport of TRANSPORTS) {
   describe(`paths in disguise over ${transport}`, () => {
-    test("are no way in, whatever they look like", async (t) => {
+    test("paths with tricks are no way in to a guarded route, whatever they look like", async (t) => {
       const secured = await opened(t, transport);
       const token = tokenOf(secured);
       for (const [path, enough] of TARGETS) {
@@ -85,7 +85,7 @@ for (const transport of TRANSPORTS) {
       }
     });
 
-    test("are what they are for who may see it: no route, but for the absolute form", async (t) => {
+    test("paths with tricks are what they are for who may see it: no route, but for the absolute form", async (t) => {
       const secured = await opened(t, transport);
       const PATH = "/agents/assistant/history";
       const both = [KEY, tokenOf(secured)];

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fullFormats } from "ajv-formats/dist/formats.js";
+import { LONG, spread } from "../support/at-length.ts";
 import { ends, superlinear } from "../support/growth.ts";
 import { type Pattern, patternsBuiltBy, patternsOfSchemas, patternsOfSource } from "../support/patterns.ts";
 import { type Attack, attacksOn, textOf } from "../support/regex-attacks.ts";
@@ -48,10 +49,16 @@ function faultsOf(what: string, attacks: readonly Attack[], work: (text: string)
   return [`${what}: ${growth ?? "does not end"} on ${JSON.stringify(now)}`];
 }
 
+/** Texts that one pattern is given, and what cleans text is given of those on its patterns: a pattern has hundreds. */
+const MOST_ATTACKS = LONG ? Number.POSITIVE_INFINITY : 200;
+const MOST_ON_FILES = LONG ? 100 : 40;
+
 /** All that it finds, also where it is used to find one. */
 function faultsOfPattern({ where, source, flags }: Pattern): string[] {
   const finds = new RegExp(source, flags.includes("y") ? flags : `${flags.replace("g", "")}g`);
-  return faultsOf(`${where} /${source}/${flags}`, attacksOn({ source, flags }), (text) => text.replace(finds, ""));
+  return faultsOf(`${where} /${source}/${flags}`, spread(attacksOn({ source, flags }), MOST_ATTACKS), (text) =>
+    text.replace(finds, ""),
+  );
 }
 
 test("the search for slow patterns finds those that are known to be", () => {
@@ -92,12 +99,10 @@ test("every pattern and format of the schemas takes time in proportion to its te
 
 const endless = (word: string): Attack => ({ head: "", word, tail: "\u0001" });
 
-/** Some of the attacks on the patterns of some files, evenly from all of them. */
-function attacksOnFiles(files: readonly string[], most: number): Attack[] {
+/** Some of the attacks on the patterns of some files. */
+function attacksOnFiles(files: readonly string[]): Attack[] {
   const all = [...literals, ...composed].filter(({ where }) => files.some((file) => where.startsWith(file)));
-  const attacks = all.flatMap(attacksOn);
-  const step = Math.max(1, Math.floor(attacks.length / most));
-  return attacks.filter((_attack, place) => place % step === 0);
+  return spread(all.flatMap(attacksOn), MOST_ON_FILES);
 }
 
 test("a line of the log is cleaned in proportion to its length, whatever stands in it", async () => {
@@ -106,11 +111,7 @@ test("a line of the log is cleaned in proportion to its length, whatever stands 
   const text = new LogText();
   text.hide(SECRETS);
   const logger = createLogger("debug", { destination: { write: () => {} }, text });
-  const attacks = [
-    endless("-eyJ"),
-    endless('"token":'),
-    ...attacksOnFiles([LOG_TEXT, "core/observability/redaction"], 100),
-  ];
+  const attacks = [endless("-eyJ"), endless('"token":'), ...attacksOnFiles([LOG_TEXT, "core/observability/redaction"])];
   for (const [how, log] of Object.entries({
     message: (said: string) => logger.info(said),
     error: (said: string) => logger.error({ err: new Error(said) }, said),
@@ -123,11 +124,7 @@ test("content of spans is cleaned in proportion to what is kept of it, whatever 
   const { createCleaner } = (await import("../../core/observability/content.ts")) as ContentModule;
   const { redact } = await import("../../core/observability/redaction.ts");
   const cleaner = createCleaner("redacted", SECRETS);
-  const attacks = [
-    endless("-eyJ"),
-    endless("4111 "),
-    ...attacksOnFiles([CONTENT, "core/observability/redaction"], 100),
-  ];
+  const attacks = [endless("-eyJ"), endless("4111 "), ...attacksOnFiles([CONTENT, "core/observability/redaction"])];
   assert.deepEqual(faultsOf("text", attacks, redact), []);
   assert.deepEqual(faultsOf("content", attacks, cleaner.content), []);
   assert.deepEqual(

@@ -92,7 +92,7 @@ export function takeSerial(serials: Set<number>, serial: number): void {
   serials.add(serial);
 }
 
-export interface StreamEvent {
+interface StreamEvent {
   readonly id: string;
   readonly data: Loose;
 }

@@ -10,7 +10,7 @@ const GROWTH = 0.4;
 test("some seconds of agents over a faulty upstream, memory, workflows and sockets: nothing is answered wrongly, and every socket is let go", async (t) => {
   const seed = Date.now() % 1_000_000_007;
   t.diagnostic(`seed ${seed}`);
-  const settings = { duration: 10_000, rate: 60, seed, transport: TRANSPORTS[0]!, tell: () => {} };
+  const settings = { duration: 6_000, rate: 60, seed, transport: TRANSPORTS[0]!, tell: () => {} };
   const report = await soak(t, settings);
   t.diagnostic(describeMeasure(report.end));
   assert.deepEqual(judge(report, GROWTH), []);

@@ -46,11 +46,11 @@ const CLIENTS = 24;
 /** Milliseconds within which every visit must be over: the longest has several calls of 15 s at most each. */
 const PATIENCE = 60_000;
 /** How often the process is measured. */
-export const MEASURES = 40;
+const MEASURES = 40;
 /** Milliseconds for what is open to be let go at the end. */
 const SETTLE = 30_000;
 
-export interface SoakSettings {
+interface SoakSettings {
   /** Milliseconds. */
   readonly duration: number;
   /** Visits in a second, of all clients together. */

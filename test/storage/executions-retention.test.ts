@@ -139,7 +139,7 @@ test("a store in memory is kept down while executions come, and closing waits fo
   await putExecutions(store, many);
   await store.commit({ put: [[EXECUTION_SEQUENCE, "8193"]] });
   const ended = async () => (await store.scan({ prefix: "xs/", limit: 10_000 })).length;
-  for (let tries = 0; tries < 100 && (await ended()) > 1_000; tries++) await sleep(50);
+  for (let tries = 0; tries < 6_000 && (await ended()) > 1_000; tries++) await sleep(50);
   assert.equal(await ended(), 1_000);
   await keeper.close();
   assert.deepEqual(await keysOf(store), keysFor(many.slice(-1_000)));

@@ -86,7 +86,7 @@ test("POST /a2a/:id on PostgreSQL: one service follows, lists and cancels a task
   assert.equal(canceled.status.state, "TASK_STATE_CANCELED");
   assert.equal((await told).at(-1)!.statusUpdate.status.state, "TASK_STATE_CANCELED");
   const working = () => one.service.agents.get("assistant")!.summary().status === "working";
-  for (let tries = 0; working() && tries < 500; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
+  for (let tries = 0; working() && tries < 6_000; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
   assert.equal(working(), false, "its agent has stopped");
   assert.deepEqual(await new A2aCaller(one).get("assistant", id), canceled);
 });

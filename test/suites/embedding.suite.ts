@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { normalize, similarity } from "../../core/memory/semantic/nearest.ts";
 
-export interface EmbeddingUnderTest {
+interface EmbeddingUnderTest {
   embed(texts: readonly string[]): Promise<Float32Array[]>;
   /** Null where only the first vector tells. */
   dimensions: number | null;
@@ -26,7 +26,7 @@ export function embeddingSuite(name: string, make: (test: TestContext) => Promis
   const cosine = (a: Float32Array, b: Float32Array) => similarity(normalize(a.slice()), normalize(b.slice()), 0);
 
   describe(`embedding ${name}`, () => {
-    test("gives one vector of the same length for each text, in order", async (context) => {
+    test(`embedding ${name} gives one vector of the same length for each text, in order`, async (context) => {
       const { embed, dimensions } = await make(context);
       const texts = Array.from({ length: 40 }, (_, count) => `text number ${count} of ${"abcdefgh"[count % 8]}`);
       const vectors = await embed(texts);
@@ -40,7 +40,7 @@ export function embeddingSuite(name: string, make: (test: TestContext) => Promis
       assert.ok(cosine(alone!, vectors[17]!) > 0.999, "alone or among others, the vector is the same");
     });
 
-    test("gives the same vector for the same text, and another for another", async (context) => {
+    test(`embedding ${name} gives the same vector for the same text, and another for another`, async (context) => {
       const { embed } = await make(context);
       const [first, other, again] = await embed(["The invoice is late", "Whales sing", "The invoice is late"]);
       assert.ok(cosine(first!, again!) > 0.9999);
@@ -52,7 +52,7 @@ export function embeddingSuite(name: string, make: (test: TestContext) => Promis
       assert.deepEqual(await embed([]), []);
     });
 
-    test("takes any text, and none spoils the next", async (context) => {
+    test(`embedding ${name} takes any text, and none spoils the next`, async (context) => {
       const { embed } = await make(context);
       for (const text of HOSTILE) {
         const [vector] = await embed([text]);

@@ -6,7 +6,7 @@ import { createModelChain, type ModelChain } from "../../core/models/chain.ts";
 import type { ModelProvider } from "../../core/plugin/plugin.ts";
 import { ask, batchesOf, partOf, partsOf, silent, soon, textOf } from "../support/providers.ts";
 
-export interface ProviderUnderTest {
+interface ProviderUnderTest {
   provider: ModelProvider;
   /** Repeats the user's text; calls tool `add {a: 1, b: 2}` for the text `add`, and then says `the sum is 3`. */
   echo: string;

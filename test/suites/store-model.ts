@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { CommitConflict } from "../../core/lib/errors.ts";
 import type { Store } from "../../core/storage/store.ts";
 
-export interface ModelCommit {
+interface ModelCommit {
   put: [string, string][];
   delete: string[];
   clear: string[];

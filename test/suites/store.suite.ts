@@ -7,7 +7,7 @@ import { createSequence } from "../../core/storage/sequence.ts";
 import type { Range, Store, Tail } from "../../core/storage/store.ts";
 import { ModelStore } from "./store-model.ts";
 
-export interface StoreUnderTest {
+interface StoreUnderTest {
   /** An empty store, closed when the test ends. */
   open(t: TestContext): Promise<Store>;
   /** Why it cannot be tested here. */

@@ -211,7 +211,7 @@ export function hostileSuite(subject: Subject): void {
     assert.deepEqual(rig.log, ["POST /echo"]);
   });
 
-  test("the service still answers", async () => {
+  test("after all hostile requests the service still answers", async () => {
     assert.equal((await rig.ask(get([]))).body, "hello");
   });
 }

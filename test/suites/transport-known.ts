@@ -22,7 +22,7 @@ interface Known {
 const SILENCE = /^$/;
 const chunked = (body: string) => request("POST", "/echo", ["Transfer-Encoding: chunked"], body);
 
-export const KNOWN_OF_UWS: readonly Known[] = [
+const KNOWN_OF_UWS: readonly Known[] = [
   {
     name: "HTTP/1.0 is answered 505",
     send: ["GET /hello HTTP/1.0\r\nHost: test\r\n\r\n"],

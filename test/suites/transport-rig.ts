@@ -150,7 +150,7 @@ export function request(method: string, target: string, headers: string[] = [], 
 
 /** Waits until `holds`; fails with `what` when it does not. */
 export async function eventually(holds: () => boolean, what: string): Promise<void> {
-  for (let tries = 0; tries < 500; tries++) {
+  for (let tries = 0; tries < 6_000; tries++) {
     if (holds()) return;
     await new Promise((resolve) => setTimeout(resolve, 10));
   }

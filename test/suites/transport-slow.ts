@@ -35,7 +35,7 @@ export function slowSuite(subject: Subject): void {
     await Promise.all(clients.map((client, index) => client.send(starts[index]!)));
     const started = Date.now();
     while (clients.some((client) => !client.isClosed)) {
-      assert.ok(Date.now() - started < 25_000, "cut in the end");
+      assert.ok(Date.now() - started < 60_000, "cut in the end");
       for (const client of clients) if (!client.isClosed) client.socket.write("a");
       await sleep(every);
     }

@@ -317,7 +317,7 @@ export function socketSuite(subject: Subject): void {
     client.close();
   });
 
-  test("a ping is answered", async () => {
+  test("a ping on a WebSocket is answered with a pong", async () => {
     const client = await opened("/a");
     await client.send(frame(PING, "are you there"));
     await client.until((received) => received.includes("are you there"));

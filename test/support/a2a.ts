@@ -69,7 +69,7 @@ export class A2aCaller {
 
   /** The task when it is in a state. */
   async when(agent: string, id: string, state: string): Promise<Loose> {
-    for (let tries = 0; tries < 500; tries++) {
+    for (let tries = 0; tries < 6_000; tries++) {
       const task = await this.get(agent, id);
       if (task.status.state === state) return task;
       await new Promise((resolve) => setTimeout(resolve, 10));

@@ -4,7 +4,7 @@ import type { SecuredOptions } from "./access-services.ts";
 import { type Endpoint, needsOf, opens } from "./access-table.ts";
 import type { Loose } from "./served-upstream.ts";
 
-export interface Reply {
+interface Reply {
   status: number;
   headers: Record<string, string>;
   text(): string;

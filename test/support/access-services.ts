@@ -11,7 +11,7 @@ import { type Pair, publisher, rsaPair, SECRET } from "./tokens.ts";
  * What provider checks tokens: `secret` is one that both sides know, `pem` a public key, `jwks` published ones. With `absent`
  * there is none, and no key of the console either.
  */
-export type ProviderKind = "secret" | "pem" | "jwks" | "absent";
+type ProviderKind = "secret" | "pem" | "jwks" | "absent";
 
 export interface Secured {
   readonly service: TestService;
@@ -46,7 +46,7 @@ const customPlugins = (): Record<string, string> =>
     ]),
   ]);
 
-export interface Keys {
+interface Keys {
   readonly own: Pair;
   readonly mallory: Pair;
 }

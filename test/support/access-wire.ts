@@ -22,7 +22,7 @@ export const opened = (
     transport,
   });
 
-export interface Sent {
+interface Sent {
   /** Null when there was none. */
   readonly reply: RawReply | null;
   /** Whether a handler answered, and not a refusal. */
@@ -37,7 +37,7 @@ export async function send(
   { service }: Secured,
   line: string,
   headers: readonly string[] = [],
-  patience = 5_000,
+  patience = 60_000,
 ): Promise<Sent> {
   const client = await RawClient.open(service.port);
   const head = line.startsWith("HEAD ");

@@ -10,7 +10,7 @@ export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 export const PENSTOCK = join(ROOT, "core/penstock.js");
 
 /** For hangs only. */
-const PATIENCE = 60_000;
+const HANG_MS = 60_000;
 
 export interface Call {
   cwd?: string;
@@ -18,7 +18,7 @@ export interface Call {
   env?: Record<string, string>;
 }
 
-export interface Ended {
+interface Ended {
   code: number | null;
   stdout: string;
   stderr: string;
@@ -28,7 +28,7 @@ const bare = (env: Record<string, string> = {}) => ({ PATH: process.env.PATH, HO
 
 /** Runs any program to its end. */
 export async function run(command: string, args: string[], { cwd = ROOT, env }: Call = {}): Promise<Ended> {
-  const child = spawn(command, args, { cwd, env: bare(env), stdio: ["ignore", "pipe", "pipe"], timeout: PATIENCE });
+  const child = spawn(command, args, { cwd, env: bare(env), stdio: ["ignore", "pipe", "pipe"], timeout: HANG_MS });
   const ended: Ended = { code: null, stdout: "", stderr: "" };
   child.stdout.setEncoding("utf8").on("data", (text) => {
     ended.stdout += text;
@@ -87,7 +87,7 @@ export async function serve(
   const says = (pattern: RegExp, from = 0) =>
     new Promise<RegExpMatchArray>((resolve, reject) => {
       const fail = (why: string) => reject(new Error(`${why} before it said ${pattern}:\n${stdout}\n${stderr}`));
-      const timer = setTimeout(() => fail("waited long"), PATIENCE);
+      const timer = setTimeout(() => fail("waited long"), HANG_MS);
       const previous = look;
       look = () => {
         previous();

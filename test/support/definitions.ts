@@ -15,7 +15,7 @@ import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { compileTools } from "../../core/tools/compile.ts";
 import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/compile/workflows.ts";
 import type { Step, StepCall, StepScope } from "../../core/workflows/definition/definition.ts";
-import type { Parts } from "../../core/workflows/definition/linking.ts";
+import type { LinkedParts } from "../../core/workflows/definition/linking.ts";
 import { silent } from "./agents.ts";
 import { EXAMPLES, pluginFolder } from "./plugin-folder.ts";
 
@@ -44,7 +44,7 @@ export async function linked(test: TestContext, manifest: string | object, optio
   const store = createMemoryStore();
   const memories = await createMemories(whole, store);
   const { agents } = compileAgents(whole, { tools, models, memories, store, logger: silent });
-  const parts: Parts = {
+  const parts: LinkedParts = {
     tools,
     agents,
     registry,
@@ -110,7 +110,7 @@ export const scopeOf = (change: Partial<StepScope> = {}): StepScope => ({
   ...change,
 });
 
-export interface ProbeCall extends StepCall {
+interface ProbeCall extends StepCall {
   /** Parts that were passed on. */
   readonly parts: unknown[];
   readonly changes: Record<string, unknown>[];

@@ -3,9 +3,9 @@ import { type ClientRequest, type IncomingHttpHeaders, request } from "node:http
 import { parseEvents, type SentEvent } from "./service.ts";
 
 /** How long to wait for what must happen; only a hang takes so long. */
-const PATIENCE = 15_000;
+const HANG_MS = 60_000;
 
-export interface PostOptions {
+interface PostOptions {
   /** Do not read the body until `resume` is called. */
   paused?: boolean;
 }
@@ -83,7 +83,7 @@ export class EventReader {
 
   /** Waits until `holds` does. Throws when the connection is over before, or nothing happens for long. */
   async until(holds: () => boolean): Promise<void> {
-    const deadline = Date.now() + PATIENCE;
+    const deadline = Date.now() + HANG_MS;
     while (!holds()) {
       const left = deadline - Date.now();
       if (this.closed || left <= 0) {
@@ -108,7 +108,7 @@ export class EventReader {
 
 /** Polls until `holds` does: for what tells nobody when it changes. */
 export async function eventually(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const deadline = Date.now() + PATIENCE;
+  const deadline = Date.now() + HANG_MS;
   while (!(await holds())) {
     if (Date.now() > deadline) throw new Error(`${what} did not happen`);
     await new Promise((resolve) => setTimeout(resolve, 5));

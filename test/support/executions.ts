@@ -32,13 +32,13 @@ export interface Sample {
 }
 
 /** One step, `total`. */
-export const OUTLINE: Outline = new Map([
+const OUTLINE: Outline = new Map([
   ["total", { path: "total", id: "total", name: "Add tax", type: "andThen", index: 0, order: 0, parents: [] }],
 ]);
 
 export const outlineOf = async () => OUTLINE;
 
-export const idOf = (number: number): string => `${numberPart(number)}-${String(number).padStart(16, "0")}`;
+const idOf = (number: number): string => `${numberPart(number)}-${String(number).padStart(16, "0")}`;
 
 export function startOf({
   number,
@@ -173,7 +173,7 @@ export function watchedStore(store: Store, between?: () => Promise<void>): Store
 const server = await startPostgres();
 after(() => server?.close());
 
-export interface Engine {
+interface Engine {
   readonly name: string;
   /** An empty store, closed when the test ends. */
   open(t: TestContext): Promise<Store>;

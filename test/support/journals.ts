@@ -4,7 +4,7 @@ import type { ExecutionStart, JournalEntry } from "../../core/workflows/journal/
 import { type JournalState, stateFromJournal } from "../../core/workflows/journal/state.ts";
 
 /** When everything begins; entries count the milliseconds from there. */
-export const BEGIN = Date.parse("2026-11-20T09:30:00.000Z");
+const BEGIN = Date.parse("2026-11-20T09:30:00.000Z");
 export const at = (milliseconds: number): number => BEGIN + milliseconds;
 export const iso = (milliseconds: number): string => new Date(at(milliseconds)).toISOString();
 

@@ -6,7 +6,7 @@ interface Timer {
   readonly run: () => void;
 }
 
-export interface JumpingClock {
+interface JumpingClock {
   /** Time jumps: `performance.now` is later by so many milliseconds, and the timers that are due by then fire. */
   advance(milliseconds: number): void;
 }

@@ -13,7 +13,7 @@ export interface TestClient {
 
 /** The newest SDK with the current revision of the protocol and with the one before it, and the SDK before that. */
 export const CLIENTS = ["2.4.0 current", "2.4.0 previous", "1.32.2"] as const;
-export type ClientName = (typeof CLIENTS)[number];
+type ClientName = (typeof CLIENTS)[number];
 
 const INFO = { name: "test", version: "1.0.0" };
 

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { PENSTOCK, ROOT, type Served, serve } from "./command-line.ts";
+import { EXAMPLES } from "./plugin-folder.ts";
 
 /** After a garbage collection; bytes, and microseconds of processor time since the start. */
 export interface Measure {
@@ -23,11 +24,11 @@ export interface Measured extends Served {
   sockets(): number;
 }
 
-const PATIENCE = 60_000;
+const HANG_MS = 60_000;
 const INSIDE = join(ROOT, "test/support/measured-inside.mjs");
 
 /**
- * Serves a manifest from a folder of its own.
+ * Serves a manifest from a folder of its own, with the example plugins.
  *
  * @param files more contents of the folder, by their names; programs among them go before others of their name
  */
@@ -43,7 +44,17 @@ export async function serveMeasured(
   for (const [name, text] of Object.entries({ "service.yaml": manifest, "package.json": "{}", ...files })) {
     writeFileSync(join(folder, name), text, { mode: 0o755 });
   }
-  const command = [process.execPath, "--import", INSIDE, PENSTOCK, "serve", "--config", config] as const;
+  const command = [
+    process.execPath,
+    "--import",
+    INSIDE,
+    PENSTOCK,
+    "serve",
+    "--config",
+    config,
+    "--plugins",
+    EXAMPLES,
+  ] as const;
   const served = await serve(test, [...command], {
     cwd: folder,
     env: { PATH: `${folder}:${process.env.PATH}`, ...env, PENSTOCK_MEASURES: measures },
@@ -58,7 +69,7 @@ export async function serveMeasured(
     async measure() {
       const before = lines().length;
       process.kill(pid, "SIGUSR2");
-      for (const end = Date.now() + PATIENCE; Date.now() < end; await sleep(10)) {
+      for (const end = Date.now() + HANG_MS; Date.now() < end; await sleep(10)) {
         const line = lines()[before];
         if (line !== undefined) return JSON.parse(line) as Measure;
       }

@@ -11,7 +11,7 @@ import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import type { Conversation, ConversationList, Message } from "../../generated/types.ts";
 
-export interface OpenOptions extends MemoriesOptions {
+interface OpenOptions extends MemoriesOptions {
   /** The `memory` section of the manifest. */
   memory?: Record<string, unknown>;
   store?: Store;

@@ -5,7 +5,7 @@ import { startPostgres } from "./postgres.ts";
 const server = await startPostgres();
 after(() => server?.close());
 
-export interface TestStore {
+interface TestStore {
   name: string;
   /** `store:` of a manifest: an empty store for one test. A file is beside the manifest. */
   url(): Promise<string>;

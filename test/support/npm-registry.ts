@@ -68,7 +68,7 @@ function tarball(name: string, version: string): Buffer {
   return gzipSync(Buffer.concat([head, content, padding]));
 }
 
-export interface Project {
+interface Project {
   readonly folder: string;
   /** What npm is run with. */
   readonly env: Record<string, string | undefined>;

@@ -47,7 +47,7 @@ type Usage = {
   reasoning?: number;
 };
 
-export interface Manner {
+interface Manner {
   /** How many deltas a text or the JSON of a tool call is cut into. */
   chunks?: number;
   /** Milliseconds before each delta. */

@@ -12,13 +12,13 @@ type AnyValue = {
   arrayValue?: { values: AnyValue[] };
 };
 
-export interface KeyValue {
+interface KeyValue {
   key: string;
   value: AnyValue;
 }
 
 /** As it is on the wire. */
-export interface WireSpan {
+interface WireSpan {
   traceId: string;
   spanId: string;
   parentSpanId?: string;
@@ -33,7 +33,7 @@ export interface WireSpan {
   flags: number;
 }
 
-export interface Received {
+interface Received {
   path: string;
   headers: IncomingMessage["headers"];
   body: unknown;

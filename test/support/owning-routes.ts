@@ -24,7 +24,7 @@ export interface OwningRequest {
  * `object`: is about one object, which does not exist for anybody else. `list`: shows the caller's own. `maker`: what comes
  * of it is the caller's, whoever has an object of the same id; `request` names the conversation of another where it can. `free`: nothing in it belongs to anybody.
  */
-export type OwningRow =
+type OwningRow =
   | { kind: "object"; request(of: Objects): OwningRequest; status?: number }
   | {
       kind: "list";

@@ -3,8 +3,7 @@ import { spawnSync } from "node:child_process";
 
 const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'" };
 
-export const unescapeHtml = (text: string) =>
-  text.replace(/&(amp|lt|gt|quot|#39);/g, (_all, name: string) => ENTITIES[name]!);
+const unescapeHtml = (text: string) => text.replace(/&(amp|lt|gt|quot|#39);/g, (_all, name: string) => ENTITIES[name]!);
 
 /** The words that a shell makes of each command of the page, `curl` itself left out. `$TOKEN` is `secret`. */
 export function shellWords(page: string): string[][] {

@@ -13,7 +13,7 @@ export interface Pattern {
   readonly flags: string;
 }
 
-export interface SourcePatterns {
+interface SourcePatterns {
   readonly patterns: Pattern[];
   /** Where a regular expression is built from texts, and how. */
   readonly built: { readonly where: string; readonly text: string }[];

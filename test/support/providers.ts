@@ -59,8 +59,8 @@ export function partOf<T extends Part["type"]>(parts: readonly Part[], type: T):
   return found[0] as Extract<Part, { type: T }>;
 }
 
-/** Fails the test instead of hanging it. */
-export async function soon<T>(promise: Promise<T>, what: string, milliseconds = 5000): Promise<T> {
+/** Fails the test instead of hanging it; only a hang takes a minute. */
+export async function soon<T>(promise: Promise<T>, what: string, milliseconds = 60_000): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`${what} did not happen within ${milliseconds} ms`)), milliseconds);

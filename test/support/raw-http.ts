@@ -9,7 +9,7 @@ export interface RawReply {
 }
 
 /** How long to wait for what must happen; only a hang takes so long. */
-const PATIENCE = 10_000;
+const HANG_MS = 60_000;
 
 export class RawClient {
   readonly socket: Socket;
@@ -54,7 +54,7 @@ export class RawClient {
   }
 
   /** Waits until `holds` does, or the connection is over. Throws when neither happens. */
-  async until(holds: (received: string) => boolean, patience = PATIENCE): Promise<void> {
+  async until(holds: (received: string) => boolean, patience = HANG_MS): Promise<void> {
     const deadline = Date.now() + patience;
     while (!holds(this.received) && !this.isClosed) {
       const left = deadline - Date.now();

@@ -3,14 +3,14 @@ import type { IncomingMessage } from "node:http";
 import { type ClientOptions, WebSocket } from "ws";
 
 /** Milliseconds; only a hang takes so long. */
-const PATIENCE = 10_000;
+const HANG_MS = 60_000;
 
-export interface Closed {
+interface Closed {
   code: number;
   reason: string;
 }
 
-export interface Refused {
+interface Refused {
   status: number;
   /** Names in lower case. */
   headers: Record<string, string>;
@@ -53,7 +53,7 @@ export class TestSocket {
   }
 
   async until(holds: () => boolean, what: string): Promise<void> {
-    const deadline = Date.now() + PATIENCE;
+    const deadline = Date.now() + HANG_MS;
     while (!holds()) {
       if (this.socket.readyState === WebSocket.CLOSED) throw new Error(`closed before ${what}`);
       const left = deadline - Date.now();

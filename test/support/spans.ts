@@ -14,7 +14,7 @@ export const spanIdAt = (time: number): string =>
 /** The clock of spans. */
 export const now = (): number => performance.timeOrigin + performance.now();
 
-export interface TraceOptions {
+interface TraceOptions {
   userId?: string;
   entity?: Entity;
   /** When it began: milliseconds since 1970. Default: now. */

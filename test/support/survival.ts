@@ -34,7 +34,7 @@ const runs: Run[] = [];
 (globalThis as { penstockRuns?: Run[] }).penstockRuns = runs;
 
 /** Called before everything that a client does. */
-export type Disturb = (access: WorkflowAccess) => void;
+type Disturb = (access: WorkflowAccess) => void;
 
 const OUTSIDE = "from outside";
 

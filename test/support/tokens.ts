@@ -54,7 +54,7 @@ export const rsaPair = (bits = 2048): Pair => pair(generateKeyPairSync("rsa", { 
 export const ecPair = (namedCurve = "P-256"): Pair => pair(generateKeyPairSync("ec", { namedCurve }));
 export const edPair = (): Pair => pair(generateKeyPairSync("ed25519"));
 
-export interface Publisher {
+interface Publisher {
   readonly url: string;
   /** How often the keys were read. */
   reads: number;

@@ -19,7 +19,7 @@ export interface Process {
   readonly access: WorkflowAccess;
 }
 
-export interface ProcessOptions {
+interface ProcessOptions {
   logger?: Logger;
   processTimes?: ProcessTimes;
 }

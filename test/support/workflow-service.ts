@@ -7,7 +7,7 @@ import { FIXTURES } from "./fixtures.ts";
 import type { Loose } from "./served-upstream.ts";
 import { manifestWith, parseEvents, startService, type TestOptions, type TestService } from "./service.ts";
 
-export interface Refused {
+interface Refused {
   status: number;
   error: string;
   headers: Headers;
@@ -77,7 +77,7 @@ export const numbered = (text: string): NumberedEvent[] =>
 export const told = (events: readonly NumberedEvent[]): string[] =>
   events.map(({ type, from }) => (type.startsWith("workflow") ? type : `${type} ${from}`));
 
-export function clientOf(service: TestService): Client {
+function clientOf(service: TestService): Client {
   const post = (path: string, body: object) => service.post(path, body);
   const at = (workflow: string, id: string, rest: string) => `/workflows/${workflow}/executions/${id}/${rest}`;
   return {

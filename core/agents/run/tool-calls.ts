@@ -9,7 +9,7 @@ import type { PartSink, ToolResult } from "./parts.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
-import type { ToolCallContext } from "./tool-set.ts";
+import type { RunToolContext } from "./tool-set.ts";
 
 type Answer = ToolContent[number];
 
@@ -70,7 +70,7 @@ function callTool(plan: RunPlan, call: PendingCall, sink: PartSink, span: Span |
   return tool.run(input, callContext(plan, sink, toolCallId, span));
 }
 
-function callContext(plan: RunPlan, sink: PartSink, toolCallId: string, span: Span | null): ToolCallContext {
+function callContext(plan: RunPlan, sink: PartSink, toolCallId: string, span: Span | null): RunToolContext {
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${toolCallId}`, span };

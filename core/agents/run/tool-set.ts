@@ -8,7 +8,7 @@ import type { Turn } from "../conversation/turn.ts";
 import type { PartSink } from "./parts.ts";
 
 /** The context of one tool call. `sink` takes the parts of a sub-agent. */
-export interface ToolCallContext {
+export interface RunToolContext {
   readonly origin: ToolOrigin & { readonly call: RunCall };
   readonly sink: PartSink;
   /** How many agents have delegated down to the one that calls. */
@@ -25,7 +25,7 @@ export interface AgentTool {
   readonly changes?: boolean;
   readonly definition: LanguageModelV3FunctionTool;
   /** Returns the result or a promise of it. May throw. */
-  run(input: unknown, run: ToolCallContext): unknown;
+  run(input: unknown, run: RunToolContext): unknown;
 }
 
 export interface ToolSet {

@@ -22,7 +22,7 @@ export interface SemanticSource extends EmbeddingSource {
   modelsFailed?: boolean;
 }
 
-export interface OpenedSemantics {
+interface OpenedSemantics {
   /** The usable indexes, by the memory's name. */
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */

@@ -2,7 +2,7 @@
 import { messageOf } from "../../lib/errors.ts";
 import type { Problem } from "../../lib/problem.ts";
 import type { Outline, WorkflowDefinition } from "../definition/definition.ts";
-import { compileCheck, type LinkContext, type Parts } from "../definition/linking.ts";
+import { compileCheck, type LinkContext, type LinkedParts } from "../definition/linking.ts";
 import { outlineSteps } from "../definition/outline.ts";
 import { hashDefinition, type PinnedDefinition, reveal } from "../definition/pinned.ts";
 import { compileSteps } from "./steps.ts";
@@ -12,7 +12,7 @@ type CompiledDefinition =
   /** `missing`: what it names and is not there, `step plugin "x"`, `environment variable "TOKEN"`. */
   | { problems: Problem[]; missing: string[] };
 
-export function compileDefinition(pinned: PinnedDefinition, parts: Parts): CompiledDefinition {
+export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts): CompiledDefinition {
   const { workflowId } = pinned;
   const at = ["workflows", workflowId];
   let outline: Outline;

@@ -3,7 +3,7 @@ import type { Problem } from "../../lib/problem.ts";
 import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
-import type { Parts } from "../definition/linking.ts";
+import type { LinkedParts } from "../definition/linking.ts";
 import { type Pinned, pin } from "../definition/pinned.ts";
 import { compileDefinition } from "./definition.ts";
 
@@ -25,7 +25,7 @@ interface CompiledWorkflows {
 export function compileWorkflows(
   manifest: Pick<Manifest, "workflows">,
   loaded: Pick<LoadedManifest, "referenceAt">,
-  parts: Parts,
+  parts: LinkedParts,
 ): CompiledWorkflows {
   const workflows = new Map<string, CompiledWorkflow>();
   const problems = new Map<string, Problem>();

@@ -13,7 +13,7 @@ import type { Tool } from "../../tools/tool.ts";
 import type { EvaluateInScope, StepScope, ValueCheck, WorkStep } from "./definition.ts";
 
 /** What definitions may refer to. */
-export interface Parts {
+export interface LinkedParts {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly agents: ReadonlyMap<string, Agent>;
   readonly registry: Registry;
@@ -29,7 +29,7 @@ export interface Parts {
 
 /** One definition while it is compiled. */
 export interface LinkContext {
-  readonly parts: Parts;
+  readonly parts: LinkedParts;
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
   /** Compiled schemas and the work of steps, so that a workflow that is called twice is compiled once. */
   readonly checks: Map<object, ValueCheck | null>;

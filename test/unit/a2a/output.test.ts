@@ -16,7 +16,7 @@ function outputOf(parts: readonly AgentPart[]): TaskOutput {
 }
 
 describe("the output of a task", () => {
-  test("is one artifact with a part for each block of text, and one for each file", () => {
+  test("the output of an A2A task is one artifact with a part for each block of text, and one for each file", () => {
     const output = outputOf([START, delta("a"), delta("b"), FILE, START, delta("c"), FILE]);
     assert.deepEqual(output.artifacts(), [
       { artifactId: "answer", parts: [text("ab"), text("c")] },
@@ -25,11 +25,11 @@ describe("the output of a task", () => {
     ]);
   });
 
-  test("is nothing when nothing was said", () => {
+  test("the artifact of a task is absent when the agent said nothing", () => {
     assert.deepEqual(outputOf([START, delta("")]).artifacts(), []);
   });
 
-  test("tells a reader what came after its place; text goes on, the first of it does not", () => {
+  test("the output of an A2A task tells a reader what came after its place; text goes on, the first of it does not", () => {
     const output = outputOf([FILE, START]);
     const place = output.length;
     output.add(delta("a"));
@@ -45,7 +45,7 @@ describe("the output of a task", () => {
     ]);
   });
 
-  test("leaves out what sub-agents say and everything that is no answer", () => {
+  test("the output of an A2A task leaves out what sub-agents say and everything that is no answer", () => {
     const output = new TaskOutput();
     assert.equal(output.add(delta("inner", { subAgentId: "writer" })), false);
     assert.equal(output.add({ type: "reasoning-delta", id: "r", delta: "hm" }), false);

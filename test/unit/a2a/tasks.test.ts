@@ -180,7 +180,7 @@ describe("tasks in a store", () => {
     assert.deepEqual(lines, ["error: the end of a task cannot be written: disk full"]);
     failing = false;
     const stored = async () => (await rows.read("nap", idOf(run)))?.record.task.status.state;
-    for (let tries = 0; (await stored()) !== "TASK_STATE_COMPLETED" && tries < 300; tries++)
+    for (let tries = 0; (await stored()) !== "TASK_STATE_COMPLETED" && tries < 6_000; tries++)
       await new Promise((resolve) => setTimeout(resolve, 20));
     assert.equal(await stored(), "TASK_STATE_COMPLETED");
     assert.equal((await real.scan({ prefix: "a2i/", limit: 9 })).length, 1, "at one place in the index");

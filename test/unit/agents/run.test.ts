@@ -209,7 +209,7 @@ test("an agent is working while a call runs, and idle after it", async (t) => {
   assert.equal(changes, 2);
 });
 
-test("a client that leaves stops the model at once, and the history says cancelled", { timeout: 20_000 }, async (t) => {
+test("a client that leaves stops the model at once, and the history says cancelled", { timeout: 60_000 }, async (t) => {
   for (const pace of [{ firstDelay: "60s" }, { chunks: 100, delay: "1s" }]) {
     const agent = await assistant(t, {}, { provider: pace });
     const call = caller();
@@ -224,7 +224,7 @@ test("a client that leaves stops the model at once, and the history says cancell
   }
 });
 
-test("a client that leaves stops the tools that run", { timeout: 20_000 }, async (t) => {
+test("a client that leaves stops the tools that run", { timeout: 60_000 }, async (t) => {
   const probe = globalThis as { penstockTestAborted?: number };
   probe.penstockTestAborted = 0;
   const call = { tool: "wait", input: { milliseconds: 60_000 } };

@@ -130,7 +130,7 @@ test("POST /agents/:id/stream carries reasoning, sources, files and the provider
 });
 
 test("POST /agents/:id/stream opens when the model has accepted the call, before anything is said", {
-  timeout: 20_000,
+  timeout: 60_000,
 }, async (t) => {
   const agent = await assistant(t, {}, { provider: { firstDelay: "10m" } });
   const clock = jumpingClock(t);
@@ -163,7 +163,7 @@ test("POST /agents/:id/stream throws after what was said when the model breaks o
 });
 
 test("POST /agents/:id/stream waits for a slow reader before it reads on from the model", {
-  timeout: 20_000,
+  timeout: 60_000,
 }, async (t) => {
   const agent = await assistant(t, {}, { provider: { chunks: 20 } });
   const events = new Events();
@@ -180,7 +180,7 @@ test("POST /agents/:id/stream waits for a slow reader before it reads on from th
 });
 
 test("POST /agents/:id/stream stops when the reader is gone, and the history says cancelled", {
-  timeout: 20_000,
+  timeout: 60_000,
 }, async (t) => {
   const agent = await assistant(t, {}, { provider: { chunks: 1000, delay: "5ms" } });
   const events = new Events();
@@ -193,7 +193,7 @@ test("POST /agents/:id/stream stops when the reader is gone, and the history say
 });
 
 test("POST /agents/:id/stream tells a reader that is still there of an abort, as its last event", {
-  timeout: 20_000,
+  timeout: 60_000,
 }, async (t) => {
   const agent = await assistant(t, {}, { provider: { firstDelay: "60s" } });
   const call = caller();

@@ -102,7 +102,7 @@ test("agents that delegate in a circle come to an end", async (t) => {
   assert.equal((await historyOf(agents.get("a")!, 0, 100)).total, 5);
 });
 
-test("a client that leaves stops the sub-agent too", { timeout: 20_000 }, async (t) => {
+test("a client that leaves stops the sub-agent too", { timeout: 60_000 }, async (t) => {
   const agents = await agentsOf(t, {
     providers: {
       demo: {

@@ -309,7 +309,7 @@ describe("at boot", () => {
 });
 
 describe("mapUser", () => {
-  test("names the claims that become fields; those that are not there are left out", async () => {
+  test("mapUser names the claims that become fields; those that are not there are left out", async () => {
     const mapUser = {
       id: "sub",
       roles: "realm_access.roles",
@@ -377,7 +377,7 @@ describe("a provider of a plugin", () => {
     });
   }
 
-  test("is asked every time, with what the request was, and its publicRoutes count", async () => {
+  test("an auth provider of a plugin is asked every time, with what the request was, and its publicRoutes count", async () => {
     const seen: unknown[] = [];
     const verifyToken = async (...given: unknown[]) => {
       seen.push(given);
@@ -406,7 +406,7 @@ describe("a provider of a plugin", () => {
     assert.deepEqual(await userOf(named, "t"), { id: "mapped" });
   });
 
-  test("that is wrongly configured, or cannot be made, is refused at its place", async () => {
+  test("an auth provider of a plugin that is wrongly configured, or cannot be made, is refused at its place", async () => {
     const plugin = {
       kind: "auth" as const,
       config: {

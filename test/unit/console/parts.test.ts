@@ -86,7 +86,7 @@ describe("the drawing of a workflow", () => {
 });
 
 describe("the console's reader of events", () => {
-  test("gives the same events wherever the bytes are cut", async () => {
+  test("the console's reader of events gives the same events wherever the bytes are cut", async () => {
     const { readEvents } = await load<Events>("event-stream.js");
     const sent = fc.record({ id: fc.integer({ min: 1 }), data: fc.string({ unit: "grapheme" }) });
     await fc.assert(

@@ -118,7 +118,7 @@ describe("a raw row", () => {
     assert.equal(reply.headers["x-request-id"], "id-1");
   });
 
-  test("may reply without a body", async (t) => {
+  test("a route that writes its reply itself may reply without a body", async (t) => {
     const { post } = rig(t, { handler: async () => ({ status: 202, headers: [], body: null }) });
     const { status, body } = await post();
     assert.deepEqual([status, body.length], [202, 0]);
@@ -140,7 +140,7 @@ describe("a raw row", () => {
     });
   }
 
-  test("refuses a body that is too large or of another type with the envelope, before the protocol is asked", async (t) => {
+  test("a raw route refuses a body that is too large or of another type with the envelope, before the protocol is asked", async (t) => {
     const { post } = rig(t, { handler: () => assert.fail("not called"), output: { malformed } });
     const large = await post({ body: "x".repeat(1001) });
     assert.deepEqual([large.status, (large.json() as { success: boolean }).success], [413, false]);
@@ -176,21 +176,21 @@ describe("the stream of a raw row", () => {
     assert.deepEqual([status, headers["x-own"], headers.vary], [200, "yes", "Origin"]);
   });
 
-  test("that has a heartbeat is told to be alive when it has been silent, and not while it talks", async (t) => {
+  test("the stream of a raw route that has a heartbeat is told to be alive when it has been silent, and not while it talks", async (t) => {
     const feed = held();
     const form = { status: 200, headers: FEED, stream: feed.stream, heartbeat: "-" };
     const { post } = rig(t, { handler: () => form });
     const chunks: string[] = [];
     const reply = post({ onChunk: (chunk) => void chunks.push(String(chunk)) });
     feed.sink().send("one\n");
-    for (let tries = 0; chunks.length < 3 && tries < 200; tries++)
+    for (let tries = 0; chunks.length < 3 && tries < 6_000; tries++)
       await new Promise((resolve) => setTimeout(resolve, 20));
     feed.end();
     await reply;
     assert.deepEqual(chunks.slice(0, 3), ["one\n", "-", "-"]);
   });
 
-  test("that fails ends with the protocol's own text, which says no more than an envelope would", async (t) => {
+  test("the stream of a raw route that fails ends with the protocol's own text, which says no more than an envelope would", async (t) => {
     const failure = (message: string) => `failed: ${message}`;
     for (const [error, text] of [
       [invalid("a reason"), "begun;failed: a reason"],
@@ -205,7 +205,7 @@ describe("the stream of a raw row", () => {
     }
   });
 
-  test("that fails is cut off where the protocol has no text for it: nobody takes it for whole", async (t) => {
+  test("the stream of a raw route that fails is cut off where the protocol has no text for it: nobody takes it for whole", async (t) => {
     const feed = held();
     const { post } = rig(t, { handler: () => ({ status: 200, headers: FEED, stream: feed.stream }) });
     const reply = post();
@@ -214,7 +214,7 @@ describe("the stream of a raw row", () => {
     await assert.rejects(reply, /the connection was cut/);
   });
 
-  test("tells its producer of a client that leaves, and aborts the signal", async (t) => {
+  test("the stream of a raw route tells its producer of a client that leaves, and aborts the signal", async (t) => {
     const feed = held();
     let signal!: AbortSignal;
     const { post, inFlight } = rig(t, {
@@ -235,7 +235,7 @@ describe("the stream of a raw row", () => {
     feed.end();
   });
 
-  test("is told of the end of the service, and outlives the limit of requests", async (t) => {
+  test("the stream of a raw route is told of the end of the service, and outlives the limit of requests", async (t) => {
     const feed = held();
     let signal!: AbortSignal;
     const { post, inFlight } = rig(t, {

@@ -26,7 +26,7 @@ describe("substitute", () => {
     });
   });
 
-  it("takes the default for an unset and for an empty variable", () => {
+  it("substitution of ${NAME} in a manifest takes the default for an unset and for an empty variable", () => {
     assert.equal(resultOf("${A:-b}", {}), "b");
     assert.equal(resultOf("${A:-b}", { A: "" }), "b");
     assert.equal(resultOf("${A:-}", {}), "");
@@ -34,25 +34,26 @@ describe("substitute", () => {
     assert.equal(resultOf("${A:-b}", { A: "c" }), "c");
   });
 
-  it("keeps an empty variable without a default", () => assert.equal(resultOf("<${A}>", { A: "" }), "<>"));
+  it("substitution of ${NAME} in a manifest keeps an empty variable without a default", () =>
+    assert.equal(resultOf("<${A}>", { A: "" }), "<>"));
 
-  it("reads ${file:PATH} relative to the manifest, without the last line break", () => {
+  it("substitution of ${NAME} in a manifest reads ${file:PATH} relative to the manifest, without the last line break", () => {
     writeFileSync(join(folder, "secret"), "line one\nline two\n");
     assert.equal(resultOf("${file:secret}"), "line one\nline two");
     assert.equal(resultOf(`\${file:${join(folder, "secret")}}`), "line one\nline two");
   });
 
-  it("never looks at a value that came in", () => {
+  it("substitution of ${NAME} in a manifest never looks at a value that came in", () => {
     assert.equal(resultOf("${A}", { A: "${B}", B: "no" }), "${B}");
     writeFileSync(join(folder, "nested"), "${B}");
     assert.equal(resultOf("${file:nested}", { B: "no" }), "${B}");
   });
 
-  it("leaves $${NAME} as ${NAME}, and a lone dollar alone", () => {
+  it("substitution of ${NAME} in a manifest leaves $${NAME} as ${NAME}, and a lone dollar alone", () => {
     assert.equal(resultOf("$${A} costs $5 or {A}", { A: "1" }), "${A} costs $5 or {A}");
   });
 
-  it("names an unset variable, a file that cannot be read and what is no reference, each at its path", () => {
+  it("substitution of ${NAME} in a manifest names an unset variable, a file that cannot be read and what is no reference, each at its path", () => {
     assert.deepEqual(problemsOf({ a: ["${NOPE}"], b: "${file:nope}", c: "${1}", d: "${OPEN" }), [
       "a.0: the environment variable NOPE is not set",
       "b: ${file:nope}: the file cannot be read (ENOENT)",

@@ -91,7 +91,7 @@ describe("numbers in expressions are JSON numbers", () => {
 });
 
 describe("compileTemplate", () => {
-  it("keeps the type of a string that is one expression, and hands over the very value", () => {
+  it("compileTemplate keeps the type of a string that is one expression, and hands over the very value", () => {
     assert.equal(evaluate("{{ data }}"), SCOPE.data);
     assert.equal(evaluate("{{data.ok}}"), true);
     assert.equal(evaluate("{{ data.none }}"), null);
@@ -107,14 +107,14 @@ describe("compileTemplate", () => {
     assert.deepEqual(evaluate(value), { a: [3, { b: "xxyz" }], c: 1, d: null });
   });
 
-  it("gives back a value without expressions unchanged", () => {
+  it("compileTemplate gives back a value without expressions unchanged", () => {
     const value = { a: [1, "text", "} }"] };
     assert.equal(evaluate(value), value);
     assert.equal(isTemplate(value), false);
     assert.equal(isTemplate({ a: [{ b: "{{ x }}" }] }), true);
   });
 
-  it("finds the end of an expression by its tokens", () => {
+  it("compileTemplate finds the end of an expression by its tokens", () => {
     assert.deepEqual(evaluate('{{ {"a": {}} }}'), { a: {} });
     assert.deepEqual(evaluate('{{ {"a": {"b": 1}}}}'), { a: { b: 1 } });
     assert.equal(evaluate("{{ '}}' + \"{{\" }}"), "}}{{");
@@ -131,21 +131,21 @@ describe("compileTemplate", () => {
     assert.equal(compiled.evaluate({ input: { city: "a/b", other: "c&d" } }), "/x/a%2Fb?a=c%26d");
   });
 
-  it("does not let a value reach beyond plain data", () => {
+  it("compileTemplate does not let a value reach beyond plain data", () => {
     assert.throws(() => evaluate("{{ data.constructor }}"), ExpressionError);
     assert.throws(() => evaluate("{{ data['__proto__'] }}"), ExpressionError);
   });
 });
 
 describe("what is wrong with an expression", () => {
-  it("is said with the expression, the path in the value and the offset in the text", () => {
+  it("a fault of an expression is said with the expression, the path in the value and the offset in the text", () => {
     const { problem, path, offset } = problemOf({ a: ["x {{ dta.i }}"] });
     assert.equal(problem, '{{ dta.i }}: unknown name "dta", did you mean "data"?');
     assert.deepEqual(path, ["a", 0]);
     assert.equal(offset, 5);
   });
 
-  it("names what is open, empty or no CEL", () => {
+  it("a fault of an expression names what is open, empty or no CEL", () => {
     assert.equal(problemOf("a {{ data.i").problem, 'a "{{" is not closed by "}}"');
     assert.equal(problemOf("{{ }}").problem, "the expression is empty");
     assert.match(problemOf("{{ data. }}").problem, /^\{\{ data\. \}\}: expected IDENTIFIER/);
@@ -153,7 +153,7 @@ describe("what is wrong with an expression", () => {
     assert.match(problemOf("{{ nothing(1) }}").problem, /nothing/);
   });
 
-  it("says how to write a name with a dash", () => {
+  it("a fault of an expression says how to write a name with a dash", () => {
     assert.equal(
       problemOf("{{ steps.add-tax.x }}").problem,
       '{{ steps.add-tax.x }}: this subtracts; for a name with "-" write steps["add-tax"]',
@@ -161,7 +161,7 @@ describe("what is wrong with an expression", () => {
     assert.equal(evaluate("{{ steps['add-tax'].x }}"), 1);
   });
 
-  it("is an ExpressionError at run time that names the expression and what is missing where", () => {
+  it("a fault of an expression is an ExpressionError at run time that names the expression and what is missing where", () => {
     const messageOf = (text: string) => {
       let message = "";
       assert.throws(
@@ -181,7 +181,7 @@ describe("what is wrong with an expression", () => {
     assert.match(messageOf("{{ data.text + 1 }}"), /no such overload/);
   });
 
-  it("does not arise where has() asks first", () => {
+  it("a fault of an expression does not arise where has() asks first", () => {
     const text = "{{ has(context.language) ? context.language : 'English' }}";
     assert.equal(evaluate(text), "English");
     assert.equal(evaluate(text, { ...SCOPE, context: { language: "Dutch" } }), "Dutch");
@@ -190,7 +190,7 @@ describe("what is wrong with an expression", () => {
 });
 
 describe("compileExpression", () => {
-  it("names the steps an expression refers to, by dot and by bracket", () => {
+  it("compileExpression names the steps an expression refers to, by dot and by bracket", () => {
     const compiled = compileExpression("steps.total.x + steps['add-tax'].x", SCOPES.workflow);
     assert.ok("evaluate" in compiled);
     assert.deepEqual(compiled.steps, ["total", "add-tax"]);
@@ -199,7 +199,7 @@ describe("compileExpression", () => {
 });
 
 describe("compileCondition", () => {
-  it("takes an expression with and without braces", () => {
+  it("compileCondition takes an expression with and without braces", () => {
     for (const text of ["data.i > 2", "{{ data.i > 2 }}", "data.ok"]) {
       const compiled = compileCondition(text, SCOPES.workflow);
       assert.ok("evaluate" in compiled);
@@ -207,7 +207,7 @@ describe("compileCondition", () => {
     }
   });
 
-  it("refuses what can never be true or false", () => {
+  it("compileCondition refuses what can never be true or false", () => {
     for (const text of ["1 + 1", "'yes'", "a {{ data.ok }}", "size(data)"]) {
       assert.match((compileCondition(text, SCOPES.workflow) as { problem: string }).problem, /must give true or false/);
     }
@@ -224,12 +224,12 @@ describe("data with a key called constructor", () => {
     ["{{ has(data.x) ? 1 : 2 }}", 2],
     ["{{ data }}", data],
   ] as const) {
-    it(`is data like any other: ${source}`, () => {
+    it(`data with a key called constructor is data like any other: ${source}`, () => {
       assert.deepEqual(evaluate(source, { ...SCOPE, data }), expected);
     });
   }
 
-  it("does not hide what is missing", () => {
+  it("data with a key called constructor does not hide what is missing", () => {
     assert.throws(() => evaluate("{{ data.x }}", { ...SCOPE, data }), /there is no "x" in data/);
   });
 });

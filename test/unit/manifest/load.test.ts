@@ -14,7 +14,7 @@ after(() => rmSync(folder, { recursive: true }));
 const parse = (text: string, env: Record<string, string> = {}) => parseManifest(text, { file: "service.yaml", env });
 
 describe("loadManifest", () => {
-  it("says that there is no such file, and does not throw", async () => {
+  it("loadManifest says that there is no such file, and does not throw", async () => {
     const { manifest, issues } = await loadManifest(join(folder, "none.yaml"), {});
     assert.equal(manifest, null);
     assert.deepEqual(
@@ -23,12 +23,12 @@ describe("loadManifest", () => {
     );
   });
 
-  it("says so of a folder too", async () => {
+  it("loadManifest says that a folder is no manifest", async () => {
     const { issues } = await loadManifest(folder, {});
     assert.match(issues[0]!.message, /this is a folder/);
   });
 
-  it("reads ${file:...} from beside the manifest", async () => {
+  it("loadManifest reads ${file:...} from beside the manifest", async () => {
     writeFileSync(join(folder, "name.txt"), "Desk\n");
     writeFileSync(join(folder, "service.yaml"), 'name: "${file:name.txt}"\n');
     const { manifest, issues } = await loadManifest(join(folder, "service.yaml"), {});
@@ -36,7 +36,7 @@ describe("loadManifest", () => {
     assert.equal(manifest?.name, "Desk");
   });
 
-  it("freezes the manifest at every depth", () => {
+  it("loadManifest freezes the manifest at every depth", () => {
     const { manifest } = parse("tools: { t: { use: add, with: { list: [ { a: 1 } ] } } }");
     const list = manifest!.tools.t!.with!.list as { a: number }[];
     assert.throws(() => {
@@ -77,7 +77,7 @@ describe("loadManifest", () => {
     );
   });
 
-  it("is not led astray by Windows line ends and a byte order mark", () => {
+  it("loadManifest is not led astray by Windows line ends and a byte order mark", () => {
     const { issues } = parse("\uFEFFname: x\r\nserver:\r\n  prt: 1\r\n");
     assert.deepEqual(
       issues.map(({ line, column, path }) => [line, column, path]),
@@ -85,7 +85,7 @@ describe("loadManifest", () => {
     );
   });
 
-  it("refuses a bomb of aliases quickly", () => {
+  it("loadManifest refuses a bomb of aliases quickly", () => {
     const levels = Array.from({ length: 12 }, (_, level) => `x-${level}: &a${level} [${`*a${level - 1}, `.repeat(9)}]`);
     levels[0] = "x-0: &a0 [ 1, 2 ]";
     const { issues } = parse(levels.join("\n"));
@@ -100,13 +100,13 @@ describe("explain", () => {
   );
   const explain = (path: string) => formatExplained(loaded.explain(path));
 
-  it("gives the place in the file, or says that it is a default", () => {
+  it("explain gives the place in the file, or says that it is a default", () => {
     assert.equal(explain("name"), 'name: "Desk"  # service.yaml:1:1');
     assert.equal(explain("server.host"), 'server.host: "127.0.0.1"  # default of the schema');
     assert.equal(explain("server.limits.body"), "server.limits.body: 65536  # service.yaml:4:37");
   });
 
-  it("names the variable and never shows what was in it", () => {
+  it("explain names the variable and never shows what was in it", () => {
     assert.equal(explain("server.port"), 'server.port: "***"  # environment variable PORT (service.yaml:3:3)');
     assert.equal(
       explain("providers.p.key"),
@@ -116,7 +116,7 @@ describe("explain", () => {
     assert.doesNotMatch(explain(""), /8080|topsecret/);
   });
 
-  it("lists every value below a path", () => {
+  it("explain lists every value below a path", () => {
     const { entries } = loaded.explain("server.limits");
     assert.deepEqual(
       entries.map(({ path }) => path).sort(),

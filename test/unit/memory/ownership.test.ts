@@ -55,7 +55,7 @@ for (const [method, call] of Object.entries(METHODS)) {
   });
 }
 
-test("its owner may call every method", async () => {
+test("the owner of a conversation may call every method of memory on it", async () => {
   for (const [method, call] of Object.entries(METHODS)) {
     if (NAMING.has(method)) continue;
     const { memory } = await opened();

@@ -67,7 +67,7 @@ async function receiverOf(t: TestContext): Promise<Receiver> {
 
 async function until(holds: () => boolean, what: string): Promise<void> {
   for (let tries = 0; !holds(); tries++) {
-    assert.ok(tries < 1000, what);
+    assert.ok(tries < 6_000, what);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

@@ -226,7 +226,7 @@ test("none keeps no content, but the message of an error, without its secrets", 
   assert.ok(none.message("x".repeat(10_000)).length <= 513);
 });
 
-test("full keeps what was said, bounded", () => {
+test("observability.content full keeps what was said, up to a bound", () => {
   const full = createCleaner("full", ["s3cret-of-the-manifest"]);
   assert.equal(full.content("password=hunter2"), "password=hunter2");
   assert.ok(full.content("x".repeat(1_000_000))!.length <= MAX_CONTENT_CHARACTERS + 1);

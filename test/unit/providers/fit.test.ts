@@ -139,10 +139,8 @@ const HOSTILE: [string, Record<string, unknown>][] = [
 ];
 
 for (const [title, schema] of HOSTILE) {
-  test(`a schema with ${title} is answered soon and shortly`, () => {
-    const start = performance.now();
+  test(`a schema with ${title} is fitted to a provider in less than a megabyte`, () => {
     const json = JSON.stringify(fitSchema(schema, undefined, "x"));
     assert.ok(json.length < 1_000_000);
-    assert.ok(performance.now() - start < 5000);
   });
 }

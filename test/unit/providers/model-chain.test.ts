@@ -209,7 +209,7 @@ test("an abort while a model is called neither tries again nor falls back", asyn
   const request = await first.request(0);
   controller.abort(new Error("client left"));
   await assert.rejects(soon(opening, "the end"), /client left/);
-  await soon(request.aborted, "the close of the upstream socket", 1000);
+  await soon(request.aborted, "the close of the upstream socket");
   assert.equal(first.requests.length, 1);
   assert.equal(second.requests.length, 0);
 });
@@ -219,7 +219,7 @@ test("stream() resolves when the model has accepted the call, before its first t
   first.replies(stallsBeforeText());
   const stream = await soon(chain.stream(ask("hello")), "the acceptance");
   stream.cancel();
-  await soon(first.requests[0]!.aborted, "the close of the upstream socket", 1000);
+  await soon(first.requests[0]!.aborted, "the close of the upstream socket");
 });
 
 test("a scripted answer is there in one batch and without a promise, and reads no signal", async (context) => {

@@ -214,7 +214,7 @@ test("while the embedding is out of order messages are saved, searches answer 50
   await save(store, semantic, place("a"), "the ferry leaves at noon");
   await assert.rejects(find(semantic, "ferry"), { name: "ServiceError", kind: "unavailable" });
   broken = false;
-  const deadline = performance.now() + 10_000;
+  const deadline = performance.now() + 60_000;
   while ((await find(semantic, "ferry leaves noon")).length === 0) {
     assert.ok(performance.now() < deadline, "never caught up");
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -365,7 +365,7 @@ test("vectors of a plugin that fails are put again when it works", async (contex
   await save(store, semantic, place("a"), "the ferry leaves at noon");
   await assert.rejects(find(semantic, "ferry"), { kind: "unavailable" });
   vectors.fail = false;
-  const deadline = performance.now() + 10_000;
+  const deadline = performance.now() + 60_000;
   while ((await find(semantic, "ferry leaves noon")).length === 0) {
     assert.ok(performance.now() < deadline, "never put");
     await new Promise((resolve) => setTimeout(resolve, 50));

@@ -41,7 +41,7 @@ test("whoever wrote a row does not have its revision when a later commit wrote i
   }
 });
 
-test("losers take no part in it", () => {
+test("a group commit leaves out commits whose condition fails", () => {
   const loser: Commit = { put: [["a", "2"]], expect: [["x", 7]] };
   const { results } = fold(put, loser, { put: [["b", "1"]] });
   assert.equal((results[1] as Error).name, "CommitConflict");

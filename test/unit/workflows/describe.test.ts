@@ -32,7 +32,7 @@ describe("GET /workflows", () => {
     assert.deepEqual(described.summary("running"), { ...head, status: "running" });
   });
 
-  test("without a name it has its id", () => {
+  test("GET /workflows/:id: a workflow without a name has its id as its name", () => {
     const { name, purpose } = describeWorkflow("expense", workflow([set("a")])).summary("idle");
     assert.deepEqual([name, purpose], ["expense", ""]);
   });

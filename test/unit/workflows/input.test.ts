@@ -18,12 +18,12 @@ const encode = (value: unknown) => encodeURIComponent(JSON.stringify(value));
 const metadata = (text: string) => Object.fromEntries(read(text).metadata ?? []);
 
 describe("GET /workflows/executions: the query", () => {
-  test("is 50 from the first on when it says nothing, and unknown parameters are ignored", () => {
+  test("GET /workflows/executions gives 50 from the first on when it says nothing, and unknown parameters are ignored", () => {
     assert.deepEqual(read(""), { limit: 50, offset: 0 });
     assert.deepEqual(read("page=2&metadatum=x"), { limit: 50, offset: 0 });
   });
 
-  test("takes every filter", () => {
+  test("GET /workflows/executions takes every filter", () => {
     assert.deepEqual(
       read(
         "workflowId=expense&status=error&userId=ada&limit=500&offset=10&from=2026-11-20&to=2026-11-20T10:30:00%2B01:00",
@@ -49,7 +49,8 @@ describe("GET /workflows/executions: the query", () => {
     ["cancelled", "cancelled"],
     ["error", "error"],
   ]) {
-    test(`status=${word} means ${status}`, () => assert.equal(read(`status=${word}`).status, status));
+    test(`GET /workflows/executions?status=${word} means ${status}`, () =>
+      assert.equal(read(`status=${word}`).status, status));
   }
 
   test("metadata as a JSON object: every key must have the value", () => {
@@ -61,7 +62,7 @@ describe("GET /workflows/executions: the query", () => {
     assert.equal(read("metadata=%7B%7D").metadata, undefined);
   });
 
-  test("metadata.KEY: the text or the JSON value", () => {
+  test("GET /workflows/executions?metadata.KEY: the text or the JSON value", () => {
     assert.deepEqual(metadata("metadata.team=sales&metadata.n=7&metadata.a.b=true&metadata.q=%22x%22"), {
       team: ["sales"],
       n: ["7", 7],
@@ -82,7 +83,7 @@ describe("GET /workflows/executions: the query", () => {
     assert.deepEqual(metadata(`metadata=${encode({ n: 7 })}&metadata.n=8`), { n: [] });
   });
 
-  test("names of Object.prototype are keys like any other", () => {
+  test("GET /workflows/executions: names of Object.prototype are keys of metadata like any other", () => {
     const { metadata } = read(`metadata=${encodeURIComponent('{"__proto__":1,"constructor":2}')}&metadata.toString=3`);
     assert.deepEqual([...metadata!.keys()], ["__proto__", "constructor", "toString"]);
   });
@@ -110,7 +111,7 @@ describe("GET /workflows/executions: the query", () => {
     [`metadata={"a":${"[".repeat(300)}${"]".repeat(300)}}`, /^metadata is nested too deeply$/],
     [Array.from({ length: 65 }, (_, n) => `metadata.k${n}=1`).join("&"), /^metadata must not name more than 64 keys$/],
   ] as const) {
-    test(`${query.slice(0, 40)} is refused`, () => {
+    test(`GET /workflows/executions?${query.slice(0, 40)} is refused`, () => {
       assert.throws(
         () => read(query),
         (error) => error instanceof ServiceError && error.kind === "invalid_input" && message.test(error.message),
@@ -131,7 +132,7 @@ describe("GET /workflows/:id/executions/:executionId/stream: where to go on", ()
     return parseEventCursor(query as AttachQuery, headers);
   };
 
-  test("from the first event, after fromSequence, after Last-Event-ID; the header goes first", () => {
+  test("GET .../executions/:executionId/stream begins with the first event, after fromSequence, after Last-Event-ID; the header goes first", () => {
     assert.equal(cursor(""), 0);
     assert.equal(cursor("fromSequence=5"), 5);
     assert.equal(cursor("", { "last-event-id": "7" }), 7);
@@ -148,7 +149,7 @@ describe("GET /workflows/:id/executions/:executionId/stream: where to go on", ()
     ["", "1e3", /^Last-Event-ID must be the number of an event$/],
     ["", "9".repeat(30), /^Last-Event-ID must be the number of an event$/],
   ] as const) {
-    test(`"${query}" with Last-Event-ID "${header}" is refused`, () => {
+    test(`GET .../stream with query "${query}" and Last-Event-ID "${header}" is refused`, () => {
       assert.throws(() => cursor(query, { "last-event-id": header }), { kind: "invalid_input", message });
     });
   }

@@ -72,7 +72,7 @@ describe("an isolated caller", () => {
       await running;
     });
   }
-  test("sees its own executions in lists; to ask for another's is invalid_input", async () => {
+  test("a caller under auth.isolation sees its own executions in lists; to ask for another's is invalid_input", async () => {
     assert.ok((await ids(ada)).every((id) => id === "ada-1" || id.startsWith("running-")));
     assert.deepEqual(await ids(bob), ["bob-1"]);
     assert.deepEqual(await ids(nobody), ["nobody-1"]);
@@ -89,10 +89,10 @@ describe("an isolated caller", () => {
     assert.equal((await bob.state("asking", "bob-1")).userId, "bob");
     assert.equal((await nobody.state("asking", "nobody-1")).userId, undefined);
   });
-  test("is told that an id is taken, and nothing of whose it is", async () => {
+  test("a caller under auth.isolation is told that an id is taken, and nothing of whose it is", async () => {
     await assert.rejects(begin(bob, "ada-1"), { kind: "conflict", message: 'options.executionId: "ada-1" is taken' });
   });
-  test("does with its own what it likes", async () => {
+  test("a caller under auth.isolation does with its own what it likes", async () => {
     const events = await collectEvents(await ada.attach("asking", "ada-1", 0));
     assert.equal(events.at(-1)!.data.type, "workflow-result");
     const replayed = JSON.parse((await ada.replay("asking", "ada-1", { stepId: "ask" }, CALL)).json);

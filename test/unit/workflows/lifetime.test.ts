@@ -7,7 +7,7 @@ const stop = (kind: Stop["kind"], gracePeriod = 0, reason: string = kind): Stop 
 const FOREVER = new Promise<never>(() => {});
 
 describe("a lifetime", () => {
-  test("stops all below it, and nothing above or beside", () => {
+  test("a lifetime that stops stops all below it, and nothing above or beside", () => {
     const root = new Lifetime(null);
     const [left, right] = [new Lifetime(root), new Lifetime(root)];
     const inner = new Lifetime(left);
@@ -24,7 +24,7 @@ describe("a lifetime", () => {
       ],
     );
   });
-  test("one that begins below what is stopped is stopped from the beginning", () => {
+  test("a lifetime that begins below one that is stopped is stopped from the beginning", () => {
     const root = new Lifetime(null);
     root.stop(stop("cancel", 10));
     const inner = new Lifetime(root);
@@ -40,7 +40,7 @@ describe("a lifetime", () => {
     ["closing", "timeout", "closing"],
     ["suspend", "suspend", "suspend"],
   ] as const) {
-    test(`${first}, then ${second}: ${kind}`, () => {
+    test(`a lifetime that is stopped by ${first}, then by ${second}, was stopped by ${kind}`, () => {
       const root = new Lifetime(null);
       root.stop(stop(first, 1000, "1"));
       root.stop(stop(second, 1000, "2"));
@@ -48,7 +48,7 @@ describe("a lifetime", () => {
       if (first === second) assert.equal(root.stopped?.reason, "1");
     });
   }
-  test("tells the reason by its signal, once", () => {
+  test("a lifetime tells the reason of its stop by its signal, once", () => {
     const root = new Lifetime(null);
     const reasons: unknown[] = [];
     root.signal.addEventListener("abort", () => reasons.push(root.signal.reason));
@@ -63,11 +63,11 @@ describe("a lifetime", () => {
 });
 
 describe("work", () => {
-  test("that is done before anything stops it gives what it gives", async () => {
+  test("work that is done before anything stops it gives what it gives", async () => {
     assert.equal(await new Lifetime(null).wait(Promise.resolve(7)), 7);
     await assert.rejects(new Lifetime(null).wait(Promise.reject(new Error("no"))), /no/);
   });
-  test("is given up at once without patience, before it can complain of its signal", async () => {
+  test("work is given up at once without patience, before it can complain of its signal", async () => {
     const root = new Lifetime(null);
     const inner = new Lifetime(root);
     const work = new Promise((_resolve, reject) =>
@@ -77,7 +77,7 @@ describe("work", () => {
     root.stop(stop("timeout", 0, "given up"));
     await assert.rejects(waiting, { name: "GivenUp", message: "given up" });
   });
-  test("is given up after the patience of a cancel; what it gives before counts", async () => {
+  test("work is given up after the patience of a cancel; what it gives before counts", async () => {
     const [deaf, slow] = [new Lifetime(null), new Lifetime(null)];
     const began = performance.now();
     const waiting = deaf.wait(FOREVER);
@@ -88,7 +88,7 @@ describe("work", () => {
     assert.ok(performance.now() - began >= 55);
     slow.end();
   });
-  test("is never given up for a suspension, until something worse comes", async () => {
+  test("work is never given up for a suspension, until something worse comes", async () => {
     const root = new Lifetime(null);
     const waiting = root.wait(FOREVER);
     root.stop(stop("suspend", Number.POSITIVE_INFINITY));
@@ -96,7 +96,7 @@ describe("work", () => {
     root.stop(stop("cancel", 10));
     await assert.rejects(waiting, GivenUp);
   });
-  test("that begins after the stop has its patience too", async () => {
+  test("work that begins after the stop has its patience too", async () => {
     const root = new Lifetime(null);
     root.stop(stop("cancel", 10));
     await assert.rejects(new Lifetime(root).wait(FOREVER), GivenUp);
@@ -104,7 +104,7 @@ describe("work", () => {
 });
 
 describe("limits and sleep", () => {
-  test("a limit stops it, and is gone with it", async () => {
+  test("a limit stops its lifetime, and is gone with it", async () => {
     const limited = new Lifetime(null, 10);
     await assert.rejects(limited.wait(FOREVER), GivenUp);
     assert.deepEqual([limited.stopped?.kind, limited.stoppedItself, limited.isAbandoned], ["timeout", true, true]);
@@ -119,7 +119,7 @@ describe("limits and sleep", () => {
     assert.equal(limited.stopped, null);
     limited.end();
   });
-  test("sleep says whether the time passed", async () => {
+  test("sleep of a lifetime says whether the time passed", async () => {
     const root = new Lifetime(null);
     assert.equal(await root.sleep(1), true);
     const long = root.sleep(2 ** 40);

@@ -41,7 +41,7 @@ const START = { id: "start", type: "workflow-start", ...FIRST, startTime: iso(0)
 const RESULT = { total: 120, approved: true };
 
 describe("GET /workflows/executions: the record of an execution", () => {
-  test("that is completed: its start, every step with its times, status and output, its end", () => {
+  test("GET /workflows/executions: the record of an execution that is completed: its start, every step with its times, status and output, its end", () => {
     const owner = { userId: "ada", conversationId: 'c "1"', metadata: { team: "sales" } };
     assert.deepEqual(recordOf(folded(COMPLETED, owner)), {
       id: "e1",
@@ -100,7 +100,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     });
   });
 
-  test("that is suspended: the suspension, and a last event without an end", () => {
+  test("GET /workflows/executions: the record of an execution that is suspended: the suspension, and a last event without an end", () => {
     const record = recordOf(folded(SUSPENDED));
     assert.equal(record.status, "suspended");
     assert.ok(!("output" in record) && !("userId" in record) && !("error" in record));
@@ -127,7 +127,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("that runs: no end, and steps that run, wait, or are about to run again", () => {
+  test("GET /workflows/executions: the record of an execution that runs: no end, and steps that run, wait, or are about to run again", () => {
     assert.deepEqual(standing(folded(SUSPENDED.slice(0, 5))), [
       "total: step-complete success",
       "gate: step-start running",
@@ -139,7 +139,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("that failed: the error, the failed step, and branches that were given up", () => {
+  test("GET /workflows/executions: the record of an execution that failed: the error, the failed step, and branches that were given up", () => {
     const state = folded([
       ["begin", "both", at(1), ""],
       ["begin", "a", at(1), ""],
@@ -161,7 +161,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("that was cancelled while it waited: the cancellation, and no suspension", () => {
+  test("GET /workflows/executions: the record of an execution that was cancelled while it waited: the cancellation, and no suspension", () => {
     const state = folded([...SUSPENDED, ["cancel", "", at(9), "No longer needed"]]);
     const record = recordOf(state);
     assert.deepEqual(record.cancellation, { cancelledAt: iso(9), reason: "No longer needed" });
@@ -173,7 +173,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("of a replay: where it comes from; what it took over is done since it began", () => {
+  test("GET /workflows/executions: the record of a replay: where it comes from; what it took over is done since it began", () => {
     const replay = { executionId: "e0", stepId: "gate", kept: [["done", "total", { total: 1 }]] as const };
     const record = recordOf(
       folded(
@@ -209,7 +209,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     assert.equal(record.output, 1);
   });
 
-  test("names and texts with quotes do not break the JSON", () => {
+  test("GET /workflows/executions: names and texts with quotes in a record do not break the JSON", () => {
     const name = 'Say "hi" \\ \u2028';
     const record = recordOf(
       folded(
@@ -228,7 +228,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
 });
 
 describe("POST /workflows/:id/execute: the result", () => {
-  test("of an execution that is completed", () => {
+  test("POST /workflows/:id/execute: the result of a completed execution", () => {
     assert.deepEqual(resultOf(folded(COMPLETED)), {
       executionId: "e1",
       startAt: iso(0),
@@ -238,7 +238,7 @@ describe("POST /workflows/:id/execute: the result", () => {
     });
   });
 
-  test("of one that suspended: no end, no result, and where it stands", () => {
+  test("POST /workflows/:id/execute: the result of one that suspended has no end, no result, and where it stands", () => {
     assert.deepEqual(resultOf(folded(SUSPENDED)), {
       executionId: "e1",
       startAt: iso(0),
@@ -255,20 +255,20 @@ describe("POST /workflows/:id/execute: the result", () => {
     });
   });
 
-  test("of one that was cancelled or failed meanwhile", () => {
+  test("POST /workflows/:id/execute: the result of one that was cancelled or failed meanwhile is its error", () => {
     const cancelled = resultOf(folded([["cancel", "", at(9), ""]]));
     assert.deepEqual([cancelled.status, cancelled.result, cancelled.endAt], ["cancelled", null, iso(9)]);
     const failed = resultOf(folded([["error", "", at(9), "x"]]));
     assert.deepEqual([failed.status, failed.error], ["error", { message: "x" }]);
   });
 
-  test("there is none while it runs", () => {
+  test("POST /workflows/:id/execute: there is no result while it runs", () => {
     assert.throws(() => executionResultText(folded([]), OUTLINE), /has no result yet/);
   });
 });
 
 describe("GET /workflows/:id/executions/:executionId/state", () => {
-  test("of a suspended execution: its context, shared state and where it stands", () => {
+  test("GET .../state of a suspended execution: its context, shared state and where it stands", () => {
     assert.deepEqual(state(folded(SUSPENDED, { context: { language: "de" }, state: { n: 1 }, userId: "ada" })), {
       executionId: "e1",
       workflowId: "expense",
@@ -288,7 +288,7 @@ describe("GET /workflows/:id/executions/:executionId/state", () => {
     });
   });
 
-  test("of one that ended: when, and why", () => {
+  test("GET .../state of an execution that ended: when, and why", () => {
     const rests: [entry: JournalEntry, expected: object][] = [
       [["end", "", at(9), 1], { status: "completed" }],
       [["error", "total", at(9), "x"], { status: "error", error: { message: "x", stepId: "total" } }],
@@ -300,7 +300,7 @@ describe("GET /workflows/:id/executions/:executionId/state", () => {
     }
   });
 
-  test("of a replay: where it comes from", () => {
+  test("GET .../state of a replay: where it comes from", () => {
     const { replayedFromExecutionId, replayFromStepId, status } = state(
       folded([], { replay: { executionId: "e0", stepId: "sub/mark", kept: [] } }),
     );
