@@ -49,14 +49,14 @@ test("onPluginCrash: log keeps the service up when a plugin throws in a timer or
   for (const how of ["timeout", "interval", "immediate", "event", "error", "within", "rejection"]) {
     const from = service.stdout().length;
     assert.equal((await fetch(`${service.url}/crash/${how}`)).status, 200);
-    await service.says(/uncaught exception.*\n|nobody looked.*\n/, from);
+    await service.says(/uncaught exception.*\n|nobody handled.*\n/, from);
     const { level, plugin, msg } = lineWith(service.stdout().slice(from), '"err":');
     const file = ["error", "within"].includes(how) ? FILE : plugin;
     assert.deepEqual([level, plugin], ["error", file], how);
     assert.match(plugin ?? "", /^plugins\/routes\/(?:crash|helpers\/fail)\.mjs$/, how);
     const said =
       how === "rejection"
-        ? `a promise of the plugin ${plugin} was rejected and nobody looked`
+        ? `a promise of the plugin ${plugin} was rejected and nobody handled`
         : `uncaught exception in a timer or an event of the plugin ${plugin}, going on`;
     assert.equal(msg, said);
     assert.equal((await fetch(`${service.url}/healthz`)).status, 200);

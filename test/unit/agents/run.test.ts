@@ -59,7 +59,7 @@ test("POST /agents/:id/text tells the model what went wrong with a tool, and goe
     { call: { tool: "fail" }, error: "the shop is closed" },
     { call: { tool: "add", input: { a: 1 } }, error: "input.b is required" },
     { call: { tool: "nosuch" }, error: 'there is no tool "nosuch"; the tools are fail, add, cyclic, guarded' },
-    { call: { tool: "cyclic" }, error: 'tool "cyclic" gave something that is not JSON' },
+    { call: { tool: "cyclic" }, error: 'tool "cyclic" returned something that is not JSON' },
     { call: { tool: "guarded", input: {} }, error: "approval" },
   ];
   const tools = {

@@ -238,7 +238,7 @@ for (const [config, message] of [
   [{ replies: [{ text: "{{ inptu }}" }] }, /replies\[0\]\.text: .*unknown name "inptu", did you mean "input"/],
   [{ replies: [{ text: "a", then: "b" }] }, /replies\[0\]\.then: only a rule with call has one/],
   [{ models: { a: { replies: [{}] } } }, /models\.a\.replies\[0\]: exactly one of/],
-  [{ models: { a: { delay: "soon" } } }, /models\.a\.delay: "soon" is no duration/],
+  [{ models: { a: { delay: "soon" } } }, /models\.a\.delay: "soon" is not a duration/],
   [{ models: { echo: {} } }, /models\.echo: configure model echo by the keys beside use/],
   [{ chunks: 0 }, /chunks must be >= 1/],
   [{ replys: [] }, /replys is not a known key/],
