@@ -56,7 +56,7 @@ test("onPluginCrash: log keeps the service up when a plugin throws in a timer or
     assert.match(plugin ?? "", /^plugins\/routes\/(?:crash|helpers\/fail)\.mjs$/, how);
     const said =
       how === "rejection"
-        ? `a promise of the plugin ${plugin} was rejected and nobody handled`
+        ? `a promise of the plugin ${plugin} was rejected and nobody handled it`
         : `uncaught exception in a timer or an event of the plugin ${plugin}, going on`;
     assert.equal(msg, said);
     assert.equal((await fetch(`${service.url}/healthz`)).status, 200);
