@@ -4,8 +4,9 @@ import { customSockets } from "../../api/custom/sockets.ts";
 import { ROUTES } from "../../api/routes/index.ts";
 import { SOCKETS } from "../../api/sockets/index.ts";
 import { compilePattern } from "../../http/pattern.ts";
+import type { Problem } from "../../lib/problem.ts";
 import type { Parts } from "./parts.ts";
-import type { Stage, StageProblem } from "./stage.ts";
+import type { Stage } from "./stage.ts";
 
 export const routes: Stage<"manifest" | "registry", "routes" | "sockets" | "paths"> = ({ manifest, registry }) => {
   const custom = customRoutes(manifest, registry, ROUTES, SOCKETS);
@@ -18,7 +19,7 @@ export const routes: Stage<"manifest" | "registry", "routes" | "sockets" | "path
 };
 
 /** Patterns of `server.corsRoutes` that no route matches. */
-function unusedPatterns(corsRoutes: object, paths: Parts["paths"]): StageProblem[] {
+function unusedPatterns(corsRoutes: object, paths: Parts["paths"]): Problem[] {
   const unused = Object.keys(corsRoutes).filter((text) => {
     const pattern = compilePattern(text);
     return !paths.some(({ method, path }) => pattern.matches(method, path));

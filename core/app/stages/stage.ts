@@ -2,16 +2,9 @@
  * What a stage of boot is, and how a list of them becomes one assembly. A stage is a function from the parts made so far to the
  * parts that it makes; TypeScript refuses a list in which a stage needs what only a later one makes.
  */
-import { hasErrors, type Issue, type Path } from "../../manifest/issues.ts";
+import type { Path, Problem } from "../../lib/problem.ts";
+import { hasErrors, type Issue } from "../../manifest/issues.ts";
 import type { Parts } from "./parts.ts";
-
-/** What is wrong with the manifest, as a stage finds it. */
-export interface StageProblem {
-  readonly path: Path;
-  readonly message: string;
-  /** Default: `error`. */
-  readonly severity?: Issue["severity"];
-}
 
 /** What stages bring to the life of the service: all of it is optional. */
 interface LifeCycle {
@@ -25,7 +18,7 @@ interface LifeCycle {
 
 export interface Built<Made> extends LifeCycle {
   readonly parts: Made;
-  readonly problems?: readonly StageProblem[];
+  readonly problems?: readonly Problem[];
 }
 
 /**

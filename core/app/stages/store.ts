@@ -1,11 +1,12 @@
 /** Stages: the store of the manifest, and what plugins keep in it. */
 import { messageOf } from "../../lib/errors.ts";
+import type { Problem } from "../../lib/problem.ts";
 import { MeasuredStore } from "../../storage/measured-store.ts";
 import { createMemoryStore } from "../../storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "../../storage/open-store.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Parts } from "./parts.ts";
-import type { Stage, StageProblem } from "./stage.ts";
+import type { Stage } from "./stage.ts";
 
 type StoreNeeds = "manifest" | "loaded" | "registry" | "host" | "meters" | "options";
 
@@ -27,8 +28,8 @@ export const store: Stage<StoreNeeds, "store"> = async (parts, failed) => {
 async function openOrCheck(
   { manifest: { store: url }, loaded: { folder }, registry, host, options }: Pick<Parts, StoreNeeds>,
   failed: boolean,
-): Promise<{ store: Store; problems: StageProblem[] }> {
-  const problems: StageProblem[] = [];
+): Promise<{ store: Store; problems: Problem[] }> {
+  const problems: Problem[] = [];
   try {
     if (options.store && !failed)
       return { store: await openStore(url, { logger: options.logger, registry, host, folder }), problems };
