@@ -979,6 +979,96 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     },
     "additionalProperties": false
   },
+  "ModelParametersManifest": {
+    "title": "Parameters of a model's calls",
+    "description": "What a provider's API calls its parameters, where it does not take them as they are. Used by `openai-compatible`.",
+    "type": "object",
+    "properties": {
+      "omit": {
+        "description": "Never sent: `[temperature, top_p]`.",
+        "type": "array",
+        "items": {
+          "type": "string",
+          "minLength": 1
+        },
+        "maxItems": 64
+      },
+      "rename": {
+        "description": "Sent under another name: `{max_tokens: max_completion_tokens}`.",
+        "type": "object",
+        "additionalProperties": {
+          "type": "string",
+          "minLength": 1
+        }
+      }
+    },
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
+  "ModelPricesManifest": {
+    "title": "Prices of a model",
+    "description": "USD per million tokens.",
+    "type": "object",
+    "properties": {
+      "input": {
+        "type": "number",
+        "minimum": 0
+      },
+      "output": {
+        "type": "number",
+        "minimum": 0
+      },
+      "cachedInput": {
+        "description": "Default: as input.",
+        "type": "number",
+        "minimum": 0
+      },
+      "asOf": {
+        "description": "The day that they were looked up: `2026-11-22`.",
+        "type": "string",
+        "format": "date"
+      }
+    },
+    "required": [
+      "input",
+      "output"
+    ],
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
+  "ModelSettingsManifest": {
+    "title": "Settings of a model",
+    "description": "Keys that are not described here are the plugin's own.",
+    "type": "object",
+    "properties": {
+      "contextWindow": {
+        "description": "Most tokens of prompt and answer together. Known for common models.",
+        "type": "integer",
+        "minimum": 1
+      },
+      "parameters": {
+        "$ref": "#/$defs/ModelParametersManifest"
+      },
+      "structuredOutput": {
+        "description": "How an answer is held to a JSON Schema: by the provider with the schema, by the provider as any JSON object, or by the prompt alone. `auto` tries them in this order and remembers what the provider takes.",
+        "type": "string",
+        "enum": [
+          "auto",
+          "json_schema",
+          "json_object",
+          "prompt"
+        ]
+      },
+      "prices": {
+        "$ref": "#/$defs/ModelPricesManifest"
+      }
+    },
+    "additionalProperties": true
+  },
   "ObservabilityManifest": {
     "title": "Observability",
     "description": "Traces and spans.",
@@ -1063,19 +1153,90 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "ProviderManifest": {
     "title": "Model provider",
-    "description": "`use` names a provider plugin or an AI SDK provider package; the keys beside it are its own.",
+    "description": "`use` names a provider plugin or an AI SDK provider package. Keys that are not described here are the plugin's own.",
     "type": "object",
     "properties": {
       "use": {
         "description": "`scripted`, `openai-compatible`, another provider plugin, or the npm name of an AI SDK provider.",
         "type": "string",
         "minLength": 1
+      },
+      "timeouts": {
+        "$ref": "#/$defs/ProviderTimeoutsManifest",
+        "default": {}
+      },
+      "retries": {
+        "description": "Tries after the first, before the first visible part. Default: the plugin's own, else 2.",
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 10
+      },
+      "parameters": {
+        "$ref": "#/$defs/ModelParametersManifest"
+      },
+      "structuredOutput": {
+        "description": "How an answer is held to a JSON Schema: by the provider with the schema, by the provider as any JSON object, or by the prompt alone. `auto` tries them in this order and remembers what the provider takes.",
+        "type": "string",
+        "enum": [
+          "auto",
+          "json_schema",
+          "json_object",
+          "prompt"
+        ]
+      },
+      "extractReasoning": {
+        "description": "Whether text in `<think>` tags is taken for reasoning.",
+        "type": "boolean"
+      },
+      "models": {
+        "description": "What is particular to some models, by their name. A name may end in `*`; the longest that fits takes precedence.",
+        "type": "object",
+        "additionalProperties": {
+          "$ref": "#/$defs/ModelSettingsManifest"
+        }
       }
     },
     "required": [
       "use"
     ],
     "additionalProperties": true
+  },
+  "ProviderTimeoutsManifest": {
+    "title": "Timeouts of model calls",
+    "type": "object",
+    "properties": {
+      "connect": {
+        "description": "Until there is a connection.",
+        "$ref": "#/$defs/Duration",
+        "pattern": "[1-9]",
+        "patternErrorMessage": "must be longer than 0",
+        "default": "5s"
+      },
+      "firstByte": {
+        "description": "From then on until the first byte of the answer.",
+        "$ref": "#/$defs/Duration",
+        "pattern": "[1-9]",
+        "patternErrorMessage": "must be longer than 0",
+        "default": "120s"
+      },
+      "idle": {
+        "description": "Between two pieces of the answer.",
+        "$ref": "#/$defs/Duration",
+        "pattern": "[1-9]",
+        "patternErrorMessage": "must be longer than 0",
+        "default": "60s"
+      },
+      "total": {
+        "description": "From the first byte to the end of the answer. Default: no limit.",
+        "$ref": "#/$defs/Duration",
+        "pattern": "[1-9]",
+        "patternErrorMessage": "must be longer than 0"
+      }
+    },
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
   },
   "RetryManifest": {
     "title": "Retry",

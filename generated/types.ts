@@ -488,14 +488,102 @@ export interface UpdatesManifest {
 }
 
 /**
- * `use` names a provider plugin or an AI SDK provider package; the keys beside it are its own.
+ * `use` names a provider plugin or an AI SDK provider package. Keys that are not described here are the plugin's own.
  */
 export interface ProviderManifest {
   /**
    * `scripted`, `openai-compatible`, another provider plugin, or the npm name of an AI SDK provider.
    */
   use: string;
+  timeouts: ProviderTimeoutsManifest;
+  /**
+   * Tries after the first, before the first visible part. Default: the plugin's own, else 2.
+   */
+  retries?: number;
+  parameters?: ModelParametersManifest;
+  /**
+   * How an answer is held to a JSON Schema: by the provider with the schema, by the provider as any JSON object, or by the prompt alone. `auto` tries them in this order and remembers what the provider takes.
+   */
+  structuredOutput?: "auto" | "json_schema" | "json_object" | "prompt";
+  /**
+   * Whether text in `<think>` tags is taken for reasoning.
+   */
+  extractReasoning?: boolean;
+  /**
+   * What is particular to some models, by their name. A name may end in `*`; the longest that fits takes precedence.
+   */
+  models?: {
+    [k: string]: ModelSettingsManifest;
+  };
   [k: string]: unknown;
+}
+
+export interface ProviderTimeoutsManifest {
+  /**
+   * Until there is a connection.
+   */
+  connect: Duration;
+  /**
+   * From then on until the first byte of the answer.
+   */
+  firstByte: Duration;
+  /**
+   * Between two pieces of the answer.
+   */
+  idle: Duration;
+  /**
+   * From the first byte to the end of the answer. Default: no limit.
+   */
+  total?: Duration;
+}
+
+/**
+ * What a provider's API calls its parameters, where it does not take them as they are. Used by `openai-compatible`.
+ */
+export interface ModelParametersManifest {
+  /**
+   * Never sent: `[temperature, top_p]`.
+   *
+   * @maxItems 64
+   */
+  omit?: string[];
+  /**
+   * Sent under another name: `{max_tokens: max_completion_tokens}`.
+   */
+  rename?: Record<string, string>;
+}
+
+/**
+ * Keys that are not described here are the plugin's own.
+ */
+export interface ModelSettingsManifest {
+  /**
+   * Most tokens of prompt and answer together. Known for common models.
+   */
+  contextWindow?: number;
+  parameters?: ModelParametersManifest;
+  /**
+   * How an answer is held to a JSON Schema: by the provider with the schema, by the provider as any JSON object, or by the prompt alone. `auto` tries them in this order and remembers what the provider takes.
+   */
+  structuredOutput?: "auto" | "json_schema" | "json_object" | "prompt";
+  prices?: ModelPricesManifest;
+  [k: string]: unknown;
+}
+
+/**
+ * USD per million tokens.
+ */
+export interface ModelPricesManifest {
+  input: number;
+  output: number;
+  /**
+   * Default: as input.
+   */
+  cachedInput?: number;
+  /**
+   * The day that they were looked up: `2026-11-22`.
+   */
+  asOf?: string;
 }
 
 /**
@@ -5279,6 +5367,10 @@ export interface Schemas {
   LogsManifest: LogsManifest;
   UpdatesManifest: UpdatesManifest;
   ProviderManifest: ProviderManifest;
+  ProviderTimeoutsManifest: ProviderTimeoutsManifest;
+  ModelParametersManifest: ModelParametersManifest;
+  ModelSettingsManifest: ModelSettingsManifest;
+  ModelPricesManifest: ModelPricesManifest;
   ServerManifest: ServerManifest;
   CorsManifest: CorsManifest;
   LimitsManifest: LimitsManifest;

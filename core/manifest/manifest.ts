@@ -21,6 +21,7 @@ export type {
   McpManifest,
   McpServerManifest,
   MemoryManifest,
+  ModelSettingsManifest,
   ObservabilityManifest,
   ProviderManifest,
   RetryManifest,

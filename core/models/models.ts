@@ -4,7 +4,7 @@ import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
 import type { Problem } from "../lib/problem.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
-import type { Manifest } from "../manifest/manifest.ts";
+import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
@@ -12,6 +12,7 @@ import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
+import { modelSettings } from "./settings.ts";
 
 export interface Models {
   /**
@@ -52,7 +53,7 @@ export async function createModels(
   const folders = [options.folder ?? process.cwd(), PACKAGE_FOLDER];
   const { names, dynamic } = namedModels(manifest);
   const named = new Set(names.map(({ name }) => splitModelName(name).provider));
-  const providers = new Map<string, ModelProvider>();
+  const providers = new Map<string, ConfiguredProvider>();
   const problems: Problem[] = [];
 
   for (const [key, entry] of Object.entries(manifest.providers)) {
@@ -61,7 +62,7 @@ export async function createModels(
       continue;
     }
     const created = await makeProvider(key, entry, { registry, host, folders, variableOf: options.variableOf });
-    if (created.provider !== null) providers.set(key, created.provider);
+    if (created.provider !== null) providers.set(key, { ...created, entry });
     else if (named.has(key)) problems.push(...created.problems);
     else {
       const problemsOfConfiguration = configurationProblems(key, entry, registry);
@@ -86,12 +87,17 @@ export async function createModels(
   return { models, problems };
 }
 
+interface ConfiguredProvider {
+  readonly provider: ModelProvider;
+  readonly entry: ProviderManifest;
+}
+
 class ModelTable implements Models {
-  readonly #providers: ReadonlyMap<string, ModelProvider>;
+  readonly #providers: ReadonlyMap<string, ConfiguredProvider>;
   readonly #host: Host;
   readonly #meters: NamedMeters<ModelMeter>;
 
-  constructor(providers: ReadonlyMap<string, ModelProvider>, host: Host, meters: NamedMeters<ModelMeter>) {
+  constructor(providers: ReadonlyMap<string, ConfiguredProvider>, host: Host, meters: NamedMeters<ModelMeter>) {
     this.#providers = providers;
     this.#host = host;
     this.#meters = meters;
@@ -100,17 +106,18 @@ class ModelTable implements Models {
   chain(names: readonly string[]): ModelChain {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
-      const provider = this.#provider(name);
-      const retries = provider.retries ?? DEFAULT_RETRIES;
+      const { provider, entry } = this.#provider(name);
+      const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
       return { id: name, model: this.#model(name), retries, meter: this.#meters.of(name) };
     });
     return createModelChain(chained, { logger: this.#host.logger });
   }
 
   embedding(name: string): EmbeddingModelV3 {
-    const provider = this.#provider(name);
+    const { provider, entry } = this.#provider(name);
     if (provider.embeddingModel === undefined) throw invalid(`${name}: the provider has no embedding models`);
-    return this.#create(name, () => provider.embeddingModel!(splitModelName(name).model));
+    const { model } = splitModelName(name);
+    return this.#create(name, () => provider.embeddingModel!(model, modelSettings(entry, model)));
   }
 
   /** What is wrong with a model whose provider exists, or null. */
@@ -123,7 +130,9 @@ class ModelTable implements Models {
   }
 
   #model(name: string): LanguageModelV3 {
-    return this.#create(name, () => this.#provider(name).languageModel(splitModelName(name).model));
+    const { provider, entry } = this.#provider(name);
+    const { model } = splitModelName(name);
+    return this.#create(name, () => provider.languageModel(model, modelSettings(entry, model)));
   }
 
   #create<T>(name: string, create: () => T): T {
@@ -134,7 +143,7 @@ class ModelTable implements Models {
     }
   }
 
-  #provider(name: string): ModelProvider {
+  #provider(name: string): ConfiguredProvider {
     const { provider: key } = splitModelName(name);
     const provider = this.#providers.get(key);
     if (provider !== undefined) return provider;

@@ -4,10 +4,11 @@ import { isObject } from "../lib/is-object.ts";
 import type { Problem } from "../lib/problem.ts";
 import { hint } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
-import type { Host, ModelProvider } from "../plugin/plugin.ts";
+import type { Host, ModelProvider, ProviderPlugin } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createPackageProvider, isPackageName, PackageError } from "./npm-provider.ts";
+import { pluginConfig } from "./settings.ts";
 
 interface ProviderContext {
   registry: Registry;
@@ -25,9 +26,10 @@ export async function makeProvider(
   entry: ProviderManifest,
   tools: ProviderContext,
 ): Promise<ProviderResult> {
-  const { use, config } = splitEntry(entry);
+  const { use } = entry;
   const plugin = tools.registry.get("provider", use);
-  if (plugin === undefined) return makePackageProvider(key, use, config, tools);
+  if (plugin === undefined) return makePackageProvider(key, use, pluginConfig(entry), tools);
+  const config = pluginConfig(entry, ownKeys(plugin));
   const logger = tools.host.logger.child({ provider: key });
   const { env, signal, onClose, keyv } = tools.host;
   try {
@@ -43,18 +45,19 @@ export async function makeProvider(
 
 /** Checks the configuration of an unused entry: nothing is created or imported. */
 export function configurationProblems(key: string, entry: ProviderManifest, registry: Registry): Problem[] {
-  const { use, config } = splitEntry(entry);
+  const { use } = entry;
   const plugin = registry.get("provider", use);
   if (plugin === undefined)
-    return isPackageName(use) ? packageKeyProblems(key, config) : [unknownPlugin(key, use, registry)];
-  const { problem } = configure(plugin, config);
+    return isPackageName(use) ? packageKeyProblems(key, pluginConfig(entry)) : [unknownPlugin(key, use, registry)];
+  const { problem } = configure(plugin, pluginConfig(entry, ownKeys(plugin)));
   return problem === null ? [] : configProblems(["providers", key], problem);
 }
 
-/** Keys that begin with `x-` are comments. */
-function splitEntry({ use, ...rest }: ProviderManifest): { use: string; config: Record<string, unknown> } {
-  return { use, config: Object.fromEntries(Object.entries(rest).filter(([key]) => !key.startsWith("x-"))) };
-}
+/** Whether a key is in the plugin's own schema. A plugin without one takes any. */
+const ownKeys =
+  ({ config }: ProviderPlugin) =>
+  (key: string): boolean =>
+    config === undefined || Object.hasOwn((config.properties ?? {}) as object, key);
 
 async function makePackageProvider(
   key: string,
@@ -68,8 +71,7 @@ async function makePackageProvider(
   if (misplaced.length > 0) return failed(...misplaced);
   try {
     const options = (config.options ?? {}) as Record<string, unknown>;
-    const provider = await createPackageProvider(use, options, folders);
-    return { provider: typeof config.retries === "number" ? { ...provider, retries: config.retries } : provider };
+    return { provider: await createPackageProvider(use, options, folders) };
   } catch (error) {
     if (!(error instanceof PackageError)) throw error;
     if (error.option === undefined) {
@@ -84,7 +86,7 @@ async function makePackageProvider(
   }
 }
 
-/** The keys of an entry for a package are `use`, `options` for its factory, and `retries`. */
+/** Beside the keys that every provider may have, an entry for a package has `options` for its factory. */
 function packageKeyProblems(key: string, config: Record<string, unknown>): Problem[] {
   const problems: Problem[] = [];
   for (const [name, value] of Object.entries(config)) {
@@ -92,9 +94,6 @@ function packageKeyProblems(key: string, config: Record<string, unknown>): Probl
     if (name === "options") {
       const fits = isObject(value);
       if (!fits) problems.push({ path, message: "must be an object: it is handed to the package's factory" });
-    } else if (name === "retries") {
-      const fits = Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 10;
-      if (!fits) problems.push({ path, message: "must be a whole number from 0 to 10" });
     } else {
       problems.push({ path, message: "unknown key: the options of a package go in options" });
     }

@@ -16,9 +16,42 @@ export interface AuthProvider {
   ): Promise<User | null | undefined>;
 }
 
+/** What the manifest says of a model and of its provider. Times are in milliseconds. */
+export interface ModelSettings {
+  readonly timeouts: ModelTimeouts;
+  /** Whether text in `<think>` tags is taken for reasoning. */
+  readonly extractReasoning: boolean;
+  readonly structuredOutput: "auto" | "json_schema" | "json_object" | "prompt";
+  /** By the names of the provider's API. */
+  readonly parameters: { readonly omit: readonly string[]; readonly rename: Readonly<Record<string, string>> };
+  /** Tokens of prompt and answer together. */
+  readonly contextWindow: number | undefined;
+  readonly prices: ModelPrices | undefined;
+}
+
+export interface ModelTimeouts {
+  /** Until there is a connection; the wait for a free one does not count. */
+  readonly connect: number;
+  /** From then on until the first byte of the answer. */
+  readonly firstByte: number;
+  /** Between two pieces of the answer. */
+  readonly idle: number;
+  /** From the first byte to the end; no limit when it is left out. */
+  readonly total?: number;
+}
+
+/** USD per million tokens. */
+export interface ModelPrices {
+  readonly input: number;
+  readonly output: number;
+  readonly cachedInput?: number;
+  /** The day that they were looked up. */
+  readonly asOf?: string;
+}
+
 export interface ModelProvider {
-  languageModel(id: string): LanguageModelV3;
-  embeddingModel?(id: string): EmbeddingModelV3;
+  languageModel(id: string, settings: ModelSettings): LanguageModelV3;
+  embeddingModel?(id: string, settings: ModelSettings): EmbeddingModelV3;
   /** Tries after the first, before the first visible byte; default 2. */
   retries?: number;
 }

@@ -41,7 +41,10 @@ export type { Host } from "./host.ts";
 export type {
   AuthProvider,
   Embedding,
+  ModelPrices,
   ModelProvider,
+  ModelSettings,
+  ModelTimeouts,
   VectorEntry,
   VectorHit,
   VectorPlace,

@@ -14,6 +14,7 @@ import { openStore } from "../../core/storage/open-store.ts";
 import { vectorsSuite } from "../suites/vectors.suite.ts";
 import { ROOT } from "../support/command-line.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
+import { settingsOf } from "../support/providers.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { openSocket } from "../support/sockets.ts";
 import { origin, silent } from "../support/tools.ts";
@@ -91,7 +92,7 @@ test("docs/plugins.md: the route with an agent answers, in the caller's own conv
 
 test("docs/plugins.md: the provider streams what it is told to say", async () => {
   const provider = await createInstance(get("provider", "parrot"), { says: "ahoy" }, host);
-  const { stream } = await provider.languageModel("any").doStream({ prompt: [] });
+  const { stream } = await provider.languageModel("any", settingsOf()).doStream({ prompt: [] });
   const types: string[] = [];
   for await (const part of stream) types.push(part.type === "text-delta" ? part.delta : part.type);
   assert.deepEqual(types, ["stream-start", "text-start", "ahoy", "text-end", "finish"]);

@@ -4,7 +4,7 @@ import { describe, type TestContext, test } from "node:test";
 import type { LanguageModelV3, LanguageModelV3FunctionTool, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { createModelChain, type ModelChain } from "../../core/models/chain.ts";
 import type { ModelProvider } from "../../core/plugin/plugin.ts";
-import { ask, batchesOf, partOf, partsOf, silent, soon, textOf } from "../support/providers.ts";
+import { ask, batchesOf, partOf, partsOf, settingsOf, silent, soon, textOf } from "../support/providers.ts";
 
 interface ProviderUnderTest {
   provider: ModelProvider;
@@ -39,7 +39,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
   describe(`model provider ${name}`, () => {
     test("implements version 3 of the AI SDK's language model", async (context) => {
       const { provider, echo } = await make(context);
-      const model = provider.languageModel(echo);
+      const model = provider.languageModel(echo, settingsOf());
       assert.equal(model.specificationVersion, "v3");
       assert.equal(model.modelId, echo);
       assert.equal(typeof model.provider, "string");
@@ -47,7 +47,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
 
     test("a text comes between its start and its end, and a finish part with reason stop is last", async (context) => {
       const { provider, echo } = await make(context);
-      const parts = await partsOf(chain(provider.languageModel(echo)), ask("Hello there, you"));
+      const parts = await partsOf(chain(provider.languageModel(echo, settingsOf())), ask("Hello there, you"));
       assert.equal(textOf(parts), "Hello there, you");
       const types = parts.map((part) => part.type);
       assert.ok(types.indexOf("text-start") < types.indexOf("text-delta"));
@@ -60,7 +60,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
 
     test("the finish part counts input and output tokens", async (context) => {
       const { provider, echo } = await make(context);
-      const parts = await partsOf(chain(provider.languageModel(echo)), ask("one two three"));
+      const parts = await partsOf(chain(provider.languageModel(echo, settingsOf())), ask("one two three"));
       const { usage } = partOf(parts, "finish");
       assert.ok((usage.inputTokens.total ?? 0) > 0);
       assert.ok((usage.outputTokens.total ?? 0) > 0);
@@ -68,7 +68,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
 
     test("the standard stream of doStream has the same parts as the batches", async (context) => {
       const { provider, echo } = await make(context);
-      const model = provider.languageModel(echo);
+      const model = provider.languageModel(echo, settingsOf());
       const { stream } = await model.doStream(ask("the same either way"));
       const read: LanguageModelV3StreamPart[] = [];
       for await (const part of stream) read.push(part);
@@ -82,7 +82,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
 
     test("doGenerate gives the same text in one piece", async (context) => {
       const { provider, echo } = await make(context);
-      const result = await provider.languageModel(echo).doGenerate(ask("in one piece"));
+      const result = await provider.languageModel(echo, settingsOf()).doGenerate(ask("in one piece"));
       assert.deepEqual(
         result.content.map((part) => part.type === "text" && part.text),
         ["in one piece"],
@@ -92,7 +92,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
 
     test("a tool call has JSON as input, and its result is answered in the next round", async (context) => {
       const { provider, echo } = await make(context);
-      const model = chain(provider.languageModel(echo));
+      const model = chain(provider.languageModel(echo, settingsOf()));
       const options = ask("add", { tools: [ADD] });
       const parts = await partsOf(model, options);
       const call = partOf(parts, "tool-call");
@@ -117,7 +117,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
 
     test("asked for JSON with a schema it answers JSON that fits", async (context) => {
       const { provider, json } = await make(context);
-      const model = chain(provider.languageModel(json));
+      const model = chain(provider.languageModel(json, settingsOf()));
       const parts = await partsOf(model, ask("anything", { responseFormat: { type: "json", schema: SCHEMA } }));
       const value = JSON.parse(textOf(parts));
       assert.deepEqual(Object.keys(value), ["answer"]);
@@ -128,7 +128,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
       const { provider, slow } = await make(context);
       const controller = new AbortController();
       const options = ask("a b c d e f", { abortSignal: controller.signal });
-      const stream = await chain(provider.languageModel(slow)).stream(options);
+      const stream = await chain(provider.languageModel(slow, settingsOf())).stream(options);
       const first = await soon(Promise.resolve(stream.next()), "the first part");
       assert.notEqual(textOf(first ?? []), "");
       const reason = new Error("the client has left");
@@ -138,7 +138,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
 
     test("cancel in the middle of an answer ends it without an error", async (context) => {
       const { provider, slow } = await make(context);
-      const stream = await chain(provider.languageModel(slow)).stream(ask("a b c d e f"));
+      const stream = await chain(provider.languageModel(slow, settingsOf())).stream(ask("a b c d e f"));
       await soon(Promise.resolve(stream.next()), "the first part");
       const pending = Promise.resolve(stream.next());
       stream.cancel();
@@ -149,7 +149,7 @@ export function providerSuite(name: string, make: (test: TestContext) => Promise
 
     test("a refused call is an error whose message keeps the provider's own words to the log", async (context) => {
       const { provider, broken } = await make(context);
-      await assert.rejects(partsOf(chain(provider.languageModel(broken)), ask("x")), (thrown: Error) => {
+      await assert.rejects(partsOf(chain(provider.languageModel(broken, settingsOf())), ask("x")), (thrown: Error) => {
         assert.match(
           thrown.message,
           /^model provider failed: (rate limited|timed out|unavailable|refused the request)$/,

@@ -1,6 +1,7 @@
 /** The openai-compatible provider over an upstream of this process, and what a failed call leaves behind. */
 import type { TestContext } from "node:test";
 import openaiCompatible from "../../core/models/openai-compatible/openai-compatible.ts";
+import type { ModelSettings } from "../../core/plugin/plugin.ts";
 import { type OpenAIUpstream, startOpenAIUpstream } from "./openai-upstream.ts";
 import { chainOf, makeProvider, soon } from "./providers.ts";
 
@@ -13,10 +14,14 @@ export async function upstreamFor(test: Pick<TestContext, "after">): Promise<Ope
 }
 
 /** `chain` makes one try only. */
-export async function openaiOver(test: Pick<TestContext, "after">, config: object = {}) {
+export async function openaiOver(
+  test: Pick<TestContext, "after">,
+  config: object = {},
+  settings: Partial<ModelSettings> = {},
+) {
   const upstream = await upstreamFor(test);
   const provider = await makeProvider(test, openaiCompatible, { baseURL: upstream.baseURL, ...config });
-  return { upstream, provider, chain: chainOf(provider, MODEL, 0) };
+  return { upstream, provider, chain: chainOf(provider, MODEL, 0, settings) };
 }
 
 /** The cause at the bottom: what the log gets to see. */

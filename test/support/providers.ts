@@ -4,7 +4,8 @@ import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-
 import { pino } from "pino";
 import type { ModelChain, ModelStream } from "../../core/models/chain.ts";
 import { createModelChain } from "../../core/models/chain.ts";
-import type { ModelProvider, ProviderPlugin } from "../../core/plugin/plugin.ts";
+import { modelSettings } from "../../core/models/settings.ts";
+import type { ModelProvider, ModelSettings, ProviderPlugin } from "../../core/plugin/plugin.ts";
 import { createInstance } from "../../core/registry/create.ts";
 import { createHost } from "../../core/registry/host.ts";
 
@@ -20,9 +21,22 @@ export async function makeProvider(test: Test, plugin: ProviderPlugin, config: o
   return createInstance(plugin, config, { ...host, name: "demo" });
 }
 
+const TIMEOUTS = { connect: 5_000, firstByte: 120_000, idle: 60_000 };
+
+/** What a manifest says of a model; without `settings` what it says by default. */
+export const settingsOf = (settings: Partial<ModelSettings> = {}): ModelSettings => ({
+  ...modelSettings({ use: "test", timeouts: TIMEOUTS }, "any"),
+  ...settings,
+});
+
 /** A chain of one model. */
-export function chainOf(provider: ModelProvider, model: string, retries = provider.retries ?? 2): ModelChain {
-  const chained = [{ id: `demo/${model}`, model: provider.languageModel(model), retries }];
+export function chainOf(
+  provider: ModelProvider,
+  model: string,
+  retries = provider.retries ?? 2,
+  settings: Partial<ModelSettings> = {},
+): ModelChain {
+  const chained = [{ id: `demo/${model}`, model: provider.languageModel(model, settingsOf(settings)), retries }];
   return createModelChain(chained, { logger: silent, backoff: 1 });
 }
 

@@ -1,26 +1,14 @@
 /** A `fetch` to one origin over a connection pool, with four timeouts and an abort that closes the socket at once. */
 import { type Dispatcher, Pool } from "undici";
-
-/** Milliseconds. */
-export interface Timeouts {
-  /** Until the request is on a connection, including the wait for a free one. */
-  connect: number;
-  /** From then on until the first byte of the body. */
-  firstByte: number;
-  /** Between two chunks of the body. */
-  idle: number;
-  /** From the call to the end of the body. */
-  total: number;
-}
+import type { ModelTimeouts } from "../../plugin/plugin.ts";
 
 interface UpstreamOptions {
-  timeouts: Timeouts;
   /** Maximum number of connections. */
   connections: number;
 }
 
 interface Upstream {
-  fetch(url: string | URL | Request, init?: RequestInit): Promise<Response>;
+  fetch(timeouts: ModelTimeouts): typeof fetch;
   /** Closes every connection at once. */
   close(): Promise<void>;
 }
@@ -28,9 +16,9 @@ interface Upstream {
 /** Has the name of the errors of `AbortSignal.timeout`, by which timeouts are recognised. */
 class UpstreamTimeout extends Error {
   override readonly name = "TimeoutError";
-  readonly limit: keyof Timeouts;
+  readonly limit: keyof ModelTimeouts;
 
-  constructor(limit: keyof Timeouts, milliseconds: number) {
+  constructor(limit: keyof ModelTimeouts, milliseconds: number) {
     super(`the provider took longer than timeouts.${limit} (${milliseconds} ms)`);
     this.limit = limit;
   }
@@ -43,44 +31,46 @@ const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 const STATUSES_WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** @param baseURL http or https; calls may go only to its origin, and redirects are not followed */
-export function createUpstream(baseURL: URL, { timeouts, connections }: UpstreamOptions): Upstream {
+export function createUpstream(baseURL: URL, { connections }: UpstreamOptions): Upstream {
   const pool = new Pool(baseURL.origin, {
     connections,
-    connect: { timeout: timeouts.connect },
+    connect: { timeout: 0 },
     // `UpstreamCall` has exact timeouts; those of undici have a resolution of a second.
     headersTimeout: 0,
     bodyTimeout: 0,
   });
   return {
-    fetch: (target, init = {}) => {
-      const url = new URL(target instanceof Request ? target.url : target);
-      if (url.origin !== baseURL.origin) return Promise.reject(new Error(`${url.origin} is not ${baseURL.origin}`));
-      return new Promise((resolve, reject) => {
-        const call = new UpstreamCall(timeouts, init.signal ?? undefined, resolve, reject);
-        if (call.ended) return;
-        pool.dispatch(
-          {
-            method: (init.method ?? "GET") as Dispatcher.HttpMethod,
-            path: url.pathname + url.search,
-            headers: init.headers as Record<string, string>,
-            body: init.body as string,
-          },
-          call,
-        );
-      });
-    },
+    fetch:
+      (timeouts) =>
+      (target, init = {}) => {
+        const url = new URL(target instanceof Request ? target.url : target);
+        if (url.origin !== baseURL.origin) return Promise.reject(new Error(`${url.origin} is not ${baseURL.origin}`));
+        return new Promise((resolve, reject) => {
+          const call = new UpstreamCall(timeouts, init.signal ?? undefined, resolve, reject);
+          if (call.ended) return;
+          pool.dispatch(
+            {
+              method: (init.method ?? "GET") as Dispatcher.HttpMethod,
+              path: url.pathname + url.search,
+              headers: init.headers as Record<string, string>,
+              body: init.body as string,
+            },
+            call,
+          );
+        });
+      },
     close: () => pool.destroy(),
   };
 }
 
 class UpstreamCall implements Dispatcher.DispatchHandler {
-  readonly #timeouts: Timeouts;
+  readonly #timeouts: ModelTimeouts;
   readonly #signal: AbortSignal | undefined;
   readonly #resolve: (response: Response) => void;
   readonly #reject: (thrown: unknown) => void;
   readonly #startedAt = performance.now();
   /** The timeout that applies beside the total one, and when it began. */
-  #limit: Exclude<keyof Timeouts, "total"> = "connect";
+  #limit: Exclude<keyof ModelTimeouts, "total"> = "connect";
   #limitStart = this.#startedAt;
   #received = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -90,7 +80,7 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
   ended = false;
 
   constructor(
-    timeouts: Timeouts,
+    timeouts: ModelTimeouts,
     signal: AbortSignal | undefined,
     resolve: (response: Response) => void,
     reject: (thrown: unknown) => void,
@@ -185,14 +175,14 @@ class UpstreamCall implements Dispatcher.DispatchHandler {
     if (this.#limit === "idle" && this.#connection?.paused) this.#limitStart = now;
     const limits = this.#timeouts;
     const phase = this.#limitStart + limits[this.#limit] - now;
-    const total = this.#startedAt + limits.total - now;
+    const total = this.#startedAt + (limits.total ?? Number.POSITIVE_INFINITY) - now;
     const left = Math.min(phase, total);
     if (left > 0) {
       this.#timer = setTimeout(this.#watch, Math.ceil(left));
       return;
     }
     const limit = total <= phase ? "total" : this.#limit;
-    this.#fail(new UpstreamTimeout(limit, limits[limit]));
+    this.#fail(new UpstreamTimeout(limit, limits[limit] ?? 0));
   };
 
   readonly #aborted = (): void => {

@@ -29,7 +29,6 @@ interface ModelConfig {
 
 interface Config extends ModelConfig {
   models: Record<string, ModelConfig>;
-  retries: number;
 }
 
 const call = {
@@ -105,7 +104,6 @@ export default defineProvider({
         default: {},
         additionalProperties: { type: "object", additionalProperties: false, properties: modelKeys },
       },
-      retries: { type: "integer", minimum: 0, maximum: 10, default: 0 },
     },
   },
   create(config: Config, host) {
@@ -116,7 +114,7 @@ export default defineProvider({
       models.set(id, createModel(id, model, `models.${id}.`, host));
     }
     return {
-      retries: config.retries,
+      retries: 0,
       languageModel(id) {
         const model = models.get(id);
         if (model === undefined)

@@ -1,9 +1,11 @@
 /** Retries and fallback over real providers: before the first visible byte, never after. */
+
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { type ChainSettings, createModelChain } from "../../../core/models/chain.ts";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
 import scripted from "../../../core/models/scripted/scripted.ts";
+import type { ModelTimeouts } from "../../../core/plugin/plugin.ts";
 import { jumpingClock } from "../../support/jumping-clock.ts";
 import {
   calls,
@@ -24,6 +26,7 @@ import {
   type Part,
   partOf,
   partsOf,
+  settingsOf,
   silent,
   soon,
   textOf,
@@ -40,17 +43,21 @@ interface Setup {
 /** Two upstreams, one the fallback of the other. */
 async function setUp(
   test: TestContext,
-  config: { retries?: number; timeouts?: object; backoff?: number } = {},
+  config: { retries?: number; timeouts?: ModelTimeouts; backoff?: number } = {},
 ): Promise<Setup> {
-  const { retries = 2, timeouts = {}, backoff = 1 } = config;
+  const { retries = 2, timeouts = settingsOf().timeouts, backoff = 1 } = config;
   const upstreams = [await startOpenAIUpstream(), await startOpenAIUpstream()] as const;
   const log: string[] = [];
   const note = (_: object, message: string) => void log.push(message);
   const chained = [];
   for (const [index, upstream] of upstreams.entries()) {
     test.after(() => upstream.close());
-    const provider = await makeProvider(test, openaiCompatible, { baseURL: upstream.baseURL, timeouts });
-    chained.push({ id: `p${index}/m`, model: provider.languageModel(`model-${index}`), retries });
+    const provider = await makeProvider(test, openaiCompatible, { baseURL: upstream.baseURL });
+    chained.push({
+      id: `p${index}/m`,
+      model: provider.languageModel(`model-${index}`, settingsOf({ timeouts })),
+      retries,
+    });
   }
   const logger = { info: note, warn: note } as unknown as ChainSettings["logger"];
   const chain = createModelChain(chained, { logger, backoff });
@@ -72,7 +79,7 @@ const STALLS: [string, () => Reply][] = [
   ["a stall before the head", stallsBeforeHead],
   ["a stall before the first token", stallsBeforeText],
 ];
-const PATIENT = { connect: "10m", firstByte: "10m", idle: "10m", total: "10h" };
+const PATIENT = { connect: 600_000, firstByte: 600_000, idle: 600_000 };
 
 for (const [stalls, replies] of [
   [false, TRANSIENT],
@@ -245,7 +252,7 @@ test("a scripted failure falls back like that of a real provider", async (contex
   const provider = await makeProvider(context, scripted, config);
   const chained = ["broken", "late", "echo"].map((id) => ({
     id: `demo/${id}`,
-    model: provider.languageModel(id),
+    model: provider.languageModel(id, settingsOf()),
     retries: 0,
   }));
   const parts = await partsOf(createModelChain(chained, { logger: silent }), ask("hello"));

@@ -209,7 +209,7 @@ test("a provider that nobody names is neither made nor imported, and needs no ke
 test("a provider that nobody names is still checked for its shape", async (context) => {
   const providers = {
     demo: { use: "scripted", chunks: "many" },
-    openai: { use: "openai-compatible", timeouts: { idel: "5s" } },
+    openai: { use: "openai-compatible", conections: 5 },
     claude: { use: "@ai-sdk/anthropic", apiKey: "k" },
     "x.y": { use: "scripted", "x-note": "our own" },
   };
@@ -217,7 +217,7 @@ test("a provider that nobody names is still checked for its shape", async (conte
   assert.deepEqual(problems, [
     "providers.demo.chunks: must be integer",
     "providers.openai.baseURL: is required",
-    "providers.openai.timeouts.idel: is not a known key",
+    "providers.openai.conections: is not a known key",
     "providers.claude.apiKey: unknown key: the options of a package go in options",
   ]);
 });

@@ -20,28 +20,23 @@ import {
 } from "../../support/openai-upstream.ts";
 import { ask, batchesOf, chainOf, makeProvider, partsOf, soon, textOf } from "../../support/providers.ts";
 
-const LIMITS = { connect: "5s", firstByte: "5s", idle: "5s", total: "20s" };
+const LIMITS = { connect: 5_000, firstByte: 5_000, idle: 5_000, total: 20_000 };
 
 const STALLS: [string, () => Reply, Partial<typeof LIMITS>, string][] = [
-  ["firstByte ends a call whose head does not come", stallsBeforeHead, { firstByte: "80ms" }, "firstByte"],
-  [
-    "firstByte ends a call whose head comes and whose body does not",
-    stallsBeforeText,
-    { firstByte: "80ms" },
-    "firstByte",
-  ],
-  ["idle ends a call whose body stops", () => stallsAfter("hello"), { idle: "80ms" }, "idle"],
+  ["firstByte ends a call whose head does not come", stallsBeforeHead, { firstByte: 80 }, "firstByte"],
+  ["firstByte ends a call whose head comes and whose body does not", stallsBeforeText, { firstByte: 80 }, "firstByte"],
+  ["idle ends a call whose body stops", () => stallsAfter("hello"), { idle: 80 }, "idle"],
   [
     "total ends a call that trickles on",
     () => says("a b c d e f g h i j k l", { chunks: 12, delay: 40 }),
-    { total: "200ms" },
+    { total: 200 },
     "total",
   ],
 ];
 
 for (const [title, reply, timeouts, limit] of STALLS) {
   test(`timeouts.${title}`, async (context) => {
-    const { upstream, chain } = await openaiOver(context, { timeouts: { ...LIMITS, ...timeouts } });
+    const { upstream, chain } = await openaiOver(context, {}, { timeouts: { ...LIMITS, ...timeouts } });
     upstream.replies(reply());
     const error = await thrownBy(partsOf(chain, ask("hi")));
     assert.equal(error.message, "model provider failed: timed out");
@@ -59,14 +54,19 @@ test("timeouts.connect ends a call whose TLS handshake is not answered", async (
     deaf.close();
   });
   const { port } = deaf.address() as { port: number };
-  const config = { baseURL: `https://127.0.0.1:${port}/v1`, timeouts: { ...LIMITS, connect: "100ms" } };
+  const config = { baseURL: `https://127.0.0.1:${port}/v1` };
+  const timeouts = { ...LIMITS, connect: 100 };
   const provider = await makeProvider(context, openaiCompatible, config);
-  const error = await thrownBy(partsOf(chainOf(provider, MODEL, 0), ask("hi")));
+  const error = await thrownBy(partsOf(chainOf(provider, MODEL, 0, { timeouts }), ask("hi")));
   assert.equal(error.message, "model provider failed: timed out");
 });
 
 test("timeouts.connect ends a call that waits for a free connection", async (context) => {
-  const { upstream, chain } = await openaiOver(context, { connections: 1, timeouts: { ...LIMITS, connect: "1s" } });
+  const { upstream, chain } = await openaiOver(
+    context,
+    { connections: 1 },
+    { timeouts: { ...LIMITS, connect: 1_000 } },
+  );
   upstream.replies(stallsAfter("busy"));
   const first = await chain.stream(ask("first"));
   assert.notEqual(await first.next(), null);
@@ -77,7 +77,11 @@ test("timeouts.connect ends a call that waits for a free connection", async (con
 });
 
 test("a slow reader does not trip timeouts.idle, and holds the upstream back", async (context) => {
-  const { upstream, chain } = await openaiOver(context, { timeouts: { ...LIMITS, idle: "30s", total: "1h" } });
+  const { upstream, chain } = await openaiOver(
+    context,
+    {},
+    { timeouts: { ...LIMITS, idle: 30_000, total: 3_600_000 } },
+  );
   const piece = "x".repeat(8192);
   const steps = Array.from({ length: 4000 }, () => ({ text: piece }));
   upstream.replies({ steps: [...steps, { finish: "stop" }, { done: true }] });

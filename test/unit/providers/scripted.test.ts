@@ -5,7 +5,17 @@ import type { LanguageModelV3CallOptions, LanguageModelV3Prompt } from "@ai-sdk/
 import { nextTurn } from "../../../core/lib/event-loop-turns.ts";
 import scripted from "../../../core/models/scripted/scripted.ts";
 import { jumpingClock } from "../../support/jumping-clock.ts";
-import { ask, batchesOf, chainOf, makeProvider, partOf, partsOf, soon, textOf } from "../../support/providers.ts";
+import {
+  ask,
+  batchesOf,
+  chainOf,
+  makeProvider,
+  partOf,
+  partsOf,
+  settingsOf,
+  soon,
+  textOf,
+} from "../../support/providers.ts";
 
 async function chain(test: TestContext, config: object = {}, model = "echo") {
   return chainOf(await makeProvider(test, scripted, config), model);
@@ -228,7 +238,7 @@ test("models add more models with rules of their own", async (context) => {
 
 test("an unknown model is an error that lists the known ones", async (context) => {
   const provider = await makeProvider(context, scripted, { models: { poet: {} } });
-  assert.throws(() => provider.languageModel("gpt"), /no model "gpt": the models are echo, poet/);
+  assert.throws(() => provider.languageModel("gpt", settingsOf()), /no model "gpt": the models are echo, poet/);
 });
 
 for (const [config, message] of [
