@@ -3,10 +3,10 @@ import type { SpanData } from "../observability/sink.ts";
 import type { Attributes } from "../observability/span.ts";
 import {
   foreignRows,
+  SEGMENTS,
   secondRows,
   segmentFromForeignKey,
   segmentFromSecondKey,
-  segmentKey,
   segmentsFrom,
 } from "../storage/keys.ts";
 import { allRows } from "../storage/ranges.ts";
@@ -15,7 +15,7 @@ import { isVisible } from "./filter.ts";
 import type { Line } from "./line.ts";
 import type { Recorder } from "./recorder.ts";
 import { type Origin, SegmentReader } from "./segment.ts";
-import { readHeads } from "./segment-rows.ts";
+import { parseHead } from "./segment-rows.ts";
 import { readSegment } from "./segments.ts";
 import { NEARBY_MS, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
 import type { FoundSpan } from "./wire.ts";
@@ -161,13 +161,9 @@ async function* candidates(store: Store, time: number, traceId: string | null): 
 
 /** Segments that were sealed soon after a time, and contain spans that began before it. */
 async function* headsNear(store: Store, time: number): AsyncGenerator<string, void> {
-  let after = segmentsFrom(time);
-  for (;;) {
-    const heads = await readHeads(store, { after, before: segmentsFrom(time + NEARBY_MS + 1), limit: ROWS_PER_READ });
-    for (const { name, head } of heads) if (head.from <= time) yield name;
-    if (heads.length < ROWS_PER_READ) return;
-    after = segmentKey(heads.at(-1)!.name);
-  }
+  const range = { prefix: SEGMENTS, after: segmentsFrom(time), before: segmentsFrom(time + NEARBY_MS + 1) };
+  for await (const rows of allRows(store, range, ROWS_PER_READ))
+    for (const { name, head } of rows.map(parseHead)) if (head.from <= time) yield name;
 }
 
 async function* namesBelow(
@@ -175,5 +171,5 @@ async function* namesBelow(
   prefix: string,
   parseName: (key: string) => string,
 ): AsyncGenerator<string, void> {
-  for await (const rows of allRows(store, prefix, ROWS_PER_READ)) for (const { key } of rows) yield parseName(key);
+  for await (const rows of allRows(store, { prefix }, ROWS_PER_READ)) for (const { key } of rows) yield parseName(key);
 }
