@@ -92,7 +92,7 @@ const TAGS: Record<string, [string, string]> = {
 };
 
 /** Tag of an operation: `agents.generateText` -> Agents. */
-export function tagOf(operation: string): { name: string; description: string } {
+export function describeTag(operation: string): { name: string; description: string } {
   const word = operation.split(".", 1)[0] ?? operation;
   const [name, description] = (Object.hasOwn(TAGS, word) ? TAGS[word] : undefined) ?? [
     word.charAt(0).toUpperCase() + word.slice(1),

@@ -6,8 +6,8 @@ import {
   checkName,
   checkRepeats,
   checkTemplate,
-  cyclesOf,
   entriesOf,
+  findCycles,
   type Json,
   keysOf,
   listOf,
@@ -29,7 +29,7 @@ export function checkAgents(check: CheckContext): void {
     delegates.set(id, listOf(agent.subAgents).filter((name) => typeof name === "string" && name !== id) as string[]);
     if (check.isWritten([...path, "memory"])) checkMemory(check, [...path, "memory"], agent.memory);
   }
-  for (const cycle of cyclesOf(delegates)) {
+  for (const cycle of findCycles(delegates)) {
     const [first, second] = cycle as [string, string];
     const agent = (document.agents as Json)[first] as Json;
     const index = listOf(agent.subAgents).indexOf(second);

@@ -34,7 +34,7 @@ export function checkServer(check: CheckContext): void {
 function checkLimits(check: CheckContext, limits: unknown): void {
   if (!isObject(limits)) return;
   const { body = "1MiB", uploads = "256MiB" } = limits;
-  if (sizeOf(uploads) < sizeOf(body))
+  if (sizeOrNaN(uploads) < sizeOrNaN(body))
     check.report(
       ["server", "limits", "uploads"],
       "must be at least limits.body: a body of that size would never be accepted",
@@ -42,7 +42,7 @@ function checkLimits(check: CheckContext, limits: unknown): void {
 }
 
 /** NaN for a value that is not a size: validation reports it. */
-function sizeOf(value: unknown): number {
+function sizeOrNaN(value: unknown): number {
   try {
     return parseSize(value as string);
   } catch {

@@ -51,9 +51,9 @@ export interface SimilarQuery {
   /** Where to look: in the conversation, or in all conversations of its user. */
   readonly scope: "conversation" | "user";
   /** Ids of the messages that the run gets anyway. */
-  readonly told: ReadonlySet<string>;
+  readonly knownMessageIds: ReadonlySet<string>;
   /** Whether those are all messages of the conversation. */
-  readonly whole: boolean;
+  readonly knowsWholeConversation: boolean;
 }
 
 export type WorkingMemoryScope = "conversation" | "user";

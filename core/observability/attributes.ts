@@ -21,7 +21,7 @@ export const MEMORY_SPANS = {
   recall: "memory.recall",
   search: "memory.search",
   save: "memory.save",
-  note: "memory.note",
+  workingMemory: "memory.note",
 } as const;
 
 /** Tokens; 0 where the provider does not report them. */

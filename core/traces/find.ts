@@ -17,7 +17,7 @@ import type { Recorder } from "./recorder.ts";
 import { type Origin, SegmentReader } from "./segment.ts";
 import { parseHead } from "./segment-rows.ts";
 import { readSegment } from "./segments.ts";
-import { NEARBY_MS, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
+import { NEARBY_MS, timeOfSpan, timeOfTrace, wholeSeconds } from "./times.ts";
 import type { FoundSpan } from "./wire.ts";
 
 /** Bounds of one trace that is shown: a caller may add spans to a trace of its own for ever. */
@@ -156,7 +156,7 @@ async function* candidates(store: Store, time: number, traceId: string | null): 
   if (traceId !== null) yield* namesBelow(store, foreignRows(traceId), segmentFromForeignKey);
   if (time > Date.now() + DAY_MS) return;
   yield* headsNear(store, time);
-  yield* namesBelow(store, secondRows(secondOf(time)), segmentFromSecondKey);
+  yield* namesBelow(store, secondRows(wholeSeconds(time)), segmentFromSecondKey);
 }
 
 /** Segments that were sealed soon after a time, and contain spans that began before it. */

@@ -52,7 +52,7 @@ export async function recall(
     access,
     conversation,
     settings,
-    { text: input.text, told, whole },
+    { text: input.text, knownMessageIds: told, knowsWholeConversation: whole },
     call,
     span,
   );
@@ -88,7 +88,7 @@ async function similarMessages(
   access: MemoryAccess,
   conversation: Conversation,
   { semanticMemory }: MemorySettings,
-  query: Pick<SimilarQuery, "text" | "told" | "whole">,
+  query: Pick<SimilarQuery, "text" | "knownMessageIds" | "knowsWholeConversation">,
   call: RunCall,
   span: Span | null,
 ): Promise<Message[]> {
@@ -97,7 +97,7 @@ async function similarMessages(
   if (enabled === false || semantic === undefined || limit === 0 || query.text.trim() === "") return [];
   const { scope } = semantic;
   // The prompt has the whole conversation already: there is nothing else to find in it.
-  if (query.whole && !searchesAllConversations(scope, conversation.userId)) return [];
+  if (query.knowsWholeConversation && !searchesAllConversations(scope, conversation.userId)) return [];
   try {
     const found = access.similar(conversation, { ...query, limit, threshold, scope });
     return await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);

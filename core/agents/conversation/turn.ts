@@ -99,7 +99,7 @@ export class Turn {
     await this.#write(false);
     const { scope } = memory.settings.workingMemory!;
     const update = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
-    await spanned(this.#span(MEMORY_SPANS.note, parent), update);
+    await spanned(this.#span(MEMORY_SPANS.workingMemory, parent), update);
   }
 
   /** Stores the whole turn. @throws ServiceError `unavailable` when that fails: the run must not report success then */

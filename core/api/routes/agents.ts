@@ -8,7 +8,7 @@ import { notFound } from "../../lib/errors.ts";
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 const UI_HEADERS = ["x-vercel-ai-ui-message-stream", "v1"];
 
-function agentOf(service: Service, id: string) {
+function findAgent(service: Service, id: string) {
   const agent = service.agents.get(id);
   if (agent === undefined) throw notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
   return agent;
@@ -31,7 +31,7 @@ export const AGENT_ROUTES = [
     group: "management",
     summary: "Inspect an agent",
     output: { json: "AgentDetail" },
-    handle: ({ params }, { service }) => agentOf(service, params.id!).detail(),
+    handle: ({ params }, { service }) => findAgent(service, params.id!).detail(),
   }),
   typedRoute<Service, undefined, "GenerateRequest">({
     operation: "agents.generateText",
@@ -41,7 +41,7 @@ export const AGENT_ROUTES = [
     summary: "Generate text",
     body: "GenerateRequest",
     output: { json: "TextResult" },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).generateText(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).generateText(body, call),
   }),
   typedRoute<Service, undefined, "GenerateRequest">({
     operation: "agents.stream",
@@ -51,7 +51,7 @@ export const AGENT_ROUTES = [
     summary: "Stream the raw parts of a run",
     body: "GenerateRequest",
     output: { events: "RawStreamPart", failure: STREAM_FAILURE },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).stream(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).stream(body, call),
   }),
   typedRoute<Service, undefined, "ChatRequest">({
     operation: "agents.chat",
@@ -66,7 +66,7 @@ export const AGENT_ROUTES = [
       last: "[DONE]",
       failure: (errorText) => ({ type: "error", errorText }),
     },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).chat(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).chat(body, call),
   }),
   typedRoute<Service, undefined, "ObjectRequest">({
     operation: "agents.generateObject",
@@ -76,7 +76,7 @@ export const AGENT_ROUTES = [
     summary: "Generate an object that conforms to a JSON Schema",
     body: "ObjectRequest",
     output: { json: "GeneratedObject" },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).generateObject(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).generateObject(body, call),
   }),
   typedRoute<Service, undefined, "ObjectRequest">({
     operation: "agents.streamObject",
@@ -86,7 +86,7 @@ export const AGENT_ROUTES = [
     summary: "Stream an object as it grows",
     body: "ObjectRequest",
     output: { events: "ObjectStreamEvent", failure: STREAM_FAILURE },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).streamObject(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).streamObject(body, call),
   }),
   typedRoute<Service, "HistoryQuery">({
     operation: "agents.history",
@@ -100,7 +100,7 @@ export const AGENT_ROUTES = [
       const { service } = call;
       const principal = principalOf(call, service.isolated);
       const { page = defaults.HistoryQuery.page, limit = defaults.HistoryQuery.limit } = query;
-      return agentOf(service, params.id!).history(page, limit, principal);
+      return findAgent(service, params.id!).history(page, limit, principal);
     },
   }),
 ];

@@ -34,13 +34,13 @@ export async function messagePage(store: Store, conversation: number, query: Mes
 
 /** The texts come from the store already joined, and stay so. */
 async function unfilteredPage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<MessagePage> {
-  const range = { ...bounds, prefix: messageRows(conversation), beside: conversationKey(conversation) };
+  const range = { ...bounds, prefix: messageRows(conversation), otherKey: conversationKey(conversation) };
   const messages: Text[] = [];
   let row: Row | undefined;
   let size = 0;
   for (let left = limit; left > 0; left -= ROWS_PER_READ) {
     const found = await store.tail({ ...range, limit: Math.min(ROWS_PER_READ, left) });
-    row = found === null ? await store.get(range.beside) : found.beside;
+    row = found === null ? await store.get(range.otherKey) : found.other;
     if (found !== null) size += found.text.length;
     if (found === null || size > MAX_PAGE_CHARACTERS) return { conversation: row, messages: null };
     if (found.text.length > 0) messages.unshift(...(messages.length > 0 ? [found.text, ","] : [found.text]));

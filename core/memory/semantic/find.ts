@@ -63,21 +63,21 @@ export async function findSimilar(
   domain: Domain,
   semantic: Semantic,
   { memory, owner, conversation }: RunConversation,
-  { text, limit, threshold, scope, told, whole }: SimilarQuery,
+  { text, limit, threshold, scope, knownMessageIds, knowsWholeConversation }: SimilarQuery,
 ): Promise<Message[]> {
   const everywhere = searchesAllConversations(scope, owner);
-  if (!everywhere && (conversation === undefined || whole)) return [];
-  if (whole && !(await hasOthers(domain, memory, owner, conversation))) return [];
+  if (!everywhere && (conversation === undefined || knowsWholeConversation)) return [];
+  if (knowsWholeConversation && !(await hasOthers(domain, memory, owner, conversation))) return [];
   const found = await find(domain, semantic, {
     text,
     owner,
     conversation: everywhere ? undefined : conversation,
     // The messages that the run gets anyway are often the nearest ones, and must not take the place of others.
-    limit: Math.min(limit + told.size, MAX_HITS),
+    limit: Math.min(limit + knownMessageIds.size, MAX_HITS),
     threshold,
   });
   return found
-    .filter(({ message }) => !told.has(message.id))
+    .filter(({ message }) => !knownMessageIds.has(message.id))
     .slice(0, limit)
     .sort((a, b) => (a.position < b.position ? -1 : 1))
     .map(({ message }) => message);

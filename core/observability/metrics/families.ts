@@ -7,7 +7,7 @@ import type { RequestMeter } from "./request-meter.ts";
 const USUAL: ReadonlySet<string> = new Set(["2xx", "4xx", "5xx"]);
 const NONE: ReadonlySet<string> = new Set();
 
-export function familiesOf(meters: Meters): Family[] {
+export function collectFamilies(meters: Meters): Family[] {
   return [...requests(meters), ...models(meters), ...work(meters), ...store(meters), ...readings(meters)];
 }
 
