@@ -42,6 +42,7 @@ export interface HttpScenario {
  * What it runs on: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file, `workflow` is workflow.yaml with
  * one, and `workflow-memory` the same in memory; `traces` is traces.yaml. Nothing is traced in these but in the last; `traced` is
  * service.yaml with every run traced, and `traced-content` with inputs and outputs too, cleaned of secrets. `auth` is auth.yaml.
+ * `upstream` and `everything` are those of the folder `upstream`, over a provider behind HTTP.
  */
 export type Service =
   | "plain"
@@ -51,7 +52,9 @@ export type Service =
   | "traces"
   | "traced"
   | "traced-content"
-  | "auth";
+  | "auth"
+  | "upstream"
+  | "everything";
 
 interface Next {
   /** Finds an id in the reply to the first request: a pattern of Lua and a regular expression at once. */
@@ -70,7 +73,14 @@ export interface SpecialScenario {
   aims: Aim[];
 }
 
-type Scenario = HttpScenario | SpecialScenario;
+/** The table of the real path (`bench/upstream`). */
+export interface UpstreamScenario {
+  kind: "upstream";
+  name: "upstream";
+  title: string;
+}
+
+type Scenario = HttpScenario | SpecialScenario | UpstreamScenario;
 
 const input = (text: string) => JSON.stringify({ input: text });
 const count = (text: string, part: string) => text.split(part).length - 1;
@@ -115,6 +125,7 @@ const AGENTS: HttpScenario = {
 const TEXT = textScenario("plain", "text", "POST /agents/:id/text", 60_000);
 
 export const SCENARIOS: readonly Scenario[] = [
+  { kind: "upstream", name: "upstream", title: "the real path: a provider over HTTP" },
   AGENTS,
   TEXT,
   ...authScenarios({ agents: AGENTS, text: TEXT }),
