@@ -1608,7 +1608,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "GenerateOptions": {
     "type": "object",
-    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. Unknown keys are ignored.",
+    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.",
     "properties": {
       "memory": {
         "$ref": "#/components/schemas/MemoryEnvelope"
@@ -1621,45 +1621,66 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "maximum": 100
       },
       "temperature": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "Randomness, from 0 to 1.",
         "default": 0.7,
         "minimum": 0,
         "maximum": 1
       },
       "maxOutputTokens": {
-        "type": "integer",
+        "type": [
+          "integer",
+          "null"
+        ],
         "description": "Most tokens a model call may generate.",
         "default": 4000,
         "minimum": 1
       },
       "topP": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "Nucleus sampling, from 0 to 1.",
         "default": 1,
         "minimum": 0,
         "maximum": 1
       },
       "frequencyPenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "From 0 to 2.",
         "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "presencePenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "From 0 to 2.",
         "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "seed": {
-        "type": "integer",
+        "type": [
+          "integer",
+          "null"
+        ],
         "description": "For reproducible results, where the provider supports it."
       },
       "stopSequences": {
-        "type": "array",
+        "type": [
+          "array",
+          "null"
+        ],
         "description": "Texts at which the model stops.",
         "items": {
           "type": "string",
@@ -1669,7 +1690,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "providerOptions": {
         "type": "object",
-        "description": "Settings passed to the model provider, keyed by provider.",
+        "description": "Settings passed to the model provider, keyed by provider. Only what the agent's `allowProviderOptions` lists; it is merged over the agent's own.",
         "additionalProperties": {
           "type": "object",
           "additionalProperties": true

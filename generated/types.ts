@@ -33,9 +33,13 @@ export interface AgentManifest {
    */
   memory: string | false;
   /**
-   * Most model calls of one run; tools run between them.
+   * Most model calls of one run; tools run between them. `{default, max}` bounds what a request may ask for.
    */
-  maxSteps: number;
+  maxSteps: number | {default?: number; max: number};
+  /**
+   * Paths in `providerOptions` that requests may set: `[openai.reasoningEffort]`. A path allows all below it.
+   */
+  allowProviderOptions: string[];
   options: AgentOptionsManifest;
 }
 
@@ -45,15 +49,15 @@ export interface AgentManifest {
 export type AgentToolManifest = string | {use: string; if?: string};
 
 /**
- * Stand in for options that a request leaves out.
+ * Stand in for options that a request leaves out. `null`: the provider is sent nothing. Of a number, `{default, max}` bounds what a request may ask for.
  */
 export interface AgentOptionsManifest {
-  temperature?: number;
-  maxOutputTokens?: number;
-  topP?: number;
-  frequencyPenalty?: number;
-  presencePenalty?: number;
-  seed?: number;
+  temperature?: number | null | {default?: number | null; max: number};
+  maxOutputTokens?: number | null | {default?: number | null; max: number};
+  topP?: number | null | {default?: number | null; max: number};
+  frequencyPenalty?: number | null | {default?: number | null; max: number};
+  presencePenalty?: number | null | {default?: number | null; max: number};
+  seed?: number | null | {default?: number | null; max: number};
   /**
    * @maxItems 16
    */
@@ -107,7 +111,8 @@ export interface AgentOptionsManifest {
         string,
         string,
         string
-      ];
+      ]
+    | null;
   /**
    * Options that one provider alone knows, by provider.
    */
@@ -3308,7 +3313,7 @@ export interface OutputOptions {
 }
 
 /**
- * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. Unknown keys are ignored.
+ * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.
  */
 export interface GenerateOptions {
   memory?: MemoryEnvelope;
@@ -3319,35 +3324,35 @@ export interface GenerateOptions {
   /**
    * Randomness, from 0 to 1.
    */
-  temperature?: number;
+  temperature?: number | null;
   /**
    * Most tokens a model call may generate.
    */
-  maxOutputTokens?: number;
+  maxOutputTokens?: number | null;
   /**
    * Nucleus sampling, from 0 to 1.
    */
-  topP?: number;
+  topP?: number | null;
   /**
    * From 0 to 2.
    */
-  frequencyPenalty?: number;
+  frequencyPenalty?: number | null;
   /**
    * From 0 to 2.
    */
-  presencePenalty?: number;
+  presencePenalty?: number | null;
   /**
    * For reproducible results, where the provider supports it.
    */
-  seed?: number;
+  seed?: number | null;
   /**
    * Texts at which the model stops.
    *
    * @maxItems 64
    */
-  stopSequences?: string[];
+  stopSequences?: string[] | null;
   /**
-   * Settings passed to the model provider, keyed by provider.
+   * Settings passed to the model provider, keyed by provider. Only what the agent's `allowProviderOptions` lists; it is merged over the agent's own.
    */
   providerOptions?: {
     [k: string]: {

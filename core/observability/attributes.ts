@@ -75,11 +75,11 @@ export function endAgent(attributes: Attributes, reason: string, usage: Tokens, 
 
 /** What a model call asks for, as the call has it. */
 interface Parameters {
-  readonly temperature: number;
-  readonly topP: number;
-  readonly maxOutputTokens: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
+  readonly temperature: number | undefined;
+  readonly topP: number | undefined;
+  readonly maxOutputTokens: number | undefined;
+  readonly frequencyPenalty: number | undefined;
+  readonly presencePenalty: number | undefined;
   readonly seed: number | undefined;
 }
 

@@ -69,11 +69,11 @@ export function createRunIds(): () => string {
  */
 export class CallOptions implements ModelCallOptions {
   prompt: LanguageModelV3Message[];
-  readonly maxOutputTokens: number;
-  readonly temperature: number;
-  readonly topP: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
+  readonly maxOutputTokens: number | undefined;
+  readonly temperature: number | undefined;
+  readonly topP: number | undefined;
+  readonly frequencyPenalty: number | undefined;
+  readonly presencePenalty: number | undefined;
   readonly seed: number | undefined;
   readonly stopSequences: string[] | undefined;
   readonly providerOptions: LanguageModelV3CallOptions["providerOptions"];
