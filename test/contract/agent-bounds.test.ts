@@ -1,7 +1,7 @@
 /** What an agent lets requests ask for: null, the largest values of options, and provider options. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { dataOf, errorOf, serveUpstream } from "../support/served-upstream.ts";
+import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 
 const TEXT = "/agents/assistant/text";
 const SAMPLING = {
@@ -72,7 +72,7 @@ describe("null", () => {
 
   test("GET /doc says which options may be null", async (t) => {
     const { service } = await serveUpstream(t);
-    const document = (await (await service.get("/doc")).json()) as Record<string, any>;
+    const document = (await (await service.get("/doc")).json()) as Loose;
     const { properties } = document.components.schemas.GenerateOptions;
     for (const option of Object.keys(SAMPLING)) assert.equal(properties[option].type[1], "null", option);
     assert.equal(properties.maxSteps.type, "integer");

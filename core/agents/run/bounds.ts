@@ -6,7 +6,7 @@ import type { RunSettings } from "./options.ts";
 import { type AllowedOptions, allowedOptions, checkInputOptions, checkProviderOptions } from "./provider-options.ts";
 
 /** The options that may be `{default, max}` in the manifest. */
-export const BOUNDED_OPTIONS = [
+const BOUNDED_OPTIONS = [
   "maxSteps",
   "temperature",
   "maxOutputTokens",

@@ -5,24 +5,24 @@ import { isObject } from "../../lib/is-object.ts";
 
 /** Paths as a tree; null is the end of a path, below which everything is allowed. */
 export interface AllowedOptions extends ReadonlyMap<string, AllowedOptions | null> {}
+interface Growing extends Map<string, Growing | null> {}
 
 /** @param paths with points between their keys: `openai.reasoningEffort` */
 export function allowedOptions(paths: readonly string[]): AllowedOptions {
-  const root = new Map<string, AllowedOptions | null>();
-  for (const path of paths) {
-    const keys = path.split(".");
-    const last = keys.pop()!;
-    let level: Map<string, AllowedOptions | null> | null = root;
-    for (const key of keys) {
-      let next = level.get(key) as Map<string, AllowedOptions | null> | null | undefined;
-      if (next === undefined) level.set(key, (next = new Map()));
-      level = next;
-      // A shorter path allows this one already.
-      if (level === null) break;
-    }
-    level?.set(last, null);
-  }
+  const root: Growing = new Map();
+  for (const path of paths) add(root, path.split("."));
   return root;
+}
+
+/** A shorter path allows the longer ones. */
+function add(level: Growing, [key, ...rest]: readonly string[]): void {
+  const below = level.get(key!);
+  if (rest.length === 0) level.set(key!, null);
+  else if (below !== null) {
+    const next: Growing = below ?? new Map();
+    level.set(key!, next);
+    add(next, rest);
+  }
 }
 
 /**
