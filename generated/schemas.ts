@@ -1842,6 +1842,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "usage": {
         "$ref": "#/components/schemas/Usage"
       },
+      "model": {
+        "type": "string",
+        "description": "The model that answered last, as `provider/model`; absent until one has."
+      },
       "userId": {
         "type": "string",
         "description": "Whose run it was, when the call said so."
@@ -3131,6 +3135,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "finishReason": {
             "$ref": "#/components/schemas/FinishReason"
+          },
+          "model": {
+            "type": "string",
+            "description": "The model that gave the answer, as `provider/model`."
           }
         },
         "required": [
@@ -3812,6 +3820,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3834,6 +3846,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3860,6 +3876,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3891,6 +3911,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3919,6 +3943,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3946,6 +3974,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3977,6 +4009,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4005,6 +4041,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4036,6 +4076,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4068,6 +4112,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4096,6 +4144,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4130,6 +4182,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4169,6 +4225,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4210,6 +4270,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4264,6 +4328,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4306,6 +4374,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4332,6 +4404,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4349,7 +4425,12 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "description": "Always `finish-step`."
           },
           "usage": {
-            "$ref": "#/components/schemas/Usage"
+            "$ref": "#/components/schemas/Usage",
+            "description": "Of this model call alone."
+          },
+          "model": {
+            "type": "string",
+            "description": "The model that answered, as `provider/model`."
           },
           "finishReason": {
             "$ref": "#/components/schemas/FinishReason"
@@ -4361,6 +4442,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4384,6 +4469,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "totalUsage": {
             "$ref": "#/components/schemas/Usage"
           },
+          "model": {
+            "type": "string",
+            "description": "The model that gave the answer, as `provider/model`."
+          },
           "output": {
             "description": "The result, when `options.output` was requested."
           },
@@ -4394,6 +4483,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4418,6 +4511,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4444,6 +4541,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -5301,6 +5402,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "usage": {
         "$ref": "#/components/schemas/Usage"
       },
+      "model": {
+        "type": "string",
+        "description": "The model that gave the answer, as `provider/model`: with a fallback the one that stood in."
+      },
       "finishReason": {
         "$ref": "#/components/schemas/FinishReason"
       },
@@ -5322,6 +5427,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "required": [
       "text",
       "usage",
+      "model",
       "finishReason",
       "toolCalls",
       "toolResults"
@@ -5336,6 +5442,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "cachedInputTokens": 0,
           "reasoningTokens": 0
         },
+        "model": "openai/gpt-4o-mini",
         "finishReason": "stop",
         "toolCalls": [],
         "toolResults": []
@@ -6511,7 +6618,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "Usage": {
     "type": "object",
-    "description": "Tokens of a run, as the provider counts them; 0 where it does not say.",
+    "description": "Tokens of a run and of the agents that it delegated to, as the provider counts them; 0 where it does not say.",
     "properties": {
       "promptTokens": {
         "type": "number",
@@ -6536,6 +6643,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "reasoningTokens": {
         "type": "number",
         "description": "Generated tokens that the model spent on reasoning.",
+        "minimum": 0
+      },
+      "cost": {
+        "type": "number",
+        "description": "What they cost, in US dollars; absent unless the prices of every model that was used are known.",
         "minimum": 0
       }
     },

@@ -1641,7 +1641,7 @@ export interface JsonSchemaObject {
 }
 
 /**
- * Tokens of a run, as the provider counts them; 0 where it does not say.
+ * Tokens of a run and of the agents that it delegated to, as the provider counts them; 0 where it does not say.
  */
 export interface Usage {
   /**
@@ -1664,6 +1664,10 @@ export interface Usage {
    * Generated tokens that the model spent on reasoning.
    */
   reasoningTokens: number;
+  /**
+   * What they cost, in US dollars; absent unless the prices of every model that was used are known.
+   */
+  cost?: number;
 }
 
 /**
@@ -1790,6 +1794,10 @@ export interface TextResult {
    */
   output?: unknown;
   usage: Usage;
+  /**
+   * The model that gave the answer, as `provider/model`: with a fallback the one that stood in.
+   */
+  model: string;
   finishReason: FinishReason;
   /**
    * Tool calls of all steps, in order.
@@ -1853,6 +1861,10 @@ export interface HistoryEntry {
    */
   output?: unknown;
   usage?: Usage;
+  /**
+   * The model that answered last, as `provider/model`; absent until one has.
+   */
+  model?: string;
   /**
    * Whose run it was, when the call said so.
    */
@@ -4278,6 +4290,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4292,6 +4308,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4310,6 +4330,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4332,6 +4356,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4350,6 +4378,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4368,6 +4400,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4390,6 +4426,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4408,6 +4448,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4430,6 +4474,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4452,6 +4500,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4470,6 +4522,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4496,6 +4552,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4526,6 +4586,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4556,6 +4620,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4594,6 +4662,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4621,6 +4693,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4639,13 +4715,24 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
        * Always `finish-step`.
        */
       type: "finish-step";
+      /**
+       * Of this model call alone.
+       */
       usage: Usage;
+      /**
+       * The model that answered, as `provider/model`.
+       */
+      model?: string;
       finishReason: FinishReason;
       /**
        * Id of the sub-agent that this part comes from.
@@ -4655,6 +4742,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4663,6 +4754,10 @@ export type RawStreamPart =
       type: "finish";
       finishReason: FinishReason;
       totalUsage: Usage;
+      /**
+       * The model that gave the answer, as `provider/model`.
+       */
+      model?: string;
       /**
        * The result, when `options.output` was requested.
        */
@@ -4675,6 +4770,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4689,6 +4788,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4707,6 +4810,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     };
 
 /**
@@ -4734,6 +4841,10 @@ export type ObjectStreamEvent =
       finalObject: unknown;
       usage: Usage;
       finishReason: FinishReason;
+      /**
+       * The model that gave the answer, as `provider/model`.
+       */
+      model?: string;
     }
   | {
       /**

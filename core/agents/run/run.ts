@@ -40,7 +40,10 @@ export interface RunResult {
   text: string;
   /** Set when `RunPlan.output` is. */
   output: unknown;
+  /** Of all steps, and of the agents that were delegated to. */
   usage: Usage;
+  /** The model that answered last, as `provider/model`; empty until one has. */
+  model: string;
   finishReason: FinishReason;
   /** Of all steps, in order. */
   toolCalls: ToolCall[];
@@ -48,7 +51,15 @@ export interface RunResult {
 }
 
 export function emptyRunResult(): RunResult {
-  return { text: "", output: undefined, usage: zeroUsage(), finishReason: "other", toolCalls: [], toolResults: [] };
+  return {
+    text: "",
+    output: undefined,
+    usage: zeroUsage(),
+    model: "",
+    finishReason: "other",
+    toolCalls: [],
+    toolResults: [],
+  };
 }
 
 /**
