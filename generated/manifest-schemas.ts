@@ -68,11 +68,44 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": "default"
       },
       "maxSteps": {
-        "description": "Most model calls of one run; tools run between them.",
-        "type": "integer",
+        "description": "Most model calls of one run; tools run between them. `{default, max}` bounds what a request may ask for.",
+        "type": [
+          "integer",
+          "object"
+        ],
         "minimum": 1,
         "maximum": 100,
+        "properties": {
+          "default": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100
+          },
+          "max": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a whole number or {default: NUMBER, max: NUMBER}",
         "default": 5
+      },
+      "allowProviderOptions": {
+        "description": "Paths in `providerOptions` that requests may set: `[openai.reasoningEffort]`. A path allows all below it.",
+        "type": "array",
+        "items": {
+          "type": "string",
+          "pattern": "^[^.]+(\\.[^.]+)*$",
+          "patternErrorMessage": "must be a provider and what is below it, with points between: openai.reasoningEffort"
+        },
+        "default": []
       },
       "options": {
         "$ref": "#/$defs/AgentOptionsManifest",
@@ -161,38 +194,197 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "AgentOptionsManifest": {
     "title": "Options of an agent",
-    "description": "Stand in for options that a request leaves out.",
+    "description": "Stand in for options that a request leaves out. `null`: the provider is sent nothing. Of a number, `{default, max}` bounds what a request may ask for.",
     "type": "object",
     "properties": {
       "temperature": {
-        "type": "number",
+        "type": [
+          "number",
+          "object",
+          "null"
+        ],
         "minimum": 0,
-        "maximum": 1
+        "maximum": 1,
+        "properties": {
+          "default": {
+            "type": [
+              "number",
+              "null"
+            ],
+            "minimum": 0,
+            "maximum": 1
+          },
+          "max": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a number, null or {default: NUMBER, max: NUMBER}"
       },
       "maxOutputTokens": {
-        "type": "integer",
-        "minimum": 1
+        "type": [
+          "integer",
+          "object",
+          "null"
+        ],
+        "minimum": 1,
+        "properties": {
+          "default": {
+            "type": [
+              "integer",
+              "null"
+            ],
+            "minimum": 1
+          },
+          "max": {
+            "type": "integer",
+            "minimum": 1
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a whole number, null or {default: NUMBER, max: NUMBER}"
       },
       "topP": {
-        "type": "number",
+        "type": [
+          "number",
+          "object",
+          "null"
+        ],
         "minimum": 0,
-        "maximum": 1
+        "maximum": 1,
+        "properties": {
+          "default": {
+            "type": [
+              "number",
+              "null"
+            ],
+            "minimum": 0,
+            "maximum": 1
+          },
+          "max": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a number, null or {default: NUMBER, max: NUMBER}"
       },
       "frequencyPenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "object",
+          "null"
+        ],
         "minimum": 0,
-        "maximum": 2
+        "maximum": 2,
+        "properties": {
+          "default": {
+            "type": [
+              "number",
+              "null"
+            ],
+            "minimum": 0,
+            "maximum": 2
+          },
+          "max": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 2
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a number, null or {default: NUMBER, max: NUMBER}"
       },
       "presencePenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "object",
+          "null"
+        ],
         "minimum": 0,
-        "maximum": 2
+        "maximum": 2,
+        "properties": {
+          "default": {
+            "type": [
+              "number",
+              "null"
+            ],
+            "minimum": 0,
+            "maximum": 2
+          },
+          "max": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 2
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a number, null or {default: NUMBER, max: NUMBER}"
       },
       "seed": {
-        "type": "integer"
+        "type": [
+          "integer",
+          "object",
+          "null"
+        ],
+        "properties": {
+          "default": {
+            "type": [
+              "integer",
+              "null"
+            ]
+          },
+          "max": {
+            "type": "integer"
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a whole number, null or {default: NUMBER, max: NUMBER}"
       },
       "stopSequences": {
-        "type": "array",
+        "type": [
+          "array",
+          "null"
+        ],
         "items": {
           "type": "string",
           "minLength": 1

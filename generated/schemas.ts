@@ -1608,7 +1608,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "GenerateOptions": {
     "type": "object",
-    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. Unknown keys are ignored.",
+    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.",
     "properties": {
       "memory": {
         "$ref": "#/components/schemas/MemoryEnvelope"
@@ -1621,45 +1621,66 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "maximum": 100
       },
       "temperature": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "Randomness, from 0 to 1.",
         "default": 0.7,
         "minimum": 0,
         "maximum": 1
       },
       "maxOutputTokens": {
-        "type": "integer",
+        "type": [
+          "integer",
+          "null"
+        ],
         "description": "Most tokens a model call may generate.",
         "default": 4000,
         "minimum": 1
       },
       "topP": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "Nucleus sampling, from 0 to 1.",
         "default": 1,
         "minimum": 0,
         "maximum": 1
       },
       "frequencyPenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "From 0 to 2.",
         "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "presencePenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "From 0 to 2.",
         "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "seed": {
-        "type": "integer",
+        "type": [
+          "integer",
+          "null"
+        ],
         "description": "For reproducible results, where the provider supports it."
       },
       "stopSequences": {
-        "type": "array",
+        "type": [
+          "array",
+          "null"
+        ],
         "description": "Texts at which the model stops.",
         "items": {
           "type": "string",
@@ -1669,7 +1690,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "providerOptions": {
         "type": "object",
-        "description": "Settings passed to the model provider, keyed by provider.",
+        "description": "Settings passed to the model provider, keyed by provider. Only what the agent's `allowProviderOptions` lists; it is merged over the agent's own.",
         "additionalProperties": {
           "type": "object",
           "additionalProperties": true
@@ -1820,6 +1841,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "usage": {
         "$ref": "#/components/schemas/Usage"
+      },
+      "model": {
+        "type": "string",
+        "description": "The model that answered last, as `provider/model`; absent until one has."
       },
       "userId": {
         "type": "string",
@@ -3110,6 +3135,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "finishReason": {
             "$ref": "#/components/schemas/FinishReason"
+          },
+          "model": {
+            "type": "string",
+            "description": "The model that gave the answer, as `provider/model`."
           }
         },
         "required": [
@@ -3791,6 +3820,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3813,6 +3846,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3839,6 +3876,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3870,6 +3911,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3898,6 +3943,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3925,6 +3974,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3956,6 +4009,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3984,6 +4041,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4015,6 +4076,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4047,6 +4112,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4075,6 +4144,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4109,6 +4182,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4148,6 +4225,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4189,6 +4270,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4243,6 +4328,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4285,6 +4374,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4311,6 +4404,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4328,7 +4425,12 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "description": "Always `finish-step`."
           },
           "usage": {
-            "$ref": "#/components/schemas/Usage"
+            "$ref": "#/components/schemas/Usage",
+            "description": "Of this model call alone."
+          },
+          "model": {
+            "type": "string",
+            "description": "The model that answered, as `provider/model`."
           },
           "finishReason": {
             "$ref": "#/components/schemas/FinishReason"
@@ -4340,6 +4442,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4363,6 +4469,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "totalUsage": {
             "$ref": "#/components/schemas/Usage"
           },
+          "model": {
+            "type": "string",
+            "description": "The model that gave the answer, as `provider/model`."
+          },
           "output": {
             "description": "The result, when `options.output` was requested."
           },
@@ -4373,6 +4483,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4397,6 +4511,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4423,6 +4541,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -5280,6 +5402,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "usage": {
         "$ref": "#/components/schemas/Usage"
       },
+      "model": {
+        "type": "string",
+        "description": "The model that gave the answer, as `provider/model`: with a fallback the one that stood in."
+      },
       "finishReason": {
         "$ref": "#/components/schemas/FinishReason"
       },
@@ -5301,6 +5427,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "required": [
       "text",
       "usage",
+      "model",
       "finishReason",
       "toolCalls",
       "toolResults"
@@ -5315,6 +5442,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "cachedInputTokens": 0,
           "reasoningTokens": 0
         },
+        "model": "openai/gpt-4o-mini",
         "finishReason": "stop",
         "toolCalls": [],
         "toolResults": []
@@ -6490,7 +6618,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "Usage": {
     "type": "object",
-    "description": "Tokens of a run, as the provider counts them; 0 where it does not say.",
+    "description": "Tokens of a run and of the agents that it delegated to, as the provider counts them; 0 where it does not say.",
     "properties": {
       "promptTokens": {
         "type": "number",
@@ -6515,6 +6643,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "reasoningTokens": {
         "type": "number",
         "description": "Generated tokens that the model spent on reasoning.",
+        "minimum": 0
+      },
+      "cost": {
+        "type": "number",
+        "description": "What they cost, in US dollars; absent unless the prices of every model that was used are known.",
         "minimum": 0
       }
     },

@@ -33,9 +33,13 @@ export interface AgentManifest {
    */
   memory: string | false;
   /**
-   * Most model calls of one run; tools run between them.
+   * Most model calls of one run; tools run between them. `{default, max}` bounds what a request may ask for.
    */
-  maxSteps: number;
+  maxSteps: number | {default?: number; max: number};
+  /**
+   * Paths in `providerOptions` that requests may set: `[openai.reasoningEffort]`. A path allows all below it.
+   */
+  allowProviderOptions: string[];
   options: AgentOptionsManifest;
 }
 
@@ -45,15 +49,15 @@ export interface AgentManifest {
 export type AgentToolManifest = string | {use: string; if?: string};
 
 /**
- * Stand in for options that a request leaves out.
+ * Stand in for options that a request leaves out. `null`: the provider is sent nothing. Of a number, `{default, max}` bounds what a request may ask for.
  */
 export interface AgentOptionsManifest {
-  temperature?: number;
-  maxOutputTokens?: number;
-  topP?: number;
-  frequencyPenalty?: number;
-  presencePenalty?: number;
-  seed?: number;
+  temperature?: number | null | {default?: number | null; max: number};
+  maxOutputTokens?: number | null | {default?: number | null; max: number};
+  topP?: number | null | {default?: number | null; max: number};
+  frequencyPenalty?: number | null | {default?: number | null; max: number};
+  presencePenalty?: number | null | {default?: number | null; max: number};
+  seed?: number | null | {default?: number | null; max: number};
   /**
    * @maxItems 16
    */
@@ -107,7 +111,8 @@ export interface AgentOptionsManifest {
         string,
         string,
         string
-      ];
+      ]
+    | null;
   /**
    * Options that one provider alone knows, by provider.
    */
@@ -1636,7 +1641,7 @@ export interface JsonSchemaObject {
 }
 
 /**
- * Tokens of a run, as the provider counts them; 0 where it does not say.
+ * Tokens of a run and of the agents that it delegated to, as the provider counts them; 0 where it does not say.
  */
 export interface Usage {
   /**
@@ -1659,6 +1664,10 @@ export interface Usage {
    * Generated tokens that the model spent on reasoning.
    */
   reasoningTokens: number;
+  /**
+   * What they cost, in US dollars; absent unless the prices of every model that was used are known.
+   */
+  cost?: number;
 }
 
 /**
@@ -1785,6 +1794,10 @@ export interface TextResult {
    */
   output?: unknown;
   usage: Usage;
+  /**
+   * The model that gave the answer, as `provider/model`: with a fallback the one that stood in.
+   */
+  model: string;
   finishReason: FinishReason;
   /**
    * Tool calls of all steps, in order.
@@ -1848,6 +1861,10 @@ export interface HistoryEntry {
    */
   output?: unknown;
   usage?: Usage;
+  /**
+   * The model that answered last, as `provider/model`; absent until one has.
+   */
+  model?: string;
   /**
    * Whose run it was, when the call said so.
    */
@@ -3308,7 +3325,7 @@ export interface OutputOptions {
 }
 
 /**
- * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. Unknown keys are ignored.
+ * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.
  */
 export interface GenerateOptions {
   memory?: MemoryEnvelope;
@@ -3319,35 +3336,35 @@ export interface GenerateOptions {
   /**
    * Randomness, from 0 to 1.
    */
-  temperature?: number;
+  temperature?: number | null;
   /**
    * Most tokens a model call may generate.
    */
-  maxOutputTokens?: number;
+  maxOutputTokens?: number | null;
   /**
    * Nucleus sampling, from 0 to 1.
    */
-  topP?: number;
+  topP?: number | null;
   /**
    * From 0 to 2.
    */
-  frequencyPenalty?: number;
+  frequencyPenalty?: number | null;
   /**
    * From 0 to 2.
    */
-  presencePenalty?: number;
+  presencePenalty?: number | null;
   /**
    * For reproducible results, where the provider supports it.
    */
-  seed?: number;
+  seed?: number | null;
   /**
    * Texts at which the model stops.
    *
    * @maxItems 64
    */
-  stopSequences?: string[];
+  stopSequences?: string[] | null;
   /**
-   * Settings passed to the model provider, keyed by provider.
+   * Settings passed to the model provider, keyed by provider. Only what the agent's `allowProviderOptions` lists; it is merged over the agent's own.
    */
   providerOptions?: {
     [k: string]: {
@@ -4273,6 +4290,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4287,6 +4308,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4305,6 +4330,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4327,6 +4356,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4345,6 +4378,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4363,6 +4400,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4385,6 +4426,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4403,6 +4448,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4425,6 +4474,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4447,6 +4500,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4465,6 +4522,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4491,6 +4552,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4521,6 +4586,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4551,6 +4620,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4589,6 +4662,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4616,6 +4693,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4634,13 +4715,24 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
        * Always `finish-step`.
        */
       type: "finish-step";
+      /**
+       * Of this model call alone.
+       */
       usage: Usage;
+      /**
+       * The model that answered, as `provider/model`.
+       */
+      model?: string;
       finishReason: FinishReason;
       /**
        * Id of the sub-agent that this part comes from.
@@ -4650,6 +4742,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4658,6 +4754,10 @@ export type RawStreamPart =
       type: "finish";
       finishReason: FinishReason;
       totalUsage: Usage;
+      /**
+       * The model that gave the answer, as `provider/model`.
+       */
+      model?: string;
       /**
        * The result, when `options.output` was requested.
        */
@@ -4670,6 +4770,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4684,6 +4788,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4702,6 +4810,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     };
 
 /**
@@ -4729,6 +4841,10 @@ export type ObjectStreamEvent =
       finalObject: unknown;
       usage: Usage;
       finishReason: FinishReason;
+      /**
+       * The model that gave the answer, as `provider/model`.
+       */
+      model?: string;
     }
   | {
       /**

@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import { modelSpan } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { Span } from "../observability/span.ts";
+import type { ModelPrices } from "../plugin/plugin.ts";
 import { ChainedAnswer } from "./chained-answer.ts";
 import { splitModelName } from "./names.ts";
 import type { PartSource } from "./part-source.ts";
@@ -15,7 +16,11 @@ export type { PartBatch } from "./part-source.ts";
  * only the log shows. An abort is thrown as the signal's reason.
  */
 export interface ModelStream extends PartSource {
-  /** The metrics of the model that answers. */
+  /** The model that answers, as `provider/model`: after a fallback the one that stands in. */
+  readonly id: string;
+  /** Its prices, where the manifest has them. */
+  readonly prices: ModelPrices | undefined;
+  /** Its metrics. */
   readonly meter: ModelMeter | undefined;
 }
 
@@ -51,6 +56,7 @@ export interface ChainedModel {
   readonly retries: number;
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
+  readonly prices?: ModelPrices | undefined;
 }
 
 export interface ChainSettings {

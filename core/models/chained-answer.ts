@@ -10,6 +10,7 @@ import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
+import type { ModelPrices } from "../plugin/plugin.ts";
 import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream } from "./chain.ts";
 import { classifyFailure, providerFailed } from "./failure.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
@@ -96,6 +97,14 @@ export class ChainedAnswer implements ModelStream {
       const shown = this.#releaseVisible(batch);
       if (shown !== null) return shown;
     }
+  }
+
+  get id(): string {
+    return this.#models[this.#position]!.id;
+  }
+
+  get prices(): ModelPrices | undefined {
+    return this.#models[this.#position]!.prices;
   }
 
   get meter(): ModelMeter | undefined {

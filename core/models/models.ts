@@ -107,8 +107,12 @@ class ModelTable implements Models {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
       const { provider, entry } = this.#provider(name);
+      const { prices } = modelSettings(entry, splitModelName(name).model);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
-      return { id: name, model: this.#model(name), retries, meter: this.#meters.of(name) };
+      const meter = this.#meters.of(name);
+      // From 0 on, so that the first call is seen as an increase.
+      if (prices !== undefined) meter.cost ??= 0;
+      return { id: name, model: this.#model(name), retries, meter, prices };
     });
     return createModelChain(chained, { logger: this.#host.logger });
   }

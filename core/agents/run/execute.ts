@@ -9,6 +9,7 @@ import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { wasAborted } from "./abort.ts";
+import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
 import { runLoop } from "./loop.ts";
@@ -58,6 +59,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
   const prompt = buildPrompt(instructions, request.input, request.field);
+  checkInputBounds(agent.bounds, request.input, request.field);
   const turn =
     agent.memory === null
       ? null
@@ -102,6 +104,7 @@ function withEffectiveUser(
 }
 
 function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings {
+  if (request.options !== undefined) checkBounds(agent.bounds, request.options);
   const settings = resolveOptions(request.options, agent.defaults);
   const { conversationId } = request;
   if (conversationId === undefined || settings.memory.conversationId !== undefined) return settings;

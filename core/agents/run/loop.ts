@@ -10,7 +10,7 @@ import type { PartSink } from "./parts.ts";
 import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runToolCalls } from "./tool-calls.ts";
-import { addUsage } from "./usage.ts";
+import { addUsage, costOf } from "./usage.ts";
 
 /**
  * Runs the plan. `outcome` is filled on the way and complete when the promise resolves.
@@ -33,8 +33,8 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   }
   // The last part tells the client that all is done: the turn is stored first.
   if (plan.turn !== null) await plan.turn.finish();
-  const { finishReason, usage: totalUsage, output } = outcome;
-  const finish = { type: "finish", finishReason, totalUsage } as const;
+  const { finishReason, usage: totalUsage, model, output } = outcome;
+  const finish = { type: "finish", finishReason, totalUsage, model } as const;
   const wait = sink.part(output === undefined ? finish : { ...finish, output });
   if (wait !== undefined) await wait;
 }
@@ -56,21 +56,30 @@ async function runStep(plan: RunPlan, options: CallOptions, sink: PartSink, outc
   sink.part({ type: "start-step" });
   try {
     await step.read(stream);
-    if (span !== null) endModelCallSpan(span, plan, options, step, null);
   } catch (error) {
-    if (span !== null) endModelCallSpan(span, plan, options, step, error);
+    const answered = step.content.length === 0 ? "" : stream.id;
+    settle(outcome, step, stream, answered);
+    if (span !== null) endModelCallSpan(span, plan, options, step, error, answered || undefined);
     throw error;
-  } finally {
-    outcome.text = step.text;
-    outcome.finishReason = step.finishReason;
-    addUsage(outcome.usage, step.usage);
-    stream.meter?.used(step.usage);
   }
+  settle(outcome, step, stream, stream.id);
+  if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
   const answers = step.calls.length === 0 ? [] : await runToolCalls(plan, step.calls, sink, outcome);
-  const wait = sink.part({ type: "finish-step", usage: step.usage, finishReason: step.finishReason });
+  const wait = sink.part({ type: "finish-step", usage: step.usage, model: stream.id, finishReason: step.finishReason });
   if (wait !== undefined) await wait;
   if (sink.closed) throw new Aborted();
   return { step, answers };
+}
+
+/** Adds a step to the result of the run. @param answered the model, or an empty text when none has said anything */
+function settle(outcome: RunResult, step: ModelStep, { prices, meter }: ModelStream, answered: string): void {
+  const { usage } = step;
+  if (prices !== undefined && usage.totalTokens > 0) usage.cost = costOf(usage, prices);
+  outcome.text = step.text;
+  outcome.finishReason = step.finishReason;
+  outcome.model = answered || outcome.model;
+  addUsage(outcome.usage, usage);
+  meter?.used(usage);
 }
 
 /** Adds the answer of a step and the results of its tool calls to the prompt of the next call, as a new list. */

@@ -11,7 +11,8 @@ export type ToolCall = Call & { providerExecuted?: true };
 
 export type ToolResult = Result & { providerExecuted?: true };
 
-type FromSubAgent<T> = T & { subAgentId?: string; subAgentName?: string };
+/** `subAgentCallId` is the id of the call that delegated to it: the ids of its parts begin with that. */
+type FromSubAgent<T> = T & { subAgentId?: string; subAgentName?: string; subAgentCallId?: string };
 
 export type AgentPart = FromSubAgent<
   | { type: "start" }
@@ -32,8 +33,8 @@ export type AgentPart = FromSubAgent<
   | { type: "source"; sourceType: "document"; id: string; mediaType: string; title: string; filename?: string }
   | { type: "file"; file: { base64: string; mediaType: string } }
   | { type: "raw"; rawValue: unknown }
-  | { type: "finish-step"; usage: Usage; finishReason: FinishReason }
-  | { type: "finish"; finishReason: FinishReason; totalUsage: Usage; output?: unknown }
+  | { type: "finish-step"; usage: Usage; model?: string; finishReason: FinishReason }
+  | { type: "finish"; finishReason: FinishReason; totalUsage: Usage; model?: string; output?: unknown }
   | { type: "abort" }
   | { type: "error"; error: string }
 >;

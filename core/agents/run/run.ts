@@ -40,7 +40,10 @@ export interface RunResult {
   text: string;
   /** Set when `RunPlan.output` is. */
   output: unknown;
+  /** Of all steps, and of the agents that were delegated to. */
   usage: Usage;
+  /** The model that answered last, as `provider/model`; empty until one has. */
+  model: string;
   finishReason: FinishReason;
   /** Of all steps, in order. */
   toolCalls: ToolCall[];
@@ -48,7 +51,15 @@ export interface RunResult {
 }
 
 export function emptyRunResult(): RunResult {
-  return { text: "", output: undefined, usage: zeroUsage(), finishReason: "other", toolCalls: [], toolResults: [] };
+  return {
+    text: "",
+    output: undefined,
+    usage: zeroUsage(),
+    model: "",
+    finishReason: "other",
+    toolCalls: [],
+    toolResults: [],
+  };
 }
 
 /**
@@ -69,11 +80,11 @@ export function createRunIds(): () => string {
  */
 export class CallOptions implements ModelCallOptions {
   prompt: LanguageModelV3Message[];
-  readonly maxOutputTokens: number;
-  readonly temperature: number;
-  readonly topP: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
+  readonly maxOutputTokens: number | undefined;
+  readonly temperature: number | undefined;
+  readonly topP: number | undefined;
+  readonly frequencyPenalty: number | undefined;
+  readonly presencePenalty: number | undefined;
   readonly seed: number | undefined;
   readonly stopSequences: string[] | undefined;
   readonly providerOptions: LanguageModelV3CallOptions["providerOptions"];

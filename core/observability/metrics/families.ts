@@ -65,6 +65,15 @@ function models({ models }: Meters): Family[] {
           { labels: { model, direction: "output" }, value: outputTokens },
         ]),
     },
+    {
+      name: "penstock_model_cost_usd_total",
+      help: "What the tokens cost, in US dollars, of models with prices.",
+      type: "counter",
+      samples: () =>
+        models.entries.flatMap(([model, { cost }]): Sample[] =>
+          cost === undefined ? [] : [{ labels: { model }, value: cost }],
+        ),
+    },
   ];
 }
 

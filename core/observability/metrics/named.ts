@@ -12,10 +12,13 @@ export class ModelMeter {
   readonly durations = new SampledDurations();
   inputTokens = 0;
   outputTokens = 0;
+  /** In US dollars; undefined for a model without prices. */
+  cost: number | undefined;
 
-  used({ promptTokens, completionTokens }: { promptTokens: number; completionTokens: number }): void {
-    this.inputTokens += promptTokens;
-    this.outputTokens += completionTokens;
+  used(usage: { promptTokens: number; completionTokens: number; cost?: number }): void {
+    this.inputTokens += usage.promptTokens;
+    this.outputTokens += usage.completionTokens;
+    if (usage.cost !== undefined) this.cost = (this.cost ?? 0) + usage.cost;
   }
 }
 
