@@ -16,7 +16,7 @@ interface Chat {
 }
 
 /** Loads one version of the client. */
-export const load = async (name: (typeof CLIENTS)[number]): Promise<typeof Ai> => import(name);
+export const load = async (name: (typeof CLIENTS)[number] | "ai-7"): Promise<typeof Ai> => import(name);
 
 /** @param posted takes every body that the client posts */
 export function chatOf(ai: typeof Ai, url: string, posted: Loose[] = []): Chat {

@@ -16,7 +16,6 @@ export interface TurnRequest {
   readonly settings: MemorySettings;
   /** Whether the client is sent the id of the assistant's message. */
   readonly clientKnowsMessageId: boolean;
-  readonly regenerate: boolean;
   /** The user whose conversation it is, and what the caller may see. */
   readonly principal: Principal;
 }
@@ -36,7 +35,7 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
   const everything = memory.for(EVERYTHING);
   const extended = new WeakMap<ToolSet, ToolSet>();
   return {
-    turn({ runId, input, settings, clientKnowsMessageId, regenerate, principal }, call) {
+    turn({ runId, input, settings, clientKnowsMessageId, principal }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
@@ -49,7 +48,6 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
         input,
         messageId: messageIdForRun(runId),
         clientKnowsMessageId,
-        regenerate,
         call,
       });
     },

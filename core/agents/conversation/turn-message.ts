@@ -67,7 +67,8 @@ export class TurnMessage implements PartSink {
         call.errorText = CALL_NOT_COMPLETED;
       }
     }
-    return this.#parts.filter((part) => (part.type !== "text" && part.type !== "reasoning") || part.text !== "");
+    const parts = this.#parts.filter((part) => (part.type !== "text" && part.type !== "reasoning") || part.text !== "");
+    return parts.some(({ type }) => type !== "step-start") ? parts : null;
   }
 
   #collect(part: AgentPart): void {

@@ -33,8 +33,6 @@ export interface RunRequest {
   conversationId?: string;
   /** Whether the client is sent the id of the assistant's message. */
   clientKnowsMessageId?: boolean;
-  /** Whether the answer replaces the last one of the conversation. */
-  regenerate?: boolean;
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -86,8 +84,8 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
 type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal">;
 
 function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, call: RunCall) {
-  const { input, clientKnowsMessageId = false, regenerate = false } = request;
-  return memory.turn({ ...owner, input, clientKnowsMessageId, regenerate }, call);
+  const { input, clientKnowsMessageId = false } = request;
+  return memory.turn({ ...owner, input, clientKnowsMessageId }, call);
 }
 
 /** Sets the user of the run: that of the token if there is one. An anonymous run has none. */
