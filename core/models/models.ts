@@ -13,6 +13,7 @@ import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
+import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
 
 export interface Models {
   /**
@@ -62,7 +63,7 @@ export async function createModels(
       continue;
     }
     const created = await makeProvider(key, entry, { registry, host, folders, variableOf: options.variableOf });
-    if (created.provider !== null) providers.set(key, { ...created, entry });
+    if (created.provider !== null) providers.set(key, { ...created, entry, modes: new LearnedModes() });
     else if (named.has(key)) problems.push(...created.problems);
     else {
       const problemsOfConfiguration = configurationProblems(key, entry, registry);
@@ -90,7 +91,12 @@ export async function createModels(
 interface ConfiguredProvider {
   readonly provider: ModelProvider;
   readonly entry: ProviderManifest;
+  /** How its models were found to take requests for JSON. */
+  readonly modes: LearnedModes;
 }
+
+/** These see to `structuredOutput` themselves. */
+const OWN_STRUCTURED_OUTPUT: ReadonlySet<string> = new Set(["openai-compatible"]);
 
 class ModelTable implements Models {
   readonly #providers: ReadonlyMap<string, ConfiguredProvider>;
@@ -108,7 +114,7 @@ class ModelTable implements Models {
     const chained = names.map((name): ChainedModel => {
       const { provider, entry } = this.#provider(name);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
-      return { id: name, model: this.#model(name), retries, meter: this.#meters.of(name) };
+      return { id: name, model: this.#askedForJson(name), retries, meter: this.#meters.of(name) };
     });
     return createModelChain(chained, { logger: this.#host.logger });
   }
@@ -133,6 +139,13 @@ class ModelTable implements Models {
     const { provider, entry } = this.#provider(name);
     const { model } = splitModelName(name);
     return this.#create(name, () => provider.languageModel(model, modelSettings(entry, model)));
+  }
+
+  #askedForJson(name: string): LanguageModelV3 {
+    const { entry, modes } = this.#provider(name);
+    const model = this.#model(name);
+    if (OWN_STRUCTURED_OUTPUT.has(entry.use)) return model;
+    return withStructuredOutput(model, modelSettings(entry, splitModelName(name).model).structuredOutput, modes);
   }
 
   #create<T>(name: string, create: () => T): T {
