@@ -47,7 +47,14 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     streamObject(body, call): EventProducer {
       const prepared = prepareObject(body, call);
-      return (events) => executeStream(agent, prepared, new ObjectSink(events));
+      return async (events) => {
+        const sink = new ObjectSink(events, prepared.plan.output?.bracket);
+        try {
+          await executeStream(agent, prepared, sink);
+        } finally {
+          sink.close();
+        }
+      };
     },
     history: async (page, limit, principal) =>
       agent.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),

@@ -13,6 +13,7 @@ import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
+import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
 
 export interface Models {
   /**
@@ -62,7 +63,7 @@ export async function createModels(
       continue;
     }
     const created = await makeProvider(key, entry, { registry, host, folders, variableOf: options.variableOf });
-    if (created.provider !== null) providers.set(key, { ...created, entry });
+    if (created.provider !== null) providers.set(key, { ...created, entry, modes: new LearnedModes() });
     else if (named.has(key)) problems.push(...created.problems);
     else {
       const problemsOfConfiguration = configurationProblems(key, entry, registry);
@@ -90,7 +91,12 @@ export async function createModels(
 interface ConfiguredProvider {
   readonly provider: ModelProvider;
   readonly entry: ProviderManifest;
+  /** How its models were found to take requests for JSON. */
+  readonly modes: LearnedModes;
 }
+
+/** These see to `structuredOutput` themselves. */
+const OWN_STRUCTURED_OUTPUT: ReadonlySet<string> = new Set(["openai-compatible"]);
 
 class ModelTable implements Models {
   readonly #providers: ReadonlyMap<string, ConfiguredProvider>;
@@ -112,7 +118,7 @@ class ModelTable implements Models {
       const meter = this.#meters.of(name);
       // From 0 on, so that the first call is seen as an increase.
       if (prices !== undefined) meter.cost ??= 0;
-      return { id: name, model: this.#model(name), retries, meter, prices };
+      return { id: name, model: this.#askedForJson(name), retries, meter, prices };
     });
     return createModelChain(chained, { logger: this.#host.logger });
   }
@@ -137,6 +143,13 @@ class ModelTable implements Models {
     const { provider, entry } = this.#provider(name);
     const { model } = splitModelName(name);
     return this.#create(name, () => provider.languageModel(model, modelSettings(entry, model)));
+  }
+
+  #askedForJson(name: string): LanguageModelV3 {
+    const { entry, modes } = this.#provider(name);
+    const model = this.#model(name);
+    if (OWN_STRUCTURED_OUTPUT.has(entry.use)) return model;
+    return withStructuredOutput(model, modelSettings(entry, splitModelName(name).model).structuredOutput, modes);
   }
 
   #create<T>(name: string, create: () => T): T {
