@@ -7,7 +7,14 @@ import { everyRow, listed, openMemories, pageOf, rejectsAs, said, textsOf, user 
 const FIRST = { limit: 50, offset: 0, orderBy: "updated_at", orderDirection: "DESC" } as const;
 const ADA = { id: "c", userId: "ada", resourceId: "desk" };
 
-const SIMILAR = { text: "x", limit: 5, threshold: 0, scope: "user", knownMessageIds: new Set<string>(), knowsWholeConversation: false } as const;
+const SIMILAR = {
+  text: "x",
+  limit: 5,
+  threshold: 0,
+  scope: "user",
+  knownMessageIds: new Set<string>(),
+  knowsWholeConversation: false,
+} as const;
 
 /** Every method that names a conversation. */
 const METHODS: {
