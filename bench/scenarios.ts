@@ -68,7 +68,7 @@ interface Next {
 /** A measure with a runner of its own (`bench/special.ts`). */
 export interface SpecialScenario {
   kind: "special";
-  name: "startup" | "memory" | "paced" | "open" | "sockets" | "spans" | "watched";
+  name: "paced" | "open" | "startup" | "memory" | "paced-scripted" | "open-scripted" | "sockets" | "spans" | "watched";
   title: string;
   aims: Aim[];
 }
@@ -126,6 +126,21 @@ const TEXT = textScenario("plain", "text", "POST /agents/:id/text", 60_000);
 
 export const SCENARIOS: readonly Scenario[] = [
   { kind: "upstream", name: "upstream", title: "the real path: a provider over HTTP" },
+  {
+    kind: "special",
+    name: "paced",
+    title: "1,000 streams of a provider over HTTP, a delta every 20 ms",
+    aims: [{ measure: "ms", most: 10 }],
+  },
+  {
+    kind: "special",
+    name: "open",
+    title: "10,000 open streams of a provider over HTTP, a delta every second",
+    aims: [
+      { measure: "KiB/stream", most: 60 },
+      { measure: "ms", most: 50 },
+    ],
+  },
   AGENTS,
   TEXT,
   ...authScenarios({ agents: AGENTS, text: TEXT }),
@@ -197,14 +212,14 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     kind: "special",
-    name: "paced",
-    title: "1,000 streams of 10 deltas 100 ms apart (ideal 1.0 s)",
+    name: "paced-scripted",
+    title: "without a model: 1,000 streams of 10 deltas 100 ms apart (ideal 1.0 s)",
     aims: [{ measure: "s", most: 1.05 }],
   },
   {
     kind: "special",
-    name: "open",
-    title: "5,000 open slow streams",
+    name: "open-scripted",
+    title: "without a model: 5,000 open slow streams",
     aims: [{ measure: "KiB/stream", most: 20 }],
   },
   {
