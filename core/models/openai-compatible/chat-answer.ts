@@ -72,9 +72,10 @@ export class ChatAnswer implements Receiver, PartSource {
     if (this.#parts.length > 0) return this.#take();
     if (this.#failure !== null) throw this.#failure.thrown;
     if (this.#ended) return null;
-    this.#call?.resume();
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };
+      this.#buffered = 0;
+      this.#call?.resume();
     });
   }
 
@@ -106,7 +107,7 @@ export class ChatAnswer implements Receiver, PartSource {
     }
     this.#buffered += chunk.length;
     this.#deliver();
-    return this.#ended || this.#whole !== null || this.#buffered < MAX_BUFFERED_BYTES;
+    return this.#ended || this.#waiting !== null || this.#whole !== null || this.#buffered < MAX_BUFFERED_BYTES;
   }
 
   completed(): void {
@@ -178,9 +179,11 @@ export class ChatAnswer implements Receiver, PartSource {
   }
 
   #take(): PartBatch {
+    const parts = this.#parts.take();
     this.#buffered = 0;
+    // It may read what has come in the meantime before it returns.
     this.#call?.resume();
-    return this.#parts.take();
+    return parts;
   }
 
   #end(failure: { thrown: unknown } | null): void {
