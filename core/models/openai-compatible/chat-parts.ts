@@ -6,6 +6,7 @@ import {
   type LanguageModelV3StreamPart,
   ModelRefusal,
 } from "../../plugin/plugin.ts";
+import { RepeatedDelta } from "./repeated-delta.ts";
 import { ToolCalls } from "./tool-calls.ts";
 import { readFinishReason, readUsage } from "./usage.ts";
 import type { WireChunk, WireDelta, WireUsage } from "./wire.ts";
@@ -38,6 +39,7 @@ interface Form {
 export class ChatParts {
   readonly #form: Form;
   #parts: LanguageModelV3StreamPart[];
+  readonly #repeated = new RepeatedDelta();
   #open: "text" | "reasoning" | null = null;
   #tools: ToolCalls | null = null;
   #refusal = "";
@@ -65,8 +67,15 @@ export class ChatParts {
   /** Reads the data of one event. Throws what the provider says went wrong, or what is wrong with the event itself. */
   event(data: string): void {
     if (this.complete || data === "") return;
-    if (data === DONE) this.finish();
-    else this.chunk(parseEvent(data));
+    const repeated = this.#open === "text" ? this.#repeated.read(data) : null;
+    if (repeated !== null) this.#parts.push({ type: "text-delta", id: TEXT, delta: repeated });
+    else if (data === DONE) this.finish();
+    else {
+      const chunk = parseEvent(data);
+      this.chunk(chunk);
+      const text = this.#form.raw ? null : plainDelta(chunk);
+      if (text !== null) this.#repeated.learn(data, text);
+    }
   }
 
   chunk(chunk: WireChunk): void {
@@ -154,6 +163,16 @@ export class ChatParts {
     if (this.#open !== null) this.#parts.push(this.#open === "text" ? TEXT_END : REASONING_END);
     this.#open = null;
   }
+}
+
+/** The text of a chunk that has nothing else which counts, or null. */
+function plainDelta({ choices, usage, error }: WireChunk): string | null {
+  if (usage || error || !Array.isArray(choices)) return null;
+  const [choice] = choices;
+  if (!isObject(choice) || choice.finish_reason || choice.message || !isObject(choice.delta)) return null;
+  const { content, reasoning_content, reasoning, refusal, tool_calls } = choice.delta as WireDelta;
+  const others = reasoning_content || reasoning || refusal || tool_calls;
+  return typeof content === "string" && content !== "" && !others ? content : null;
 }
 
 export function parseEvent(data: string): WireChunk {

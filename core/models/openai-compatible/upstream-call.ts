@@ -151,7 +151,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, Waiting {
    * One timer for all limits, set for the shortest of those that apply now or later: so it is never late, and need not be set
    * anew when a limit begins or a chunk comes.
    */
-  readonly #watch = (): void => {
+  #watch(): void {
     const now = performance.now();
     const limits = this.#timeouts;
     if (this.#controller?.paused) this.#limitStart = now;
@@ -165,8 +165,13 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, Waiting {
       return;
     }
     const later = this.#limit === "connect" ? Math.min(limits.firstByte, limits.idle) : limits.idle;
-    this.#timer = setTimeout(this.#watch, Math.min(Math.ceil(Math.min(left, later)), MAX_TIMER_MS));
-  };
+    const wait = Math.min(Math.ceil(Math.min(left, later)), MAX_TIMER_MS);
+    this.#timer = setTimeout(UpstreamCall.#timerFired, wait, this);
+  }
+
+  static #timerFired(call: UpstreamCall): void {
+    call.#watch();
+  }
 
   #end(): void {
     this.ended = true;
