@@ -1,10 +1,2 @@
-/** The model refused to answer. */
-export class ModelRefusal extends Error {
-  override readonly name = "ModelRefusal";
-  readonly refusal: string;
-
-  constructor(refusal: string) {
-    super(refusal);
-    this.refusal = refusal;
-  }
-}
+/** Where the core finds the error of a model that declines. */
+export { ModelRefusal } from "../plugin/model-errors.ts";

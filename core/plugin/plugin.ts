@@ -39,6 +39,7 @@ export {
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
 export type { Host } from "./host.ts";
+export { ModelRefusal, ProviderQueueFull } from "./model-errors.ts";
 export type {
   AuthProvider,
   Embedding,
