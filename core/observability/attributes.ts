@@ -130,7 +130,7 @@ export const modelAttributes = ({
   "gen_ai.usage.reasoning.output_tokens": usage.reasoningTokens || undefined,
 });
 
-export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback" } as const;
+export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback", warning: "gen_ai.warning" } as const;
 
 /** @param attempt of the same model, from 1; @param wait milliseconds before the next one */
 export const retryAttributes = (model: string, reason: string, attempt: number, wait: number): Attributes => ({
@@ -144,6 +144,11 @@ export const fallbackAttributes = (model: string, reason: string, next: string):
   "gen_ai.request.model": model,
   "error.type": reason,
   "fallback.model": next,
+});
+
+export const warningAttributes = (model: string, message: string): Attributes => ({
+  "gen_ai.request.model": model,
+  "warning.message": message,
 });
 
 /** @param callId the model's name for its call; undefined where no model called */
