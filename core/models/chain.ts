@@ -1,13 +1,14 @@
 /** A chain of models: each is called again when it fails, then the next one. Once a part is visible, a failure is final. */
-import type { LanguageModelV3, LanguageModelV3CallOptions } from "@ai-sdk/provider";
+import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import { modelSpan } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { Span } from "../observability/span.ts";
-import type { ModelPrices } from "../plugin/plugin.ts";
+import type { ModelPrices, ModelTimeouts } from "../plugin/plugin.ts";
 import { ChainedAnswer } from "./chained-answer.ts";
+import type { Circuit } from "./circuit.ts";
 import { splitModelName } from "./names.ts";
-import type { PartSource } from "./part-source.ts";
+import type { PartSource, StreamingModel } from "./part-source.ts";
 
 export type { PartBatch } from "./part-source.ts";
 
@@ -51,9 +52,12 @@ export interface ModelChain {
 export interface ChainedModel {
   /** `provider/model`, as in the manifest. */
   readonly id: string;
-  readonly model: LanguageModelV3;
+  readonly model: StreamingModel;
   /** Tries after the first. */
   readonly retries: number;
+  /** Of a model that does not answer in batches. Such a model keeps to its time limits itself. */
+  readonly timeouts?: ModelTimeouts;
+  readonly circuit?: Circuit;
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
   readonly prices?: ModelPrices | undefined;
@@ -63,12 +67,14 @@ export interface ChainSettings {
   logger: Pick<Logger, "info" | "warn">;
   /** The first pause between two tries, in milliseconds; it doubles with each. */
   backoff?: number;
+  /** Is told every warning of a provider. */
+  warned?(model: string, text: string): void;
 }
 
 /** @param models at least one */
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that have answered in batches: these handle the abort signal themselves, so that it need not be listened to here.
-  const batched = new WeakSet<LanguageModelV3>();
+  const batched = new WeakSet<StreamingModel>();
   const { id } = models[0]!;
   const named = splitModelName(id);
   return {

@@ -12,7 +12,7 @@ export type FailureReason =
   | "refused the request"
   | "refused to answer";
 
-interface ModelFailure {
+export interface ModelFailure {
   reason: FailureReason;
   /** Whether the same call may succeed later: the model is at fault, not the request. */
   retry: boolean;
@@ -102,16 +102,27 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
 export const isContextLengthError = (thrown: unknown): boolean => classifyFailure(thrown).reason === "context_length";
 
 /** The error for clients. The provider's own error is its `cause`, which only the log shows; a refusal is the model's answer. */
-export function providerFailed(reason: FailureReason, cause: unknown, retryAfter: number | null = null): ServiceError {
+export function providerFailed(
+  { reason, retryAfter }: Pick<ModelFailure, "reason" | "retryAfter">,
+  cause: unknown,
+): ServiceError {
   const said = cause instanceof ModelRefusal ? `: ${cause.refusal}` : "";
   const kind = KINDS[reason];
-  const wait = Math.ceil((retryAfter ?? RETRY_AFTER_MS) / 1000);
   return new ServiceError(kind ?? "provider_failed", `model provider failed: ${reason}${said}`, {
     cause,
     source: "provider",
-    ...(kind === undefined ? {} : { headers: { "retry-after": String(wait) } }),
+    ...(kind === undefined ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
   });
 }
+
+/** Every model of a chain has failed too often lately to be called. @param wait milliseconds until one of them is tried again */
+export const modelsUnavailable = (wait: number): ServiceError =>
+  new ServiceError("unavailable", "model provider failed: unavailable, as it has been for its last calls", {
+    source: "provider",
+    headers: waitHeader(wait),
+  });
+
+const waitHeader = (milliseconds: number) => ({ "retry-after": String(Math.max(1, Math.ceil(milliseconds / 1000))) });
 
 function errorReason(error: Record<string, unknown>): FailureReason | null {
   if (error instanceof ModelRefusal) return "refused to answer";

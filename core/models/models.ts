@@ -1,6 +1,6 @@
 /** At boot: creates the model providers of the manifest. Afterwards: gives agents their chains of models. */
 import { fileURLToPath } from "node:url";
-import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
+import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
 import type { Problem } from "../lib/problem.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
@@ -10,10 +10,14 @@ import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
+import { Circuits } from "./circuits.ts";
 import { namedModels, splitModelName } from "./names.ts";
+import type { StreamingModel } from "./part-source.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
+import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel } from "./versions/versions.ts";
+import { WarningLog } from "./warning-log.ts";
 
 export interface Models {
   /**
@@ -102,11 +106,15 @@ class ModelTable implements Models {
   readonly #providers: ReadonlyMap<string, ConfiguredProvider>;
   readonly #host: Host;
   readonly #meters: NamedMeters<ModelMeter>;
+  readonly #circuits: Circuits;
+  readonly #warnings: WarningLog;
 
   constructor(providers: ReadonlyMap<string, ConfiguredProvider>, host: Host, meters: NamedMeters<ModelMeter>) {
     this.#providers = providers;
     this.#host = host;
     this.#meters = meters;
+    this.#circuits = new Circuits(host.logger, meters);
+    this.#warnings = new WarningLog(host.logger);
   }
 
   chain(names: readonly string[]): ModelChain {
@@ -118,12 +126,24 @@ class ModelTable implements Models {
       const meter = this.#meters.of(name);
       // From 0 on, so that the first call is seen as an increase.
       if (prices !== undefined) meter.cost ??= 0;
-      return { id: name, model: this.#askedForJson(name), retries, meter, prices };
+      return {
+        id: name,
+        model: this.#askedForJson(name),
+        retries,
+        timeouts: entry.timeouts,
+        circuit: this.#circuits.of(name),
+        meter,
+        prices,
+      };
     });
-    return createModelChain(chained, { logger: this.#host.logger });
+    return createModelChain(chained, { logger: this.#host.logger, warned: this.#warnings.add });
   }
 
   embedding(name: string): EmbeddingModelV3 {
+    return toEmbeddingModel(this.#embeddingModel(name));
+  }
+
+  #embeddingModel(name: string): EmbeddingModelV3 {
     const { provider, entry } = this.#provider(name);
     if (provider.embeddingModel === undefined) throw invalid(`${name}: the provider has no embedding models`);
     const { model } = splitModelName(name);
@@ -133,23 +153,25 @@ class ModelTable implements Models {
   /** What is wrong with a model whose provider exists, or null. */
   flaw(name: string, kind: "language" | "embedding"): ModelFlaw | null {
     try {
-      return findModelFlaw(kind === "language" ? this.#model(name) : this.embedding(name));
+      const { use } = this.#provider(name).entry;
+      return findModelFlaw(kind === "language" ? this.#model(name) : this.#embeddingModel(name), use);
     } catch (error) {
       return { message: messageOf(error), ofProvider: false };
     }
   }
 
-  #model(name: string): LanguageModelV3 {
+  #model(name: string): AnyLanguageModel {
     const { provider, entry } = this.#provider(name);
     const { model } = splitModelName(name);
     return this.#create(name, () => provider.languageModel(model, modelSettings(entry, model)));
   }
 
-  #askedForJson(name: string): LanguageModelV3 {
+  #askedForJson(name: string): StreamingModel {
     const { entry, modes } = this.#provider(name);
-    const model = this.#model(name);
+    const model = toStreamingModel(this.#model(name));
     if (OWN_STRUCTURED_OUTPUT.has(entry.use)) return model;
-    return withStructuredOutput(model, modelSettings(entry, splitModelName(name).model).structuredOutput, modes);
+    const { structuredOutput } = modelSettings(entry, splitModelName(name).model);
+    return withStructuredOutput(model, name, structuredOutput, modes);
   }
 
   #create<T>(name: string, create: () => T): T {

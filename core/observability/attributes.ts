@@ -153,7 +153,7 @@ export const modelAttributes = ({
   "gen_ai.usage.cost": usage.cost,
 });
 
-export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback" } as const;
+export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback", warning: "gen_ai.warning" } as const;
 
 /** @param attempt of the same model, from 1; @param wait milliseconds before the next one */
 export const retryAttributes = (model: string, reason: string, attempt: number, wait: number): Attributes => ({
@@ -167,6 +167,11 @@ export const fallbackAttributes = (model: string, reason: string, next: string):
   "gen_ai.request.model": model,
   "error.type": reason,
   "fallback.model": next,
+});
+
+export const warningAttributes = (model: string, message: string): Attributes => ({
+  "gen_ai.request.model": model,
+  "warning.message": message,
 });
 
 /** @param callId the model's name for its call; undefined where no model called */

@@ -144,7 +144,7 @@ export class ModelStep {
     this.#charactersThisTurn += part.delta.length;
     if (this.#length > MAX_STEP_CHARACTERS)
       throw providerFailed(
-        "unavailable",
+        { reason: "unavailable", retryAfter: null },
         new Error(`the model's answer is longer than ${MAX_STEP_CHARACTERS} characters`),
       );
     block.text += part.delta;

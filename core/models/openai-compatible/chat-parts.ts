@@ -1,11 +1,7 @@
 /** Turns the events of one answer into parts: one JSON.parse for each, and no object beside the parts themselves. */
 import { InvalidResponseDataError } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
-import {
-  type LanguageModelV3FinishReason,
-  type LanguageModelV3StreamPart,
-  ModelRefusal,
-} from "../../plugin/plugin.ts";
+import { type LanguageModelV3FinishReason, type LanguageModelV3StreamPart, ModelRefusal } from "../../plugin/plugin.ts";
 import { RepeatedDelta } from "./repeated-delta.ts";
 import { ToolCalls } from "./tool-calls.ts";
 import { readFinishReason, readUsage } from "./usage.ts";
@@ -180,7 +176,10 @@ export function parseEvent(data: string): WireChunk {
   try {
     value = JSON.parse(data);
   } catch (error) {
-    throw new InvalidResponseDataError({ data: excerpt(data), message: `an event is not JSON: ${(error as Error).message}` });
+    throw new InvalidResponseDataError({
+      data: excerpt(data),
+      message: `an event is not JSON: ${(error as Error).message}`,
+    });
   }
   if (isObject(value)) return value;
   throw new InvalidResponseDataError({ data: excerpt(data), message: "an event is not a JSON object" });

@@ -129,7 +129,7 @@ const TOO_LONG: [string, unknown][] = [
 for (const [title, thrown] of TOO_LONG) {
   test(`a prompt that is too long is recognised as ${title} says it`, () => {
     assert.equal(isContextLengthError(thrown), true);
-    const error = providerFailed(classifyFailure(thrown).reason, thrown);
+    const error = providerFailed(classifyFailure(thrown), thrown);
     assert.equal(isContextLengthError(error), true, "and so is the error that clients get");
     assert.match(error.message, /context_length/);
     assert.equal(classifyFailure(thrown).retry, false);
@@ -150,6 +150,6 @@ for (const [title, thrown] of [
 
 test("the text of a refusal is in the error that clients see", () => {
   const refusal = new ModelRefusal("I cannot help with that.");
-  const error = providerFailed(classifyFailure(refusal).reason, refusal);
+  const error = providerFailed(classifyFailure(refusal), refusal);
   assert.equal(error.message, "model provider failed: refused to answer: I cannot help with that.");
 });
