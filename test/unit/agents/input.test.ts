@@ -170,7 +170,7 @@ test("input as model messages takes strings and parts in all four roles", () => 
       role: "user",
       content: [
         { type: "text", text: "look" },
-        { type: "file", data: "iVBORw0KGgo=", mediaType: "image/*" },
+        { type: "file", data: "iVBORw0KGgo=", mediaType: "image/png" },
         { type: "file", data: new URL("https://example.com/a.png"), mediaType: "image/png" },
         { type: "file", data: "AAAA", mediaType: "application/pdf", filename: "b.pdf" },
       ],
