@@ -3773,6 +3773,21 @@ export const schemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "ProviderMetadata": {
+    "type": "object",
+    "description": "What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.",
+    "additionalProperties": {
+      "type": "object",
+      "additionalProperties": true
+    },
+    "examples": [
+      {
+        "anthropic": {
+          "signature": "EqQBCgIYAhIM"
+        }
+      }
+    ]
+  },
   "RawStreamPart": {
     "description": "One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.",
     "oneOf": [
@@ -3831,6 +3846,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -3891,6 +3909,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3917,6 +3938,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -3977,6 +4001,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4007,6 +4034,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "toolName": {
             "type": "string",
             "description": "Name of the tool."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -4102,6 +4132,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "input": {
             "description": "What the tool is called with."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4140,6 +4173,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "output": {
             "description": "What the tool gave back."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -4181,6 +4217,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "error": {
             "type": "string",
             "description": "What went wrong."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -4236,6 +4275,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "File name of a document."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4277,6 +4319,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "base64",
               "mediaType"
             ]
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -5769,6 +5814,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5814,6 +5862,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5834,6 +5885,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5879,6 +5933,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5964,6 +6021,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "providerExecuted": {
             "const": true,
             "description": "Set when the provider ran the tool itself."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6085,6 +6145,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "title": {
             "type": "string",
             "description": "Its title."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6118,6 +6181,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "filename": {
             "type": "string",
             "description": "Its file name."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6144,6 +6210,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "mediaType": {
             "type": "string",
             "description": "Its media type."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [

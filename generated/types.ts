@@ -1667,6 +1667,15 @@ export interface Usage {
 export type FinishReason = "stop" | "length" | "content-filter" | "tool-calls" | "error" | "other";
 
 /**
+ * What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.
+ */
+export interface ProviderMetadata {
+  [k: string]: {
+    [k: string]: unknown;
+  };
+}
+
+/**
  * What the plugin's handler gave back.
  */
 export type CustomResult = unknown;
@@ -4297,6 +4306,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4337,6 +4347,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4355,6 +4366,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4395,6 +4407,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4417,6 +4430,7 @@ export type RawStreamPart =
        * Name of the tool.
        */
       toolName: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4483,6 +4497,7 @@ export type RawStreamPart =
        * What the tool is called with.
        */
       input: unknown;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4513,6 +4528,7 @@ export type RawStreamPart =
        * What the tool gave back.
        */
       output: unknown;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4543,6 +4559,7 @@ export type RawStreamPart =
        * What went wrong.
        */
       error: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4581,6 +4598,7 @@ export type RawStreamPart =
        * File name of a document.
        */
       filename?: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4608,6 +4626,7 @@ export type RawStreamPart =
          */
         mediaType: string;
       };
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4770,6 +4789,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4794,6 +4814,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4804,6 +4825,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4828,6 +4850,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4882,6 +4905,7 @@ export type UIMessageChunk =
        * Set when the provider ran the tool itself.
        */
       providerExecuted?: true;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4958,6 +4982,7 @@ export type UIMessageChunk =
        * Its title.
        */
       title?: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4980,6 +5005,7 @@ export type UIMessageChunk =
        * Its file name.
        */
       filename?: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4994,6 +5020,7 @@ export type UIMessageChunk =
        * Its media type.
        */
       mediaType: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5403,6 +5430,7 @@ export interface Schemas {
   JsonSchemaObject: JsonSchemaObject;
   Usage: Usage;
   FinishReason: FinishReason;
+  ProviderMetadata: ProviderMetadata;
   CustomResult: CustomResult;
   GenerateRequest: GenerateRequest;
   ObjectRequest: ObjectRequest;

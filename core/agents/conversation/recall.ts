@@ -63,8 +63,15 @@ export async function recall(
   const earlier = (lastUserIndex === -1 ? recent : recent.slice(0, lastUserIndex)).filter(
     (message) => !input.messageIds.has(message.id),
   );
-  const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](earlier, similar);
+  const begun = whole ? earlier : fromFirstQuestion(earlier);
+  const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](begun, similar);
   return { messages: toPrompt(merged, call), workingMemory, replaced: later.map((message) => message.id) };
+}
+
+/** Without the end of the turn that the limit has cut in two: providers refuse an answer without its question. */
+function fromFirstQuestion(messages: Message[]): Message[] {
+  const first = messages.findIndex(({ role }) => role === "user");
+  return first === -1 ? [] : messages.slice(first);
 }
 
 type Merge = (recent: Message[], similar: Message[]) => Message[];

@@ -1,8 +1,10 @@
 /** Collects the parts of a run into the assistant's UI message that the conversation stores. */
 import { CALL_NOT_COMPLETED } from "../prompt/ui-input.ts";
 import type { AgentPart, PartSink } from "../run/parts.ts";
+import { metadataOf } from "../run/provider-parts.ts";
 
-type TextPart = { type: "text" | "reasoning"; text: string; state: "done" };
+type Metadata = Extract<AgentPart, { type: "text-end" }>["providerMetadata"];
+type TextPart = { type: "text" | "reasoning"; text: string; state: "done"; providerMetadata?: Metadata };
 type ToolPart = {
   type: `tool-${string}`;
   toolCallId: string;
@@ -11,6 +13,8 @@ type ToolPart = {
   output?: unknown;
   errorText?: string;
   providerExecuted?: true;
+  callProviderMetadata?: Metadata;
+  resultProviderMetadata?: Metadata;
 };
 type Part = TextPart | ToolPart | Record<string, unknown>;
 /** Called after parts that are worth a checkpoint. */
@@ -67,7 +71,10 @@ export class TurnMessage implements PartSink {
         call.errorText = CALL_NOT_COMPLETED;
       }
     }
-    return this.#parts.filter((part) => (part.type !== "text" && part.type !== "reasoning") || part.text !== "");
+    return this.#parts.filter(
+      (part) =>
+        (part.type !== "text" && part.type !== "reasoning") || part.text !== "" || part.providerMetadata !== undefined,
+    );
   }
 
   #collect(part: AgentPart): void {
@@ -83,6 +90,10 @@ export class TurnMessage implements PartSink {
       case "reasoning-start":
         this.#beginBlock(part.type === "text-start" ? "text" : "reasoning", part.id);
         return;
+      case "text-end":
+      case "reasoning-end":
+        this.#endBlock(part);
+        return;
       case "start-step":
         this.#open.clear();
         this.#parts.push({ type: "step-start" });
@@ -97,7 +108,7 @@ export class TurnMessage implements PartSink {
         return;
       case "file": {
         const { base64, mediaType } = part.file;
-        this.#push({ type: "file", mediaType, url: `data:${mediaType};base64,${base64}` });
+        this.#push({ type: "file", mediaType, url: `data:${mediaType};base64,${base64}`, ...metadataOf(part) });
         return;
       }
       case "source":
@@ -117,9 +128,20 @@ export class TurnMessage implements PartSink {
     return block;
   }
 
-  #addCall({ toolCallId, toolName, input, providerExecuted }: Extract<AgentPart, { type: "tool-call" }>): void {
+  /** Only of a block that is complete: a provider refuses what it has not finished. */
+  #endBlock({ type, id, providerMetadata }: Extract<AgentPart, { type: "text-end" | "reasoning-end" }>): void {
+    if (providerMetadata === undefined) return;
+    const block = this.#open.get((type === "text-end" ? "text" : "reasoning") + id);
+    if (block === undefined) return;
+    block.providerMetadata = providerMetadata;
+    this.#hasContent = true;
+  }
+
+  #addCall(part: Extract<AgentPart, { type: "tool-call" }>): void {
+    const { toolCallId, toolName, input, providerExecuted, providerMetadata } = part;
     const call: ToolPart = { type: `tool-${toolName}`, toolCallId, state: "input-available", input };
     if (providerExecuted === true) call.providerExecuted = true;
+    if (providerMetadata !== undefined) call.callProviderMetadata = providerMetadata;
     this.#calls.set(toolCallId, call);
     this.#hasCalls = true;
     this.#push(call);
@@ -128,6 +150,7 @@ export class TurnMessage implements PartSink {
   #addResult(part: ToolAnswer): void {
     const call = this.#calls.get(part.toolCallId);
     if (call === undefined) return;
+    if (part.providerMetadata !== undefined) call.resultProviderMetadata = part.providerMetadata;
     if (part.type === "tool-result") {
       call.state = "output-available";
       call.output = part.output;
@@ -146,8 +169,9 @@ export class TurnMessage implements PartSink {
 function sourcePart(part: Extract<AgentPart, { type: "source" }>): Part {
   if (part.sourceType === "url") {
     const { id: sourceId, url, title } = part;
-    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }) };
+    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }), ...metadataOf(part) };
   }
   const { id: sourceId, mediaType, title, filename } = part;
-  return { type: "source-document", sourceId, mediaType, title, ...(filename !== undefined && { filename }) };
+  const source = { type: "source-document", sourceId, mediaType, title };
+  return { ...source, ...(filename !== undefined && { filename }), ...metadataOf(part) };
 }
