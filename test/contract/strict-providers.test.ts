@@ -79,6 +79,33 @@ for (const name of STRICT_NAMES) {
       assert.doesNotMatch(sent(upstream.requests.at(-1)), /Three\./, "half a turn is not told");
     });
 
+    test(`POST /agents/:id/text on ${name}: wherever an answer broke off, the next turn of the conversation is accepted`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name, withMemory, rest);
+      let broken = 0;
+      for (let status = 0; status !== 200 && broken < 40; broken++) {
+        const options = { conversationId: `c${broken}` };
+        const answer = { thought: "Let me see.", text: "Three.", calls: [SUM], breaksAfter: broken + 1 };
+        upstream.says({ calls: [SUM] }, answer);
+        ({ status } = await service.post(TEXT, { input: "Add", options }));
+        const reply = await service.post(TEXT, { input: "Thanks", options });
+        assert.deepEqual(upstream.refusals, [], `after ${broken + 1} events`);
+        assert.equal(reply.status, 200, `after ${broken + 1} events: ${await reply.text()}`);
+      }
+      assert.ok(broken > 4, "it broke off several times, and was whole at last");
+    });
+
+    test(`POST /agents/:id/text on ${name}: a conversation in which the assistant speaks first is accepted`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name);
+      upstream.says({ text: "One." });
+      const input = [
+        { role: "assistant", parts: [{ type: "text", text: "What can I do for you?" }] },
+        { role: "user", parts: [{ type: "text", text: "Count" }] },
+      ];
+      const reply = await service.post(TEXT, { input });
+      assert.deepEqual(upstream.refusals, []);
+      assert.equal(reply.status, 200, await reply.text());
+    });
+
     test(`POST /agents/:id/text on ${name}: two calls with one id in two steps are two calls`, async (t) => {
       const { service, upstream } = await serveStrict(t, name, withMemory, rest);
       const call = (a: number) => ({ calls: [{ name: "sum", input: { a, b: 1 }, id: "call_0" }] });

@@ -1,6 +1,6 @@
 /**
- * OpenAI's Responses API with OpenAI's own rules. Items are kept and can be referred to by id, unless `store` is false: then
- * reasoning travels encrypted, and has to come back before the calls that it led to.
+ * OpenAI's Responses API with OpenAI's own rules. Items of complete answers are kept and can be referred to by id, unless
+ * `store` is false: then reasoning travels encrypted, and has to come back before the calls that it led to.
  */
 import { checkImage, checkName, checkParameters, checkStrictSchema, refuse } from "./strict-openai.ts";
 import { type Answer, counter, type Dialect, event, halves, type Json } from "./strict-upstream.ts";
@@ -139,7 +139,7 @@ function answerEvents(answer: Answer, body: Json, newId: () => string, known: Ma
   const output = outputItems(answer, body, newId);
   const reasoning = output.find(({ type }) => type === "reasoning")?.id ?? null;
   for (const item of output)
-    known.set(item.id, { item, reasoning: item.id === reasoning ? null : reasoning, stored: body.store !== false });
+    known.set(item.id, { item, reasoning: item.id === reasoning ? null : reasoning, stored: false });
   let sequence = 0;
   const send = (type: string, fields: Json) => event({ type, sequence_number: sequence++, ...fields }, type);
   const response = {
@@ -156,7 +156,7 @@ function answerEvents(answer: Answer, body: Json, newId: () => string, known: Ma
     output_tokens_details: { reasoning_tokens: reasoning === null ? 0 : 3 },
     total_tokens: 15,
   };
-  return [
+  const events = [
     send("response.created", { response: { ...response, status: "in_progress", output: [] } }),
     ...output.flatMap((item, output_index) => [
       send("response.output_item.added", { output_index, item: begun(item) }),
@@ -165,6 +165,9 @@ function answerEvents(answer: Answer, body: Json, newId: () => string, known: Ma
     ]),
     send("response.completed", { response: { ...response, status: "completed", output, usage } }),
   ];
+  const complete = (answer.breaksAfter ?? events.length) >= events.length;
+  if (complete && body.store !== false) for (const { id } of output) known.get(id)!.stored = true;
+  return events;
 }
 
 const begun = (item: Json): Json => ({

@@ -17,6 +17,8 @@ export interface Answer {
   hidden?: boolean;
   text?: string;
   calls?: readonly { name: string; input?: unknown; id?: string }[];
+  /** The connection breaks after so many events, if there are more. */
+  breaksAfter?: number;
 }
 
 /** Thrown by the rules: the provider's own reply to a request that it does not accept. */
@@ -62,10 +64,14 @@ export async function startStrictUpstream(test: Pick<TestContext, "after">, dial
       requests.push(body);
       try {
         dialect.check(body, incoming.url ?? "");
-        const events = dialect.events(queue.shift() ?? { text: "There is nothing more to say." }, body);
+        const answer = queue.shift() ?? { text: "There is nothing more to say." };
+        const events = dialect.events(answer, body);
+        const { breaksAfter = events.length } = answer;
         response.writeHead(200, { "content-type": "text/event-stream" });
-        for (const event of events) response.write(event);
-        response.end();
+        for (const event of events.slice(0, breaksAfter)) response.write(event);
+        // What was written has to be sent before the connection breaks.
+        if (breaksAfter >= events.length) response.end();
+        else setTimeout(() => response.destroy(), 10);
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
         refusals.push(error.message);

@@ -4,6 +4,7 @@ import type { AgentPart, PartSink } from "../run/parts.ts";
 import { metadataOf } from "../run/provider-parts.ts";
 
 type Metadata = Extract<AgentPart, { type: "text-end" }>["providerMetadata"];
+type MetadataField = "providerMetadata" | "callProviderMetadata" | "resultProviderMetadata";
 type TextPart = { type: "text" | "reasoning"; text: string; state: "done"; providerMetadata?: Metadata };
 type ToolPart = {
   type: `tool-${string}`;
@@ -16,7 +17,7 @@ type ToolPart = {
   callProviderMetadata?: Metadata;
   resultProviderMetadata?: Metadata;
 };
-type Part = TextPart | ToolPart | Record<string, unknown>;
+type Part = (TextPart | ToolPart | Record<string, unknown>) & { [K in MetadataField]?: unknown };
 /** Called after parts that are worth a checkpoint. */
 type CheckpointListener = (reason: "step" | "tool-result") => void;
 type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" }>;
@@ -35,6 +36,8 @@ export class TurnMessage implements PartSink {
   #hasContent: boolean;
   /** Whether the step has called a tool. */
   #hasCalls = false;
+  /** Where the parts of the step begin that is not complete. */
+  #stepBegin: number | null = null;
 
   /** @param parts what the message begins with: the parts of the message that the run continues */
   constructor(sink: PartSink, parts: readonly unknown[], onCheckpoint: CheckpointListener) {
@@ -60,7 +63,8 @@ export class TurnMessage implements PartSink {
   /**
    * The parts so far, or null when there are none. They go on growing: serialise them at once.
    *
-   * @param ended whether the run is over: calls without a result are marked as failed then
+   * @param ended whether the run is over: calls without a result are marked as failed then, and what the provider said for
+   *   itself in an answer that broke off is left out: it does not know of that answer
    */
   parts(ended: boolean): unknown[] | null {
     if (!this.#hasContent) return null;
@@ -70,6 +74,7 @@ export class TurnMessage implements PartSink {
         call.state = "output-error";
         call.errorText = CALL_NOT_COMPLETED;
       }
+      if (this.#stepBegin !== null) for (const part of this.#parts.slice(this.#stepBegin)) forgetMetadata(part);
     }
     return this.#parts.filter(
       (part) =>
@@ -96,6 +101,7 @@ export class TurnMessage implements PartSink {
         return;
       case "start-step":
         this.#open.clear();
+        this.#stepBegin = this.#parts.length;
         this.#parts.push({ type: "step-start" });
         return;
       case "tool-call":
@@ -118,6 +124,7 @@ export class TurnMessage implements PartSink {
         // A step without calls is the last one, and the end of the run is stored anyway.
         if (this.#hasCalls) this.#onCheckpoint("step");
         this.#hasCalls = false;
+        this.#stepBegin = null;
     }
   }
 
@@ -164,6 +171,12 @@ export class TurnMessage implements PartSink {
     this.#hasContent = true;
     this.#parts.push(part);
   }
+}
+
+function forgetMetadata(part: Part): void {
+  delete part.providerMetadata;
+  delete part.callProviderMetadata;
+  delete part.resultProviderMetadata;
 }
 
 function sourcePart(part: Extract<AgentPart, { type: "source" }>): Part {
