@@ -17,11 +17,11 @@ const sent = (body: Loose): string => JSON.stringify(body);
 
 for (const name of STRICT_NAMES) {
   describe(name, () => {
-    test(`POST /agents/:id/text on ${name}: thoughts, parallel calls and failed calls over three steps are accepted`, async (t) => {
+    test(`POST /agents/:id/text on ${name}: thoughts, parallel calls, failed calls and text without a word over three steps are accepted`, async (t) => {
       const { service, upstream } = await serveStrict(t, name, withTools, rest);
       upstream.says(
         { thought: "Two sums.", text: "Adding.", calls: [SUM, { name: "fail" }] },
-        { thought: "One more.", hidden: true, calls: [SUM] },
+        { thought: "One more.", hidden: true, text: "\n\n", calls: [SUM] },
         { thought: "Done.", text: "Three." },
       );
       const data = await dataOf(service.post(TEXT, { input: "Add" }));

@@ -27,6 +27,7 @@ export function checkContent(
     switch (block.type) {
       case "text":
         if (block.text === "") refuse("messages: text content blocks must be non-empty");
+        if (block.text.trim() === "") refuse("messages: text content blocks must contain non-whitespace text");
         return;
       case "image":
         checkImage(block.source, `${here}.image.source`);

@@ -6,6 +6,7 @@ import { FIXTURES } from "./fixtures.ts";
 import { manifestWith, startService, type TestService } from "./service.ts";
 import { anthropic } from "./strict-anthropic.ts";
 import { gemini } from "./strict-gemini.ts";
+import { geminiChat } from "./strict-gemini-chat.ts";
 import { openAIChat } from "./strict-openai-chat.ts";
 import { openAIResponses } from "./strict-openai-responses.ts";
 import { type Dialect, type StrictUpstream, startStrictUpstream } from "./strict-upstream.ts";
@@ -47,6 +48,12 @@ const STRICT = {
     use: "@ai-sdk/anthropic",
     model: "claude-sonnet-4-5",
     thinking: { providerOptions: CLAUDE, maxOutputTokens: 4096 },
+  },
+  "Gemini's chat completions": {
+    dialect: geminiChat,
+    use: "openai-compatible",
+    model: "gemini-3-pro-preview",
+    thinking: {},
   },
   Gemini: { dialect: gemini, use: "@ai-sdk/google", model: "gemini-3-pro-preview", thinking: {} },
 } satisfies Record<string, StrictProvider>;

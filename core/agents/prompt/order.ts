@@ -21,11 +21,13 @@ export function inAcceptedOrder(prompt: LanguageModelV3Message[]): LanguageModel
 }
 
 /**
- * Leaves out reasoning that leads to nothing, with which an answer ends that was cut off, and empty text that carries nothing
- * for the provider: both are refused.
+ * Leaves out reasoning that leads to nothing, with which an answer ends that was cut off, and text without a word that carries
+ * nothing for the provider: both are refused.
  */
 export function withoutLooseEnds(content: AssistantContent): AssistantContent {
-  const kept = content.filter((part) => part.type !== "text" || part.text !== "" || part.providerOptions !== undefined);
+  const kept = content.filter(
+    (part) => part.type !== "text" || /\S/.test(part.text) || part.providerOptions !== undefined,
+  );
   while (kept.at(-1)?.type === "reasoning") kept.pop();
   return kept;
 }

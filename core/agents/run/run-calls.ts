@@ -9,12 +9,8 @@ import type { ToolSet } from "./tool-set.ts";
 export class RunCalls {
   readonly #tools: ToolSet;
   readonly #prompt: readonly LanguageModelV3Message[];
-  /** Ids of the calls of the run and of its prompt. Collected when the first call comes: most runs have none. */
-  #taken: Set<string> | null = null;
-  /** What the latest call with an id of the model's is called here. */
-  readonly #own = new Map<string, string>();
-  /** Ids of the model's whose call has begun but is not complete. */
-  readonly #begun = new Set<string>();
+  /** Made when the first call comes: most runs have none. */
+  #ids: CallIds | null = null;
 
   constructor(tools: ToolSet, prompt: readonly LanguageModelV3Message[]) {
     this.#tools = tools;
@@ -23,23 +19,24 @@ export class RunCalls {
 
   /** The id of a call that the model begins to write. */
   begin(id: string): string {
-    this.#begun.add(id);
-    return this.#add(id);
+    const own = this.#add(id);
+    this.#ids!.begun.add(id);
+    return own;
   }
 
   /** The id of a call that the model has written. */
   complete(id: string): string {
-    return this.#begun.delete(id) ? this.idOf(id) : this.#add(id);
+    return this.#ids?.begun.delete(id) === true ? this.idOf(id) : this.#add(id);
   }
 
-  /** The id of the call that has begun, or was complete, last under this id of the model's. */
+  /** The id of the call that was the last to begin under this id of the model's. */
   idOf(id: string): string {
-    return this.#own.get(id) ?? id;
+    return this.#ids?.own.get(id) ?? id;
   }
 
   /** Forgets calls that were begun in an earlier step and never completed. */
   nextStep(): void {
-    this.#begun.clear();
+    this.#ids?.begun.clear();
   }
 
   /** The name of the tool that the model means. */
@@ -48,13 +45,27 @@ export class RunCalls {
   }
 
   #add(id: string): string {
-    this.#taken ??= callIds(this.#prompt);
-    let own = id;
-    for (let count = 2; own === "" || this.#taken.has(own); count++) own = `${id || "call"}_${count}`;
-    this.#taken.add(own);
-    this.#own.set(id, own);
-    return own;
+    this.#ids ??= { taken: callIds(this.#prompt), own: new Map(), counts: new Map(), begun: new Set() };
+    const { taken, own, counts } = this.#ids;
+    let count = counts.get(id) ?? 1;
+    let free = id;
+    while (free === "" || taken.has(free)) free = `${id || "call"}_${++count}`;
+    counts.set(id, count);
+    taken.add(free);
+    own.set(id, free);
+    return free;
   }
+}
+
+interface CallIds {
+  /** Of the calls of the run and of its prompt. */
+  readonly taken: Set<string>;
+  /** What the latest call with an id of the model's is called here. */
+  readonly own: Map<string, string>;
+  /** How often an id has been given out, so that the next free one need not be looked for. */
+  readonly counts: Map<string, number>;
+  /** Ids of the model's whose call has begun but is not complete. */
+  readonly begun: Set<string>;
 }
 
 function callIds(prompt: readonly LanguageModelV3Message[]): Set<string> {
