@@ -3802,6 +3802,21 @@ export const schemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "ProviderMetadata": {
+    "type": "object",
+    "description": "What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.",
+    "additionalProperties": {
+      "type": "object",
+      "additionalProperties": true
+    },
+    "examples": [
+      {
+        "anthropic": {
+          "signature": "EqQBCgIYAhIM"
+        }
+      }
+    ]
+  },
   "RawStreamPart": {
     "description": "One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.",
     "oneOf": [
@@ -3868,6 +3883,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -3936,6 +3954,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3966,6 +3987,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -4034,6 +4058,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4068,6 +4095,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "toolName": {
             "type": "string",
             "description": "Name of the tool."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -4175,6 +4205,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "input": {
             "description": "What the tool is called with."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4217,6 +4250,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "output": {
             "description": "What the tool gave back."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -4262,6 +4298,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "error": {
             "type": "string",
             "description": "What went wrong."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -4321,6 +4360,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "File name of a document."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4366,6 +4408,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "base64",
               "mediaType"
             ]
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           },
           "subAgentId": {
             "type": "string",
@@ -5897,6 +5942,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5942,6 +5990,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5962,6 +6013,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6007,6 +6061,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6092,6 +6149,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "providerExecuted": {
             "const": true,
             "description": "Set when the provider ran the tool itself."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6213,6 +6273,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "title": {
             "type": "string",
             "description": "Its title."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6246,6 +6309,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "filename": {
             "type": "string",
             "description": "Its file name."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6272,6 +6338,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "mediaType": {
             "type": "string",
             "description": "Its media type."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [

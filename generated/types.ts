@@ -1676,6 +1676,15 @@ export interface Usage {
 export type FinishReason = "stop" | "length" | "content-filter" | "tool-calls" | "error" | "other";
 
 /**
+ * What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.
+ */
+export interface ProviderMetadata {
+  [k: string]: {
+    [k: string]: unknown;
+  };
+}
+
+/**
  * What the plugin's handler gave back.
  */
 export type CustomResult = unknown;
@@ -4322,6 +4331,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4370,6 +4380,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4392,6 +4403,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4440,6 +4452,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4466,6 +4479,7 @@ export type RawStreamPart =
        * Name of the tool.
        */
       toolName: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4544,6 +4558,7 @@ export type RawStreamPart =
        * What the tool is called with.
        */
       input: unknown;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4578,6 +4593,7 @@ export type RawStreamPart =
        * What the tool gave back.
        */
       output: unknown;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4612,6 +4628,7 @@ export type RawStreamPart =
        * What went wrong.
        */
       error: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4654,6 +4671,7 @@ export type RawStreamPart =
        * File name of a document.
        */
       filename?: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4685,6 +4703,7 @@ export type RawStreamPart =
          */
         mediaType: string;
       };
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4886,6 +4905,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4910,6 +4930,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4920,6 +4941,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4944,6 +4966,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4998,6 +5021,7 @@ export type UIMessageChunk =
        * Set when the provider ran the tool itself.
        */
       providerExecuted?: true;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5074,6 +5098,7 @@ export type UIMessageChunk =
        * Its title.
        */
       title?: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5096,6 +5121,7 @@ export type UIMessageChunk =
        * Its file name.
        */
       filename?: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5110,6 +5136,7 @@ export type UIMessageChunk =
        * Its media type.
        */
       mediaType: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5519,6 +5546,7 @@ export interface Schemas {
   JsonSchemaObject: JsonSchemaObject;
   Usage: Usage;
   FinishReason: FinishReason;
+  ProviderMetadata: ProviderMetadata;
   CustomResult: CustomResult;
   GenerateRequest: GenerateRequest;
   ObjectRequest: ObjectRequest;

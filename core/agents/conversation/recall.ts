@@ -57,8 +57,15 @@ export async function recall(
     call,
     span,
   );
-  const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](recent, similar);
+  const begun = whole ? recent : fromFirstQuestion(recent);
+  const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](begun, similar);
   return { messages: toPrompt(merged, call), workingMemory, discarded };
+}
+
+/** Without the end of the turn that the limit has cut in two: providers refuse an answer without its question. */
+function fromFirstQuestion(messages: Message[]): Message[] {
+  const first = messages.findIndex(({ role }) => role === "user");
+  return first === -1 ? [] : messages.slice(first);
 }
 
 type Merge = (recent: Message[], similar: Message[]) => Message[];

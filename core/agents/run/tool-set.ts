@@ -5,6 +5,7 @@ import { executeTool } from "../../tools/execute.ts";
 import type { Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
+import { modelToolName } from "../prompt/tool-names.ts";
 import type { PartSink } from "./parts.ts";
 
 /** The context of one tool call. `sink` takes the parts of a sub-agent. */
@@ -32,19 +33,29 @@ export interface ToolSet {
   /** Undefined when there are none, since some providers refuse an empty list. Read anew each time if some of them change. */
   readonly definitions: LanguageModelV3FunctionTool[] | undefined;
   readonly byName: ReadonlyMap<string, AgentTool>;
+  /** The tools whose names a provider would refuse: their own names by those that models are told. */
+  readonly namesForModels: ReadonlyMap<string, string> | null;
 }
 
 export function toolSet(tools: readonly AgentTool[]): ToolSet {
   const byName = new Map(tools.map((tool) => [tool.name, tool]));
+  const namesForModels = renamed(tools);
   if (tools.some((tool) => tool.changes)) {
     return {
       byName,
+      namesForModels,
       get definitions() {
         return tools.map((tool) => tool.definition);
       },
     };
   }
-  return { byName, definitions: tools.length === 0 ? undefined : tools.map((tool) => tool.definition) };
+  const definitions = tools.length === 0 ? undefined : tools.map((tool) => tool.definition);
+  return { byName, namesForModels, definitions };
+}
+
+function renamed(tools: readonly AgentTool[]): Map<string, string> | null {
+  const others = tools.filter(({ name }) => modelToolName(name) !== name);
+  return others.length === 0 ? null : new Map(others.map(({ name }) => [modelToolName(name), name]));
 }
 
 export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
@@ -84,5 +95,5 @@ export function knownTools(tools: ReadonlyMap<string, Tool>): KnownTools {
 }
 
 export function functionTool(name: string, description: string, parameters: object): LanguageModelV3FunctionTool {
-  return { type: "function", name, description, inputSchema: parameters };
+  return { type: "function", name: modelToolName(name), description, inputSchema: parameters };
 }
