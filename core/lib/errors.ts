@@ -22,7 +22,12 @@ export const STATUS = {
 
 export type ErrorKind = keyof typeof STATUS;
 
+/** Whose failure it is: that of a model's provider, or of this service. */
+type ErrorSource = "provider" | "service";
+
 interface ServiceErrorOptions {
+  /** Default: the provider for `provider_failed`, else the service. */
+  source?: ErrorSource;
   /** Headers that the reply carries beside the standard ones, names in lower case. */
   headers?: Record<string, string>;
   cause?: unknown;
@@ -32,11 +37,13 @@ interface ServiceErrorOptions {
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
   readonly kind: ErrorKind;
+  readonly source: ErrorSource;
   readonly headers: Record<string, string> | undefined;
 
   constructor(kind: ErrorKind, message: string, options: ServiceErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
+    this.source = options.source ?? (kind === "provider_failed" ? "provider" : "service");
     this.headers = options.headers;
   }
 }

@@ -4,9 +4,12 @@
 export const MODEL_OUTCOMES = [
   "ok",
   "rate limited",
+  "overloaded",
   "timed out",
   "unavailable",
+  "context_length",
   "refused the request",
+  "refused to answer",
   "aborted",
 ] as const;
 export type ModelOutcome = (typeof MODEL_OUTCOMES)[number];
