@@ -3,16 +3,19 @@ import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
 import type { Problem } from "../lib/problem.ts";
+import { RecentMap } from "../lib/recent-map.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
+import { knownContextWindow } from "./context-windows.ts";
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
+import { createTokenScale, type TokenScale } from "./token-scale.ts";
 
 export interface Models {
   /**
@@ -37,6 +40,8 @@ interface ModelsOptions {
 
 /** Tries after the first, for providers that set no number. */
 const DEFAULT_RETRIES = 2;
+/** Names may be computed from requests. */
+const MAX_TOKEN_SCALES = 1_000;
 const PACKAGE_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
@@ -96,6 +101,7 @@ class ModelTable implements Models {
   readonly #providers: ReadonlyMap<string, ConfiguredProvider>;
   readonly #host: Host;
   readonly #meters: NamedMeters<ModelMeter>;
+  readonly #tokens = new RecentMap<TokenScale>(MAX_TOKEN_SCALES);
 
   constructor(providers: ReadonlyMap<string, ConfiguredProvider>, host: Host, meters: NamedMeters<ModelMeter>) {
     this.#providers = providers;
@@ -108,7 +114,10 @@ class ModelTable implements Models {
     const chained = names.map((name): ChainedModel => {
       const { provider, entry } = this.#provider(name);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
-      return { id: name, model: this.#model(name), retries, meter: this.#meters.of(name) };
+      const { model } = splitModelName(name);
+      const contextWindow = modelSettings(entry, model).contextWindow ?? knownContextWindow(model);
+      const tokens = this.#tokensOf(name);
+      return { id: name, model: this.#model(name), retries, contextWindow, tokens, meter: this.#meters.of(name) };
     });
     return createModelChain(chained, { logger: this.#host.logger });
   }
@@ -127,6 +136,12 @@ class ModelTable implements Models {
     } catch (error) {
       return { message: messageOf(error), ofProvider: false };
     }
+  }
+
+  #tokensOf(name: string): TokenScale {
+    const known = this.#tokens.get(name) ?? createTokenScale();
+    this.#tokens.set(name, known);
+    return known;
   }
 
   #model(name: string): LanguageModelV3 {

@@ -43,6 +43,7 @@ async function runStep(plan: RunPlan, options: CallOptions, sink: PartSink, outc
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
   const step = new ModelStep(sink, outcome, span);
   let stream: ModelStream;
+  options.fit();
   try {
     stream = await plan.chain.stream(options, span);
   } catch (error) {
@@ -65,6 +66,7 @@ async function runStep(plan: RunPlan, options: CallOptions, sink: PartSink, outc
     outcome.finishReason = step.finishReason;
     addUsage(outcome.usage, step.usage);
     stream.meter?.used(step.usage);
+    options.learn(step.usage.promptTokens);
   }
   const answers = step.calls.length === 0 ? [] : await runToolCalls(plan, step.calls, sink, outcome);
   const wait = sink.part({ type: "finish-step", usage: step.usage, finishReason: step.finishReason });
