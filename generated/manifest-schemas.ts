@@ -107,6 +107,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         },
         "default": []
       },
+      "toolOutput": {
+        "description": "How much of a tool's result the model is shown; the client gets it whole.",
+        "$ref": "#/$defs/Size",
+        "default": "32KiB"
+      },
       "options": {
         "$ref": "#/$defs/AgentOptionsManifest",
         "default": {}
@@ -1159,6 +1164,14 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "maximum": 10000,
         "default": 10
       },
+      "contextTokens": {
+        "description": "Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.",
+        "type": "integer",
+        "minimum": 1
+      },
+      "summary": {
+        "$ref": "#/$defs/SummaryManifest"
+      },
       "workingMemory": {
         "$ref": "#/$defs/WorkingMemoryManifest"
       },
@@ -1842,6 +1855,32 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     },
     "additionalProperties": false
   },
+  "SummaryManifest": {
+    "title": "Summary",
+    "description": "A running summary of the messages that a prompt has no room for.",
+    "type": "object",
+    "properties": {
+      "model": {
+        "description": "`provider/model` that writes it.",
+        "type": "string",
+        "minLength": 1
+      },
+      "after": {
+        "description": "How many messages are left out before they are summed up.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000,
+        "default": 10
+      }
+    },
+    "required": [
+      "model"
+    ],
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
   "SuspendManifest": {
     "title": "Suspension",
     "description": "Stops the execution until it is resumed.",
@@ -2003,6 +2042,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       "timeout": {
         "description": "Longest run. Default: the plugin's, else 60s.",
         "$ref": "#/$defs/Duration"
+      },
+      "toolOutput": {
+        "description": "How much of a result the model is shown; the client gets it whole. Left out: as the agent says.",
+        "$ref": "#/$defs/Size"
       },
       "approval": {
         "description": "Whether a person must say yes before it runs.",

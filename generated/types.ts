@@ -40,6 +40,10 @@ export interface AgentManifest {
    * Paths in `providerOptions` that requests may set: `[openai.reasoningEffort]`. A path allows all below it.
    */
   allowProviderOptions: string[];
+  /**
+   * How much of a tool's result the model is shown; the client gets it whole.
+   */
+  toolOutput: Size;
   options: AgentOptionsManifest;
 }
 
@@ -376,8 +380,27 @@ export interface MemoryManifest {
    * How many earlier messages the model sees; 0 means none.
    */
   contextLimit: number;
+  /**
+   * Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.
+   */
+  contextTokens?: number;
+  summary?: SummaryManifest;
   workingMemory?: WorkingMemoryManifest;
   semantic?: SemanticMemoryManifest;
+}
+
+/**
+ * A running summary of the messages that a prompt has no room for.
+ */
+export interface SummaryManifest {
+  /**
+   * `provider/model` that writes it.
+   */
+  model: string;
+  /**
+   * How many messages are left out before they are summed up.
+   */
+  after: number;
 }
 
 /**
@@ -729,6 +752,10 @@ export interface ToolManifest {
    * Longest run. Default: the plugin's, else 60s.
    */
   timeout?: Duration;
+  /**
+   * How much of a result the model is shown; the client gets it whole. Left out: as the agent says.
+   */
+  toolOutput?: Size;
   /**
    * Whether a person must say yes before it runs.
    */
@@ -5501,6 +5528,7 @@ export interface Schemas {
   McpServerManifest: McpServerManifest;
   McpClientManifest: McpClientManifest;
   MemoryManifest: MemoryManifest;
+  SummaryManifest: SummaryManifest;
   WorkingMemoryManifest: WorkingMemoryManifest;
   SemanticMemoryManifest: SemanticMemoryManifest;
   PluginChoice: PluginChoice;

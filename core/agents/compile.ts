@@ -97,6 +97,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       instructions: dynamicInstructions(agent, path),
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
+      toolOutput: agent.toolOutput,
       memory: memory === undefined ? null : agentMemory(id, memory),
       history: histories.forAgent(id),
       newRunId,

@@ -16,6 +16,7 @@ export const STATUS = {
   tool_failed: 500,
   step_failed: 500,
   provider_failed: 500,
+  context_length: 500,
   internal: 500,
   unavailable: 503,
 } as const;

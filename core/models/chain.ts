@@ -9,6 +9,7 @@ import { ChainedAnswer } from "./chained-answer.ts";
 import type { Circuit } from "./circuit.ts";
 import { splitModelName } from "./names.ts";
 import type { PartSource, StreamingModel } from "./part-source.ts";
+import { createTokenScale, type TokenScale } from "./token-scale.ts";
 
 export type { PartBatch } from "./part-source.ts";
 
@@ -28,6 +29,8 @@ export interface ModelStream extends PartSource {
 /** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
 export interface ModelCallOptions extends LanguageModelV3CallOptions {
   readonly logger?: ChainSettings["logger"];
+  /** Makes the prompt shorter after a failure for its length; the same model is called again when it says true. */
+  shorten?(error: unknown): boolean;
 }
 
 export interface ModelChain {
@@ -36,6 +39,10 @@ export interface ModelChain {
   /** Its two parts: a key of the manifest, and what the provider calls the model. */
   readonly provider: string;
   readonly model: string;
+  /** Tokens of prompt and answer together that the first model takes, as far as it is known. */
+  readonly contextWindow: number | undefined;
+  /** What the first model's answers have taught of its tokens. */
+  readonly tokens: TokenScale;
   /** Name of the spans of its calls. */
   readonly spanName: string;
   /**
@@ -58,6 +65,9 @@ export interface ChainedModel {
   /** Of a model that does not answer in batches. Such a model keeps to its time limits itself. */
   readonly timeouts?: ModelTimeouts;
   readonly circuit?: Circuit;
+  readonly contextWindow?: number | undefined;
+  /** Kept for all chains of the model. */
+  readonly tokens?: TokenScale;
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
   readonly prices?: ModelPrices | undefined;
@@ -75,11 +85,13 @@ export interface ChainSettings {
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that have answered in batches: these handle the abort signal themselves, so that it need not be listened to here.
   const batched = new WeakSet<StreamingModel>();
-  const { id } = models[0]!;
+  const { id, contextWindow, tokens = createTokenScale() } = models[0]!;
   const named = splitModelName(id);
   return {
     id,
     ...named,
+    contextWindow,
+    tokens,
     spanName: modelSpan(named.model),
     stream: (options, span = null) => new ChainedAnswer(models, settings, options, batched, span).open(),
   };

@@ -257,6 +257,7 @@ export class ChainedAnswer implements ModelStream {
     const failure = classifyFailure(thrown);
     this.#count(signal?.aborted ? "aborted" : failure.reason);
     if (signal?.aborted) throw signal.reason;
+    if (this.#options.shorten?.(thrown)) return;
     this.#failure = { failure, thrown };
     const { id, retries } = this.#models[this.#position]!;
     const { logger = this.#settings.logger } = this.#options;

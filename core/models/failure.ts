@@ -29,8 +29,12 @@ const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
   "refused to answer",
 ]);
 
-/** Failures that clients see as what they are, since waiting helps. All others are `provider_failed`. */
-const KINDS: Partial<Record<FailureReason, ErrorKind>> = { "rate limited": "rate_limited", overloaded: "unavailable" };
+/** Failures that clients see as what they are, since waiting helps, or a shorter conversation. All others are `provider_failed`. */
+const KINDS: Partial<Record<FailureReason, ErrorKind>> = {
+  "rate limited": "rate_limited",
+  overloaded: "unavailable",
+  context_length: "context_length",
+};
 /** What clients are told to wait when the provider did not say. */
 const RETRY_AFTER_MS = 5_000;
 
@@ -111,7 +115,7 @@ export function providerFailed(
   return new ServiceError(kind ?? "provider_failed", `model provider failed: ${reason}${said}`, {
     cause,
     source: "provider",
-    ...(kind === undefined ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
+    ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
   });
 }
 

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
 import type { Problem } from "../lib/problem.ts";
+import { RecentMap } from "../lib/recent-map.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
@@ -11,11 +12,13 @@ import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { Circuits } from "./circuits.ts";
+import { knownContextWindow } from "./context-windows.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
+import { createTokenScale, type TokenScale } from "./token-scale.ts";
 import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel } from "./versions/versions.ts";
 import { WarningLog } from "./warning-log.ts";
 
@@ -42,6 +45,8 @@ interface ModelsOptions {
 
 /** Tries after the first, for providers that set no number. */
 const DEFAULT_RETRIES = 2;
+/** Names may be computed from requests. */
+const MAX_TOKEN_SCALES = 1_000;
 const PACKAGE_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
@@ -108,6 +113,7 @@ class ModelTable implements Models {
   readonly #meters: NamedMeters<ModelMeter>;
   readonly #circuits: Circuits;
   readonly #warnings: WarningLog;
+  readonly #tokens = new RecentMap<TokenScale>(MAX_TOKEN_SCALES);
 
   constructor(providers: ReadonlyMap<string, ConfiguredProvider>, host: Host, meters: NamedMeters<ModelMeter>) {
     this.#providers = providers;
@@ -121,7 +127,8 @@ class ModelTable implements Models {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
       const { provider, entry } = this.#provider(name);
-      const { prices } = modelSettings(entry, splitModelName(name).model);
+      const { model } = splitModelName(name);
+      const { prices, contextWindow } = modelSettings(entry, model);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
       const meter = this.#meters.of(name);
       // From 0 on, so that the first call is seen as an increase.
@@ -131,6 +138,8 @@ class ModelTable implements Models {
         model: this.#askedForJson(name),
         retries,
         timeouts: entry.timeouts,
+        contextWindow: contextWindow ?? knownContextWindow(model),
+        tokens: this.#tokensOf(name),
         circuit: this.#circuits.of(name),
         meter,
         prices,
@@ -158,6 +167,12 @@ class ModelTable implements Models {
     } catch (error) {
       return { message: messageOf(error), ofProvider: false };
     }
+  }
+
+  #tokensOf(name: string): TokenScale {
+    const known = this.#tokens.get(name) ?? createTokenScale();
+    this.#tokens.set(name, known);
+    return known;
   }
 
   #model(name: string): AnyLanguageModel {

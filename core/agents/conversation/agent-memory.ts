@@ -21,6 +21,8 @@ export interface TurnRequest {
 }
 
 export interface AgentMemory {
+  /** Most tokens of a prompt; undefined: what the model takes. */
+  readonly contextTokens: number | undefined;
   /** Starts a turn. Null for a run without a conversation: nothing is read and nothing is stored. */
   turn(request: TurnRequest, call: RunCall): Turn | null;
   /** The tools of a run that may write: the agent's, and the one that updates the working memory if there is one. */
@@ -35,6 +37,7 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
   const everything = memory.for(EVERYTHING);
   const extended = new WeakMap<ToolSet, ToolSet>();
   return {
+    contextTokens: memory.settings.contextTokens,
     turn({ runId, input, settings, clientKnowsMessageId, principal }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;

@@ -36,6 +36,8 @@ export interface CompiledAgent {
   readonly instructions: Dynamic<string>;
   readonly chain: Dynamic<ModelChain>;
   readonly tools: Dynamic<ToolSet>;
+  /** Most bytes of a tool's result that the model is shown. */
+  readonly toolOutput: number;
   /** Null for an agent without memory. */
   readonly memory: AgentMemory | null;
   readonly history: History;

@@ -73,6 +73,8 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     output,
     call: caller,
     depth: request.depth ?? 0,
+    toolOutput: agent.toolOutput,
+    contextTokens: agent.memory?.contextTokens,
     turn,
     hasInstructions: instructions !== "",
     canUpdateWorkingMemory,

@@ -55,6 +55,7 @@ async function runStep(
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
   const step = new ModelStep(sink, outcome, calls, span);
   let stream: ModelStream;
+  options.fit();
   try {
     stream = await plan.chain.stream(options, span);
   } catch (error) {
@@ -73,6 +74,8 @@ async function runStep(
     settle(outcome, step, stream, answered);
     if (span !== null) endModelCallSpan(span, plan, options, step, error, answered || undefined);
     throw error;
+  } finally {
+    options.learn(step.usage.promptTokens);
   }
   settle(outcome, step, stream, stream.id);
   if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);

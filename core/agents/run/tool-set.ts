@@ -25,6 +25,8 @@ export interface AgentTool {
   /** Its definition changes while the service runs. */
   readonly changes?: boolean;
   readonly definition: LanguageModelV3FunctionTool;
+  /** Most bytes of a result that the model is shown; undefined: as the agent says. */
+  readonly outputLimit?: number | undefined;
   /** Returns the result or a promise of it. May throw. */
   run(input: unknown, run: RunToolContext): unknown;
 }
@@ -62,11 +64,12 @@ export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 
 /** Adapts a tool of the registry for agents. `executeTool` checks approval, input, time limit and signal. */
 function agentTool(tool: Tool): AgentTool {
-  const { name, changes = false } = tool;
+  const { name, outputLimit, changes = false } = tool;
   const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
-  if (!changes) return { name, run, definition: functionTool(name, tool.description, tool.parameters) };
+  if (!changes) return { name, outputLimit, run, definition: functionTool(name, tool.description, tool.parameters) };
   return {
     name,
+    outputLimit,
     changes,
     run,
     get definition() {

@@ -5,7 +5,7 @@ import type { Discarded, EarlierQuery } from "../memory.ts";
 import { type MessagePage, unfilteredPage } from "./pages.ts";
 import { findMessages } from "./write.ts";
 
-export interface EarlierPage extends MessagePage {
+interface EarlierPage extends MessagePage {
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
 }
