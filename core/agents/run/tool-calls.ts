@@ -5,7 +5,7 @@ import { cancelSpan } from "../../observability/spans.ts";
 import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
-import type { PartSink, ToolResult } from "./parts.ts";
+import type { PartSink, ToolResult, Usage } from "./parts.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
@@ -36,7 +36,7 @@ export async function runToolCalls(
       try {
         if (index >= MAX_CALLS_PER_STEP)
           throw new Error(`too many calls in one step: at most ${MAX_CALLS_PER_STEP} run`);
-        const returned = callTool(plan, call, sink, span);
+        const returned = callTool(plan, call, sink, span, outcome);
         // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
         output = checkJson(toolName, returned instanceof Promise ? await returned : returned);
         if (span !== null) endToolCallSpan(span, output);
@@ -62,20 +62,29 @@ export async function runToolCalls(
   return answers;
 }
 
-function callTool(plan: RunPlan, call: PendingCall, sink: PartSink, span: Span | null): unknown {
+function callTool(plan: RunPlan, call: PendingCall, sink: PartSink, span: Span | null, { usage }: RunResult): unknown {
   const { toolName, toolCallId, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
   if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, callContext(plan, sink, toolCallId, span));
+  return tool.run(input, callContext(plan, sink, toolCallId, span, usage));
 }
 
-function callContext(plan: RunPlan, sink: PartSink, toolCallId: string, span: Span | null): RunToolContext {
+function callContext(
+  plan: RunPlan,
+  sink: PartSink,
+  toolCallId: string,
+  span: Span | null,
+  usage: Usage,
+): RunToolContext {
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${toolCallId}`, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
+    toolCallId,
+    usage,
+    memory: plan.settings.memory,
     sink,
     depth: plan.depth,
     turn: plan.turn,
