@@ -73,7 +73,7 @@ test("POST /agents/:id/stream-object sends partial updates while the object grow
   const partials = events.of("partial").map((event) => event.partialUpdate);
   assert.deepEqual(partials, [{ name: "" }, { name: "A" }, { name: "Ad" }, { name: "Ada" }, ADA]);
   const final = events.list.at(-1)!;
-  assert.deepEqual(Object.keys(final).sort(), ["finalObject", "finishReason", "type", "usage"]);
+  assert.deepEqual(Object.keys(final).sort(), ["finalObject", "finishReason", "model", "type", "usage"]);
   assert.deepEqual(final.finalObject, ADA);
   assert.equal(final.finishReason, "stop");
   assert.equal(events.list.length, partials.length + 1);
