@@ -1,5 +1,6 @@
 /** How an agent calls its sub-agents: through one tool, `delegate_task {agentId, task}`. */
 import { invalid } from "../lib/errors.ts";
+import { threadId } from "../memory/threads.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun, type RunRequest } from "./run/execute.ts";
 import type { AgentPart, PartSink } from "./run/parts.ts";
@@ -71,7 +72,7 @@ function inConversation(
       context: origin.context,
       memory: { userId, conversationId, options: readOnly ? { readOnly } : undefined },
     },
-    thread: conversationId === undefined ? undefined : `${conversationId}:${id}`,
+    thread: conversationId === undefined ? undefined : threadId(conversationId, id),
   };
 }
 

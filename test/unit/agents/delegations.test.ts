@@ -160,7 +160,10 @@ async function rememberingTeam(t: TestContext, writerMemory = "shared") {
   const access = (name: string) => compiled.memories.get(name)!.for(EVERYTHING);
   const messages = async (name: string, id: string) => {
     const list = await access(name).recent(id, 100, "ada");
-    return list.map(({ role, parts }) => [role, (parts ?? []).map((part) => (part as { text?: string }).text ?? "").join("")]);
+    return list.map(({ role, parts }) => [
+      role,
+      (parts ?? []).map((part) => (part as { text?: string }).text ?? "").join(""),
+    ]);
   };
   const options = { memory: { userId: "ada", conversationId: "c1" } };
   const say = (agent: Agent, input: string, more: object = {}) =>
