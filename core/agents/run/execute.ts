@@ -33,6 +33,8 @@ export interface RunRequest {
   conversationId?: string;
   /** Whether the client is sent the id of the assistant's message. */
   clientKnowsMessageId?: boolean;
+  /** Where the turn is stored, when that is not the conversation itself: a sub-agent has a thread of its own beside it. */
+  thread?: string | undefined;
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -61,7 +63,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const turn =
     agent.memory === null
       ? null
-      : startTurn(agent.memory, request, { runId: id, settings: settings.memory, principal }, caller);
+      : startTurn(agent.memory, request, { runId: id, settings: turnSettings(settings, request), principal }, caller);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
@@ -90,6 +92,9 @@ function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, c
   return memory.turn({ ...owner, input, clientKnowsMessageId }, call);
 }
 
+const turnSettings = ({ memory }: RunSettings, { thread }: RunRequest) =>
+  thread === undefined ? memory : { ...memory, conversationId: thread };
+
 /** Sets the user of the run: that of the token if there is one. An anonymous run has none. */
 function withEffectiveUser(
   principal: Principal,
@@ -114,6 +119,7 @@ function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings
 /**
  * Runs to the end. A run that is aborted throws whatever aborted it.
  *
+ * @param outcome filled on the way, for callers that need it when the run fails as well
  * @throws ServiceError when the model fails, or when the conversation is another user's or cannot be read or stored; any
  * error when the run was aborted
  */
@@ -121,10 +127,10 @@ export async function execute(
   agent: CompiledAgent,
   prepared: PreparedRun,
   sink: PartSink = NULL_SINK,
+  outcome: RunResult = emptyRunResult(),
 ): Promise<RunResult> {
   const { plan } = prepared;
   const { turn } = plan;
-  const outcome = emptyRunResult();
   beginRunSpan(agent, prepared);
   if (turn !== null) await addConversation(agent, plan, turn, outcome);
   const record = agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);

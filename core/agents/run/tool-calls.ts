@@ -6,7 +6,7 @@ import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
-import type { PartSink, ToolResult } from "./parts.ts";
+import type { PartSink, ToolResult, Usage } from "./parts.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
@@ -40,7 +40,7 @@ export async function runToolCalls(
       try {
         if (index >= MAX_CALLS_PER_STEP)
           throw new Error(`too many calls in one step: at most ${MAX_CALLS_PER_STEP} run`);
-        const returned = callTool(plan, step, call, sink, span);
+        const returned = callTool({ plan, step, sink, span, usage: outcome.usage }, call);
         // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
         output = checkJson(toolName, returned instanceof Promise ? await returned : returned);
         if (span !== null) endToolCallSpan(span, output);
@@ -66,26 +66,35 @@ export async function runToolCalls(
   return answers;
 }
 
-function callTool(plan: RunPlan, step: number, call: PendingCall, sink: PartSink, span: Span | null): unknown {
+/** What the calls of one step have in common, and the span of one. */
+interface StepCall {
+  readonly plan: RunPlan;
+  /** The number of the step, from 1. */
+  readonly step: number;
+  readonly sink: PartSink;
+  readonly span: Span | null;
+  /** Of the run: what a sub-agent uses is added to it. */
+  readonly usage: Usage;
+}
+
+function callTool(of: StepCall, call: PendingCall): unknown {
+  const { plan } = of;
   const { toolName, toolCallId, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
   if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, callContext(plan, step, sink, toolCallId, span));
+  return tool.run(input, callContext(of, toolCallId));
 }
 
-function callContext(
-  plan: RunPlan,
-  step: number,
-  sink: PartSink,
-  toolCallId: string,
-  span: Span | null,
-): RunToolContext {
+function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: string): RunToolContext {
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
+    toolCallId,
+    usage,
+    memory: plan.settings.memory,
     sink,
     depth: plan.depth,
     turn: plan.turn,

@@ -6,11 +6,17 @@ import type { Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
-import type { PartSink } from "./parts.ts";
+import type { MemorySettings } from "./options.ts";
+import type { PartSink, Usage } from "./parts.ts";
 
 /** The context of one tool call. `sink` takes the parts of a sub-agent. */
 export interface RunToolContext {
   readonly origin: ToolOrigin & { readonly call: RunCall };
+  readonly toolCallId: string;
+  /** What the run uses: a sub-agent adds to it. */
+  readonly usage: Usage;
+  /** Whose run it is, and its conversation. */
+  readonly memory: MemorySettings;
   readonly sink: PartSink;
   /** How many agents have delegated down to the one that calls. */
   readonly depth: number;

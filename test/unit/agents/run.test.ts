@@ -5,11 +5,12 @@ import { agentsOf, assistant, caller, eventsOf, historyOf, usage } from "../../s
 
 const SUM = { when: "add", call: { tool: "add", input: { a: 2, b: 3 } }, then: "It is {{ result.sum }}." };
 
-test("POST /agents/:id/text gives the text, the five numbers of usage and the finish reason", async (t) => {
+test("POST /agents/:id/text gives the text, the five numbers of usage, the model and the finish reason", async (t) => {
   const agent = await assistant(t, { instructions: "Be kind." });
   assert.deepEqual(await agent.generateText({ input: "hello there you" }, caller()), {
     text: "hello there you",
     usage: usage(5, 3),
+    model: "demo/echo",
     finishReason: "stop",
     toolCalls: [],
     toolResults: [],

@@ -17,8 +17,8 @@ test("POST /agents/:id/stream sends the parts of a run in order, each with the f
     { type: "text-delta", id: "text", delta: "hell" },
     { type: "text-delta", id: "text", delta: "o you" },
     { type: "text-end", id: "text" },
-    { type: "finish-step", usage: TOTAL(2, 2), finishReason: "stop" },
-    { type: "finish", finishReason: "stop", totalUsage: TOTAL(2, 2) },
+    { type: "finish-step", usage: TOTAL(2, 2), model: "demo/echo", finishReason: "stop" },
+    { type: "finish", finishReason: "stop", totalUsage: TOTAL(2, 2), model: "demo/echo" },
   ]);
 });
 
