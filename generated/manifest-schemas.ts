@@ -1785,7 +1785,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "ToolManifest": {
     "title": "Tool",
-    "description": "A plugin (`use`) or a REST call (`http`).",
+    "description": "A plugin (`use`), a REST call (`http`), or a tool that the client of an agent runs (`client: true`).",
     "type": "object",
     "properties": {
       "use": {
@@ -1817,11 +1817,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "boolean"
       },
       "parameters": {
-        "description": "With `http`: JSON Schema of the input.",
+        "description": "With `http` or `client`: JSON Schema of the input.",
         "$ref": "#/$defs/JsonSchema"
       },
       "http": {
         "$ref": "#/$defs/HttpToolManifest"
+      },
+      "client": {
+        "description": "Whether the client runs it: the answer of the agent ends with the call, and goes on when the client posts the result.",
+        "type": "boolean",
+        "const": true
       },
       "output": {
         "description": "With `http`: the result, made of `input`, `context`, `status`, `headers` and `body`. Left out: the body."
@@ -1836,6 +1841,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       {
         "required": [
           "http"
+        ]
+      },
+      {
+        "required": [
+          "client"
         ]
       }
     ],
@@ -1859,9 +1869,29 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
             "errorMessage": "belongs to tools with \"use\""
           }
         }
+      },
+      "client": {
+        "properties": {
+          "with": {
+            "not": {},
+            "errorMessage": "belongs to tools with \"use\""
+          },
+          "output": {
+            "not": {},
+            "errorMessage": "belongs to http tools: the client sends the result"
+          },
+          "timeout": {
+            "not": {},
+            "errorMessage": "belongs to tools that the service runs"
+          },
+          "approval": {
+            "not": {},
+            "errorMessage": "belongs to tools that the service runs: the client can ask by itself"
+          }
+        }
       }
     },
-    "errorMessage": "a tool needs exactly one of use, http",
+    "errorMessage": "a tool needs exactly one of use, http, client",
     "patternProperties": {
       "^x-": true
     },

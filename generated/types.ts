@@ -704,7 +704,7 @@ export interface LimitsManifest {
 }
 
 /**
- * A plugin (`use`) or a REST call (`http`).
+ * A plugin (`use`), a REST call (`http`), or a tool that the client of an agent runs (`client: true`).
  */
 export interface ToolManifest {
   /**
@@ -729,10 +729,14 @@ export interface ToolManifest {
    */
   approval?: boolean;
   /**
-   * With `http`: JSON Schema of the input.
+   * With `http` or `client`: JSON Schema of the input.
    */
   parameters?: JsonSchema;
   http?: HttpToolManifest;
+  /**
+   * Whether the client runs it: the answer of the agent ends with the call, and goes on when the client posts the result.
+   */
+  client?: true;
   /**
    * With `http`: the result, made of `input`, `context`, `status`, `headers` and `body`. Left out: the body.
    */
@@ -1483,6 +1487,10 @@ export interface AgentTool {
    * JSON Schema of its input.
    */
   parameters: JsonSchemaObject;
+  /**
+   * Set when clients of the agent run it.
+   */
+  client?: true;
 }
 
 /**
@@ -3448,6 +3456,10 @@ export interface Tool {
    * JSON Schema of its input.
    */
   parameters: JsonSchemaObject;
+  /**
+   * Set when clients of agents run it: it cannot be executed directly.
+   */
+  client?: true;
   /**
    * `unavailable` while the server behind the tool is down, else `ready`.
    */

@@ -101,6 +101,14 @@ export function checkToolName(check: CheckContext, path: Path, name: unknown): v
   checkName(check, path, "tool", name, keysOf(tools));
 }
 
+/** A tool that the service can run by itself. @param caller who asks for it */
+export function checkOwnTool(check: CheckContext, path: Path, name: unknown, caller: string): void {
+  checkToolName(check, path, name);
+  const tool = entriesOf(check.document.tools).find(([key]) => key === name)?.[1];
+  if (isObject(tool) && tool.client === true)
+    check.report(path, `"${name}" runs in the client of an agent: ${caller} cannot call it`);
+}
+
 function checkSubAgents(check: CheckContext, path: Path, id: string, agent: Json): void {
   const names = listOf(agent.subAgents);
   checkRepeats(check, [...path, "subAgents"], names);

@@ -11,6 +11,7 @@ import type { RunCall } from "../agent.ts";
 import { pushMessage } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import type { MemorySettings } from "../run/options.ts";
+import { type CompletedMessage, completeCalls } from "./open-calls.ts";
 import type { TurnInput } from "./turn-input.ts";
 
 export interface RecalledContext {
@@ -20,6 +21,8 @@ export interface RecalledContext {
   readonly workingMemory: string | null | undefined;
   /** Ids of stored messages that come after the last user message of this request: a regenerated answer replaces them. */
   readonly replaced: readonly string[];
+  /** The stored answer that the run continues, since the request has results for its open calls. */
+  readonly continued: CompletedMessage | null;
 }
 
 export interface Conversation {
@@ -41,10 +44,11 @@ export async function recall(
 ): Promise<RecalledContext> {
   const { id, userId } = conversation;
   const { contextLimit } = settings;
-  const [recent, workingMemory] = await Promise.all([
+  const [stored, workingMemory] = await Promise.all([
     access.recent(id, contextLimit, userId),
     readWorkingMemory(memory, access, conversation),
   ]);
+  const { messages: recent, continued } = completeCalls(stored, input.results);
   const told = new Set([...recent.map((message) => message.id), ...input.messageIds]);
   const whole = recent.length < contextLimit;
   const similar = await similarMessages(
@@ -64,7 +68,7 @@ export async function recall(
     (message) => !input.messageIds.has(message.id),
   );
   const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](earlier, similar);
-  return { messages: toPrompt(merged, call), workingMemory, replaced: later.map((message) => message.id) };
+  return { messages: toPrompt(merged, call), workingMemory, replaced: later.map((message) => message.id), continued };
 }
 
 type Merge = (recent: Message[], similar: Message[]) => Message[];

@@ -11,6 +11,7 @@ import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
+import type { PostedResults } from "./open-calls.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
@@ -39,6 +40,8 @@ export class Turn {
   readonly #input: TurnInput;
   readonly #startedAt: number;
   #replaced: readonly string[] = [];
+  /** The assistant's message that the run continues. */
+  #continued: TurnInput["continued"];
   #message: TurnMessage | null = null;
   /** The user's message until it is stored. */
   #user: NewMessage | null;
@@ -56,7 +59,13 @@ export class Turn {
     this.#startedAt = options.memory.now();
     this.#input = parseTurnInput(options.input);
     this.#user = this.#input.user;
-    this.#choosesIds = options.clientKnowsMessageId || this.#input.continued !== null;
+    this.#continued = this.#input.continued;
+    this.#choosesIds = options.clientKnowsMessageId || this.#continued !== null;
+  }
+
+  /** Results in the request that have become a part of the stored answer that the run continues. */
+  get results(): PostedResults {
+    return this.#input.results;
   }
 
   /** Whether the run may write to the conversation. */
@@ -71,6 +80,10 @@ export class Turn {
     const found = recall(memory, access, conversation, settings, this.#input, call, span);
     const recalled = await spanned(span, found);
     if (regenerate) this.#replaced = recalled.replaced;
+    if (recalled.continued !== null) {
+      this.#continued = recalled.continued;
+      this.#choosesIds = true;
+    }
     return recalled;
   }
 
@@ -78,7 +91,7 @@ export class Turn {
   record(sink: PartSink): PartSink {
     if (!this.writable) return sink;
     const { mode, debounceMs, flushOnToolResult } = this.#options.settings.conversationPersistence;
-    this.#message = new TurnMessage(sink, this.#input.continued?.parts ?? [], (reason) => {
+    this.#message = new TurnMessage(sink, this.#continued?.parts ?? [], (reason) => {
       if (mode !== "step") return;
       if (reason === "tool-result") {
         if (flushOnToolResult) this.#checkpoint();
@@ -96,7 +109,7 @@ export class Turn {
   ): Promise<void> {
     const { memory, access, conversation } = this.#options;
     await this.#writing;
-    await this.#write(false);
+    await this.#write(null);
     const { scope } = memory.settings.workingMemory!;
     const update = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
     await spanned(this.#span(MEMORY_SPANS.note, parent), update);
@@ -106,7 +119,7 @@ export class Turn {
   async finish(): Promise<void> {
     if (!this.writable || this.#ended) return;
     await this.#end();
-    await this.#write(true);
+    await this.#write("completed");
     if (this.#replaced.length === 0) return;
     const { access, conversation } = this.#options;
     await access.deleteMessages(conversation.id, this.#replaced, conversation.userId);
@@ -117,7 +130,7 @@ export class Turn {
     if (!this.writable || this.#ended) return;
     await this.#end();
     try {
-      await this.#write(true, { status });
+      await this.#write("failed", { status });
     } catch (error) {
       this.#logFailure(error);
     }
@@ -145,7 +158,7 @@ export class Turn {
       this.#writeAgain = true;
       return;
     }
-    this.#writing = this.#write(false).then(
+    this.#writing = this.#write(null).then(
       () => this.#afterWrite(),
       (error) => {
         this.#logFailure(error);
@@ -161,18 +174,19 @@ export class Turn {
     this.#checkpoint();
   }
 
-  async #write(last: boolean, metadata?: Record<string, unknown>): Promise<void> {
+  /** @param ended whether the run is over, and how */
+  async #write(ended: "completed" | "failed" | null, metadata?: Record<string, unknown>): Promise<void> {
     const { memory, access, conversation, resourceId, messageId } = this.#options;
-    if (!last) this.#choosesIds = true;
+    if (ended === null) this.#choosesIds = true;
     const messages: NewMessage[] = [];
     const user = this.#user;
     if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
-    const parts = this.#message?.parts(last) ?? null;
+    const parts = this.#message?.parts(ended) ?? null;
     if (parts !== null) {
       this.#answeredAt ??= memory.now();
       const answer: NewMessage = { role: "assistant", parts };
       if (metadata !== undefined) answer.metadata = metadata;
-      messages.push(this.#withIdAndTime(answer, this.#answeredAt, this.#input.continued?.id ?? messageId));
+      messages.push(this.#withIdAndTime(answer, this.#answeredAt, this.#continued?.id ?? messageId));
     }
     const { title } = this.#input;
     const begun = { id: conversation.id, userId: conversation.userId, resourceId };

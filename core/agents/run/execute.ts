@@ -34,6 +34,8 @@ export interface RunRequest {
   clientKnowsMessageId?: boolean;
   /** Whether the answer replaces the last one of the conversation. */
   regenerate?: boolean;
+  /** Whether a client reads the answer that can run tools and post their results. */
+  runsTools?: boolean;
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -72,6 +74,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     settings,
     output,
     call: caller,
+    clientRunsTools: request.runsTools ?? false,
     depth: request.depth ?? 0,
     turn,
     hasInstructions: instructions !== "",

@@ -10,6 +10,7 @@ import type { PartSink } from "./parts.ts";
 import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runToolCalls } from "./tool-calls.ts";
+import type { PendingCall } from "./tool-input.ts";
 import { addUsage } from "./usage.ts";
 
 /**
@@ -21,7 +22,9 @@ import { addUsage } from "./usage.ts";
 export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const options = new CallOptions(plan);
   for (let count = 1; ; count++) {
-    const { step, answers } = await runStep(plan, options, sink, outcome, count === 1);
+    const { step, answers, open } = await runStep(plan, options, sink, outcome, count === 1);
+    // The client posts the results of its calls: the answer goes on from them.
+    if (open) break;
     if (step.calls.length === 0 || count >= plan.settings.maxSteps) {
       if (plan.output !== null) {
         extendPrompt(options, step, answers);
@@ -66,11 +69,23 @@ async function runStep(plan: RunPlan, options: CallOptions, sink: PartSink, outc
     addUsage(outcome.usage, step.usage);
     stream.meter?.used(step.usage);
   }
-  const answers = step.calls.length === 0 ? [] : await runToolCalls(plan, step.calls, sink, outcome);
+  const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
+  const open = own.length < step.calls.length;
+  if (open) {
+    step.finishReason = "tool-calls";
+    outcome.finishReason = "tool-calls";
+  }
+  const answers = own.length === 0 ? [] : await runToolCalls(plan, own, sink, outcome);
   const wait = sink.part({ type: "finish-step", usage: step.usage, finishReason: step.finishReason });
   if (wait !== undefined) await wait;
   if (sink.closed) throw new Aborted();
-  return { step, answers };
+  return { step, answers, open };
+}
+
+/** Whether the client runs the call. One with invalid input is answered here, so that the model can correct it. */
+function isForClient(plan: RunPlan, { part, problem }: PendingCall): boolean {
+  const tool = plan.tools.byName.get(part.toolName);
+  return problem === null && tool?.clientInput !== undefined && tool.clientInput(part.input) === null;
 }
 
 /** Adds the answer of a step and the results of its tool calls to the prompt of the next call, as a new list. */

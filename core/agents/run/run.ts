@@ -22,6 +22,8 @@ export interface RunPlan {
   /** The form of the result, if the request asks for one. */
   readonly output: OutputSpec | null;
   readonly call: RunCaller;
+  /** Whether calls of client-side tools are left to the client. Otherwise they fail. */
+  readonly clientRunsTools: boolean;
   /** How many agents have delegated down to this one. */
   readonly depth: number;
   /** Its turn of the conversation; null without memory. */

@@ -24,6 +24,8 @@ export interface AgentTool {
   /** Its definition changes while the service runs. */
   readonly changes?: boolean;
   readonly definition: LanguageModelV3FunctionTool;
+  /** Run by the client: what is wrong with an input, or null. */
+  readonly clientInput?: (input: unknown) => string | null;
   /** Returns the result or a promise of it. May throw. */
   run(input: unknown, run: RunToolContext): unknown;
 }
@@ -53,7 +55,11 @@ export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 function agentTool(tool: Tool): AgentTool {
   const { name, changes = false } = tool;
   const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
-  if (!changes) return { name, run, definition: functionTool(name, tool.description, tool.parameters) };
+  if (!changes) {
+    const definition = functionTool(name, tool.description, tool.parameters);
+    if (!tool.client) return { name, run, definition };
+    return { name, run, definition, clientInput: (input) => tool.validate(input) };
+  }
   return {
     name,
     changes,
