@@ -504,7 +504,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "HttpToolManifest": {
     "title": "REST call",
-    "description": "Strings may hold `{{ expressions }}` over `input` and `context`, encoded for where they stand.",
+    "description": "Strings may hold `{{ expressions }}` over `input`, `context` and `user`, encoded for where they stand.",
     "type": "object",
     "properties": {
       "method": {
@@ -1829,7 +1829,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "const": true
       },
       "output": {
-        "description": "With `http`: the result, made of `input`, `context`, `status`, `headers` and `body`. Left out: the body."
+        "description": "With `http`: the result, made of `input`, `context`, `user`, `status`, `headers` and `body`. Left out: the body."
       }
     },
     "oneOf": [

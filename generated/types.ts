@@ -738,13 +738,13 @@ export interface ToolManifest {
    */
   client?: true;
   /**
-   * With `http`: the result, made of `input`, `context`, `status`, `headers` and `body`. Left out: the body.
+   * With `http`: the result, made of `input`, `context`, `user`, `status`, `headers` and `body`. Left out: the body.
    */
   output?: unknown;
 }
 
 /**
- * Strings may hold `{{ expressions }}` over `input` and `context`, encoded for where they stand.
+ * Strings may hold `{{ expressions }}` over `input`, `context` and `user`, encoded for where they stand.
  */
 export interface HttpToolManifest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";

@@ -93,7 +93,10 @@ function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {
 }
 
 function runsInClient({ name }: Tool): ServiceError {
-  return new ServiceError("conflict", `tool ${JSON.stringify(name)} runs in the client of an agent: it cannot run here`);
+  return new ServiceError(
+    "conflict",
+    `tool ${JSON.stringify(name)} runs in the client of an agent: it cannot run here`,
+  );
 }
 
 function approvalMissing(tool: Tool): ServiceError {
