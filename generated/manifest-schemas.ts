@@ -399,6 +399,27 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "BodyLimitsManifest": {
+    "title": "Body limits",
+    "description": "Largest request bodies. Beyond `default` a body may be long for its texts only: files above all.",
+    "type": "object",
+    "properties": {
+      "default": {
+        "description": "Of every route without a class.",
+        "$ref": "#/$defs/Size",
+        "default": "1MiB"
+      },
+      "generation": {
+        "description": "Of `/agents/:id/text`, `/stream`, `/chat`, `/object` and `/stream-object`: an image of 10 MiB fits.",
+        "$ref": "#/$defs/Size",
+        "default": "14MiB"
+      }
+    },
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
   "CorsManifest": {
     "title": "CORS",
     "description": "Cross-origin settings.",
@@ -577,9 +598,22 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     "type": "object",
     "properties": {
       "body": {
-        "description": "Largest request body.",
-        "$ref": "#/$defs/Size",
-        "default": "1MiB"
+        "description": "Largest request body: one size for every route, or sizes by the class of the route.",
+        "type": [
+          "string",
+          "integer",
+          "object"
+        ],
+        "if": {
+          "type": "object"
+        },
+        "then": {
+          "$ref": "#/$defs/BodyLimitsManifest"
+        },
+        "else": {
+          "$ref": "#/$defs/Size"
+        },
+        "default": {}
       },
       "uploads": {
         "description": "Most bytes of request bodies in memory at once, of all requests together; more are answered 503.",

@@ -658,13 +658,27 @@ export interface CorsManifest {
 }
 
 /**
+ * Largest request bodies. Beyond `default` a body may be long for its texts only: files above all.
+ */
+export interface BodyLimitsManifest {
+  /**
+   * Of every route without a class.
+   */
+  default: Size;
+  /**
+   * Of `/agents/:id/text`, `/stream`, `/chat`, `/object` and `/stream-object`: an image of 10 MiB fits.
+   */
+  generation: Size;
+}
+
+/**
  * Bounds on what clients send and how long things take.
  */
 export interface LimitsManifest {
   /**
-   * Largest request body.
+   * Largest request body: one size for every route, or sizes by the class of the route.
    */
-  body: Size;
+  body: number | BodyLimitsManifest;
   /**
    * Most bytes of request bodies in memory at once, of all requests together; more are answered 503.
    */
@@ -5385,6 +5399,7 @@ export interface Schemas {
   ModelPricesManifest: ModelPricesManifest;
   ServerManifest: ServerManifest;
   CorsManifest: CorsManifest;
+  BodyLimitsManifest: BodyLimitsManifest;
   LimitsManifest: LimitsManifest;
   ToolManifest: ToolManifest;
   HttpToolManifest: HttpToolManifest;
