@@ -94,7 +94,7 @@ function checkTools(check: CheckContext, path: Path, agent: Json): void {
 }
 
 /** A tool of the manifest, or `CLIENT_NAME` of an MCP client, whose tools are not known before it answers. */
-export function checkToolName(check: CheckContext, path: Path, name: unknown): void {
+function checkToolName(check: CheckContext, path: Path, name: unknown): void {
   const { tools, mcp } = check.document;
   const clients = keysOf(isObject(mcp) ? mcp.clients : undefined);
   if (typeof name === "string" && clientOf(name, clients) !== undefined) return;

@@ -34,8 +34,9 @@ for (const transport of TRANSPORTS) {
 
     test("every generation endpoint takes 12 MiB, and every other route 1 MiB", async (t) => {
       const { service } = await serveUpstream(t, {}, { server: { transport }, tools: { sum: { use: "add" } } });
+      const body = JSON.stringify({ input: showing(imageOf(9 * MIB)), schema: { type: "object" } });
       for (const endpoint of GENERATION) {
-        const reply = await service.post(`/agents/assistant/${endpoint}`, textOf(12 * MIB));
+        const reply = await service.post(`/agents/assistant/${endpoint}`, body);
         assert.notEqual(reply.status, 413, endpoint);
         await reply.body?.cancel();
       }
