@@ -596,6 +596,27 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "BodyLimitsManifest": {
+    "title": "Body limits",
+    "description": "Largest request bodies. Beyond `default` a body may be long for its texts only: files above all.",
+    "type": "object",
+    "properties": {
+      "default": {
+        "description": "Of every route without a class.",
+        "$ref": "#/$defs/Size",
+        "default": "1MiB"
+      },
+      "generation": {
+        "description": "Of `/agents/:id/text`, `/stream`, `/chat`, `/object` and `/stream-object`: an image of 10 MiB fits.",
+        "$ref": "#/$defs/Size",
+        "default": "14MiB"
+      }
+    },
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
   "CorsManifest": {
     "title": "CORS",
     "description": "Cross-origin settings.",
@@ -701,7 +722,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "HttpToolManifest": {
     "title": "REST call",
-    "description": "Strings may hold `{{ expressions }}` over `input` and `context`, encoded for where they stand.",
+    "description": "Strings may hold `{{ expressions }}` over `input`, `context` and `user`, encoded for where they stand.",
     "type": "object",
     "properties": {
       "method": {
@@ -774,9 +795,22 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     "type": "object",
     "properties": {
       "body": {
-        "description": "Largest request body.",
-        "$ref": "#/$defs/Size",
-        "default": "1MiB"
+        "description": "Largest request body: one size for every route, or sizes by the class of the route.",
+        "type": [
+          "string",
+          "integer",
+          "object"
+        ],
+        "if": {
+          "type": "object"
+        },
+        "then": {
+          "$ref": "#/$defs/BodyLimitsManifest"
+        },
+        "else": {
+          "$ref": "#/$defs/Size"
+        },
+        "default": {}
       },
       "uploads": {
         "description": "Most bytes of request bodies in memory at once, of all requests together; more are answered 503.",
@@ -2016,7 +2050,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "ToolManifest": {
     "title": "Tool",
-    "description": "A plugin (`use`) or a REST call (`http`).",
+    "description": "A plugin (`use`), a REST call (`http`), or a tool that the client of an agent runs (`client: true`).",
     "type": "object",
     "properties": {
       "use": {
@@ -2052,14 +2086,19 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "boolean"
       },
       "parameters": {
-        "description": "With `http`: JSON Schema of the input.",
+        "description": "With `http` or `client`: JSON Schema of the input.",
         "$ref": "#/$defs/JsonSchema"
       },
       "http": {
         "$ref": "#/$defs/HttpToolManifest"
       },
+      "client": {
+        "description": "Whether the client runs it: the answer of the agent ends with the call, and goes on when the client posts the result.",
+        "type": "boolean",
+        "const": true
+      },
       "output": {
-        "description": "With `http`: the result, made of `input`, `context`, `status`, `headers` and `body`. Left out: the body."
+        "description": "With `http`: the result, made of `input`, `context`, `user`, `status`, `headers` and `body`. Left out: the body."
       }
     },
     "oneOf": [
@@ -2071,6 +2110,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       {
         "required": [
           "http"
+        ]
+      },
+      {
+        "required": [
+          "client"
         ]
       }
     ],
@@ -2094,9 +2138,29 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
             "errorMessage": "belongs to tools with \"use\""
           }
         }
+      },
+      "client": {
+        "properties": {
+          "with": {
+            "not": {},
+            "errorMessage": "belongs to tools with \"use\""
+          },
+          "output": {
+            "not": {},
+            "errorMessage": "belongs to http tools: the client sends the result"
+          },
+          "timeout": {
+            "not": {},
+            "errorMessage": "belongs to tools that the service runs"
+          },
+          "approval": {
+            "not": {},
+            "errorMessage": "belongs to tools that the service runs: the client can ask by itself"
+          }
+        }
       }
     },
-    "errorMessage": "a tool needs exactly one of use, http",
+    "errorMessage": "a tool needs exactly one of use, http, client",
     "patternProperties": {
       "^x-": true
     },

@@ -475,6 +475,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "parameters": {
         "$ref": "#/components/schemas/JsonSchemaObject",
         "description": "JSON Schema of its input."
+      },
+      "client": {
+        "type": "boolean",
+        "const": true,
+        "description": "Set when clients of the agent run it."
       }
     },
     "required": [
@@ -5516,6 +5521,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "parameters": {
         "$ref": "#/components/schemas/JsonSchemaObject",
         "description": "JSON Schema of its input."
+      },
+      "client": {
+        "type": "boolean",
+        "const": true,
+        "description": "Set when clients of agents run it: it cannot be executed directly."
       },
       "status": {
         "type": "string",

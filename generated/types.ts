@@ -686,13 +686,27 @@ export interface CorsManifest {
 }
 
 /**
+ * Largest request bodies. Beyond `default` a body may be long for its texts only: files above all.
+ */
+export interface BodyLimitsManifest {
+  /**
+   * Of every route without a class.
+   */
+  default: Size;
+  /**
+   * Of `/agents/:id/text`, `/stream`, `/chat`, `/object` and `/stream-object`: an image of 10 MiB fits.
+   */
+  generation: Size;
+}
+
+/**
  * Bounds on what clients send and how long things take.
  */
 export interface LimitsManifest {
   /**
-   * Largest request body.
+   * Largest request body: one size for every route, or sizes by the class of the route.
    */
-  body: Size;
+  body: number | BodyLimitsManifest;
   /**
    * Most bytes of request bodies in memory at once, of all requests together; more are answered 503.
    */
@@ -732,7 +746,7 @@ export interface LimitsManifest {
 }
 
 /**
- * A plugin (`use`) or a REST call (`http`).
+ * A plugin (`use`), a REST call (`http`), or a tool that the client of an agent runs (`client: true`).
  */
 export interface ToolManifest {
   /**
@@ -761,18 +775,22 @@ export interface ToolManifest {
    */
   approval?: boolean;
   /**
-   * With `http`: JSON Schema of the input.
+   * With `http` or `client`: JSON Schema of the input.
    */
   parameters?: JsonSchema;
   http?: HttpToolManifest;
   /**
-   * With `http`: the result, made of `input`, `context`, `status`, `headers` and `body`. Left out: the body.
+   * Whether the client runs it: the answer of the agent ends with the call, and goes on when the client posts the result.
+   */
+  client?: true;
+  /**
+   * With `http`: the result, made of `input`, `context`, `user`, `status`, `headers` and `body`. Left out: the body.
    */
   output?: unknown;
 }
 
 /**
- * Strings may hold `{{ expressions }}` over `input` and `context`, encoded for where they stand.
+ * Strings may hold `{{ expressions }}` over `input`, `context` and `user`, encoded for where they stand.
  */
 export interface HttpToolManifest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
@@ -1515,6 +1533,10 @@ export interface AgentTool {
    * JSON Schema of its input.
    */
   parameters: JsonSchemaObject;
+  /**
+   * Set when clients of the agent run it.
+   */
+  client?: true;
 }
 
 /**
@@ -3501,6 +3523,10 @@ export interface Tool {
    * JSON Schema of its input.
    */
   parameters: JsonSchemaObject;
+  /**
+   * Set when clients of agents run it: it cannot be executed directly.
+   */
+  client?: true;
   /**
    * `unavailable` while the server behind the tool is down, else `ready`.
    */
@@ -5544,6 +5570,7 @@ export interface Schemas {
   ModelPricesManifest: ModelPricesManifest;
   ServerManifest: ServerManifest;
   CorsManifest: CorsManifest;
+  BodyLimitsManifest: BodyLimitsManifest;
   LimitsManifest: LimitsManifest;
   ToolManifest: ToolManifest;
   HttpToolManifest: HttpToolManifest;

@@ -40,10 +40,11 @@ export function describe(facts: AgentFacts, all: ReadonlyMap<string, AgentFacts>
 }
 
 function describeTools(tools: ToolSet): AgentTool[] {
-  return [...tools.byName.values()].map(({ definition }) => ({
+  return [...tools.byName.values()].map(({ definition, clientInput }) => ({
     name: definition.name,
     description: definition.description ?? "",
     parameters: definition.inputSchema as AgentTool["parameters"],
+    ...(clientInput !== undefined && { client: true as const }),
   }));
 }
 

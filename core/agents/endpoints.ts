@@ -27,7 +27,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call) {
-      return textResult(await execute(agent, prepareRun(agent, body, call)));
+      return textResult(await execute(agent, prepareRun(agent, { ...body, runsTools: true }, call)));
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
@@ -37,7 +37,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       return (await execute(agent, prepareObject(body, call))).output;
     },
     stream(body: GenerateBody, call): EventProducer {
-      const prepared = prepareRun(agent, body, call);
+      const prepared = prepareRun(agent, { ...body, runsTools: true }, call);
       return (events) => executeStream(agent, prepared, new RawSink(events));
     },
     chat(body, call): EventProducer {
@@ -70,6 +70,7 @@ function prepareChat(agent: CompiledAgent, body: ChatBody, call: RunCall): Prepa
   if (options !== undefined) request.options = options;
   if (typeof id === "string") request.conversationId = id;
   request.clientKnowsMessageId = true;
+  request.runsTools = true;
   const prepared = prepareRun(agent, request, call);
   if (options?.resumableStream === true) rejectResumable(prepared);
   return prepared;

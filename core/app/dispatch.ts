@@ -9,13 +9,20 @@ import type { InFlight } from "../http/in-flight.ts";
 import type { OpenSockets } from "../http/open-sockets.ts";
 import { compilePipeline } from "../http/pipeline.ts";
 import { createRequestIds } from "../http/request-id.ts";
+import type { Route } from "../http/route.ts";
 import { compileSite } from "../http/site.ts";
 import { compileSockets } from "../http/socket-pipeline.ts";
 import { Uploads } from "../http/uploads.ts";
+import type { LimitsManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import type { Booted } from "./boot.ts";
 import { compileServiceCors } from "./cors.ts";
 import type { Service } from "./service.ts";
+
+/** What goes beyond all uploads together could never be received. */
+function bodyLimit({ body, uploads }: LimitsManifest, { bodyClass }: Pick<Route<Service>, "bodyClass">) {
+  return Math.min(typeof body === "number" ? body : body[bodyClass ?? "default"], uploads);
+}
 
 interface DispatchOptions {
   /** The address to listen on. */
@@ -69,7 +76,8 @@ export function compileDispatch(
     check: (schema) => validators[schema],
     authorize: (route) => guards.of(access.of(route)),
     authorizeUnknown: guards.unknown,
-    bodyLimit: limits.body,
+    bodyLimit: (route) => bodyLimit(limits, route),
+    valuesLimit: bodyLimit(limits, {}),
     isProxied: trustedProxies.length > 0,
     uploads: new Uploads(limits.uploads),
     isSocket: sockets.has,

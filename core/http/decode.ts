@@ -43,11 +43,20 @@ export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
   }
 }
 
-/** Parses a JSON body; throws `invalid_input` when it is not JSON or too deep. */
-export function parseBody(bytes: Uint8Array): unknown {
+/**
+ * Parses a JSON body.
+ *
+ * @param valuesLimit most bytes that are not in texts
+ * @throws ServiceError `invalid_input` when it is not JSON or too deep, `too_large` when it has too many values
+ */
+export function parseBody(bytes: Uint8Array, valuesLimit = Number.POSITIVE_INFINITY): unknown {
   if (bytes.length === 0) throw invalid("body is required: a JSON object");
-  if (bytes.length > MAX_JSON_DEPTH * 2 && isTooDeep(bytes))
-    throw invalid(`body is nested deeper than ${MAX_JSON_DEPTH} levels`);
+  if (bytes.length > MAX_JSON_DEPTH * 2) {
+    const { tooDeep, outside } = measure(bytes);
+    if (tooDeep) throw invalid(`body is nested deeper than ${MAX_JSON_DEPTH} levels`);
+    if (outside > valuesLimit)
+      throw new ServiceError("too_large", `body has more than ${valuesLimit} bytes beside its texts`);
+  }
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
   try {
     return JSON.parse(text);
@@ -57,20 +66,43 @@ export function parseBody(bytes: Uint8Array): unknown {
 }
 
 /** Whether JSON text is nested deeper than `MAX_JSON_DEPTH`. For text that is not JSON the result means nothing. */
-export function isTooDeep(bytes: Uint8Array): boolean {
+export const isTooDeep = (bytes: Uint8Array): boolean => measure(bytes).tooDeep;
+
+/** How many bytes of JSON text stand outside of texts, their quotes included; when it is too deep, up to there. */
+function measure(bytes: Uint8Array): { tooDeep: boolean; outside: number } {
   let depth = 0;
-  let quoted = false;
+  let outside = 0;
   for (let index = 0; index < bytes.length; index++) {
     const byte = bytes[index];
-    if (quoted) {
-      if (byte === 0x5c) index++;
-      else if (byte === 0x22) quoted = false;
-    } else if (byte === 0x22) quoted = true;
-    else if (byte === 0x7b || byte === 0x5b) {
-      if (++depth > MAX_JSON_DEPTH) return true;
+    outside++;
+    if (byte === 0x22) {
+      index = endOfText(bytes, index + 1);
+      outside++;
+    } else if (byte === 0x7b || byte === 0x5b) {
+      if (++depth > MAX_JSON_DEPTH) return { tooDeep: true, outside };
     } else if (byte === 0x7d || byte === 0x5d) depth--;
   }
-  return false;
+  return { tooDeep: false, outside };
+}
+
+/** Texts are read byte by byte up to here, then searched: that is faster for files, and slower for words. */
+const WORDS_LENGTH = 64;
+
+/** Where the text that begins at `index` has its closing quote. */
+function endOfText(bytes: Uint8Array, index: number): number {
+  let from = index;
+  for (;;) {
+    for (const near = from + WORDS_LENGTH; from < near && from < bytes.length; from++) {
+      if (bytes[from] === 0x22) return from;
+      if (bytes[from] === 0x5c) from++;
+    }
+    const quote = bytes.indexOf(0x22, from);
+    if (quote === -1) return bytes.length;
+    let backslashes = 0;
+    while (quote - backslashes > from && bytes[quote - backslashes - 1] === 0x5c) backslashes++;
+    if (backslashes % 2 === 0) return quote;
+    from = quote + 1;
+  }
 }
 
 /** Throws `invalid_input` with every problem, each naming its field. */

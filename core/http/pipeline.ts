@@ -45,8 +45,10 @@ interface PipelineSettings<S> extends CallSettings<S> {
   authorize(route: Route<S>): Authorize<Call<S>> | null;
   /** The same for requests that match no route. */
   authorizeUnknown: Authorize<Call<S>> | null;
-  /** Largest body, in bytes. */
-  bodyLimit: number;
+  /** Largest body of a route, in bytes. */
+  bodyLimit(route: Route<S>): number;
+  /** Largest part of a body that is not text, in bytes: what costs most to parse and to check. */
+  valuesLimit: number;
   uploads: Uploads;
   /** Whether there are trusted proxies, so that the client's address is read from the head. */
   isProxied: boolean;
@@ -142,7 +144,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { uploads, bodyLimit } = settings;
+  const { uploads, valuesLimit } = settings;
+  const bodyLimit = settings.bodyLimit(route);
   const { bodyOptional = false, readsHeaders = false } = route;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
@@ -180,7 +183,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     let body: unknown;
     uploads.release(bytes.length);
     try {
-      body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes);
+      body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes, valuesLimit);
       requireValid(checkBody!, body);
     } catch (error) {
       if (malformed === undefined) call.fail(error);

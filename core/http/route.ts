@@ -122,6 +122,8 @@ export interface Route<
   description?: string;
   query?: Q;
   body?: B;
+  /** Which of `server.limits.body` holds, where these are several. */
+  bodyClass?: "generation";
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
   /** Validators of a plugin's route, in place of `query` and `body`. */

@@ -104,11 +104,19 @@ function checkTools(check: CheckContext, path: Path, agent: Json): void {
 }
 
 /** A tool of the manifest, or `CLIENT_NAME` of an MCP client, whose tools are not known before it answers. */
-export function checkToolName(check: CheckContext, path: Path, name: unknown): void {
+function checkToolName(check: CheckContext, path: Path, name: unknown): void {
   const { tools, mcp } = check.document;
   const clients = keysOf(isObject(mcp) ? mcp.clients : undefined);
   if (typeof name === "string" && clientOf(name, clients) !== undefined) return;
   checkName(check, path, "tool", name, keysOf(tools));
+}
+
+/** A tool that the service can run by itself. @param caller who asks for it */
+export function checkOwnTool(check: CheckContext, path: Path, name: unknown, caller: string): void {
+  checkToolName(check, path, name);
+  const tool = entriesOf(check.document.tools).find(([key]) => key === name)?.[1];
+  if (isObject(tool) && tool.client === true)
+    check.report(path, `"${name}" runs in the client of an agent: ${caller} cannot call it`);
 }
 
 function checkSubAgents(check: CheckContext, path: Path, id: string, agent: Json): void {

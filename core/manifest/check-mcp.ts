@@ -1,7 +1,7 @@
 /** Checks MCP: what servers expose exists, and no two tools get the same name, of servers or of clients. */
 import { isObject } from "../lib/is-object.ts";
 import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, keysOf, listOf } from "./check.ts";
-import { checkToolName } from "./check-agents.ts";
+import { checkOwnTool } from "./check-agents.ts";
 import { checkHeaders } from "./check-headers.ts";
 import type { Path } from "./issues.ts";
 import { agentToolName, clientOf, exposedName, resumeToolName, workflowToolName } from "./mcp-names.ts";
@@ -33,7 +33,7 @@ function checkServer(check: CheckContext, path: Path, server: Json): void {
     checkRepeats(check, [...path, key], items);
     for (const [index, id] of items.entries()) {
       const here = [...path, key, index];
-      if (key === "tools") checkToolName(check, here, id);
+      if (key === "tools") checkOwnTool(check, here, id, "an MCP client");
       else checkName(check, here, key.slice(0, -1), id, keysOf(check.document[key]));
       if (typeof id !== "string" || items.indexOf(id) < index) continue;
       for (const name of namesOf(id)) {

@@ -30,11 +30,16 @@ export function checkServer(check: CheckContext): void {
   }
 }
 
-/** `uploads` bounds all bodies together: a single body of the allowed size must fit into it. */
+/** It gives way where `uploads` is smaller: the document has it whether or not it was written. */
+const DEFAULT_GENERATION = "14MiB";
+
+/** `uploads` bounds all bodies together: a single body of a size that the manifest allows must fit into it. */
 function checkLimits(check: CheckContext, limits: unknown): void {
   if (!isObject(limits)) return;
-  const { body = "1MiB", uploads = "256MiB" } = limits;
-  if (sizeOrNaN(uploads) < sizeOrNaN(body))
+  const { body, uploads = "256MiB" } = limits;
+  const sizes = isObject(body) ? [body.default, body.generation] : [body];
+  const chosen = sizes.filter((size) => size !== undefined && size !== DEFAULT_GENERATION);
+  if (chosen.some((size) => sizeOrNaN(uploads) < sizeOrNaN(size)))
     check.report(
       ["server", "limits", "uploads"],
       "must be at least limits.body: a body of that size would never be accepted",

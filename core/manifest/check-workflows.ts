@@ -11,7 +11,7 @@ import {
   keysOf,
   listOf,
 } from "./check.ts";
-import { checkToolName } from "./check-agents.ts";
+import { checkOwnTool } from "./check-agents.ts";
 import { checkSchema } from "./check-tools.ts";
 import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";
 import { hint, type Path } from "./issues.ts";
@@ -100,7 +100,7 @@ function checkStep(
     if (!isObject(work)) continue;
     const at = [...path, key];
     checkName(check, [...at, "use"], "step plugin", work.use, check.plugins.step);
-    if (typeof work.tool === "string") checkToolName(check, [...at, "tool"], work.tool);
+    if (typeof work.tool === "string") checkOwnTool(check, [...at, "tool"], work.tool, "a workflow");
     for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
   }
   const { andWhen: when, andAgent: agent, andWorkflow: sub } = step;

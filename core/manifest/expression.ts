@@ -12,8 +12,8 @@ import { hasTemplate, splitTemplate } from "./template-text.ts";
 /** The names that expressions may use, by the place of the manifest that they are in. */
 export const SCOPES = {
   agent: ["context", "user"],
-  httpTool: ["input", "context"],
-  httpToolOutput: ["input", "context", "status", "headers", "body"],
+  httpTool: ["input", "context", "user"],
+  httpToolOutput: ["input", "context", "user", "status", "headers", "body"],
   workflow: ["data", "input", "state", "context", "user", "steps", "resume"],
 } as const;
 

@@ -1,4 +1,4 @@
-/** Compiles `tools:` of the manifest: finds the plugin or the HTTP call of each tool, compiles its schema, checks its settings. */
+/** Compiles `tools:` of the manifest: finds the plugin or the HTTP call of each tool that no client runs, compiles its schema, checks its settings. */
 
 import { parseDuration } from "../lib/duration.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -43,6 +43,7 @@ export function compileTools(
     const plugin = settings.use === undefined ? undefined : registry.get("tool", settings.use);
     let tool: Tool | null = null;
     if (settings.http !== undefined) tool = httpTool(name, settings, settings.http, shared, report);
+    else if (settings.client) tool = clientTool(name, settings, shared, report);
     else if (plugin !== undefined) tool = pluginTool(name, settings, plugin, shared, report);
     if (tool !== null) tools.set(name, tool);
   }
@@ -111,6 +112,26 @@ function httpTool(
     meter: shared.meters.of(name),
     validate,
     run: compiled.run,
+  };
+}
+
+/** Never run here: `executeTool` refuses it. */
+function clientTool(name: string, settings: ToolManifest, shared: Shared, report: Report): Tool | null {
+  const parameters = (settings.parameters ?? ANY_INPUT) as JsonSchema;
+  const validate = compileInput(parameters, shared, (message) => report(["parameters"], message));
+  if (validate === null) return null;
+  return {
+    name,
+    description: settings.description ?? "",
+    tags: settings.tags ?? [],
+    parameters,
+    client: true,
+    approval: false,
+    timeout: DEFAULT_TIMEOUT_MS,
+    config: {},
+    meter: shared.meters.of(name),
+    validate,
+    run: () => null,
   };
 }
 

@@ -4,12 +4,13 @@ import type { Tool } from "./tool.ts";
 
 /** @param agents those that have the tool, in the order of the manifest */
 export function describeTool(tool: Tool, agents: readonly { id: string; name: string }[]): ToolResource {
-  const { name, description, tags, parameters } = tool;
+  const { name, description, tags, parameters, client } = tool;
   return {
     name,
     description,
     tags: [...tags],
     parameters,
+    ...(client && { client }),
     status: tool.available === false ? "unavailable" : "ready",
     agents: agents.map((agent) => ({ id: agent.id, name: agent.name })),
   };

@@ -11,7 +11,7 @@ import { ToolInvocation } from "./tool-call.ts";
  * Returns the tool's result: a value when the tool is synchronous, else a promise. So `await` the call inside a `try`: a synchronous
  * tool throws at once. Undefined becomes null.
  *
- * @throws ServiceError `conflict` for a tool that needs approval, `invalid_input` with every problem of the input,
+ * @throws ServiceError `conflict` for a tool that needs approval or that a client runs, `invalid_input` with every problem of the input,
  * `tool_failed` with the tool's own message or its time limit, `unavailable` when its server cannot be reached; once
  * `origin.call.signal` aborts, its reason
  */
@@ -30,6 +30,11 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   if (problem !== null) {
     meter?.calls.count("invalid input");
     throw invalid(problem);
+  }
+
+  if (tool.client) {
+    meter?.calls.count("failed");
+    throw runsInClient(tool);
   }
 
   const call = new ToolInvocation(tool, origin);
@@ -85,6 +90,13 @@ function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {
   if (thrown instanceof ToolUnavailable) return unavailable(thrown.message);
   const said = thrown instanceof Error || typeof thrown === "string" ? messageOf(thrown) : "";
   return new ServiceError("tool_failed", said || `tool ${JSON.stringify(tool.name)} failed`, { cause: thrown });
+}
+
+function runsInClient({ name }: Tool): ServiceError {
+  return new ServiceError(
+    "conflict",
+    `tool ${JSON.stringify(name)} runs in the client of an agent: it cannot run here`,
+  );
 }
 
 function approvalMissing(tool: Tool): ServiceError {

@@ -1,4 +1,4 @@
-/** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed where it is JSON, else text. */
+/** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed where it is JSON, else text; of an error its beginning. */
 
 import { TextDecoder } from "node:util";
 
@@ -6,6 +6,9 @@ import { TextDecoder } from "node:util";
 export type AnswerBody = unknown;
 
 const MAX_BODY_BYTES = 1_048_576;
+const MAX_EXCERPT_BYTES = 16_384;
+const MAX_EXCERPT_CHARACTERS = 4096;
+const TEXT_TYPE = /^(?:text\/|application\/(?:[\w.!#$&^-]+\+)?(?:json|xml)$)/i;
 const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json$/i;
 
 /** The response cannot be used. The message is for the caller of the tool. */
@@ -32,7 +35,7 @@ export async function readBody(
     if (size > MAX_BODY_BYTES) throw new AnswerError(`${name} answered more than ${MAX_BODY_BYTES / 1_048_576} MiB`);
     parts.push(chunk);
   }
-  const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";").map((part) => part.trim());
+  const { type, parameters } = contentType(headers);
   const text = decoder(parameters).decode(parts.length === 1 ? parts[0] : Buffer.concat(parts));
   if (!JSON_TYPE.test(type)) return text;
   if (text === "") return null;
@@ -41,6 +44,26 @@ export async function readBody(
   } catch (error) {
     throw new AnswerError(`${name} answered with broken JSON`, { cause: error });
   }
+}
+
+/** The beginning of an error's body, if that is text; else an empty string. What is longer than it may be is not received. */
+export async function readExcerpt(chunks: AsyncIterable<Uint8Array>, headers: Record<string, string>): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of chunks) {
+    parts.push(chunk);
+    size += chunk.length;
+    if (size > MAX_EXCERPT_BYTES) break;
+  }
+  const { type, parameters } = contentType(headers);
+  if ((headers["content-encoding"] ?? "identity") !== "identity" || !TEXT_TYPE.test(type)) return "";
+  const text = decoder(parameters).decode(Buffer.concat(parts)).trim();
+  return text.length > MAX_EXCERPT_CHARACTERS ? `${text.slice(0, MAX_EXCERPT_CHARACTERS)}… (cut)` : text;
+}
+
+function contentType(headers: Record<string, string>) {
+  const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";").map((part) => part.trim());
+  return { type, parameters };
 }
 
 /** UTF-8 unless the content type names another charset that Node knows. */

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
 import { formatDuration } from "../lib/duration.ts";
 import type { Host } from "../plugin/plugin.ts";
-import { type AnswerBody, AnswerError, readBody } from "./http-body.ts";
+import { type AnswerBody, AnswerError, readBody, readExcerpt } from "./http-body.ts";
 
 export interface HttpRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
@@ -124,12 +124,23 @@ async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: st
       const answered = joinHeaders(response.headers);
       return { status, headers: answered, body: await readBody(response.body, answered, name) };
     }
-    await response.body.dump({ limit: 16_384, signal });
+    const said = await errorText(response, signal);
     const location = REDIRECT_STATUSES.includes(status) ? String(response.headers.location ?? "") : "";
-    if (location === "") throw new TryError(`${name} answered ${status}`, pauseFor(status, response, first.method));
+    if (location === "")
+      throw new TryError(`${name} answered ${status}${said}`, pauseFor(status, response, first.method));
     if (redirects === MAX_REDIRECTS) throw new TryError(`${name} redirects more than ${MAX_REDIRECTS} times`, null);
     request = redirected(request, status, location, name);
   }
+}
+
+/** What a 4xx says tells the caller what to do better. Other bodies are not for it: those of a 5xx may be about the server's insides. */
+async function errorText({ statusCode, headers, body }: Dispatcher.ResponseData, signal: AbortSignal): Promise<string> {
+  if (statusCode < 400 || statusCode >= 500) {
+    await body.dump({ limit: 16_384, signal });
+    return "";
+  }
+  const text = await readExcerpt(body, joinHeaders(headers));
+  return text === "" ? "" : `: ${text}`;
 }
 
 function redirected(request: HttpRequest, status: number, location: string, name: string): HttpRequest {

@@ -1,4 +1,4 @@
-/** Compiles `http:` of a tool into a function from `input` and `context` to a request. */
+/** Compiles `http:` of a tool into a function from `input`, `context` and `user` to a request. */
 import type { Path, Problem } from "../lib/problem.ts";
 import { compileTemplate, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
 import type { HttpToolManifest } from "../manifest/manifest.ts";

@@ -30,10 +30,10 @@ export function compileHttpTool({ name, http, output, client }: HttpToolOptions)
   const { timeout, retries } = http;
   return {
     async run(input, call) {
-      const { context, signal } = call;
-      const built = request.build({ input, context });
+      const { context, user, signal } = call;
+      const built = request.build({ input, context, user });
       const answer = await client.send(built, { name, timeout, retries, signal });
-      return result === null ? answer.body : result.evaluate({ input, context, ...answer });
+      return result === null ? answer.body : result.evaluate({ input, context, user, ...answer });
     },
   };
 }

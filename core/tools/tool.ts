@@ -30,6 +30,8 @@ export interface Tool {
   readonly tags: readonly string[];
   /** JSON Schema of the input. */
   readonly parameters: JsonSchema;
+  /** Run by the client of an agent: the service only hands the call over. */
+  readonly client?: true;
   /** Needs a person's approval before it runs. There are no approvals yet, so that such a tool never runs. */
   readonly approval: boolean;
   /** Most bytes of a result that a model is shown; undefined: as the agent says. */

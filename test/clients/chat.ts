@@ -13,13 +13,17 @@ interface Chat {
   sendMessage(message: object, options?: object): Promise<void>;
   regenerate(options?: object): Promise<void>;
   stop(): Promise<void>;
+  addToolOutput(output: object): Promise<void>;
 }
 
 /** Loads one version of the client. */
 export const load = async (name: (typeof CLIENTS)[number] | "ai-7"): Promise<typeof Ai> => import(name);
 
-/** @param posted takes every body that the client posts */
-export function chatOf(ai: typeof Ai, url: string, posted: Loose[] = []): Chat {
+/**
+ * @param posted takes every body that the client posts
+ * @param settings of the hook
+ */
+export function chatOf(ai: typeof Ai, url: string, posted: Loose[] = [], settings: object = {}): Chat {
   const { AbstractChat, DefaultChatTransport } = ai as Loose;
   const state = {
     status: "ready",
@@ -40,5 +44,5 @@ export function chatOf(ai: typeof Ai, url: string, posted: Loose[] = []): Chat {
     },
   });
   class PlainChat extends (AbstractChat as new (init: object) => Loose) {}
-  return new PlainChat({ state, transport, onError: () => undefined }) as Chat;
+  return new PlainChat({ state, transport, onError: () => undefined, ...settings }) as Chat;
 }

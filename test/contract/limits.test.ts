@@ -25,7 +25,7 @@ test("the default port is 3141 on the loopback, and the variable PORT is not rea
 test("the default limits are those that the manifest's grammar names", () => {
   const { manifest } = parseManifest(JSON.stringify(manifestWith()), { file: "service.yaml", env: {} });
   assert.deepEqual(manifest!.server.limits, {
-    body: 1024 * 1024,
+    body: { default: 1024 * 1024, generation: 14 * 1024 * 1024 },
     uploads: 256 * 1024 * 1024,
     executions: 10_000,
     request: 120_000,

@@ -7,6 +7,7 @@ import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunPlan } from "../run/run.ts";
 import type { AgentTool, ToolSet } from "../run/tool-set.ts";
+import { dropResults } from "./open-calls.ts";
 import { Turn } from "./turn.ts";
 import { withWorkingMemory, workingMemorySection, workingMemoryTool } from "./working-memory.ts";
 
@@ -58,6 +59,7 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
     async addToPrompt(plan, turn) {
       const { messages, workingMemory: content } = await turn.recall();
       const { prompt } = plan;
+      dropResults(prompt, turn.results);
       let position = plan.hasInstructions ? 1 : 0;
       if (content !== undefined) {
         const section = workingMemorySection(workingMemory!, content, turn.writable && plan.canUpdateWorkingMemory);

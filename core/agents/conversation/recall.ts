@@ -11,6 +11,7 @@ import type { RunCall } from "../agent.ts";
 import { pushMessage } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import type { MemorySettings } from "../run/options.ts";
+import { type CompletedMessage, completeCalls } from "./open-calls.ts";
 import type { TurnInput } from "./turn-input.ts";
 
 export interface RecalledContext {
@@ -20,6 +21,8 @@ export interface RecalledContext {
   readonly workingMemory: string | null | undefined;
   /** Stored messages that the client no longer has: the turn takes their place. */
   readonly discarded: Discarded | null;
+  /** The stored answer that the run continues, since the request has results for its open calls. */
+  readonly continued: CompletedMessage | null;
 }
 
 export interface Conversation {
@@ -42,10 +45,12 @@ export async function recall(
   const { id, userId } = conversation;
   const { contextLimit } = settings;
   const { messageIds: posted, complete } = input;
-  const [{ messages: recent, before, discarded }, workingMemory] = await Promise.all([
+  const [earlier, workingMemory] = await Promise.all([
     access.earlier(id, { limit: contextLimit, posted, complete }, userId),
     readWorkingMemory(memory, access, conversation),
   ]);
+  const { before, discarded } = earlier;
+  const { messages: recent, continued } = completeCalls(earlier.messages, input.results);
   const told = new Set([...recent.map((message) => message.id), ...posted]);
   const whole = recent.length < contextLimit;
   const similar = await similarMessages(
@@ -59,16 +64,16 @@ export async function recall(
   );
   const begun = whole ? recent : fromFirstQuestion(recent);
   const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](begun, similar);
-  return { messages: toPrompt(merged, call), workingMemory, discarded };
+  return { messages: toPrompt(merged, call), workingMemory, discarded, continued };
 }
 
 /** Without the end of the turn that the limit has cut in two: providers refuse an answer without its question. */
-function fromFirstQuestion(messages: Message[]): Message[] {
+function fromFirstQuestion(messages: readonly Message[]): readonly Message[] {
   const first = messages.findIndex(({ role }) => role === "user");
   return first === -1 ? [] : messages.slice(first);
 }
 
-type Merge = (recent: Message[], similar: Message[]) => Message[];
+type Merge = (recent: readonly Message[], similar: readonly Message[]) => readonly Message[];
 
 const MERGE_STRATEGIES: Readonly<Record<MemorySettings["semanticMemory"]["mergeStrategy"], Merge>> = {
   prepend: (recent, similar) => [...similar, ...recent],

@@ -4,6 +4,7 @@ import { isObject } from "../../lib/is-object.ts";
 import type { NewMessage } from "../../memory/memory.ts";
 import type { UserContent } from "../prompt/content.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
+import { NO_RESULTS, type PostedResults, postedResults } from "./open-calls.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -16,6 +17,8 @@ export interface TurnInput {
   readonly complete: boolean;
   /** The assistant's message that the run continues. */
   readonly continued: { readonly id: string; readonly parts: readonly unknown[] } | null;
+  /** Results of calls that an earlier answer has left to the client. */
+  readonly results: PostedResults;
   /** The text of the last user message. */
   readonly text: string;
   /** The title of a conversation that begins with this request; at most 80 characters. */
@@ -35,6 +38,7 @@ export function parseTurnInput(input: unknown): TurnInput {
       messageIds: NO_IDS,
       complete: false,
       continued: null,
+      results: NO_RESULTS,
       text: input,
       title: makeTitle(input),
     };
@@ -47,6 +51,7 @@ export function parseTurnInput(input: unknown): TurnInput {
     messageIds: new Set(ids),
     complete: hasHistory(messages),
     continued: continuedMessage(messages.at(-1)!),
+    results: postedResults(messages),
     text: userMessages.length === 0 ? "" : inputText(userMessages.at(-1)!),
     title: userMessages.length === 0 ? "" : makeTitle(inputText(userMessages[0]!)),
   };

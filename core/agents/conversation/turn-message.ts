@@ -63,14 +63,16 @@ export class TurnMessage implements PartSink {
   /**
    * The parts so far, or null when there are none. They go on growing: serialise them at once.
    *
-   * @param ended whether the run is over: calls without a result are marked as failed then, and what the provider said for
-   *   itself in an answer that broke off is left out: it does not know of that answer
+   * @param ended whether the run is over, and how. Calls without a result are marked as failed then, but for those that a
+   *   successful run leaves to the client; and what the provider said for itself in an answer that broke off is left out: it
+   *   does not know of that answer
    */
-  parts(ended: boolean): unknown[] | null {
+  parts(ended: "completed" | "failed" | null): unknown[] | null {
     if (!this.#hasContent) return null;
-    if (ended) {
+    if (ended !== null) {
       for (const call of this.#calls.values()) {
         if (call.state !== "input-available") continue;
+        if (ended === "completed" && call.providerExecuted !== true) continue;
         call.state = "output-error";
         call.errorText = CALL_NOT_COMPLETED;
       }

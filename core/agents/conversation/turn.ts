@@ -11,6 +11,7 @@ import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
+import type { PostedResults } from "./open-calls.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
@@ -38,6 +39,8 @@ export class Turn {
   readonly #startedAt: number;
   /** What the turn takes the place of; it is removed when the turn is stored. */
   #discarded: Discarded | null = null;
+  /** The assistant's message that the run continues. */
+  #continued: TurnInput["continued"];
   #message: TurnMessage | null = null;
   /** The user's message until it is stored. */
   #user: NewMessage | null;
@@ -55,7 +58,13 @@ export class Turn {
     this.#startedAt = options.memory.now();
     this.#input = parseTurnInput(options.input);
     this.#user = this.#input.user;
-    this.#choosesIds = options.clientKnowsMessageId || this.#input.continued !== null;
+    this.#continued = this.#input.continued;
+    this.#choosesIds = options.clientKnowsMessageId || this.#continued !== null;
+  }
+
+  /** Results in the request that have become a part of the stored answer that the run continues. */
+  get results(): PostedResults {
+    return this.#input.results;
   }
 
   /** Whether the run may write to the conversation. */
@@ -70,6 +79,10 @@ export class Turn {
     const found = recall(memory, access, conversation, settings, this.#input, call, span);
     const recalled = await spanned(span, found);
     this.#discarded = recalled.discarded;
+    if (recalled.continued !== null) {
+      this.#continued = recalled.continued;
+      this.#choosesIds = true;
+    }
     return recalled;
   }
 
@@ -77,7 +90,7 @@ export class Turn {
   record(sink: PartSink): PartSink {
     if (!this.writable) return sink;
     const { mode, debounceMs, flushOnToolResult } = this.#options.settings.conversationPersistence;
-    this.#message = new TurnMessage(sink, this.#input.continued?.parts ?? [], (reason) => {
+    this.#message = new TurnMessage(sink, this.#continued?.parts ?? [], (reason) => {
       if (mode !== "step") return;
       if (reason === "tool-result") {
         if (flushOnToolResult) this.#checkpoint();
@@ -95,7 +108,7 @@ export class Turn {
   ): Promise<void> {
     const { memory, access, conversation } = this.#options;
     await this.#writing;
-    await this.#write(false);
+    await this.#write(null);
     const { scope } = memory.settings.workingMemory!;
     const update = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
     await spanned(this.#span(MEMORY_SPANS.workingMemory, parent), update);
@@ -105,7 +118,7 @@ export class Turn {
   async finish(): Promise<void> {
     if (!this.writable || this.#ended) return;
     await this.#end();
-    await this.#write(true);
+    await this.#write("completed");
   }
 
   /**
@@ -116,9 +129,9 @@ export class Turn {
     if (!this.writable || this.#ended) return;
     await this.#end();
     if (status === "error" && this.#discarded !== null) return;
-    if ((this.#message?.parts(true) ?? null) === null) return;
+    if ((this.#message?.parts("failed") ?? null) === null) return;
     try {
-      await this.#write(true, { status });
+      await this.#write("failed", { status });
     } catch (error) {
       this.#logFailure(error);
     }
@@ -147,7 +160,7 @@ export class Turn {
       this.#writeAgain = true;
       return;
     }
-    this.#writing = this.#write(false).then(
+    this.#writing = this.#write(null).then(
       () => this.#afterWrite(),
       (error) => {
         this.#logFailure(error);
@@ -163,25 +176,26 @@ export class Turn {
     this.#checkpoint();
   }
 
-  async #write(last: boolean, metadata?: Record<string, unknown>): Promise<void> {
+  /** @param ended whether the run is over, and how */
+  async #write(ended: "completed" | "failed" | null, metadata?: Record<string, unknown>): Promise<void> {
     const { memory, access, conversation, resourceId, messageId } = this.#options;
-    if (!last) this.#choosesIds = true;
+    if (ended === null) this.#choosesIds = true;
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };
-    if (!last && this.#discarded !== null) return access.append(begun, []);
+    if (ended === null && this.#discarded !== null) return access.append(begun, []);
     const messages: NewMessage[] = [];
     const user = this.#user;
     if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
-    const parts = this.#message?.parts(last) ?? null;
-    const answerId = this.#input.continued?.id ?? messageId;
+    const parts = this.#message?.parts(ended) ?? null;
+    const answerId = this.#continued?.id ?? messageId;
     if (parts !== null) {
       this.#answeredAt ??= memory.now();
       const answer: NewMessage = { role: "assistant", parts };
       if (metadata !== undefined) answer.metadata = metadata;
       messages.push(this.#withIdAndTime(answer, this.#answeredAt, answerId));
     }
-    const place = last || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
+    const place = ended !== null || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
     const saved = access.append(begun, messages, place);
     await spanned(this.#span(MEMORY_SPANS.save), saved);
     if (this.#user === user) this.#user = null;
@@ -189,8 +203,8 @@ export class Turn {
 
   /** Undefined for a turn that comes after all that is stored, under ids that nobody else has. */
   #place(answer: string, yields: boolean): TurnPlace | undefined {
-    const { user, continued } = this.#input;
-    const answers = continued === null ? user?.id : undefined;
+    const { user } = this.#input;
+    const answers = this.#continued === null ? user?.id : undefined;
     const discarded = this.#discarded;
     return answers === undefined && discarded === null ? undefined : { answers, answer, discarded, yields };
   }

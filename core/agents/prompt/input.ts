@@ -14,6 +14,7 @@ export function buildPrompt(instructions: string, input: unknown, field = "input
   const prompt: LanguageModelV3Message[] = [];
   if (instructions !== "") prompt.push({ role: "system", content: instructions });
   if (typeof input === "string") {
+    if (isBlank(input)) throw invalid(`${field} must not be empty`);
     prompt.push({ role: "user", content: [{ type: "text", text: input }] });
     return prompt;
   }
@@ -21,8 +22,35 @@ export function buildPrompt(instructions: string, input: unknown, field = "input
     throw invalid(`${field} must be a string, an array of UI messages or an array of model messages`);
   }
   if (input.length === 0) throw invalid(`${field} must not be empty`);
-  for (const [index, message] of input.entries()) pushMessage(prompt, message, `${field}[${index}]`);
+  const before = prompt.length;
+  for (const [index, message] of input.entries()) {
+    const path = `${field}[${index}]`;
+    const first = prompt.length;
+    pushMessage(prompt, message, path);
+    for (let at = prompt.length - 1; at >= first; at--)
+      if (isEmpty(prompt[at]!)) refuseOrDrop(prompt, at, message, path);
+  }
+  if (prompt.length === before) throw invalid(`${field} must not be empty`);
   return prompt;
+}
+
+const isBlank = (text: string) => text.trim() === "";
+
+/** Whether a message has nothing but blank text. Beside other parts, empty texts of a user are taken out: providers refuse both. */
+function isEmpty(message: LanguageModelV3Message): boolean {
+  if (message.role !== "user" && message.role !== "assistant") return false;
+  const parts: readonly { type: string; text?: string }[] = message.content;
+  if (parts.every((part) => part.type === "text" && isBlank(part.text!))) return true;
+  if (message.role === "user")
+    message.content = message.content.filter((part) => part.type !== "text" || part.text !== "");
+  return false;
+}
+
+/** Chat hooks keep steps of a model that said nothing: these are left out. */
+function refuseOrDrop(prompt: LanguageModelV3Message[], at: number, message: { parts?: unknown }, path: string): void {
+  const isUi = Array.isArray(message.parts);
+  if (!isUi || prompt[at]!.role === "user") throw invalid(`${path}.${isUi ? "parts" : "content"} must not be empty`);
+  prompt.splice(at, 1);
 }
 
 export function pushMessage(prompt: LanguageModelV3Message[], message: unknown, path: string): void {

@@ -35,6 +35,8 @@ export interface RunRequest {
   clientKnowsMessageId?: boolean;
   /** Where the turn is stored, when that is not the conversation itself: a sub-agent has a thread of its own beside it. */
   thread?: string | undefined;
+  /** Whether a client reads the answer that can run tools and post their results. */
+  runsTools?: boolean;
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -74,6 +76,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     settings,
     output,
     call: caller,
+    clientRunsTools: request.runsTools ?? false,
     depth: request.depth ?? 0,
     toolOutput: agent.toolOutput,
     contextTokens: agent.memory?.contextTokens,

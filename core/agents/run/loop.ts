@@ -12,6 +12,7 @@ import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runToolCalls } from "./tool-calls.ts";
+import type { PendingCall } from "./tool-input.ts";
 import { addUsage, costOf } from "./usage.ts";
 
 /**
@@ -25,7 +26,9 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   options.prompt = inAcceptedOrder(plan.prompt);
   const calls = new RunCalls(plan.tools, plan.prompt);
   for (let count = 1; ; count++) {
-    const { step, answers } = await runStep(plan, options, calls, sink, outcome, count);
+    const { step, answers, open } = await runStep(plan, options, calls, sink, outcome, count);
+    // The client posts the results of its calls: the answer goes on from them.
+    if (open) break;
     if (step.calls.length === 0 || count >= plan.settings.maxSteps) {
       if (plan.output !== null) {
         extendPrompt(options, step, answers);
@@ -79,11 +82,23 @@ async function runStep(
   }
   settle(outcome, step, stream, stream.id);
   if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
-  const answers = step.calls.length === 0 ? [] : await runToolCalls(plan, count, step.calls, sink, outcome);
+  const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
+  const open = own.length < step.calls.length;
+  if (open) {
+    step.finishReason = "tool-calls";
+    outcome.finishReason = "tool-calls";
+  }
+  const answers = own.length === 0 ? [] : await runToolCalls(plan, count, own, sink, outcome);
   const wait = sink.part({ type: "finish-step", usage: step.usage, model: stream.id, finishReason: step.finishReason });
   if (wait !== undefined) await wait;
   if (sink.closed) throw new Aborted();
-  return { step, answers };
+  return { step, answers, open };
+}
+
+/** Whether the client runs the call. One with invalid input is answered here, so that the model can correct it. */
+function isForClient(plan: RunPlan, { part, problem }: PendingCall): boolean {
+  const tool = plan.tools.byName.get(part.toolName);
+  return problem === null && tool?.clientInput !== undefined && tool.clientInput(part.input) === null;
 }
 
 /** Adds a step to the result of the run. @param answered the model, or an empty text when none has said anything */

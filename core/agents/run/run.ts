@@ -23,6 +23,8 @@ export interface RunPlan {
   /** The form of the result, if the request asks for one. */
   readonly output: OutputSpec | null;
   readonly call: RunCaller;
+  /** Whether calls of client-side tools are left to the client. Otherwise they fail. */
+  readonly clientRunsTools: boolean;
   /** How many agents have delegated down to this one. */
   readonly depth: number;
   /** Most bytes of a tool's result that the model is shown, where the tool does not say. */

@@ -33,6 +33,8 @@ export interface AgentTool {
   readonly definition: LanguageModelV3FunctionTool;
   /** Most bytes of a result that the model is shown; undefined: as the agent says. */
   readonly outputLimit?: number | undefined;
+  /** Run by the client: what is wrong with an input, or null. */
+  readonly clientInput?: (input: unknown) => string | null;
   /** Returns the result or a promise of it. May throw. */
   run(input: unknown, run: RunToolContext): unknown;
 }
@@ -72,7 +74,11 @@ export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 function agentTool(tool: Tool): AgentTool {
   const { name, outputLimit, changes = false } = tool;
   const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
-  if (!changes) return { name, outputLimit, run, definition: functionTool(name, tool.description, tool.parameters) };
+  if (!changes) {
+    const definition = functionTool(name, tool.description, tool.parameters);
+    if (!tool.client) return { name, outputLimit, run, definition };
+    return { name, run, definition, clientInput: (input) => tool.validate(input) };
+  }
   return {
     name,
     outputLimit,

@@ -64,7 +64,7 @@ describe("loadManifest", () => {
     const [w, [step]] = [workflows.w!, workflows.w!.steps];
     // The annotation is a check too: of a type that says text, this file would not compile.
     const numbers: (number | undefined)[] = [
-      ...[server.limits.body, server.limits.request, server.limits.socketMessage],
+      ...[server.limits.body as number, server.limits.request, server.limits.socketMessage],
       ...[tools.t!.timeout, mcp.clients.c!.timeout],
       ...[w.timeout, w.retention, w.retry.delay, (step as StepManifest).timeout],
       ...[history.retention, observability.retention, observability.size],

@@ -90,6 +90,54 @@ test("the answer's JSON is the result, and output shapes it", async (t) => {
   assert.deepEqual(shaped, { city: "Bern", status: 200, cache: "hit", who: "me" });
 });
 
+test("what a 4xx says is in the error, as text of a few KiB: the model learns what was wrong", async (t) => {
+  const long = "x".repeat(100_000);
+  const cases: [type: string, body: string, message: RegExp, headers?: object][] = [
+    ["application/json", '{"error":"no such city"}', /^weather answered 404: \{"error":"no such city"\}$/],
+    ["application/problem+json", '{"title":"é"}', /^weather answered 404: \{"title":"é"\}$/],
+    ["text/plain", "  nothing here\n", /^weather answered 404: nothing here$/],
+    ["text/plain", "", /^weather answered 404$/],
+    ["image/png", "\x89PNG", /^weather answered 404$/],
+    ["application/json", "{}", /^weather answered 404$/, { "content-encoding": "gzip" }],
+    ["text/plain", long, /^weather answered 404: x{4096}… \(cut\)$/],
+  ];
+  for (const [type, body, message, headers = {}] of cases) {
+    const { url, sockets } = await upstream(
+      t,
+      (_request, response) => void response.writeHead(404, { "content-type": type, ...headers }).end(body),
+    );
+    await assert.rejects(toolOf(t, { url })({}), ({ message: said }: Error) => {
+      assert.match(said, message);
+      return true;
+    });
+    assert.ok(sockets.size <= 1);
+  }
+});
+
+test("what a 5xx says stays out of the error", async (t) => {
+  const { url } = await upstream(t, (_request, response) => json(response, { trace: "at db.ts:1" }, 500));
+  await assert.rejects(toolOf(t, { url })({}), says("weather answered 500"));
+});
+
+test("a 4xx whose body never ends is an error in time, with what has come of it", async (t) => {
+  const { url } = await upstream(t, (_request, response) => {
+    response.writeHead(400, { "content-type": "text/plain" }).write("y".repeat(64_000));
+  });
+  await assert.rejects(
+    toolOf(t, { url, timeout: 60_000 as never })({}),
+    says(`weather answered 400: ${"y".repeat(4096)}… (cut)`),
+  );
+});
+
+test("the user of the request is in the expressions, in those of the output too", async (t) => {
+  const { url, seen } = await upstream(t, (_request, response) => json(response, {}));
+  const http = { url: `${url}/{{ user.id }}`, headers: { "x-user": "{{ user.name }}" } };
+  const run = toolOf(t, http, { output: "{{ user.id }} {{ input.a }}" });
+  assert.equal(await run({ a: 1 }, { user: { id: "ada", name: "Ada" } }), "ada 1");
+  assert.deepEqual([seen[0]!.url, seen[0]!.headers["x-user"]], ["/ada", "Ada"]);
+  await assert.rejects(run({ a: 1 }, { user: null }), /there is no "\w+" in user/);
+});
+
 test("an output that names a missing field is tool_failed and names the expression", async (t) => {
   const { url } = await upstream(t, (_request, response) => json(response, {}));
   await assert.rejects(
@@ -187,8 +235,8 @@ test("an input that does not fit parameters never reaches the server", async (t)
 });
 
 test("a status that is no success is a failure that says it", async (t) => {
-  const { url, seen } = await upstream(t, (_request, response) => json(response, { secret: "no" }, 404));
-  await assert.rejects(toolOf(t, { url })({}), says("weather answered 404"));
+  const { url, seen } = await upstream(t, (_request, response) => json(response, { city: "none" }, 404));
+  await assert.rejects(toolOf(t, { url })({}), says('weather answered 404: {"city":"none"}'));
   assert.equal(seen.length, 1, "404 does not pass by itself");
 });
 
@@ -210,7 +258,7 @@ test("a GET that keeps failing is given up after its retries", async (t) => {
 
 test("a server that asks for a longer pause than we wait is given up at once", async (t) => {
   const { url, seen } = await upstream(t, (_request, response) => json(response, 0, 429, { "retry-after": "3600" }));
-  await assert.rejects(toolOf(t, { url })({}), says("weather answered 429"));
+  await assert.rejects(toolOf(t, { url })({}), says("weather answered 429: 0"));
   assert.equal(seen.length, 1);
 });
 

@@ -1,0 +1,172 @@
+/** `client: true` on a tool: its calls end the answer, and what the client posts for them continues it. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { FIXTURES } from "../support/fixtures.ts";
+import { calls, says } from "../support/openai-upstream.ts";
+import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
+import { parseEvents } from "../support/service.ts";
+
+const PARAMETERS = { type: "object", properties: { question: { type: "string" } }, required: ["question"] };
+const CONFIRM = { client: true, description: "Asks the user", parameters: PARAMETERS, tags: ["ask"] };
+const TOOLS = { sum: { use: "add" }, confirm: CONFIRM };
+const INPUT = { question: "Really?" };
+const ASKS = { id: "c1", name: "confirm", input: INPUT };
+const SUMS = { id: "c2", name: "sum", input: { a: 1, b: 2 } };
+const TEXT = "/agents/assistant/text";
+
+const serve = (t: TestContext, agent: object = {}, rest: object = {}) =>
+  serveUpstream(
+    t,
+    { tools: Object.keys(TOOLS), ...agent },
+    { tools: TOOLS, memory: { chats: {} }, ...rest },
+    { plugins: [FIXTURES] },
+  );
+
+const answer = (toolCallId: string, output: unknown) => ({
+  role: "tool",
+  content: [{ type: "tool-result", toolCallId, toolName: "confirm", output }],
+});
+
+test("POST /agents/:id/text lists a call of a client-side tool without a result, and goes on from the posted one", async (t) => {
+  const { service, upstream } = await serve(t);
+  upstream.replies(calls([ASKS, SUMS]), says("Done."));
+  const first = await dataOf(service.post(TEXT, { input: "Add and ask" }));
+  assert.equal(first.finishReason, "tool-calls");
+  assert.deepEqual(
+    first.toolCalls.map(({ toolCallId }: Loose) => toolCallId),
+    ["c1", "c2"],
+  );
+  assert.deepEqual(
+    first.toolResults.map(({ toolCallId }: Loose) => toolCallId),
+    ["c2"],
+  );
+  assert.equal(upstream.requests.length, 1);
+
+  const input = [
+    { role: "user", content: "Add and ask" },
+    { role: "assistant", content: first.toolCalls },
+    { role: "tool", content: [...answer("c1", { ok: true }).content, ...first.toolResults] },
+  ];
+  const second = await dataOf(service.post(TEXT, { input }));
+  assert.equal(second.text, "Done.");
+  assert.deepEqual(
+    upstream.requests[1]!.body.messages.slice(-2).map(({ content }: Loose) => content),
+    ['{"ok":true}', '{"sum":3}'],
+  );
+});
+
+test("POST /agents/:id/stream ends with the call of a client-side tool: finishReason tool-calls, and no result", async (t) => {
+  const { service, upstream } = await serve(t);
+  upstream.replies(calls([ASKS]));
+  const reply = await service.post("/agents/assistant/stream", { input: "Ask" });
+  const parts = parseEvents(await reply.text()).flatMap(({ data }) => (data.startsWith("{") ? [JSON.parse(data)] : []));
+  const types = parts.map(({ type }) => type).filter((type) => !type.startsWith("tool-input"));
+  assert.deepEqual(types, ["start", "start-step", "tool-call", "finish-step", "finish"]);
+  assert.equal(parts.at(-1).finishReason, "tool-calls");
+});
+
+test("POST /agents/:id/text with a memory completes the stored answer with a result that is posted alone", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS]), says("Done."), says("Bye."));
+  const options = { memory: { userId: "ada", conversationId: "one" } };
+  const messages = async () => (await dataOf(service.get("/api/memory/conversations/one/messages"))).messages;
+  await dataOf(service.post(TEXT, { input: "Delete it", options }));
+  const [, open] = await messages();
+  assert.equal(open.parts.find(({ toolCallId }: Loose) => toolCallId === "c1").state, "input-available");
+
+  const refused = await errorOf(service.post(TEXT, { input: [answer("c9", 1)], options }));
+  assert.deepEqual(refused, { status: 400, error: 'input: the call "c9" is not open in the conversation' });
+
+  await dataOf(service.post(TEXT, { input: [answer("c1", { ok: true })], options }));
+  assert.deepEqual(
+    upstream.requests[1]!.body.messages.map(({ role, content }: Loose) => [role, content]),
+    [
+      ["system", "Help."],
+      ["user", "Delete it"],
+      ["assistant", null],
+      ["tool", '{"ok":true}'],
+    ],
+  );
+  const [, completed, ...more] = await messages();
+  assert.deepEqual(more, []);
+  assert.equal(completed.id, open.id);
+  assert.deepEqual(
+    completed.parts.map(({ type, state, output }: Loose) => [type, state, output]),
+    [
+      ["step-start", undefined, undefined],
+      ["tool-confirm", "output-available", { ok: true }],
+      ["step-start", undefined, undefined],
+      ["text", "done", undefined],
+    ],
+  );
+  const again = await errorOf(service.post(TEXT, { input: [answer("c1", { ok: true })], options }));
+  assert.equal(again.status, 400);
+  await dataOf(service.post(TEXT, { input: "Thanks", options }));
+  assert.equal(upstream.requests.at(-1)!.body.messages.at(-1).content, "Thanks");
+});
+
+test("POST /agents/:id/text: a call that the client leaves unanswered does not hinder the next message", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS]), says("As you like."));
+  const options = { memory: { userId: "ada", conversationId: "one" } };
+  await dataOf(service.post(TEXT, { input: "Delete it", options }));
+  await dataOf(service.post(TEXT, { input: "Never mind", options }));
+  const [tool, user] = upstream.requests[1]!.body.messages.slice(-2);
+  assert.deepEqual([tool.role, tool.tool_call_id, user.content], ["tool", "c1", "Never mind"]);
+});
+
+test("POST /agents/:id/text: invalid input of a client-side tool goes back to the model, not to the client", async (t) => {
+  const { service, upstream } = await serve(t);
+  upstream.replies(calls([{ ...ASKS, input: {} as typeof INPUT }]), calls([{ ...ASKS, id: "c2" }]));
+  const reply = await dataOf(service.post(TEXT, { input: "Ask" }));
+  assert.equal(reply.toolCalls.at(-1).toolCallId, "c2");
+  assert.match(upstream.requests[1]!.body.messages.at(-1).content, /input\.question is required/);
+});
+
+test("GET /tools and the agents mark client-side tools, and POST /tools/:name/execute of one is 409 and says why", async (t) => {
+  const { service } = await serve(t);
+  const tools = await dataOf(service.get("/tools"));
+  assert.deepEqual(
+    tools.map(({ name, client }: Loose) => [name, client]),
+    [
+      ["sum", undefined],
+      ["confirm", true],
+    ],
+  );
+  const [agent] = await dataOf(service.get("/agents"));
+  assert.deepEqual(
+    agent.tools.map(({ name, client }: Loose) => [name, client]),
+    [
+      ["sum", undefined],
+      ["confirm", true],
+    ],
+  );
+  assert.deepEqual(await errorOf(service.post("/tools/confirm/execute", { input: INPUT })), {
+    status: 409,
+    error: 'tool "confirm" runs in the client of an agent: it cannot run here',
+  });
+});
+
+test("a client-side tool of an agent that no client reads, a sub-agent or one in a workflow, fails and tells the model why", async (t) => {
+  const agent = { name: "Clerk", description: "Files", model: "up/test-model", tools: ["confirm"] };
+  const { service, upstream } = await serve(
+    t,
+    { subAgents: ["clerk"] },
+    {
+      agents: { clerk: agent },
+      workflows: { w: { steps: [{ id: "a", andAgent: { agent: "clerk", prompt: "File" } }] } },
+    },
+  );
+  upstream.replies(
+    calls([{ id: "d1", name: "delegate_task", input: { agentId: "clerk", task: "File it" } }]),
+    calls([ASKS]),
+    says("Could not ask."),
+    says("It could not ask."),
+  );
+  assert.equal((await dataOf(service.post(TEXT, { input: "File" }))).text, "It could not ask.");
+  assert.match(upstream.requests[2]!.body.messages.at(-1).content, /"confirm" runs in the client of an agent/);
+
+  upstream.replies(calls([ASKS]), says("Could not ask."));
+  const execution = await dataOf(service.post("/workflows/w/execute", { input: {} }));
+  assert.deepEqual(execution.result ?? execution.output, { text: "Could not ask." });
+});
