@@ -94,6 +94,24 @@ for (const name of STRICT_NAMES) {
       assert.ok(broken > 4, "it broke off several times, and was whole at last");
     });
 
+    test(`POST /agents/:id/object on ${name}: a schema that is closed gives an object`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name);
+      const properties = { sum: { type: "number" }, note: { type: "string" } };
+      const schema = { type: "object", properties, required: ["sum", "note"], additionalProperties: false };
+      upstream.says({ text: '{"sum":3,"note":"Three."}' });
+      const reply = await service.post("/agents/assistant/object", { input: "Add", schema });
+      const body: Loose = await reply.json();
+      assert.deepEqual(upstream.refusals, []);
+      assert.deepEqual(body.data, { sum: 3, note: "Three." }, JSON.stringify(body));
+    });
+
+    test(`POST /agents/:id/object on ${name}: an open schema gives an object too, even if the provider refuses to enforce it`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name);
+      const schema = { type: "object", properties: { sum: { type: "number" } } };
+      upstream.says({ text: '{"sum":3}' });
+      assert.deepEqual(await dataOf(service.post("/agents/assistant/object", { input: "Add", schema })), { sum: 3 });
+    });
+
     test(`POST /agents/:id/text on ${name}: a conversation in which the assistant speaks first is accepted`, async (t) => {
       const { service, upstream } = await serveStrict(t, name);
       upstream.says({ text: "One." });
