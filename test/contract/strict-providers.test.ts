@@ -20,6 +20,7 @@ const COMES_BACK: Record<(typeof STRICT_NAMES)[number], RegExp> = {
   "OpenAI Responses": /"item_reference","id":"rs_\d+"},{"type":"function_call"/,
   "OpenAI Responses with store: false": /"reasoning",[^{]*"encrypted_content":"gAAAA\d+",.*"function_call"/,
   "OpenAI chat completions": /"tool_calls":/,
+  "OpenAI chat completions of a reasoning model": /"tool_calls":/,
   Anthropic:
     /"thinking":"A sum.","signature":"sig\d+"},{"type":"redacted_thinking","data":"redacted\d+"},{"type":"tool_use"/,
   "Gemini's chat completions": /"extra_content":{"google":{"thought_signature":"sig\d+"}}/,

@@ -43,6 +43,12 @@ const STRICT = {
     model: "gpt-4.1",
     thinking: {},
   },
+  "OpenAI chat completions of a reasoning model": {
+    dialect: openAIChat,
+    use: "openai-compatible",
+    model: "gpt-5-mini",
+    thinking: {},
+  },
   Anthropic: {
     dialect: anthropic,
     use: "@ai-sdk/anthropic",
