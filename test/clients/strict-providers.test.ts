@@ -24,7 +24,7 @@ for (const client of CLIENTS) {
           upstream.says(
             { thought: "Two calls.", text: "Wait.", calls: [SUM, { name: "fail" }] },
             { thought: "Now tell.", hidden: true, text: "Three." },
-            { thought: "Again.", calls: [SUM] },
+            { hidden: true, calls: [SUM] },
             { text: "Still three." },
             { text: "Welcome." },
           );

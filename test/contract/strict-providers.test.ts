@@ -15,6 +15,18 @@ const inConversation = (input: unknown) => ({ input, options: { conversationId: 
 /** What a provider was sent, without the order of keys: for a search of what must be in it. */
 const sent = (body: Loose): string => JSON.stringify(body);
 
+/** How each provider's reasoning looks that comes back, before the call that it led to. */
+const COMES_BACK: Record<(typeof STRICT_NAMES)[number], RegExp> = {
+  "OpenAI Responses": /"item_reference","id":"rs_\d+"},{"type":"function_call"/,
+  "OpenAI Responses with store: false": /"reasoning",[^{]*"encrypted_content":"gAAAA\d+",.*"function_call"/,
+  "OpenAI chat completions": /"tool_calls":/,
+  "OpenAI chat completions of a reasoning model": /"tool_calls":/,
+  Anthropic:
+    /"thinking":"A sum.","signature":"sig\d+"},{"type":"redacted_thinking","data":"redacted\d+"},{"type":"tool_use"/,
+  "Gemini's chat completions": /"extra_content":{"google":{"thought_signature":"sig\d+"}}/,
+  Gemini: /"functionCall":{[^}]*"name":"sum","args":{[^}]*}},"thoughtSignature":"sig\d+"/,
+};
+
 for (const name of STRICT_NAMES) {
   describe(name, () => {
     test(`POST /agents/:id/text on ${name}: thoughts, parallel calls, failed calls and text without a word over three steps are accepted`, async (t) => {
@@ -36,7 +48,7 @@ for (const name of STRICT_NAMES) {
       upstream.says(
         { thought: "A sum.", calls: [SUM] },
         { thought: "Now tell.", hidden: true, text: "Three." },
-        { thought: "Again.", calls: [SUM] },
+        { hidden: true, calls: [SUM] },
         { text: "Still three." },
         { text: "Welcome." },
       );
@@ -51,6 +63,24 @@ for (const name of STRICT_NAMES) {
         assert.equal(body.data?.text, answer, JSON.stringify(body));
       }
       assert.doesNotMatch(sent(upstream.requests), /skip_thought_signature_validator/);
+    });
+
+    test(`POST /agents/:id/text on ${name}: reasoning comes back in the next step, in the next turn, and with stored messages that a client posts`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name, withMemory, rest);
+      upstream.says(
+        { thought: "A sum.", hidden: true, calls: [SUM] },
+        { text: "Three." },
+        { text: "Welcome." },
+        { text: "Yes." },
+      );
+      await dataOf(service.post(TEXT, inConversation("Add")));
+      await dataOf(service.post(TEXT, inConversation("Thanks")));
+      const { messages } = await dataOf(service.get("/api/memory/conversations/c1/messages"));
+      const input = [...messages, { role: "user", content: "Sure?" }];
+      await dataOf(service.post(TEXT, { input }));
+      assert.deepEqual(upstream.refusals, []);
+      assert.equal(upstream.requests.length, 4);
+      for (const request of upstream.requests.slice(1)) assert.match(sent(request), COMES_BACK[name]);
     });
 
     test(`POST /agents/:id/text on ${name}: system messages of the client are accepted wherever they stand, with a conversation before them`, async (t) => {
@@ -92,6 +122,24 @@ for (const name of STRICT_NAMES) {
         assert.equal(reply.status, 200, `after ${broken + 1} events: ${await reply.text()}`);
       }
       assert.ok(broken > 4, "it broke off several times, and was whole at last");
+    });
+
+    test(`POST /agents/:id/object on ${name}: a schema that is closed gives an object`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name);
+      const properties = { sum: { type: "number" }, note: { type: "string" } };
+      const schema = { type: "object", properties, required: ["sum", "note"], additionalProperties: false };
+      upstream.says({ text: '{"sum":3,"note":"Three."}' });
+      const reply = await service.post("/agents/assistant/object", { input: "Add", schema });
+      const body: Loose = await reply.json();
+      assert.deepEqual(upstream.refusals, []);
+      assert.deepEqual(body.data, { sum: 3, note: "Three." }, JSON.stringify(body));
+    });
+
+    test(`POST /agents/:id/object on ${name}: an open schema gives an object too, even if the provider refuses to enforce it`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name);
+      const schema = { type: "object", properties: { sum: { type: "number" } } };
+      upstream.says({ text: '{"sum":3}' });
+      assert.deepEqual(await dataOf(service.post("/agents/assistant/object", { input: "Add", schema })), { sum: 3 });
     });
 
     test(`POST /agents/:id/text on ${name}: a conversation in which the assistant speaks first is accepted`, async (t) => {

@@ -5,7 +5,7 @@ import type { Loose } from "../support/served-upstream.ts";
 import { anthropic } from "../support/strict-anthropic.ts";
 import { gemini } from "../support/strict-gemini.ts";
 import { openAIChat } from "../support/strict-openai-chat.ts";
-import { openAIResponses } from "../support/strict-openai-responses.ts";
+import { openAIResponses } from "../support/strict-responses.ts";
 import { type Dialect, startStrictUpstream } from "../support/strict-upstream.ts";
 
 interface Api {

@@ -1,5 +1,5 @@
 /** Anthropic's messages with Anthropic's own rules: order of roles, results right after their calls, signed thoughts unchanged. */
-import { checkContent, refuse } from "./strict-anthropic-content.ts";
+import { checkContent, refuse } from "./anthropic-blocks.ts";
 import { type Answer, counter, type Dialect, event, halves, type Json } from "./strict-upstream.ts";
 
 export function anthropic(): Dialect {

@@ -8,7 +8,7 @@ import { anthropic } from "./strict-anthropic.ts";
 import { gemini } from "./strict-gemini.ts";
 import { geminiChat } from "./strict-gemini-chat.ts";
 import { openAIChat } from "./strict-openai-chat.ts";
-import { openAIResponses } from "./strict-openai-responses.ts";
+import { openAIResponses } from "./strict-responses.ts";
 import { type Dialect, type StrictUpstream, startStrictUpstream } from "./strict-upstream.ts";
 
 /** Where the packages are installed. */
@@ -41,6 +41,12 @@ const STRICT = {
     dialect: openAIChat,
     use: "openai-compatible",
     model: "gpt-4.1",
+    thinking: {},
+  },
+  "OpenAI chat completions of a reasoning model": {
+    dialect: openAIChat,
+    use: "openai-compatible",
+    model: "gpt-5-mini",
     thinking: {},
   },
   Anthropic: {
