@@ -177,6 +177,10 @@ describe("provider options of requests", () => {
       [{ role: "user", parts: [{ type: "text", text: "x", providerOptions: CACHED }] }],
       "input[0].parts[0].providerOptions",
     ],
+    "part of a UI message, as providerMetadata,": [
+      [{ role: "user", parts: [{ type: "text", text: "x", providerMetadata: CACHED }] }],
+      "input[0].parts[0].providerMetadata",
+    ],
     "tool's result": [
       [
         { role: "user", content: "x" },
@@ -213,6 +217,17 @@ describe("provider options of requests", () => {
       await dataOf(service.post("/agents/open/text", { input }));
     });
   }
+
+  test("POST /agents/:id/text: what a provider gave with the parts of an answer may be sent back to it", async (t) => {
+    const { service } = await serveUpstream(t);
+    const signed = { anthropic: { signature: "s" } };
+    const question = { role: "user", content: "x" };
+    for (const answer of [
+      { role: "assistant", content: [{ type: "text", text: "a", providerOptions: signed }] },
+      { role: "assistant", parts: [{ type: "text", text: "a", providerMetadata: signed }] },
+    ])
+      await dataOf(service.post(TEXT, { input: [question, answer, question] }));
+  });
 
   test("POST /agents/:id/chat: a chat hook's messages are named in the error as it sent them", async (t) => {
     const { service } = await serveUpstream(t);

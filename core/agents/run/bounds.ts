@@ -2,8 +2,8 @@
 import type { GenerateOptions } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { AgentManifest } from "../../manifest/manifest.ts";
+import { type AllowedOptions, allowedOptions, checkInputOptions, checkProviderOptions } from "./allowed-options.ts";
 import type { RunSettings } from "./options.ts";
-import { type AllowedOptions, allowedOptions, checkInputOptions, checkProviderOptions } from "./provider-options.ts";
 
 /** The options that may be `{default, max}` in the manifest. */
 const BOUNDED_OPTIONS = [

@@ -10,7 +10,7 @@ import type {
   OutputOptions,
   SemanticMemoryOptions,
 } from "../../../generated/types.ts";
-import { mergeProviderOptions } from "./provider-options.ts";
+import { mergeProviderOptions } from "./allowed-options.ts";
 
 /** The options about memory. `semanticMemory.enabled` is undefined unless it is set: then the memory decides. */
 export interface MemorySettings {

@@ -52,7 +52,8 @@ function describeAllowed(allowed: AllowedOptions, path: string): string {
 }
 
 /**
- * Checks the `providerOptions` of messages and of their parts in the input of a request.
+ * Checks the options that messages and their parts carry in the input of a request. Parts of an assistant's message carry what
+ * the provider gave with them and wants back (signatures, ids of its own): these pass.
  *
  * @param input as `buildPrompt` has checked it
  * @param field its name in the request
@@ -60,33 +61,42 @@ function describeAllowed(allowed: AllowedOptions, path: string): string {
 export function checkInputOptions(allowed: AllowedOptions, input: unknown, field: string): void {
   if (!Array.isArray(input)) return;
   for (let index = 0; index < input.length; index++) {
-    const message = input[index] as Record<string, unknown>;
-    checkOwn(allowed, message, () => `${field}[${index}]`);
-    for (const key of PART_LISTS) {
+    const message = input[index] as Fields;
+    checkOwn(allowed, message, "providerOptions", () => `${field}[${index}]`);
+    if (message.role === "assistant") continue;
+    for (const [key, carrying] of PART_LISTS) {
       const parts = message[key];
       if (!Array.isArray(parts)) continue;
-      for (let at = 0; at < parts.length; at++) checkPart(allowed, parts[at], () => `${field}[${index}].${key}[${at}]`);
+      for (let at = 0; at < parts.length; at++)
+        checkPart(allowed, parts[at], carrying, () => `${field}[${index}].${key}[${at}]`);
     }
   }
 }
 
-const PART_LISTS = ["content", "parts"] as const;
+type Fields = Record<string, unknown>;
+
+/** The parts of model messages and of UI messages, and the fields in which these carry options. */
+const PART_LISTS = [
+  ["content", ["providerOptions"]],
+  ["parts", ["providerOptions", "providerMetadata"]],
+] as const;
 
 /** A part, and in a tool's result its output and the parts of that. */
-function checkPart(allowed: AllowedOptions, part: unknown, path: () => string): void {
+function checkPart(allowed: AllowedOptions, part: unknown, carrying: readonly string[], path: () => string): void {
   if (!isObject(part)) return;
-  checkOwn(allowed, part, path);
+  for (const key of carrying) checkOwn(allowed, part, key, path);
   if (part.type !== "tool-result" || !isObject(part.output)) return;
   const { output } = part;
-  checkOwn(allowed, output, () => `${path()}.output`);
+  checkOwn(allowed, output, "providerOptions", () => `${path()}.output`);
   if (output.type !== "content" || !Array.isArray(output.value)) return;
-  for (const [index, item] of output.value.entries()) {
-    if (isObject(item)) checkOwn(allowed, item, () => `${path()}.output.value[${index}]`);
-  }
+  for (const [index, item] of output.value.entries())
+    if (isObject(item)) checkOwn(allowed, item, "providerOptions", () => `${path()}.output.value[${index}]`);
 }
 
-function checkOwn(allowed: AllowedOptions, { providerOptions }: Record<string, unknown>, path: () => string): void {
-  if (providerOptions !== undefined) checkProviderOptions(allowed, providerOptions, `${path()}.providerOptions`);
+function checkOwn(allowed: AllowedOptions, fields: Fields, key: string, path: () => string): void {
+  const value = fields[key];
+  // Null is nothing to the readers of the input too.
+  if (value !== undefined && value !== null) checkProviderOptions(allowed, value, `${path()}.${key}`);
 }
 
 /** `over` takes precedence, option by option: what an operator has set stays where the request says nothing of it. */
