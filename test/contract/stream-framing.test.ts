@@ -143,7 +143,7 @@ for (const { endpoint, validate } of ENDPOINTS) {
   });
 }
 
-describe("waiting for the model", { concurrency: true }, () => {
+describe("waiting for the model", { concurrency: 3 }, () => {
   for (const { endpoint, failed } of ENDPOINTS) {
     test(`POST /agents/:id/${endpoint}: after 5 s of waiting the headers go out, and a refusal after that is in-band`, async (t) => {
       const { service, upstream } = await serveUpstream(t);
