@@ -35,7 +35,7 @@ for (const transport of TRANSPORTS) {
   const serve = (t: Parameters<typeof serveUpstream>[0], limits: object = {}) =>
     serveUpstream(t, {}, { server: { transport, limits } });
 
-  describe(`over ${transport}`, () => {
+  describe(`streams over ${transport}`, () => {
     for (const { endpoint, validate, failed, last } of ENDPOINTS) {
       const path = `/agents/assistant/${endpoint}`;
 
