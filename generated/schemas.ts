@@ -1608,7 +1608,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "GenerateOptions": {
     "type": "object",
-    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. Unknown keys are ignored.",
+    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.",
     "properties": {
       "memory": {
         "$ref": "#/components/schemas/MemoryEnvelope"
@@ -1621,45 +1621,66 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "maximum": 100
       },
       "temperature": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "Randomness, from 0 to 1.",
         "default": 0.7,
         "minimum": 0,
         "maximum": 1
       },
       "maxOutputTokens": {
-        "type": "integer",
+        "type": [
+          "integer",
+          "null"
+        ],
         "description": "Most tokens a model call may generate.",
         "default": 4000,
         "minimum": 1
       },
       "topP": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "Nucleus sampling, from 0 to 1.",
         "default": 1,
         "minimum": 0,
         "maximum": 1
       },
       "frequencyPenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "From 0 to 2.",
         "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "presencePenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "From 0 to 2.",
         "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "seed": {
-        "type": "integer",
+        "type": [
+          "integer",
+          "null"
+        ],
         "description": "For reproducible results, where the provider supports it."
       },
       "stopSequences": {
-        "type": "array",
+        "type": [
+          "array",
+          "null"
+        ],
         "description": "Texts at which the model stops.",
         "items": {
           "type": "string",
@@ -1669,7 +1690,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "providerOptions": {
         "type": "object",
-        "description": "Settings passed to the model provider, keyed by provider.",
+        "description": "Settings passed to the model provider, keyed by provider. Only what the agent's `allowProviderOptions` lists; it is merged over the agent's own.",
         "additionalProperties": {
           "type": "object",
           "additionalProperties": true
@@ -1820,6 +1841,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "usage": {
         "$ref": "#/components/schemas/Usage"
+      },
+      "model": {
+        "type": "string",
+        "description": "The model that answered last, as `provider/model`; absent until one has."
       },
       "userId": {
         "type": "string",
@@ -3110,6 +3135,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "finishReason": {
             "$ref": "#/components/schemas/FinishReason"
+          },
+          "model": {
+            "type": "string",
+            "description": "The model that gave the answer, as `provider/model`."
           }
         },
         "required": [
@@ -3773,6 +3802,21 @@ export const schemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "ProviderMetadata": {
+    "type": "object",
+    "description": "What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.",
+    "additionalProperties": {
+      "type": "object",
+      "additionalProperties": true
+    },
+    "examples": [
+      {
+        "anthropic": {
+          "signature": "EqQBCgIYAhIM"
+        }
+      }
+    ]
+  },
   "RawStreamPart": {
     "description": "One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.",
     "oneOf": [
@@ -3791,6 +3835,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3813,6 +3861,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3832,6 +3884,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3839,6 +3894,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3870,6 +3929,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3891,6 +3954,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3898,6 +3964,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3918,6 +3988,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3925,6 +3998,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3956,6 +4033,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3977,6 +4058,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3984,6 +4068,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4008,6 +4096,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Name of the tool."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4015,6 +4106,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4047,6 +4142,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4075,6 +4174,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4102,6 +4205,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "input": {
             "description": "What the tool is called with."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4109,6 +4215,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4141,6 +4251,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "output": {
             "description": "What the tool gave back."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4148,6 +4261,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4182,6 +4299,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "What went wrong."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4189,6 +4309,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4236,6 +4360,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "File name of a document."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4243,6 +4370,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4278,6 +4409,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "mediaType"
             ]
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4285,6 +4419,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4311,6 +4449,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4328,7 +4470,12 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "description": "Always `finish-step`."
           },
           "usage": {
-            "$ref": "#/components/schemas/Usage"
+            "$ref": "#/components/schemas/Usage",
+            "description": "Of this model call alone."
+          },
+          "model": {
+            "type": "string",
+            "description": "The model that answered, as `provider/model`."
           },
           "finishReason": {
             "$ref": "#/components/schemas/FinishReason"
@@ -4340,6 +4487,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4363,6 +4514,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "totalUsage": {
             "$ref": "#/components/schemas/Usage"
           },
+          "model": {
+            "type": "string",
+            "description": "The model that gave the answer, as `provider/model`."
+          },
           "output": {
             "description": "The result, when `options.output` was requested."
           },
@@ -4373,6 +4528,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4397,6 +4556,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4423,6 +4586,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -5280,6 +5447,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "usage": {
         "$ref": "#/components/schemas/Usage"
       },
+      "model": {
+        "type": "string",
+        "description": "The model that gave the answer, as `provider/model`: with a fallback the one that stood in."
+      },
       "finishReason": {
         "$ref": "#/components/schemas/FinishReason"
       },
@@ -5301,6 +5472,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "required": [
       "text",
       "usage",
+      "model",
       "finishReason",
       "toolCalls",
       "toolResults"
@@ -5315,6 +5487,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "cachedInputTokens": 0,
           "reasoningTokens": 0
         },
+        "model": "openai/gpt-4o-mini",
         "finishReason": "stop",
         "toolCalls": [],
         "toolResults": []
@@ -5769,6 +5942,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5814,6 +5990,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5834,6 +6013,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5879,6 +6061,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5964,6 +6149,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "providerExecuted": {
             "const": true,
             "description": "Set when the provider ran the tool itself."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6085,6 +6273,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "title": {
             "type": "string",
             "description": "Its title."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6118,6 +6309,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "filename": {
             "type": "string",
             "description": "Its file name."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6144,6 +6338,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "mediaType": {
             "type": "string",
             "description": "Its media type."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6490,7 +6687,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "Usage": {
     "type": "object",
-    "description": "Tokens of a run, as the provider counts them; 0 where it does not say.",
+    "description": "Tokens of a run and of the agents that it delegated to, as the provider counts them; 0 where it does not say.",
     "properties": {
       "promptTokens": {
         "type": "number",
@@ -6515,6 +6712,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "reasoningTokens": {
         "type": "number",
         "description": "Generated tokens that the model spent on reasoning.",
+        "minimum": 0
+      },
+      "cost": {
+        "type": "number",
+        "description": "What they cost, in US dollars; absent unless the prices of every model that was used are known.",
         "minimum": 0
       }
     },

@@ -33,9 +33,17 @@ export interface AgentManifest {
    */
   memory: string | false;
   /**
-   * Most model calls of one run; tools run between them.
+   * Most model calls of one run; tools run between them. `{default, max}` bounds what a request may ask for.
    */
-  maxSteps: number;
+  maxSteps: number | {default?: number; max: number};
+  /**
+   * Paths in `providerOptions` that requests may set: `[openai.reasoningEffort]`. A path allows all below it.
+   */
+  allowProviderOptions: string[];
+  /**
+   * How much of a tool's result the model is shown; the client gets it whole.
+   */
+  toolOutput: Size;
   options: AgentOptionsManifest;
 }
 
@@ -45,15 +53,15 @@ export interface AgentManifest {
 export type AgentToolManifest = string | {use: string; if?: string};
 
 /**
- * Stand in for options that a request leaves out.
+ * Stand in for options that a request leaves out. `null`: the provider is sent nothing. Of a number, `{default, max}` bounds what a request may ask for.
  */
 export interface AgentOptionsManifest {
-  temperature?: number;
-  maxOutputTokens?: number;
-  topP?: number;
-  frequencyPenalty?: number;
-  presencePenalty?: number;
-  seed?: number;
+  temperature?: number | null | {default?: number | null; max: number};
+  maxOutputTokens?: number | null | {default?: number | null; max: number};
+  topP?: number | null | {default?: number | null; max: number};
+  frequencyPenalty?: number | null | {default?: number | null; max: number};
+  presencePenalty?: number | null | {default?: number | null; max: number};
+  seed?: number | null | {default?: number | null; max: number};
   /**
    * @maxItems 16
    */
@@ -107,7 +115,8 @@ export interface AgentOptionsManifest {
         string,
         string,
         string
-      ];
+      ]
+    | null;
   /**
    * Options that one provider alone knows, by provider.
    */
@@ -371,8 +380,27 @@ export interface MemoryManifest {
    * How many earlier messages the model sees; 0 means none.
    */
   contextLimit: number;
+  /**
+   * Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.
+   */
+  contextTokens?: number;
+  summary?: SummaryManifest;
   workingMemory?: WorkingMemoryManifest;
   semantic?: SemanticMemoryManifest;
+}
+
+/**
+ * A running summary of the messages that a prompt has no room for.
+ */
+export interface SummaryManifest {
+  /**
+   * `provider/model` that writes it.
+   */
+  model: string;
+  /**
+   * How many messages are left out before they are summed up.
+   */
+  after: number;
 }
 
 /**
@@ -724,6 +752,10 @@ export interface ToolManifest {
    * Longest run. Default: the plugin's, else 60s.
    */
   timeout?: Duration;
+  /**
+   * How much of a result the model is shown; the client gets it whole. Left out: as the agent says.
+   */
+  toolOutput?: Size;
   /**
    * Whether a person must say yes before it runs.
    */
@@ -1636,7 +1668,7 @@ export interface JsonSchemaObject {
 }
 
 /**
- * Tokens of a run, as the provider counts them; 0 where it does not say.
+ * Tokens of a run and of the agents that it delegated to, as the provider counts them; 0 where it does not say.
  */
 export interface Usage {
   /**
@@ -1659,12 +1691,25 @@ export interface Usage {
    * Generated tokens that the model spent on reasoning.
    */
   reasoningTokens: number;
+  /**
+   * What they cost, in US dollars; absent unless the prices of every model that was used are known.
+   */
+  cost?: number;
 }
 
 /**
  * Why the model stopped.
  */
 export type FinishReason = "stop" | "length" | "content-filter" | "tool-calls" | "error" | "other";
+
+/**
+ * What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.
+ */
+export interface ProviderMetadata {
+  [k: string]: {
+    [k: string]: unknown;
+  };
+}
 
 /**
  * What the plugin's handler gave back.
@@ -1785,6 +1830,10 @@ export interface TextResult {
    */
   output?: unknown;
   usage: Usage;
+  /**
+   * The model that gave the answer, as `provider/model`: with a fallback the one that stood in.
+   */
+  model: string;
   finishReason: FinishReason;
   /**
    * Tool calls of all steps, in order.
@@ -1848,6 +1897,10 @@ export interface HistoryEntry {
    */
   output?: unknown;
   usage?: Usage;
+  /**
+   * The model that answered last, as `provider/model`; absent until one has.
+   */
+  model?: string;
   /**
    * Whose run it was, when the call said so.
    */
@@ -3308,7 +3361,7 @@ export interface OutputOptions {
 }
 
 /**
- * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. Unknown keys are ignored.
+ * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.
  */
 export interface GenerateOptions {
   memory?: MemoryEnvelope;
@@ -3319,35 +3372,35 @@ export interface GenerateOptions {
   /**
    * Randomness, from 0 to 1.
    */
-  temperature?: number;
+  temperature?: number | null;
   /**
    * Most tokens a model call may generate.
    */
-  maxOutputTokens?: number;
+  maxOutputTokens?: number | null;
   /**
    * Nucleus sampling, from 0 to 1.
    */
-  topP?: number;
+  topP?: number | null;
   /**
    * From 0 to 2.
    */
-  frequencyPenalty?: number;
+  frequencyPenalty?: number | null;
   /**
    * From 0 to 2.
    */
-  presencePenalty?: number;
+  presencePenalty?: number | null;
   /**
    * For reproducible results, where the provider supports it.
    */
-  seed?: number;
+  seed?: number | null;
   /**
    * Texts at which the model stops.
    *
    * @maxItems 64
    */
-  stopSequences?: string[];
+  stopSequences?: string[] | null;
   /**
-   * Settings passed to the model provider, keyed by provider.
+   * Settings passed to the model provider, keyed by provider. Only what the agent's `allowProviderOptions` lists; it is merged over the agent's own.
    */
   providerOptions?: {
     [k: string]: {
@@ -4273,6 +4326,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4287,6 +4344,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4297,6 +4358,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4305,6 +4367,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4327,6 +4393,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4337,6 +4407,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4345,6 +4416,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4355,6 +4430,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4363,6 +4439,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4385,6 +4465,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4395,6 +4479,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4403,6 +4488,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4417,6 +4506,7 @@ export type RawStreamPart =
        * Name of the tool.
        */
       toolName: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4425,6 +4515,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4447,6 +4541,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4465,6 +4563,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4483,6 +4585,7 @@ export type RawStreamPart =
        * What the tool is called with.
        */
       input: unknown;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4491,6 +4594,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4513,6 +4620,7 @@ export type RawStreamPart =
        * What the tool gave back.
        */
       output: unknown;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4521,6 +4629,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4543,6 +4655,7 @@ export type RawStreamPart =
        * What went wrong.
        */
       error: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4551,6 +4664,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4581,6 +4698,7 @@ export type RawStreamPart =
        * File name of a document.
        */
       filename?: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4589,6 +4707,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4608,6 +4730,7 @@ export type RawStreamPart =
          */
         mediaType: string;
       };
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4616,6 +4739,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4634,13 +4761,24 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
        * Always `finish-step`.
        */
       type: "finish-step";
+      /**
+       * Of this model call alone.
+       */
       usage: Usage;
+      /**
+       * The model that answered, as `provider/model`.
+       */
+      model?: string;
       finishReason: FinishReason;
       /**
        * Id of the sub-agent that this part comes from.
@@ -4650,6 +4788,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4658,6 +4800,10 @@ export type RawStreamPart =
       type: "finish";
       finishReason: FinishReason;
       totalUsage: Usage;
+      /**
+       * The model that gave the answer, as `provider/model`.
+       */
+      model?: string;
       /**
        * The result, when `options.output` was requested.
        */
@@ -4670,6 +4816,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4684,6 +4834,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4702,6 +4856,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     };
 
 /**
@@ -4729,6 +4887,10 @@ export type ObjectStreamEvent =
       finalObject: unknown;
       usage: Usage;
       finishReason: FinishReason;
+      /**
+       * The model that gave the answer, as `provider/model`.
+       */
+      model?: string;
     }
   | {
       /**
@@ -4770,6 +4932,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4794,6 +4957,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4804,6 +4968,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4828,6 +4993,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4882,6 +5048,7 @@ export type UIMessageChunk =
        * Set when the provider ran the tool itself.
        */
       providerExecuted?: true;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4958,6 +5125,7 @@ export type UIMessageChunk =
        * Its title.
        */
       title?: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4980,6 +5148,7 @@ export type UIMessageChunk =
        * Its file name.
        */
       filename?: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4994,6 +5163,7 @@ export type UIMessageChunk =
        * Its media type.
        */
       mediaType: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5358,6 +5528,7 @@ export interface Schemas {
   McpServerManifest: McpServerManifest;
   McpClientManifest: McpClientManifest;
   MemoryManifest: MemoryManifest;
+  SummaryManifest: SummaryManifest;
   WorkingMemoryManifest: WorkingMemoryManifest;
   SemanticMemoryManifest: SemanticMemoryManifest;
   PluginChoice: PluginChoice;
@@ -5403,6 +5574,7 @@ export interface Schemas {
   JsonSchemaObject: JsonSchemaObject;
   Usage: Usage;
   FinishReason: FinishReason;
+  ProviderMetadata: ProviderMetadata;
   CustomResult: CustomResult;
   GenerateRequest: GenerateRequest;
   ObjectRequest: ObjectRequest;

@@ -53,6 +53,11 @@ export function failureComponents(used: ReadonlySet<Failure>): Record<string, ob
           schema: { type: "string" },
           example: kind,
         },
+        "x-error-source": {
+          description: "Whose error it is: that of the model's provider, or of this service.",
+          schema: { type: "string", enum: ["provider", "service"] },
+          example: "service",
+        },
         ...retry,
       },
       content: {

@@ -37,7 +37,7 @@ export interface DocumentInfo {
 const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstock.
 
 * A JSON reply is \`{"success": true, "data": ...}\`, or \`{"success": false, "error": "..."}\` with a message to act on,
-  its code in \`x-error-code\` and the request's id in \`x-request-id\`.
+  its code in \`x-error-code\`, whose error it is in \`x-error-source\`, and the request's id in \`x-request-id\`.
 * A stream is server-sent events. What fails after its first byte is an \`error\` event, and the stream ends.
 * A path that exists answers another method with 405 and \`Allow\`. HEAD mirrors GET.
 * WebSockets are listed under \`x-websockets\`; credentials go into their query, as \`key\` or \`token\`.`;

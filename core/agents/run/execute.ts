@@ -9,6 +9,7 @@ import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { wasAborted } from "./abort.ts";
+import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
 import { runLoop } from "./loop.ts";
@@ -32,8 +33,6 @@ export interface RunRequest {
   conversationId?: string;
   /** Whether the client is sent the id of the assistant's message. */
   clientKnowsMessageId?: boolean;
-  /** Whether the answer replaces the last one of the conversation. */
-  regenerate?: boolean;
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -58,6 +57,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
   const prompt = buildPrompt(instructions, request.input, request.field);
+  checkInputBounds(agent.bounds, request.input, request.field);
   const turn =
     agent.memory === null
       ? null
@@ -73,6 +73,8 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     output,
     call: caller,
     depth: request.depth ?? 0,
+    toolOutput: agent.toolOutput,
+    contextTokens: agent.memory?.contextTokens,
     turn,
     hasInstructions: instructions !== "",
     canUpdateWorkingMemory,
@@ -84,8 +86,8 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
 type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal">;
 
 function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, call: RunCall) {
-  const { input, clientKnowsMessageId = false, regenerate = false } = request;
-  return memory.turn({ ...owner, input, clientKnowsMessageId, regenerate }, call);
+  const { input, clientKnowsMessageId = false } = request;
+  return memory.turn({ ...owner, input, clientKnowsMessageId }, call);
 }
 
 /** Sets the user of the run: that of the token if there is one. An anonymous run has none. */
@@ -102,6 +104,7 @@ function withEffectiveUser(
 }
 
 function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings {
+  if (request.options !== undefined) checkBounds(agent.bounds, request.options);
   const settings = resolveOptions(request.options, agent.defaults);
   const { conversationId } = request;
   if (conversationId === undefined || settings.memory.conversationId !== undefined) return settings;

@@ -6,13 +6,15 @@ import { userIdOf } from "../../identity/user.ts";
 import { isObject } from "../../lib/is-object.ts";
 import type { RunCall } from "../agent.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
-import { parseAnswer } from "./partial-json.ts";
+import { answersIn, type Bracket } from "./partial-json.ts";
 
 export interface OutputSpec {
   /** What the provider is asked for. */
   readonly format: LanguageModelV3CallOptions["responseFormat"];
   /** The schema as text, for models that ignore `format`; empty when there is none. */
   readonly schemaText: string;
+  /** What the JSON of the value begins with, if that is known. */
+  readonly bracket?: Bracket | undefined;
   /** Parses a finished answer: its value, or what is wrong with it. */
   read(text: string): { value: unknown } | { problem: string };
 }
@@ -25,17 +27,29 @@ const TEXT: OutputSpec = Object.freeze({
 
 /** A value that is valid against the schema, or any object without one. */
 export function objectOutput(schema: ClientSchema | undefined): OutputSpec {
+  const bracket = schema === undefined ? "{" : bracketOf(schema.schema);
   return {
     format: schema === undefined ? { type: "json" } : { type: "json", schema: schema.schema },
     schemaText: schema === undefined ? "" : JSON.stringify(schema.schema),
+    bracket,
     read(text) {
-      const value = parseAnswer(text);
-      if (value === undefined) return { problem: "it is not JSON" };
-      const problem = schema === undefined ? objectProblem(value) : schema.problems(value);
-      return problem === null ? { value } : { problem };
+      let first: string | null = null;
+      for (const value of answersIn(text, bracket)) {
+        const problem = schema === undefined ? objectProblem(value) : schema.problems(value);
+        if (problem === null) return { value };
+        first ??= problem;
+      }
+      return { problem: first ?? "it is not JSON" };
     },
   };
 }
+
+const BRACKETS: ReadonlyMap<unknown, Bracket> = new Map([
+  ["object", "{"],
+  ["array", "["],
+]);
+
+const bracketOf = (schema: { type?: unknown }): Bracket | undefined => BRACKETS.get(schema.type);
 
 function objectProblem(value: unknown): string | null {
   return isObject(value) ? null : "result must be object";

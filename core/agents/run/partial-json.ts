@@ -1,105 +1,105 @@
 /**
- * Parses the JSON of a model while it is being written. Text before the first bracket (prose, a code fence) is skipped, and
- * so is whatever follows the last one.
+ * Reads JSON from what a model writes, while it writes it. Around the value there may be prose, code fences, and thoughts in
+ * `<think>` tags; what is thought is no answer.
  */
+import { JsonScanner } from "./json-scanner.ts";
+import { Prose, withoutMarks } from "./prose.ts";
 
-type Mode = "seek" | "value" | "key-or-end" | "key" | "colon" | "string" | "literal" | "after" | "done";
+/** As for the bodies of requests. */
+const MAX_DEPTH = 128;
+/** A bracket of the prose may begin what looks like a value: so many characters are read again for each that came. */
+const READ_AGAIN = 4;
 
-/** An incremental parser of one array or object. Each piece costs as much as it is long, however much came before. */
+/** The bracket that the value begins with; without one an array will do as well as an object. */
+export type Bracket = "{" | "[";
+
+/**
+ * An incremental reader of arrays and objects. Each piece costs in proportion to its own length, however much came before: what
+ * turns out to be prose is read again from its second character, as long as that stays within a multiple of what has come.
+ */
 export class PartialJson {
+  /** Characters that were looked at so far. */
+  steps = 0;
+  readonly #bracket: Bracket | undefined;
+  readonly #prose = new Prose();
+  #value: JsonScanner | null = null;
+  /** The text of the value that is being written, with what has come after it. */
   #text = "";
-  #mode: Mode = "seek";
-  /** The closing brackets that are still to come. */
-  #open: string[] = [];
-  #start = 0;
-  /** The text up to here is valid JSON once the open brackets are closed. */
-  #safe = 0;
-  /** In a string: 0, or how many characters of an escape are still to come. */
-  #escape = 0;
+  /** The last complete values. */
+  #outside: string | null = null;
+  #fenced: string | null = null;
+  #spare = 0;
+
+  constructor(bracket?: Bracket) {
+    this.#bracket = bracket;
+  }
 
   /** Adds the next piece. */
   feed(piece: string): void {
-    let index = this.#text.length;
-    this.#text += piece;
-    for (; index < this.#text.length && this.#mode !== "done"; index++) this.#step(this.#text[index]!, index);
+    this.#spare += READ_AGAIN * piece.length;
+    if (this.#value !== null) this.#text += piece;
+    let source = piece;
+    for (let index = 0; index < source.length; ) {
+      this.steps++;
+      const code = source.charCodeAt(index);
+      if (this.#value === null && this.#prose.begins(code)) {
+        this.#value = new JsonScanner(MAX_DEPTH);
+        this.#text = source.slice(index);
+      }
+      const value = this.#value;
+      if (value === null) {
+        if (this.#prose.read(code)) this.#forget();
+        index++;
+        continue;
+      }
+      const verdict = value.read(code);
+      if (verdict === "not json") {
+        this.#value = null;
+        if (this.#spare < value.at) continue;
+        this.#spare -= value.at;
+        source = this.#text.slice(1);
+        index = 0;
+        continue;
+      }
+      index++;
+      if (verdict === "more") continue;
+      if (verdict === "end") this.#complete(this.#text.slice(0, value.at));
+      this.#value = null;
+      this.#text = "";
+    }
+  }
+
+  /** How long the value is that is being written, or that was complete last. */
+  get length(): number {
+    return this.#isWanted() ? this.#value!.safe : (this.complete()[0]?.length ?? 0);
   }
 
   /** The value so far, or undefined before there is one. Numbers and keys appear when they are complete. */
   snapshot(): unknown {
-    if (this.#mode === "seek" || this.#safe === 0) return undefined;
-    const quote = this.#mode === "string" ? '"' : "";
-    return parse(this.#text.slice(this.#start, this.#safe) + quote + this.#open.toReversed().join(""));
+    if (this.#isWanted()) return parse(this.#text.slice(0, this.#value!.safe) + this.#value!.closing);
+    const [text] = this.complete();
+    return text === undefined ? undefined : parse(text);
   }
 
-  /** The text of the value from its first to its last bracket; null while it is not complete. */
-  complete(): string | null {
-    return this.#mode === "done" ? this.#text.slice(this.#start, this.#safe) : null;
+  /** The texts of the complete values that may be the answer, the likelier one first. */
+  complete(): string[] {
+    return [this.#outside, this.#fenced].filter((text) => text !== null);
   }
 
-  #step(character: string, index: number): void {
-    switch (this.#mode) {
-      case "string":
-      case "key":
-        this.#inString(character, index);
-        return;
-      case "literal":
-        if (!",]} \t\r\n".includes(character)) return;
-        this.#valueEnds(index);
-        this.#outside(character, index);
-        return;
-      default:
-        this.#outside(character, index);
-    }
+  #isWanted(): boolean {
+    if (this.#value === null || this.#value.safe === 0) return false;
+    return this.#bracket === undefined || this.#text[0] === this.#bracket;
   }
 
-  #inString(character: string, index: number): void {
-    if (this.#escape > 0) {
-      // The first character after the backslash decides how long the escape is.
-      if (this.#text[index - 1] === "\\" && character === "u" && this.#escape === 1) this.#escape = 5;
-      this.#escape -= 1;
-    } else if (character === "\\") this.#escape = 1;
-    else if (character === '"') {
-      if (this.#mode === "key") this.#mode = "colon";
-      else this.#valueEnds(index + 1);
-      return;
-    }
-    if (this.#mode === "string" && this.#escape === 0) this.#safe = index + 1;
+  #complete(text: string): void {
+    if (this.#bracket !== undefined && text[0] !== this.#bracket) return;
+    if (this.#prose.fenced) this.#fenced = text;
+    else this.#outside = text;
   }
 
-  #outside(character: string, index: number): void {
-    if (character === "{" || character === "[") this.#opens(character, index);
-    else if (this.#mode === "seek" || " \t\r\n".includes(character)) return;
-    else if (character === "}" || character === "]") this.#closes(index);
-    else if (character === ",") this.#mode = this.#open.at(-1) === "}" ? "key-or-end" : "value";
-    else if (character === ":") this.#mode = "value";
-    else if (character === '"') this.#quote(index);
-    else if (this.#mode === "value") this.#mode = "literal";
-  }
-
-  #opens(bracket: "{" | "[", index: number): void {
-    if (this.#mode === "seek") this.#start = index;
-    this.#open.push(bracket === "{" ? "}" : "]");
-    this.#mode = bracket === "{" ? "key-or-end" : "value";
-    this.#safe = index + 1;
-  }
-
-  #closes(index: number): void {
-    this.#open.pop();
-    this.#valueEnds(index + 1);
-    if (this.#open.length === 0) this.#mode = "done";
-  }
-
-  #quote(index: number): void {
-    if (this.#mode === "key-or-end") this.#mode = "key";
-    else {
-      this.#mode = "string";
-      this.#safe = index + 1;
-    }
-  }
-
-  #valueEnds(end: number): void {
-    this.#mode = "after";
-    this.#safe = end;
+  #forget(): void {
+    this.#outside = null;
+    this.#fenced = null;
   }
 }
 
@@ -111,12 +111,22 @@ function parse(text: string): unknown {
   }
 }
 
-/** The JSON value in a finished answer, or undefined when there is none. */
-export function parseAnswer(text: string): unknown {
-  const whole = parse(text);
-  if (whole !== undefined) return whole;
-  const reader = new PartialJson();
+/**
+ * The JSON values that may be what a finished answer means, the likeliest first: all of it, else the last array or object
+ * outside of code fences and the last one inside of any.
+ *
+ * @param bracket what the value must begin with, if it is known
+ */
+export function answersIn(text: string, bracket?: Bracket): unknown[] {
+  const bare = withoutMarks(text);
+  if (!bare.startsWith("{") && !bare.startsWith("[")) {
+    const whole = parse(bare);
+    if (whole !== undefined) return [whole];
+  }
+  const reader = new PartialJson(bracket);
   reader.feed(text);
-  const found = reader.complete();
-  return found === null ? undefined : parse(found);
+  return reader.complete().map((each) => JSON.parse(each));
 }
+
+/** The likeliest of them, or undefined when there is none. */
+export const parseAnswer = (text: string): unknown => answersIn(text)[0];

@@ -10,7 +10,7 @@ import { roleHead } from "../records/message.ts";
 const ROWS_PER_READ = 200;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
-interface MessagePage {
+export interface MessagePage {
   /** The row of the conversation; undefined when it is gone. */
   readonly conversation: Row | undefined;
   /** JSON texts with commas between them, in consecutive pieces. Null: together they are too large. */
@@ -33,7 +33,12 @@ export async function messagePage(store: Store, conversation: number, query: Mes
 }
 
 /** The texts come from the store already joined, and stay so. */
-async function unfilteredPage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<MessagePage> {
+export async function unfilteredPage(
+  store: Store,
+  conversation: number,
+  bounds: Bounds,
+  limit: number,
+): Promise<MessagePage> {
   const range = { ...bounds, prefix: messageRows(conversation), otherKey: conversationKey(conversation) };
   const messages: Text[] = [];
   let row: Row | undefined;

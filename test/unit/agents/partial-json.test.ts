@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PartialJson, parseAnswer } from "../../../core/agents/run/partial-json.ts";
+import { answersIn, PartialJson, parseAnswer } from "../../../core/agents/run/partial-json.ts";
 
 /** Every different snapshot on the way, fed one character at a time. */
 function growth(text: string): string[] {
@@ -48,6 +48,65 @@ test("every prefix of a document can be read, and ends in the document", () => {
 test("prose and code fences around the JSON are skipped", () => {
   assert.deepEqual(parseAnswer('Sure!\n```json\n{"a": [1, 2]}\n```\nAnything else?'), { a: [1, 2] });
   assert.deepEqual(growth('Sure: {"a":1} bye}').at(-1), '{"a":1}');
+});
+
+test("the answer is the last complete JSON value outside of <think> and code fences", () => {
+  const answers: [string, unknown][] = [
+    ['<think>maybe {"a": 1}?</think>{"a": 2}', { a: 2 }],
+    ['<think>{"a": 1}</think>\n```json\n{"a": 2}\n```', { a: 2 }],
+    ['the tag was in the prompt: {"a": 1}</think> {"a": 2}', { a: 2 }],
+    ['First I had {"a": 1}, but it is {"a": 2}.', { a: 2 }],
+    ['{"a": 2} as in\n```json\n{"a": 1}\n```', { a: 2 }],
+    ["```json\n[1, 2]\n```\nor better\n```json\n[3]\n```", [3]],
+    ['It is {name}, [so to speak]: {"a": 2} (see [ref])', { a: 2 }],
+    ['Begin with "{" and then: {"a": 2}', { a: 2 }],
+    ['Sure: {"tag": "<think> ``` } ]", "a": 2}', { tag: "<think> ``` } ]", a: 2 }],
+    ["<think>hm</think> 5", 5],
+    ["```json\n5\n```", 5],
+    ['<think>hm</think>\n```\n"hi"\n```', "hi"],
+  ];
+  for (const [text, value] of answers) assert.deepEqual(parseAnswer(text), value, text);
+});
+
+test("a value inside of a broken or unfinished one is no answer, nor is one that was only thought", () => {
+  for (const text of [
+    '{"a": [1,], "b": {"c": 1}}',
+    '{"a": {"b": 1}, "c": ',
+    '<think>{"a": 1}',
+    '{"a": 1}</think>',
+    "{'a': 1}",
+    '{"a": 1 "b": 2}',
+  ])
+    assert.equal(parseAnswer(text), undefined, text);
+});
+
+test("the answer that fits is taken where one stands in a fence and another outside", () => {
+  const text = '```json\n{"a": 1}\n```\nSource: [1]';
+  assert.deepEqual(parseAnswer(text), [1]);
+  assert.deepEqual(answersIn(text), [[1], { a: 1 }], "what is outside comes first");
+});
+
+test("a value that is nested deeper than 128 levels is no answer, in whatever it is wrapped", () => {
+  const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
+  assert.notEqual(parseAnswer(nested(128)), undefined);
+  for (const wrap of ["", "Here: "]) assert.equal(parseAnswer(wrap + nested(100_000)), undefined);
+});
+
+test("reading takes time in proportion to the answer, also where every bracket could begin a value", () => {
+  const hostile = ["[", "{", '{"', '{"a":', "[x", "[1,[", '["', "`", "<think>", "{ {", '{"a":1,x'].flatMap((unit) => [
+    unit,
+    `${unit} `,
+  ]);
+  const steps = (text: string, piece: number) => {
+    const reader = new PartialJson();
+    for (let index = 0; index < text.length; index += piece) reader.feed(text.slice(index, index + piece));
+    return reader.steps;
+  };
+  for (const unit of hostile)
+    for (const piece of [3, 100_000]) {
+      const text = unit.repeat(20_000).slice(0, 20_000);
+      assert.ok(steps(text, piece) <= 6 * text.length, `${unit}: ${steps(text, piece)} steps`);
+    }
 });
 
 test("an answer that is not JSON or not finished is no answer", () => {

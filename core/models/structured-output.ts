@@ -1,0 +1,154 @@
+/**
+ * Asks a model for JSON in the way that its provider supports: with the schema enforced, as any JSON, or by the prompt alone.
+ * Whenever the provider is not given the schema, the prompt has it.
+ */
+import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
+import type { ModelSettings } from "../plugin/plugin.ts";
+import { isBatched, type StreamingModel, type StreamingResult } from "./part-source.ts";
+
+type Mode = Exclude<ModelSettings["structuredOutput"], "auto">;
+
+/** What is left when a provider does not support a mode. */
+const STEP_DOWN: Readonly<Record<Mode, Mode | null>> = {
+  json_schema: "json_object",
+  json_object: "prompt",
+  prompt: null,
+};
+
+/** What providers call it in the errors that refuse it. */
+const ABOUT_FORMAT =
+  /response.?(format|schema|mime.?type)|json.?(schema|mode|object)|structured.?output|output.?(format|config)/i;
+/** Then it is refused whatever the schema is, unless the error is about the schema itself. */
+const ABOUT_SUPPORT = /n[o']t (be )?(support|available)|unsupported|unavailable|unknown|unrecognized/i;
+const ABOUT_SCHEMA = /invalid.{0,12}schema/i;
+const REFUSING_STATUSES: ReadonlySet<unknown> = new Set([400, 404, 422]);
+
+/** What has been learned of the models of a provider under `auto`, by their names; calls with tools are a model of their own. */
+export class LearnedModes {
+  readonly #modes = new Map<string, Learned>();
+
+  of(key: string): Learned {
+    return this.#modes.get(key) ?? UNKNOWN;
+  }
+
+  set(key: string, learned: Learned): void {
+    // Names of models may be computed from what clients send.
+    if (this.#modes.size >= MAX_LEARNED) this.#modes.clear();
+    this.#modes.set(key, learned);
+  }
+}
+
+/** `certain`: the provider takes the mode, so that its warnings need not be looked at any more. */
+interface Learned {
+  readonly mode: Mode;
+  readonly certain: boolean;
+}
+
+const UNKNOWN: Learned = { mode: "json_schema", certain: false };
+const MAX_LEARNED = 1000;
+
+/**
+ * @param name of the model, for what is learned of it
+ * @param learned lasts longer than the model
+ */
+export function withStructuredOutput(
+  model: StreamingModel,
+  name: string,
+  setting: ModelSettings["structuredOutput"],
+  learned: LearnedModes,
+): StreamingModel {
+  if (setting === "json_schema") return model;
+  const fixed = setting === "auto" ? null : setting;
+  return {
+    get supportedUrls() {
+      return model.supportedUrls;
+    },
+    doStream(options) {
+      if (options.responseFormat?.type !== "json") return model.doStream(options);
+      if (fixed !== null) return model.doStream(asked(options, fixed));
+      return learn(model, name, options, learned);
+    },
+  };
+}
+
+/** Calls the model in the best way that is not known to be refused, and remembers what the provider says of it. */
+async function learn(
+  model: StreamingModel,
+  name: string,
+  options: LanguageModelV3CallOptions,
+  learned: LearnedModes,
+): Promise<StreamingResult> {
+  const key = `${name}${options.tools === undefined ? "" : " with tools"}`;
+  let { mode, certain } = learned.of(key);
+  for (;;) {
+    try {
+      const result = await model.doStream(asked(options, mode));
+      return certain || mode === "prompt" ? result : watched(result, mode, key, learned);
+    } catch (error) {
+      const next = STEP_DOWN[mode];
+      const said = refusalOf(error);
+      if (next === null || said === null) throw error;
+      mode = next;
+      if (ABOUT_SUPPORT.test(said) && !ABOUT_SCHEMA.test(said)) learned.set(key, { mode, certain: false });
+      else certain = true;
+    }
+  }
+}
+
+/** The options with the result asked for in this way. */
+function asked(options: LanguageModelV3CallOptions, mode: Mode): LanguageModelV3CallOptions {
+  const { responseFormat } = options;
+  if (responseFormat?.type !== "json" || mode === "json_schema") return options;
+  const { schema } = responseFormat;
+  if (mode === "json_object" && schema === undefined) return options;
+  return {
+    ...options,
+    // It may be a getter of the class of the options, which a copy leaves out.
+    abortSignal: options.abortSignal,
+    prompt: withInstruction(options.prompt, instruction(schema)),
+    responseFormat: mode === "json_object" ? { type: "json" } : undefined,
+  };
+}
+
+function instruction(schema: unknown): string {
+  if (schema === undefined) return "Give your final answer as one JSON object alone, without any other text.";
+  const json = JSON.stringify(schema);
+  return `Give your final answer as JSON alone, without any other text. It must conform to this JSON Schema: ${json}`;
+}
+
+/** At the end of the instructions: a system message anywhere else is refused by some providers. */
+function withInstruction(prompt: LanguageModelV3CallOptions["prompt"], text: string) {
+  const [first, ...rest] = prompt;
+  if (first?.role !== "system") return [{ role: "system" as const, content: text }, ...prompt];
+  return [{ ...first, content: `${first.content}\n\n${text}` }, ...rest];
+}
+
+/** What the provider said, if that is that it does not take such a format; else null. */
+function refusalOf(error: unknown): string | null {
+  const { statusCode, message, responseBody } = (error ?? {}) as Record<string, unknown>;
+  if (!REFUSING_STATUSES.has(statusCode)) return null;
+  const said = `${message} ${responseBody}`.slice(0, 4096);
+  return ABOUT_FORMAT.test(said) ? said : null;
+}
+
+/** Reads the warnings at the beginning of an answer. One look is enough for all later calls. */
+function watched(result: StreamingResult, mode: Mode, key: string, learned: LearnedModes): StreamingResult {
+  const seen = (part: LanguageModelV3StreamPart) => {
+    if (part.type !== "stream-start") return;
+    const unsupported = part.warnings.some(isAboutFormat);
+    learned.set(key, unsupported ? { mode: STEP_DOWN[mode] ?? mode, certain: false } : { mode, certain: true });
+  };
+  const look = new TransformStream({
+    transform(part, controller) {
+      seen(part);
+      controller.enqueue(part);
+    },
+  });
+  return isBatched(result) ? result : { ...result, stream: result.stream.pipeThrough(look) };
+}
+
+/** `setting` is what earlier versions of the interface call a feature. */
+function isAboutFormat(warning: object): boolean {
+  const { type, feature, setting } = warning as Record<string, unknown>;
+  return (type === "unsupported" || type === "unsupported-setting") && (feature ?? setting) === "responseFormat";
+}
