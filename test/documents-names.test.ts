@@ -89,7 +89,19 @@ test("core/README.md explains at most thirty words", () => {
   assert.ok(words.length > 20 && words.length <= 30, String(words.length));
 });
 
-test("README is at most 200 lines long and names every chapter of docs/", () => {
+test("README is at most 200 lines long and names every document of docs/, and each of these the chapters in its folder", () => {
   assert.ok(README.split("\n").length <= 200);
-  for (const path of DOCUMENTS.keys()) if (path !== "README.md") assert.ok(README.includes(`](${path})`), path);
+  for (const path of DOCUMENTS.keys()) {
+    if (path === "README.md") continue;
+    const folder = dirname(path);
+    const [parent, link] = folder === "docs" ? ["README.md", path] : [`${folder}.md`, path.slice("docs/".length)];
+    assert.ok(DOCUMENTS.get(parent)?.includes(`](${link}`), `${parent} names ${path}`);
+  }
+});
+
+test("no chapter of docs/ takes longer than five minutes to read: it has at most 1,600 words", () => {
+  for (const [path, text] of DOCUMENTS) {
+    const words = text.replace(/^```.*?^```/gms, "").split(/\s+/).length;
+    assert.ok(words <= 1_600, `${path} has ${words} words`);
+  }
 });

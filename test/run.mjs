@@ -1,10 +1,10 @@
 // Runs every test file, or those whose path contains one of the arguments: `npm test`, `npm test -- contract`.
-// `--checks` goes with a run of every file: types, lint and generated files are checked first.
+// `--checks` goes with a run of every file: types and lint are checked first.
 // `--watch` runs the named files again whenever they or what they import change.
 // `--node VERSION` runs them on another Node.js, fetched from the npm registry and kept in node_modules/.cache.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
@@ -14,10 +14,11 @@ const { values, positionals: wanted } = parseArgs({
   options: { node: { type: "string" }, checks: { type: "boolean" }, watch: { type: "boolean" } },
 });
 
-const CHECKS = [["typecheck"], ["lint"], ["generate", "--", "--check"]];
+// Whether generated/ is up to date is a test.
+const CHECKS = ["typecheck", "lint"];
 if (values.checks && wanted.length === 0)
   for (const check of CHECKS) {
-    const { status } = spawnSync("npm", ["run", "--silent", ...check], { stdio: "inherit" });
+    const { status } = spawnSync("npm", ["run", "--silent", check], { stdio: "inherit" });
     if (status !== 0) process.exit(status ?? 1);
   }
 
@@ -47,28 +48,48 @@ if (files.length === 0) {
  * Folders whose files may share a process, and how many do. Starting one and loading the source costs more than most of these files
  * take; what ends, blocks or measures its process has one of its own.
  */
-const SHARING = { "test/unit/": 8, "test/contract/": 4, "test/manifest/": 4 };
+const SHARING = { "test/unit/": 8, "test/contract/": 6, "test/manifest/": 4, "test/storage/": 3, "test/plugins/": 4 };
+/** Files that take long because they wait. They begin first, so that what needs the processor runs meanwhile, and not they alone at the end. */
+const WAITING = [
+  "test/transport/node",
+  "test/transport/uws",
+  "test/cli",
+  "test/contract/token-end",
+  "test/crash/",
+  "test/soak/",
+  "test/durability/log-output",
+  "test/security/stop",
+  "test/documents.test",
+  "test/clock",
+];
 /** Not below node_modules, where newer versions of Node look for no tests. */
 const bundles = mkdtempSync(join(tmpdir(), "penstock-tests-"));
 
+/** A module that imports test files. Node runs files in the order of their paths, so that the name decides when its turn is. */
+function bundle(name, mine) {
+  const path = `${bundles}/${name}.test.mjs`;
+  writeFileSync(path, mine.map((file) => `import ${JSON.stringify(pathToFileURL(resolve(file)).href)};\n`).join(""));
+  return path;
+}
+
 /** The paths to run: files by themselves, and modules that import some of those that may share. */
 function processes() {
+  const first = WAITING.flatMap((start) => files.filter((file) => file.startsWith(start)));
+  const rest = files.filter((file) => !first.includes(file));
   const folderOf = (file) => Object.keys(SHARING).find((folder) => file.startsWith(folder));
-  const names = Object.entries(SHARING).flatMap(([folder, together]) => {
-    const shared = files.filter((file) => folderOf(file) === folder);
-    const count = Math.ceil(shared.length / together);
-    return Array.from({ length: count }, (_, index) => {
-      const name = `${bundles}/${folder.split("/")[1]}-${index}.test.mjs`;
+  const early = first.map((file, index) => bundle(`0-${String(index).padStart(2, "0")}`, [file]));
+  const shared = Object.entries(SHARING).flatMap(([folder, together]) => {
+    const mine = rest.filter((file) => folderOf(file) === folder);
+    const count = Math.ceil(mine.length / together);
+    return Array.from({ length: count }, (_, index) =>
       // Dealt out like cards: neighbours are much alike, and so are then the bundles.
-      const mine = shared.filter((_file, position) => position % count === index);
-      writeFileSync(
-        name,
-        mine.map((file) => `import ${JSON.stringify(pathToFileURL(resolve(file)).href)};\n`).join(""),
-      );
-      return name;
-    });
+      bundle(
+        `${folder.split("/")[1]}-${index}`,
+        mine.filter((_file, position) => position % count === index),
+      ),
+    );
   });
-  return [...files.filter((file) => folderOf(file) === undefined), ...names];
+  return [...early, ...shared, ...rest.filter((file) => folderOf(file) === undefined)];
 }
 
 const binary = values.node === undefined ? process.execPath : fetchNode(values.node);
@@ -82,7 +103,8 @@ const options = [
   "--import",
   "tsx",
   "--test",
-  "--test-concurrency=3",
+  // More than there are processors: many tests wait.
+  `--test-concurrency=${availableParallelism() + 2}`,
   `--test-timeout=${timeout}`,
   "--test-reporter=spec",
 ];

@@ -4,7 +4,7 @@ import type { RouteCall } from "../api/custom/route-services.ts";
 import type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
 import type { User } from "../identity/user.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
-import type { Store } from "../storage/store.ts";
+import type { PluginStore } from "../storage/store.ts";
 import type { ToolCallContext } from "../tools/tool.ts";
 import type { Host } from "./host.ts";
 import type { AuthProvider, Embedding, ModelProvider, Vectors } from "./instances.ts";
@@ -29,7 +29,7 @@ export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 export { CommitConflict, ServiceError } from "../lib/errors.ts";
 export type { JsonSchema } from "../lib/json-schema.ts";
 export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
-export type { Commit, Range, Row, Store } from "../storage/store.ts";
+export type { Commit, PluginStore as Store, Range, Row } from "../storage/store.ts";
 export type { ToolCallContext } from "../tools/tool.ts";
 export {
   DEFAULT_CONSOLE_ROUTES,
@@ -165,7 +165,7 @@ export type AuthPlugin = Factory<"auth", AuthProvider> & { mapUser?(payload: Rec
 export type ProviderPlugin = Factory<"provider", ModelProvider>;
 export type EmbeddingPlugin = Factory<"embedding", Embedding>;
 export type VectorsPlugin = Factory<"vectors", Vectors>;
-export type StorePlugin = Factory<"store", Store>;
+export type StorePlugin = Factory<"store", PluginStore>;
 
 export interface OriginPlugin {
   kind: "origin";

@@ -14,5 +14,5 @@ export async function unlessConflict(commit: Promise<unknown>): Promise<boolean>
 }
 
 /** Removes a row, unless it has changed since it was read. */
-export const removeUnchanged = (store: Store, { key, revision }: Row): Promise<boolean> =>
+export const removeUnchanged = (store: Store, { key, revision }: Pick<Row, "key" | "revision">): Promise<boolean> =>
   unlessConflict(store.commit({ delete: [key], expect: [[key, revision]] }));

@@ -6,7 +6,8 @@ import { createInstance } from "../registry/create.ts";
 import { guarded } from "../registry/guarded.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createMemoryStore } from "./memory-store.ts";
-import type { Store } from "./store.ts";
+import { joinRows } from "./packed.ts";
+import type { Joined, PluginStore, Store, Tail } from "./store.ts";
 
 interface OpenOptions {
   logger: Logger;
@@ -60,5 +61,11 @@ async function openPlugin(url: string, { registry, host }: OpenOptions): Promise
   }
   const config = rest === undefined ? {} : { url: rest };
   const made = await createInstance(plugin, config, { ...host, name });
-  return { kind: made.kind, ...guarded(made, METHODS) };
+  const store = { kind: made.kind, ...guarded(made, METHODS) };
+  return { ...store, tail: store.tail ?? ((tail) => tailByScan(store, tail)) };
+}
+
+async function tailByScan(store: PluginStore, { otherKey, ...range }: Tail): Promise<Joined> {
+  const [rows, other] = await Promise.all([store.scan({ ...range, reverse: true }), store.get(otherKey)]);
+  return joinRows(rows.reverse(), range.limit, other);
 }

@@ -72,3 +72,6 @@ export interface Store {
   problem(): Promise<string | null>;
   close(): Promise<void>;
 }
+
+/** A store as a plugin makes it. Without `tail` of its own it gets one that is made of `scan` and `get`. */
+export type PluginStore = Omit<Store, "tail"> & Partial<Pick<Store, "tail">>;

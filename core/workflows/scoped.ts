@@ -14,6 +14,7 @@ import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { Serialized } from "../lib/serialized.ts";
+import { unlessConflict } from "../storage/conflict.ts";
 import { beginExecution } from "./begin.ts";
 import { followRemoteExecution } from "./cluster/follow-remote.ts";
 import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
@@ -279,12 +280,6 @@ export class ScopedWorkflows implements WorkflowAccess {
       recordRow: found.recordRow,
     });
     execution.append(["cancel", "", timeAfter(execution.state), reason]);
-    try {
-      await execution.writeRecord();
-    } catch (error) {
-      if (error instanceof CommitConflict) return null;
-      throw error;
-    }
-    return execution.state;
+    return (await unlessConflict(execution.writeRecord())) ? execution.state : null;
   }
 }

@@ -11,7 +11,7 @@ const USER = { authorization: "Bearer ada" };
 const LARGE = JSON.stringify({ input: "x".repeat(600_000) });
 
 for (const transport of TRANSPORTS) {
-  describe(`access over ${transport}`, () => {
+  describe(`every route with auth over ${transport}`, () => {
     const start = (t: Parameters<typeof startService>[0], auth: object = {}) => {
       const access = { mode: "authNext", provider: { use: "slow-auth" }, ...auth };
       const rest = { auth: access, server: { transport }, routes: [{ use: "who" }] };

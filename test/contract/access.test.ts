@@ -28,7 +28,7 @@ const manifest = (auth: object = {}, rest: object = {}) =>
   );
 const TEXT = { method: "POST", path: "/agents/assistant/text", body: { input: "Hi" } };
 
-describe("authNext", () => {
+describe("every route under authNext", () => {
   test("a token opens routes of users, the key those of the console, and neither the other's", async (t) => {
     const { dispatch } = await startService(t, manifest(), { env: PRODUCTION });
     const status = async (request: { method?: string; path: string; body?: unknown }, headers: object) =>
@@ -156,7 +156,7 @@ describe("authNext", () => {
   });
 });
 
-describe("a 401", () => {
+describe("a 401 of any route", () => {
   const refused = async (env: object, path: string, headers = {}, t: Loose, auth = {}) => {
     const { dispatch, log } = await startService(t, manifest(auth), { env: { ...env } });
     const reply = await inject(dispatch, { path, headers });
@@ -202,7 +202,7 @@ describe("a 401", () => {
   });
 });
 
-test("legacy: lists are public, execution needs a token, observability the key or a token, the rest defaultPrivate", async (t) => {
+test("every route under legacy: lists are public, execution needs a token, observability the key or a token, the rest defaultPrivate", async (t) => {
   const expected = [
     ["/agents", 200, 200, 200],
     ["/hello", 200, 200, 200],

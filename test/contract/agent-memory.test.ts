@@ -37,7 +37,7 @@ for (const store of ["memory:", "sqlite:data/test.db"]) {
   const told = ({ upstream }: ServedUpstream) =>
     texts(upstream.requests.at(-1)!.body.messages.filter(({ role }: Loose) => role !== "system"));
 
-  describe(`generation with memory on ${store}`, () => {
+  describe(`POST /agents/:id/text and the other endpoints that generate, with memory on ${store}`, () => {
     test("POST /agents/:id/text stores the turn in a new conversation with a title, and tells it to the next", async (t) => {
       const served = await serve(t);
       const { service, upstream } = served;

@@ -186,7 +186,7 @@ const CASES: Case[] = [
 const manifest = (transport: string) => manifestWith({}, { server: { transport, limits: { body: "4KiB" } } });
 
 for (const transport of TRANSPORTS) {
-  describe(`over ${transport}`, () => {
+  describe(`every route over ${transport}`, () => {
     for (const { title, method = "GET", path, headers, body, status, code, error } of CASES) {
       test(`${title}, in the envelope`, async (t) => {
         const service = await startService(t, manifest(transport));
@@ -274,7 +274,7 @@ for (const transport of TRANSPORTS) {
   });
 }
 
-test("one line a request is logged at debug, with the path but never the query", async (t) => {
+test("every route: one line a request is logged at debug, with the path but never the query", async (t) => {
   const service = await startService(t, manifest("node"));
   await (await service.get("/agents?key=hidden&token=hidden")).text();
   const line = service.log.find(({ msg }) => msg === "request");

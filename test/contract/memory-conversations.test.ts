@@ -22,7 +22,7 @@ const idsOf = ({ conversations }: Loose): string[] => conversations.map(({ id }:
 for (const store of STORES) {
   const served = async (t: TestContext, rest: object = {}) => serveMemory(t, await store.url(), rest);
 
-  describe(`on ${store.name}`, () => {
+  describe(`/api/memory/conversations on ${store.name}`, () => {
     test("POST /api/memory/conversations creates a conversation with all its fields: 201", async (t) => {
       const service = await served(t);
       const metadata = { channel: "web", nested: { deep: [1, null, "é"] } };

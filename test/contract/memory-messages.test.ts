@@ -25,7 +25,7 @@ for (const store of STORES) {
   const save = (service: MemoryService, ...messages: object[]) =>
     service.data("POST", "/save-messages", { userId: "ada", conversationId: "c", messages });
 
-  describe(`on ${store.name}`, () => {
+  describe(`/api/memory/conversations/:conversationId/messages on ${store.name}`, () => {
     test("POST /api/memory/save-messages keeps UI and model messages, bare and wrapped, in the form they came in", async (t) => {
       const service = await served(t);
       const parts = [

@@ -54,7 +54,7 @@ for (const store of STORES) {
     };
   };
 
-  describe(`on ${store.name}`, () => {
+  describe(`/api/memory/conversations/:conversationId/working-memory on ${store.name}`, () => {
     test("GET .../working-memory: null with nothing stored, then what was written, with scope, format and template", async (t) => {
       const { read, write } = await served(t);
       const empty = await read("desk-1");

@@ -183,7 +183,7 @@ for (const transport of TRANSPORTS) {
   });
 }
 
-test("under authNext it needs the key of the console; where it is moved to users, each sees his own runs", async (t) => {
+test("WS /ws/observability under authNext needs the key of the console; where it is moved to users, each sees his own runs", async (t) => {
   const KEY = "the-key-of-the-console";
   const serve = (auth: object) =>
     startService(
@@ -220,7 +220,7 @@ test("under authNext it needs the key of the console; where it is moved to users
   }
 });
 
-test("under legacy it needs the key of the console or a token", async (t) => {
+test("WS /ws/observability under legacy needs the key of the console or a token", async (t) => {
   const env = { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" };
   const auth = { mode: "legacy", provider: { use: "jwt", secret: SECRET } };
   const service = await startService(t, manifestWith({}, { auth }), { env });

@@ -14,7 +14,7 @@ const micros = (time: number): string => {
 };
 
 for (const store of STORES) {
-  describe(`traces on ${store.name}`, () => {
+  describe(`GET /observability/traces on ${store.name}`, () => {
     const ends: (() => unknown)[] = [];
     let service: TestService;
     before(async () => {

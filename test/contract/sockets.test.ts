@@ -25,7 +25,7 @@ const PLUGINS = {
 };
 
 for (const transport of TRANSPORTS) {
-  describe(`sockets over ${transport}`, () => {
+  describe(`WS routes over ${transport}`, () => {
     let service: TestService;
     const ends: (() => unknown)[] = [];
 

@@ -35,7 +35,7 @@ for (const transport of TRANSPORTS) {
   const serve = (t: Parameters<typeof serveUpstream>[0], limits: object = {}) =>
     serveUpstream(t, {}, { server: { transport, limits } });
 
-  describe(`over ${transport}`, () => {
+  describe(`streams over ${transport}`, () => {
     for (const { endpoint, validate, failed, last } of ENDPOINTS) {
       const path = `/agents/assistant/${endpoint}`;
 
@@ -143,7 +143,7 @@ for (const { endpoint, validate } of ENDPOINTS) {
   });
 }
 
-describe("waiting for the model", { concurrency: true }, () => {
+describe("waiting for the model", { concurrency: 3 }, () => {
   for (const { endpoint, failed } of ENDPOINTS) {
     test(`POST /agents/:id/${endpoint}: after 5 s of waiting the headers go out, and a refusal after that is in-band`, async (t) => {
       const { service, upstream } = await serveUpstream(t);

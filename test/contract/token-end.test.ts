@@ -42,7 +42,7 @@ function manifest(transport: string, provider: object = JWT) {
 const texts = (body: string): string[] => parseEvents(body).map(({ data }) => data);
 
 for (const transport of TRANSPORTS) {
-  describe(`over ${transport}`, { concurrency: 8 }, () => {
+  describe(`the end of a token over ${transport}`, { concurrency: 8 }, () => {
     const options = (t: Parameters<typeof pluginFolder>[0]): TestOptions => ({
       plugins: [pluginFolder(t, PLUGINS)],
       env: PRODUCTION,
@@ -123,7 +123,7 @@ for (const transport of TRANSPORTS) {
   });
 }
 
-test("verifyToken of a plugin: a user whose exp has passed, or is no number, refuses the token", async (t) => {
+test("POST /agents/:id/text, verifyToken of a plugin: a user whose exp has passed, or is no number, refuses the token", async (t) => {
   const service = await startService(t, manifest("node", { use: "sessions" }), {
     plugins: [pluginFolder(t, PLUGINS)],
     env: PRODUCTION,

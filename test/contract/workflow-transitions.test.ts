@@ -49,10 +49,10 @@ const TABLE: Record<string, readonly number[]> = {
 const memory = await startWorkflows(null, WORKFLOWS);
 const sqlite = await startWorkflows(null, WORKFLOWS, { store: `sqlite:${join(folder, "test.db")}?synchronous=normal` });
 
-describe("the table of transitions", () => {
+describe("the table of transitions of /workflows/:id/executions/:executionId", () => {
   for (const [index, status] of STATUSES.entries()) {
     for (const [command, codes] of Object.entries(TABLE)) {
-      test(`${command} of an execution that is ${status}: ${codes[index]}`, async (t) => {
+      test(`${command} of an execution that is ${status} answers ${codes[index]}`, async (t) => {
         const watched = watchProbe(t);
         const id = `${status}-${command}`;
         await bring(watched, status, id);
@@ -136,7 +136,7 @@ for (const [store, client] of [
   ["memory:", memory],
   ["sqlite:", sqlite],
 ] as const) {
-  describe(`races, on ${store}`, () => {
+  describe(`races between requests about one execution, on ${store}`, () => {
     test("suspend against completion: either it is suspended and can be resumed, or it is completed", async () => {
       const seen = new Set<string>();
       for (let round = 0; round < 40; round++) {

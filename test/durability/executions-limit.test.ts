@@ -70,7 +70,7 @@ const statusOf = async (service: TestService, id: string) => {
 };
 
 for (const transport of TRANSPORTS) {
-  describe(`over ${transport}`, () => {
+  describe(`server.limits.executions over ${transport}`, () => {
     test("POST .../execute, /stream, /resume and /replay beyond limits.executions are 503 with Retry-After, store nothing, and succeed once one has ended", async (t) => {
       const state = gate(`full-${transport}`);
       const service = await serve(t, `full-${transport}`, "memory:", { executions: 2 }, transport);

@@ -169,6 +169,23 @@ test("docs/plugins/backends.md: the store is one that the manifest can name", as
   );
 });
 
+test("POST /agents/:id/text with a memory, and GET .../messages, work over the store of docs/plugins/backends.md", async (t) => {
+  const manifest = manifestWith({ memory: "default" }, { store: "map", memory: { default: {} } });
+  const service = await startService(t, manifest, { plugins: [pluginFolder(t, Object.fromEntries(EXAMPLES))] });
+  for (const input of ["one", "two"]) {
+    const said = await service.post("/agents/assistant/text", { input, options: { memory: { conversationId: "c" } } });
+    assert.equal(said.status, 200);
+  }
+  const page = async (query: string) => {
+    const reply = await service.get(`/api/memory/conversations/c/messages${query}`);
+    assert.equal(reply.status, 200);
+    const { data } = (await reply.json()) as { data: { messages: { parts: { text?: string }[] }[] } };
+    return data.messages.map(({ parts }) => parts.findLast(({ text }) => text !== undefined)?.text);
+  };
+  assert.deepEqual(await page(""), ["one", "one", "two", "two"]);
+  assert.deepEqual(await page("?limit=1"), ["two"]);
+});
+
 test("docs/plugins/web.md: the socket greets and echoes", async (t) => {
   const plugins = [pluginFolder(t, Object.fromEntries(EXAMPLES))];
   const service = await startService(t, manifestWith({}, { routes: [{ use: "echo" }] }), { plugins });

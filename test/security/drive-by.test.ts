@@ -133,7 +133,7 @@ test("pages of the service itself, pages that server.cors.origin names, and prog
     );
 });
 
-test('an origin plugin names origins, one by one; listing "*" among others names none', async (t) => {
+test('server.cors.origin.use: an origin plugin names origins, one by one; listing "*" among others names none', async (t) => {
   const odd = await serve(t, { cors: { origin: { use: "odd" } } });
   const host = "localhost:3141";
   assert.equal(
@@ -146,7 +146,7 @@ test('an origin plugin names origins, one by one; listing "*" among others names
   assert.equal((await star.send("POST /setup-observability", { host, origin: EVIL }, "{}")).status, 403);
 });
 
-test("behind a trusted proxy the service's own origin is the scheme and the host that the proxy was asked for", async (t) => {
+test("every POST: behind a trusted proxy the service's own origin is the scheme and the host that the proxy was asked for", async (t) => {
   const server = { trustedProxies: ["127.0.0.0/8"], allowedHosts: ["desk.example"] };
   const { send } = await serve(t, server);
   const from = async (origin: string, host: string, scheme: string, inner = "penstock") => {

@@ -9,7 +9,7 @@ import { KEY, opened, send } from "../support/access-wire.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 for (const transport of TRANSPORTS) {
-  describe(`methods in disguise over ${transport}`, () => {
+  describe(`GET and HEAD of every route, asked for in disguise over ${transport}`, () => {
     test("no method but GET and HEAD reaches what GET answers, and HEAD is let in as GET is", async (t) => {
       const secured = await opened(t, transport);
       for (const method of ["HEAD", "get", "Get", "GETX", "POST", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND"]) {

@@ -100,7 +100,7 @@ for (const transport of TRANSPORTS) {
     socket.close();
   });
 
-  test(`over ${transport}, every spelling of the loopback is let in, and what only looks like it is not`, async (t) => {
+  test(`every route over ${transport}: every spelling of the loopback is let in, and what only looks like it is not`, async (t) => {
     const server = {
       transport,
       publicUrl: "https://Desk.example:8443/base",
@@ -166,7 +166,7 @@ for (const transport of TRANSPORTS) {
     }
   });
 
-  test(`over ${transport}, the host of an absolute request target counts, and not the header beside it`, async (t) => {
+  test(`every route over ${transport}: the host of an absolute request target counts, and not the header beside it`, async (t) => {
     const service = await serve(t, { transport });
     const evil = await ask(service, `GET http://${EVIL}/agents`, ["host: localhost"]);
     assert.ok(evil === null || evil.status === 403 || evil.status === 505, String(evil?.status));
@@ -176,7 +176,7 @@ for (const transport of TRANSPORTS) {
     assert.equal(own?.status, transport === "uws" ? 505 : 200);
   });
 
-  test(`over ${transport}, with auth, or listening on all addresses, any host will do`, async (t) => {
+  test(`every route over ${transport}: with auth, or listening on all addresses, any host will do`, async (t) => {
     const auth = {
       mode: "authNext",
       provider: { use: "static", tokens: { "token-of-ada-0123456789": { id: "ada" } } },
@@ -192,7 +192,7 @@ for (const transport of TRANSPORTS) {
   });
 }
 
-test("behind a trusted proxy X-Forwarded-Host is looked at in place of Host, and of nobody else", async (t) => {
+test("every route: behind a trusted proxy X-Forwarded-Host is looked at in place of Host, and of nobody else", async (t) => {
   const server = { trustedProxies: ["10.0.0.0/8"], publicUrl: "https://desk.example", allowedHosts: ["lan.example"] };
   const service = await serve(t, server);
   const status = async (host: string, forwarded: string | null, remoteAddress = "10.0.0.1") => {

@@ -33,7 +33,7 @@ test("every row of the routes table says whose objects it is about", () => {
 });
 
 for (const kind of ["memory", "sqlite"]) {
-  describe(`isolation over ${kind}`, () => {
+  describe(`auth.isolation: user over ${kind}`, () => {
     const folder = mkdtempSync(join(tmpdir(), "penstock-isolation-"));
     const store = kind === "memory" ? "memory:" : `sqlite:${join(folder, "own.db")}`;
     const over: (() => unknown)[] = [];
@@ -226,7 +226,7 @@ const GONE = { conversation: "c-gone", waiting: "x-gone", completed: "x-gone", t
 const idIn = (reply: InjectedReply, { waiting, completed, trace, span }: Objects) =>
   [waiting, trace, span].find((id) => reply.text().includes(id)) ?? completed;
 
-test("nobody, on public routes, has what belongs to nobody; the console sees everything: one store, three services", async (t) => {
+test("auth.isolation: nobody, on public routes, has what belongs to nobody; the console sees everything: one store, three services", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "penstock-isolation-"));
   const store = `sqlite:${join(folder, "shared.db")}`;
   t.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -274,7 +274,7 @@ test("nobody, on public routes, has what belongs to nobody; the console sees eve
   assert.ok(owners.has("ada") && owners.has(undefined));
 });
 
-test("isolation: none lets every user of a token see and name everybody", async (t) => {
+test("auth.isolation: none lets every user of a token see and name everybody", async (t) => {
   const service = await serve(t, "memory:", { isolation: "none" });
   const hers = await objectsOf(service, ada);
   await lookAt(service, bob, hers);

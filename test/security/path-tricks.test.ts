@@ -69,7 +69,7 @@ const TARGETS: readonly [path: string, enough: "token" | "key"][] = [
 ];
 
 for (const transport of TRANSPORTS) {
-  describe(`paths in disguise over ${transport}`, () => {
+  describe(`every route, under paths in disguise, over ${transport}`, () => {
     test("paths with tricks are no way in to a guarded route, whatever they look like", async (t) => {
       const secured = await opened(t, transport);
       const token = tokenOf(secured);

@@ -7,7 +7,7 @@ import { errorOf, serveUpstream } from "../support/served-upstream.ts";
 
 const KEY = "sk-test-3f9a61c2";
 
-test("a key that a model provider repeats in its error is masked in the log and kept from the client", async (t) => {
+test("POST /agents/:id/text: a key that a model provider repeats in its error is masked in the log and kept from the client", async (t) => {
   const provider = { apiKey: "${TEST_KEY}" };
   const { service, upstream } = await serveUpstream(t, {}, { provider }, { env: { ...process.env, TEST_KEY: KEY } });
   upstream.replies(failure(401, { message: `Incorrect API key provided: ${KEY}.` }));

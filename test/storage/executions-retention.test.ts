@@ -35,7 +35,7 @@ const keysFor = (samples: readonly Sample[]): string[] =>
     .sort();
 
 for (const engine of ENGINES) {
-  describe(`retention of executions on ${engine.name}`, () => {
+  describe(`workflows.NAME.retention on ${engine.name}`, () => {
     test("each workflow keeps its executions as long as it says, and one that is gone as long as the default", async (t) => {
       const store = await engine.open(t);
       const names = ["short", "long", "long/er", "gone", "gon", `${"x".repeat(250)}`];
@@ -123,7 +123,7 @@ for (const engine of ENGINES) {
   });
 }
 
-test("a store in memory is kept down while executions come, and closing waits for what is under way", async () => {
+test("retention of executions: a store in memory is kept down while executions come, and closing waits for what is under way", async () => {
   const store = createMemoryStore();
   const keeper = new ExecutionRetention(store, {
     workflows: new Map(),
@@ -145,7 +145,7 @@ test("a store in memory is kept down while executions come, and closing waits fo
   assert.deepEqual(await keysOf(store), keysFor(many.slice(-1_000)));
 });
 
-test("a store that cannot be used is said once, and again only after it could be", async (t) => {
+test("retention of executions: a store that cannot be used is said once, and again only after it could be", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const store = createMemoryStore();
   let broken = true;

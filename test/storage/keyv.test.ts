@@ -16,7 +16,7 @@ function opened(t: { after(callback: () => Promise<void>): void }) {
   return { host, store };
 }
 
-test("what a plugin sets is there, in its namespace alone, whatever the characters of its keys", async (t) => {
+test("namespaces of plugins: what a plugin sets is there, in its namespace alone, whatever the characters of its keys", async (t) => {
   const { host } = opened(t);
   const keys = ["a", "a b", "a/b", "a:b", "%", "_", "ü", "日本", "", "x".repeat(2_000)];
   const [one, two] = [host.keyv("one"), host.keyv("one:a")];
@@ -34,7 +34,7 @@ test("what a plugin sets is there, in its namespace alone, whatever the characte
   assert.deepEqual([await one.delete("a"), await one.delete("a"), await one.get("a")], [true, false, undefined]);
 });
 
-test("clear empties one namespace, of which others' names may be patterns", async (t) => {
+test("namespaces of plugins: clear empties one namespace, of which others' names may be patterns", async (t) => {
   const { host } = opened(t);
   const names = ["a_b", "axb", "a%", "a", "a_b:c"];
   for (const name of names) await host.keyv(name).set("k", name);
@@ -43,7 +43,7 @@ test("clear empties one namespace, of which others' names may be patterns", asyn
   assert.deepEqual(left, [undefined, "axb", "a%", "a", "a_b:c"]);
 });
 
-test("what has a time to live ends, and its rows go with later writes", async (t) => {
+test("namespaces of plugins: what has a time to live ends, and its rows go with later writes", async (t) => {
   const { host, store } = opened(t);
   const keyv = host.keyv("ttl");
   await keyv.set("short", 1, 900);
@@ -62,7 +62,7 @@ test("what has a time to live ends, and its rows go with later writes", async (t
   assert.equal((await store.scan({ prefix: "kx/", limit: 9 })).length, 2);
 });
 
-test("the iterator gives every key and value, also of more than a page", async (t) => {
+test("namespaces of plugins: the iterator gives every key and value, also of more than a page", async (t) => {
   const { host } = opened(t);
   const keyv = host.keyv("many");
   await Promise.all(Array.from({ length: 450 }, (_, index) => keyv.set(`key ${index}`, index)));
@@ -72,7 +72,7 @@ test("the iterator gives every key and value, also of more than a page", async (
   for (const [key, value] of seen) assert.equal(key, `key ${value}`);
 });
 
-test("what is asked for before the store is open waits for it", async (t) => {
+test("namespaces of plugins: what is asked for before the store is open waits for it", async (t) => {
   const namespaces = createNamespaces();
   const host = createHost({ logger: pino({ level: "silent" }), env: {}, keyv: namespaces.keyv });
   t.after(() => host.close());

@@ -20,7 +20,9 @@ async function twoProcesses(t: TestContext) {
   return [await open(), await open()] as const;
 }
 
-test("parallel saves into one conversation by both lose nothing and keep each one's order", { skip }, async (t) => {
+test("two processes on one PostgreSQL: parallel saves into one conversation by both lose nothing and keep each one's order", {
+  skip,
+}, async (t) => {
   const processes = await twoProcesses(t);
   await processes[0].access.append({ id: "c", userId: "ada", resourceId: "desk" }, []);
   await Promise.all(
@@ -43,7 +45,9 @@ test("parallel saves into one conversation by both lose nothing and keep each on
   await checkConsistency(processes[1].store);
 });
 
-test("creating, deleting, cloning and saving at once leaves indexes and totals that are right", { skip }, async (t) => {
+test("two processes on one PostgreSQL: creating, deleting, cloning and saving at once leaves indexes and totals that are right", {
+  skip,
+}, async (t) => {
   const processes = await twoProcesses(t);
   const calls = Array.from({ length: 120 }, (_, index) => {
     const { access } = processes[index % 2]!;

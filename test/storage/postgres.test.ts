@@ -45,7 +45,9 @@ const cut = (url: string) =>
     url,
   );
 
-test("rows are there for another store on the same database, in the order of their keys", { skip }, async (t) => {
+test("store postgres: rows are there for another store on the same database, in the order of their keys", {
+  skip,
+}, async (t) => {
   const url = await db.createDatabase();
   const [one, two] = [await open(t, url), await open(t, url)];
   await one.commit({ put: ["a/Z", "a/a", "a/-", "a/B", "b/1"].map((key) => [key, JSON.stringify(key)]) });
@@ -60,7 +62,9 @@ test("rows are there for another store on the same database, in the order of the
   assert.equal((await two.get("b/1"))?.value, '"b/1"');
 });
 
-test("a commit that the server refuses for its content does not take its group down", { skip }, async (t) => {
+test("store postgres: a commit that the server refuses for its content does not take its group down", {
+  skip,
+}, async (t) => {
   const store = await open(t);
   await store.commit({ put: [["text", '"no number"']] });
   const results = await Promise.allSettled([
@@ -78,7 +82,9 @@ test("a commit that the server refuses for its content does not take its group d
   );
 });
 
-test("two stores on one database racing on expect: every increment is counted once", { skip }, async (t) => {
+test("store postgres: two stores on one database racing on expect: every increment is counted once", {
+  skip,
+}, async (t) => {
   const url = await db.createDatabase();
   const stores = [await open(t, url), await open(t, url), await open(t, url)];
   const rounds = 40;
@@ -109,7 +115,7 @@ test("two stores on one database racing on expect: every increment is counted on
   );
 });
 
-test("two stores create the same row at once: one of them does", { skip }, async (t) => {
+test("store postgres: two stores create the same row at once: one of them does", { skip }, async (t) => {
   const url = await db.createDatabase();
   const [one, two] = [await open(t, url), await open(t, url)];
   for (let round = 0; round < 30; round++) {
@@ -125,7 +131,9 @@ test("two stores create the same row at once: one of them does", { skip }, async
   }
 });
 
-test("write skew is refused: two stores that each expect the row which the other writes", { skip }, async (t) => {
+test("store postgres: write skew is refused: two stores that each expect the row which the other writes", {
+  skip,
+}, async (t) => {
   const url = await db.createDatabase();
   const [one, two] = [await open(t, url), await open(t, url)];
   for (let round = 0; round < 20; round++) {
@@ -138,7 +146,7 @@ test("write skew is refused: two stores that each expect the row which the other
   }
 });
 
-test("counters of several stores at once lose nothing, and nobody is refused", { skip }, async (t) => {
+test("store postgres: counters of several stores at once lose nothing, and nobody is refused", { skip }, async (t) => {
   const url = await db.createDatabase();
   const stores = [await open(t, url), await open(t, url), await open(t, url)];
   const adds = stores.map(async (store) => {
@@ -150,7 +158,7 @@ test("counters of several stores at once lose nothing, and nobody is refused", {
   assert.equal((await stores[0]!.get("n"))?.value, "225");
 });
 
-test("connections cut under a stream of commits: what was acknowledged is there, once and whole", {
+test("store postgres: connections cut under a stream of commits: what was acknowledged is there, once and whole", {
   skip,
 }, async (t) => {
   const url = await db.createDatabase();
@@ -219,7 +227,9 @@ async function openBehindProxy(t: TestContext): Promise<[Store, CutProxy, string
 
 const local = skip || (process.env.PENSTOCK_TEST_POSTGRES ? "the proxy of this test needs a server of its own" : false);
 
-test("a connection cut before the commit reached the server: it is done again, once", { skip: local }, async (t) => {
+test("store postgres: a connection cut before the commit reached the server: it is done again, once", {
+  skip: local,
+}, async (t) => {
   const [store, proxy] = await openBehindProxy(t);
   for (const [index, text] of ["penstock-write", "COMMIT"].entries()) {
     proxy.cut(text, "before");
@@ -229,7 +239,9 @@ test("a connection cut before the commit reached the server: it is done again, o
   }
 });
 
-test("a connection cut while the answer to a commit was on its way: it happened, once", { skip: local }, async (t) => {
+test("store postgres: a connection cut while the answer to a commit was on its way: it happened, once", {
+  skip: local,
+}, async (t) => {
   const [store, proxy] = await openBehindProxy(t);
   proxy.cut("COMMIT", "answered");
   const revision = await store.commit({ put: [["k", "1"]], add: [["n", 1]], expect: [["k", null]] });
@@ -238,7 +250,9 @@ test("a connection cut while the answer to a commit was on its way: it happened,
   assert.deepEqual([row?.value, row?.revision, count?.value], ["1", revision, "1"]);
 });
 
-test("a connection cut in mid-commit, and no other to be had: 503, never done twice", { skip: local }, async (t) => {
+test("store postgres: a connection cut in mid-commit, and no other to be had: 503, never done twice", {
+  skip: local,
+}, async (t) => {
   const [store, proxy, url] = await openBehindProxy(t);
   proxy.refuse(true);
   proxy.cut("COMMIT", "answered");
@@ -252,7 +266,7 @@ test("a connection cut in mid-commit, and no other to be had: 503, never done tw
   assert.equal((await store.get("n"))?.value, "2");
 });
 
-test("a server that does not answer: the probe says so and does not wait for it, and then it is back", {
+test("store postgres: a server that does not answer: the probe says so and does not wait for it, and then it is back", {
   skip: local,
 }, async (t) => {
   const [store, proxy] = await openBehindProxy(t);
@@ -265,7 +279,7 @@ test("a server that does not answer: the probe says so and does not wait for it,
   assert.equal((await store.get("k"))?.value, "1");
 });
 
-test("a connection cut while idle is replaced, and ends nothing", { skip }, async (t) => {
+test("store postgres: a connection cut while idle is replaced, and ends nothing", { skip }, async (t) => {
   const url = await db.createDatabase();
   const store = await open(t, url);
   await store.commit({ put: [["k", "1"]] });
@@ -277,7 +291,7 @@ test("a connection cut while idle is replaced, and ends nothing", { skip }, asyn
   assert.equal(await store.problem(), null);
 });
 
-test("a server that goes away: unavailable, and service again when it is back", {
+test("store postgres: a server that goes away: unavailable, and service again when it is back", {
   skip: skip || restartable,
 }, async (t) => {
   for (const mode of ["fast", "immediate"] as const) {
@@ -299,7 +313,9 @@ test("a server that goes away: unavailable, and service again when it is back", 
   }
 });
 
-test("an outage is one error in the log, and its end one line", { skip: skip || restartable }, async () => {
+test("store postgres: an outage is one error in the log, and its end one line", {
+  skip: skip || restartable,
+}, async () => {
   const lines: string[] = [];
   const store = await openPostgresStore(await db.createDatabase(), {
     logger: pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line).msg) }),
@@ -317,7 +333,9 @@ test("an outage is one error in the log, and its end one line", { skip: skip || 
   assert.equal(lines[1], "PostgreSQL can read again");
 });
 
-test("a database that turns read-only: 503 for writes, reads go on, and it is over by itself", { skip }, async (t) => {
+test("store postgres: a database that turns read-only: 503 for writes, reads go on, and it is over by itself", {
+  skip,
+}, async (t) => {
   const url = await db.createDatabase();
   const store = await open(t, url);
   const name = new URL(url).pathname.slice(1);
@@ -335,7 +353,7 @@ test("a database that turns read-only: 503 for writes, reads go on, and it is ov
   assert.equal(await store.problem(), null);
 });
 
-test("a disk that is full: 503 and nothing half-written, reads go on, and it is over by itself", {
+test("store postgres: a disk that is full: 503 and nothing half-written, reads go on, and it is over by itself", {
   skip,
 }, async (t) => {
   const url = await db.createDatabase();
@@ -368,7 +386,7 @@ test("a disk that is full: 503 and nothing half-written, reads go on, and it is 
   assert.equal(await store.problem(), null);
 });
 
-test("a database of another version is refused, and stays as it is", { skip }, async (t) => {
+test("store postgres: a database of another version is refused, and stays as it is", { skip }, async (t) => {
   const url = await db.createDatabase();
   await (await openPostgresStore(url, { logger })).close();
   const schema = (version: number) =>
@@ -381,14 +399,14 @@ test("a database of another version is refused, and stays as it is", { skip }, a
   await open(t, url);
 });
 
-test("stores that open an empty database at once all come up", { skip }, async (t) => {
+test("store postgres: stores that open an empty database at once all come up", { skip }, async (t) => {
   const url = await db.createDatabase();
   const stores = await Promise.all([open(t, url), open(t, url), open(t, url), open(t, url)]);
   await Promise.all(stores.map((store) => store.commit({ add: [["n", 1]] })));
   assert.equal((await stores[0]!.get("n"))?.value, "4");
 });
 
-test("a server that is not there: the start fails, and the message tells which and why, without the password", async () => {
+test("store postgres: a server that is not there: the start fails, and the message tells which and why, without the password", async () => {
   const url = "postgres://nobody:secret@127.0.0.1:1/none?x=secret";
   await assert.rejects(openPostgresStore(url, { logger }), {
     message:
@@ -399,7 +417,7 @@ test("a server that is not there: the start fails, and the message tells which a
   }
 });
 
-test("close waits for what is under way, and refuses what comes after it", { skip }, async () => {
+test("store postgres: close waits for what is under way, and refuses what comes after it", { skip }, async () => {
   const url = await db.createDatabase();
   const store = await openPostgresStore(url, { logger });
   const commits = Array.from({ length: 50 }, (_, index) => store.commit({ put: [[`k/${index}`, "1"]] }));

@@ -32,7 +32,7 @@ const isUnavailable = (pattern: RegExp) => (error: unknown) => {
 const long = (index: number): [string, string] => [`k/${index}`, JSON.stringify("x".repeat(5_000))];
 const countOf = async (store: Store, prefix: string) => (await store.scan({ prefix, limit: 10_000 })).length;
 
-test("what was committed is there after the file is closed and opened again, with revisions that go on", async (t) => {
+test("store sqlite: what was committed is there after the file is closed and opened again, with revisions that go on", async (t) => {
   const first = await open(t);
   const old = await first.commit({ put: [["a", "1"]], add: [["n", 3]] });
   await first.commit({ delete: ["a"] });
@@ -44,7 +44,7 @@ test("what was committed is there after the file is closed and opened again, wit
   await assert.rejects(second.commit({ delete: ["a"], expect: [["a", old]] }), CommitConflict);
 });
 
-test("close waits for what was asked for, and afterwards everything is unavailable", async (t) => {
+test("store sqlite: close waits for what was asked for, and afterwards everything is unavailable", async (t) => {
   const store = await open(t);
   const commits = Promise.all(Array.from({ length: 100 }, (_, index) => store.commit({ put: [long(index)] })));
   const rows = store.scan({ prefix: "k/", limit: 1 });
@@ -57,7 +57,7 @@ test("close waits for what was asked for, and afterwards everything is unavailab
   assert.equal(await countOf(await open(t, { file: store.file }), "k/"), 100);
 });
 
-test("while another process writes to the file, commits are unavailable, reads go on, and it comes back by itself", async (t) => {
+test("store sqlite: while another process writes to the file, commits are unavailable, reads go on, and it comes back by itself", async (t) => {
   const { logger, lines } = recordingLogger();
   const store = await open(t, { logger });
   await store.commit({ put: [["a", "1"]] });
@@ -79,7 +79,7 @@ test("while another process writes to the file, commits are unavailable, reads g
   assert.equal(lines[1], "info: sqlite:test.db can write again");
 });
 
-test("on a full disk a commit is unavailable and leaves nothing, others go on, and it comes back when there is room", async (t) => {
+test("store sqlite: on a full disk a commit is unavailable and leaves nothing, others go on, and it comes back when there is room", async (t) => {
   const { logger, lines } = recordingLogger();
   const store = await open(t, { logger, maxPages: 100 });
   let written = 0;
@@ -101,7 +101,7 @@ test("on a full disk a commit is unavailable and leaves nothing, others go on, a
   assert.deepEqual([...new Set(lines)].length, 2);
 });
 
-test("a group that the disk refuses is refused to all who are in it, and revisions stay right", async (t) => {
+test("store sqlite: a group that the disk refuses is refused to all who are in it, and revisions stay right", async (t) => {
   const store = await open(t, { maxPages: 60 });
   const revision = await store.commit({ put: [["a", "1"]] });
   const results = await Promise.allSettled(
@@ -113,7 +113,7 @@ test("a group that the disk refuses is refused to all who are in it, and revisio
   assert.ok(next > revision);
 });
 
-test("a file that was moved away takes no commit that would be lost, and does when it is back", async (t) => {
+test("store sqlite: a file that was moved away takes no commit that would be lost, and does when it is back", async (t) => {
   const store = await open(t);
   await store.commit({ put: [["a", "1"]] });
   await rename(store.file, `${store.file}.moved`);
@@ -125,7 +125,7 @@ test("a file that was moved away takes no commit that would be lost, and does wh
   assert.equal((await store.get("a"))?.value, "3");
 });
 
-test("a file of another version is refused with its version, and left as it is", async (t) => {
+test("store sqlite: a file of another version is refused with its version, and left as it is", async (t) => {
   const store = await open(t);
   await store.commit({ put: [["a", "1"]] });
   await store.close();
@@ -150,7 +150,7 @@ test("a file of another version is refused with its version, and left as it is",
 const inUse =
   /^Error: sqlite:test.db is in use by another process, which holds .*test\.db\.lock: stop that one, or give this one a store of its own$/;
 
-test("a second process on the same file is refused, and accepted when the first was killed", async (t) => {
+test("store sqlite: a second process on the same file is refused, and accepted when the first was killed", async (t) => {
   const file = join(await temporaryFolder(t), "test.db");
   const holder = otherProcess(
     t,
@@ -169,14 +169,14 @@ test("a second process on the same file is refused, and accepted when the first 
   assert.ok((await countOf(store, "k/")) > Number(last), "everything that was acknowledged is there");
 });
 
-test("a second store on the same file in one process is refused too, by whatever path", async (t) => {
+test("store sqlite: a second store on the same file in one process is refused too, by whatever path", async (t) => {
   const store = await open(t);
   await assert.rejects(open(t, { file: store.file }), inUse);
   await assert.rejects(open(t, { file: join(store.file, "..", "..", "data", "test.db") }), inUse);
   await store.commit({ put: [["a", "1"]] });
 });
 
-test("a file that is not a database, a folder, and a path through a file are refused by name", async (t) => {
+test("store sqlite: a file that is not a database, a folder, and a path through a file are refused by name", async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, "text.db"), "this is no database, and long enough to be seen as none".repeat(20));
   await mkdir(join(folder, "folder.db"));
@@ -191,7 +191,7 @@ test("a file that is not a database, a folder, and a path through a file are ref
   await assert.rejects(open(t, { file: join(folder, "text.db", "x.db") }), /sqlite:test.db cannot be opened: /);
 });
 
-test("a file that may not be written is refused at boot with a message that says so", async (t) => {
+test("store sqlite: a file that may not be written is refused at boot with a message that says so", async (t) => {
   const store = await open(t);
   await store.commit({ put: [["a", "1"]] });
   await store.close();
@@ -215,7 +215,7 @@ test("a file that may not be written is refused at boot with a message that says
   assert.equal((await (await open(t, { file: store.file })).get("a"))?.value, "1");
 });
 
-test("store URLs: the file is relative to the manifest, and synchronous is a setting", async (t) => {
+test("store sqlite: in its URL: the file is relative to the manifest, and synchronous is a setting", async (t) => {
   assert.deepEqual(parseSqliteUrl("sqlite:data/x.db", "/srv"), {
     file: "/srv/data/x.db",
     where: "sqlite:data/x.db",

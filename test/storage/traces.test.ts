@@ -106,7 +106,7 @@ for (const engine of ENGINES) {
   });
 }
 
-test("a process that is killed while it writes loses a moment, and nothing that was written", async (t) => {
+test("traces: a process that is killed while it writes loses a moment, and nothing that was written", async (t) => {
   const file = `${await temporaryFolder(t)}/test.db`;
   const url = (path: string) => JSON.stringify(pathToFileURL(resolve(path)).href);
   const other = otherProcess(
@@ -144,7 +144,7 @@ test("a process that is killed while it writes loses a moment, and nothing that 
   assert.equal((await all(traces).get(written.at(-1)!)).spanCount, 2);
 });
 
-test("a trace is found among many by the time in its id: what cannot hold it is not read", async () => {
+test("traces: a trace is found among many by the time in its id: what cannot hold it is not read", async () => {
   const inner = createMemoryStore();
   let read = 0;
   const store: Store = {
@@ -172,7 +172,7 @@ test("a trace is found among many by the time in its id: what cannot hold it is 
   assert.ok(read <= 3, `${read} reads for what is not there`);
 });
 
-test("every value comes back as it was, whatever it holds, and text that looks like a row deceives nobody", async () => {
+test("traces: every value comes back as it was, whatever it holds, and text that looks like a row deceives nobody", async () => {
   const store = createMemoryStore();
   const traces = open(store);
   const strange = [
@@ -218,7 +218,7 @@ test("every value comes back as it was, whatever it holds, and text that looks l
   );
 });
 
-test("while the store is away nothing waits and little is kept; what was lost is counted and said, and it goes on by itself", async () => {
+test("traces: while the store is away nothing waits and little is kept; what was lost is counted and said, and it goes on by itself", async () => {
   const inner = createMemoryStore();
   let away = true;
   const store: Store = {
@@ -268,7 +268,7 @@ test("while the store is away nothing waits and little is kept; what was lost is
   );
 });
 
-test("a root that ended before what is below it is counted once, and its trace runs until the last of them ends", async () => {
+test("traces: a root that ended before what is below it is counted once, and its trace runs until the last of them ends", async () => {
   const traces = open(createMemoryStore());
   const trace = new HandTrace(traces.sink, { entity: FLOW });
   const late = trace.child();

@@ -18,7 +18,8 @@ export function transportSuite(subject: Subject): void {
   describe(`transport ${subject.name}: streams`, () => streamSuite(subject));
   describe(`transport ${subject.name}: pipelining`, () => pipelineSuite(subject));
   describe(`transport ${subject.name}: hostile requests`, () => hostileSuite(subject));
-  describe(`transport ${subject.name}: slow clients`, () => slowSuite(subject));
+  // At once, because they do nothing but wait.
+  describe(`transport ${subject.name}: slow clients`, { concurrency: 3 }, () => slowSuite(subject));
   describe(`transport ${subject.name}: lifecycle`, () => lifecycleSuite(subject));
   describe(`transport ${subject.name}: sockets`, () => socketSuite(subject));
   describe(`transport ${subject.name}: known failures`, () => knownSuite(subject));

@@ -138,7 +138,7 @@ const SERVED = new Set([...ROUTES, ...CUSTOM_ROUTES].map(({ method, path }) => `
 const REQUESTS = [...CONTRACT, ...CUSTOM_ROUTES]
   .filter(({ method, path }) => SERVED.has(`${method} ${path}`))
   .flatMap(requestsOf);
-describe("lists of patterns decide about every route, by its decoded path", () => {
+describe("publicRoutes, consoleRoutes and protectedRoutes decide about every route, by its decoded path", () => {
   for (const of of CASES) {
     test(of.title, async (t) => {
       const { service, signer } = await startSecured(t, of);

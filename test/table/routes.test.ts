@@ -340,7 +340,7 @@ describe("every row of the routes table", () => {
 });
 
 for (const transport of TRANSPORTS) {
-  test(`every row answers over ${transport} with the bytes that it answers in the process, and refuses other methods`, async (t) => {
+  test(`every row of the routes table answers over ${transport} with the bytes that it answers in the process, and refuses other methods`, async (t) => {
     const service = await serve(t, { server: { transport } });
     for (const { method, operation, path: pattern } of ROUTES) {
       const { path, body, headers, status = 200 } = REQUESTS[operation]!;

@@ -1,5 +1,6 @@
 /** Which stored messages the commit of a turn removes. */
 import { messageKey, messageRows, positionFromKey } from "../../storage/keys.ts";
+import { allRows } from "../../storage/ranges.ts";
 import type { Domain } from "../domain.ts";
 import type { TurnPlace } from "../memory.ts";
 import { idOf, roleHead } from "../records/message.ts";
@@ -40,11 +41,7 @@ export async function displacedMessages(
 }
 
 async function* messagesAfter({ store }: Domain, number: number, position: string) {
-  let after = messageKey(number, position);
-  for (;;) {
-    const rows = await store.scan({ prefix: messageRows(number), after, limit: ROWS_PER_READ });
+  const range = { prefix: messageRows(number), after: messageKey(number, position) };
+  for await (const rows of allRows(store, range, ROWS_PER_READ))
     for (const { key, value } of rows) yield [positionFromKey(key), value] as const;
-    if (rows.length < ROWS_PER_READ) return;
-    after = rows.at(-1)!.key;
-  }
 }

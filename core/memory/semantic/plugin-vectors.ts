@@ -2,8 +2,9 @@
  * Vectors that a plugin keeps outside of the store. No commit can change them, so that deletions wait in the store like texts that wait
  * to be embedded, and are retried until the plugin has done them.
  */
-import { CommitConflict } from "../../lib/errors.ts";
+
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
+import { removeUnchanged } from "../../storage/conflict.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Layout } from "./layout.ts";
 import { writeWaiting } from "./rows.ts";
@@ -43,7 +44,7 @@ export class PluginVectors implements VectorIndex {
     await this.#state.refresh();
     const entries = finished.flatMap(({ row }) => (row === undefined ? [] : [row]));
     if (entries.length > 0) await this.#vectors.put(entries);
-    await Promise.all(finished.map((one) => this.#removeWaiting(one)));
+    await Promise.all(finished.map((one) => removeUnchanged(this.#store, one)));
   }
 
   async put(entries: readonly VectorEntry[]): Promise<void> {
@@ -56,14 +57,6 @@ export class PluginVectors implements VectorIndex {
 
   async delete(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
     await this.#vectors.delete(places);
-  }
-
-  async #removeWaiting({ key, revision }: FinishedRow): Promise<void> {
-    try {
-      await this.#store.commit({ delete: [key], expect: [[key, revision]] });
-    } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
-    }
   }
 
   async search(query: VectorQuery): Promise<VectorHit[]> {

@@ -1,5 +1,6 @@
 /** Workflow definitions by their hash: those of the manifest, and older ones that executions in the store are pinned to. */
-import { CommitConflict, unavailable } from "../../lib/errors.ts";
+import { unavailable } from "../../lib/errors.ts";
+import { unlessConflict } from "../../storage/conflict.ts";
 import { definitionKey } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline, WorkflowDefinition } from "./definition.ts";
@@ -46,12 +47,8 @@ export class Definitions {
     for (const { definition, text } of this.#current.values()) {
       const key = definitionKey(definition.hash);
       if ((await this.#store.get(key)) !== undefined) continue;
-      try {
-        await this.#store.commit({ put: [[key, text]], expect: [[key, null]] });
-      } catch (error) {
-        // Another process has written the same.
-        if (!(error instanceof CommitConflict)) throw error;
-      }
+      // After a conflict another process has written the same.
+      await unlessConflict(this.#store.commit({ put: [[key, text]], expect: [[key, null]] }));
     }
   }
 

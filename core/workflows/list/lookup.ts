@@ -2,7 +2,7 @@
 
 import { permittedUser } from "../../identity/ownership.ts";
 import type { Principal } from "../../identity/principal.ts";
-import { CommitConflict } from "../../lib/errors.ts";
+import { unlessConflict } from "../../storage/conflict.ts";
 import { MAX_ID_PLACES } from "../../storage/id-spaces.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
@@ -110,10 +110,6 @@ export class ExecutionLookup {
 
 /** @throws ServiceError `unavailable` while that cannot be recorded */
 async function waitForRest(execution: Execution): Promise<void> {
-  try {
-    await Promise.race([execution.settled, execution.commitFailure()]);
-  } catch (error) {
-    // Another process has recovered it.
-    if (!(error instanceof CommitConflict)) throw error;
-  }
+  // After a conflict another process has recovered it.
+  await unlessConflict(Promise.race([execution.settled, execution.commitFailure()]));
 }

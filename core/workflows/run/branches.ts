@@ -1,5 +1,4 @@
 /** The steps andAll and andRace: branches that run in parallel until all of them, or the first, have succeeded. */
-
 import { isObject } from "../../lib/is-object.ts";
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
@@ -17,6 +16,7 @@ const EXECUTION_LOST: Stop = { kind: "lost", reason: "the execution cannot go on
 /**
  * Runs all branches until the outcome of one of them decides, which stops the others.
  *
+ * @param decisive the kind of outcome that decides
  * @returns the outcomes; undefined for branches that were stopped and have not returned yet
  */
 function runBranches(
@@ -26,7 +26,7 @@ function runBranches(
   frame: Frame,
   given: StepInput,
   lifetime: Lifetime,
-  decides: (outcome: Outcome) => boolean,
+  decisive: Outcome["kind"],
 ): Promise<{ outcomes: (Outcome | undefined)[]; decider: Outcome | null }> {
   const group = new Lifetime(lifetime);
   const outcomes: (Outcome | undefined)[] = branches.map(() => undefined);
@@ -47,7 +47,7 @@ function runBranches(
         if (group.stoppedItself) return;
         outcomes[index] = outcome;
         running--;
-        if (decides(outcome)) {
+        if (outcome.kind === decisive) {
           group.stop(BRANCH_DECIDED);
           finish(outcome);
         } else if (running === 0) finish(null);
@@ -75,15 +75,7 @@ export async function runAll(
   given: StepInput,
   lifetime: Lifetime,
 ): Promise<Outcome> {
-  const { outcomes, decider } = await runBranches(
-    runSteps,
-    execution,
-    step.branches,
-    frame,
-    given,
-    lifetime,
-    (outcome) => outcome.kind === "failed",
-  );
+  const { outcomes, decider } = await runBranches(runSteps, execution, step.branches, frame, given, lifetime, "failed");
   if (lifetime.isAbandoned) return stopped(step.path);
   if (decider !== null) return decider;
   const unfinished = unfinishedOutcome(outcomes);
@@ -120,15 +112,7 @@ export async function runRace(
 ): Promise<Outcome> {
   const won = recordedWinner(execution, step);
   if (won !== null) return passValueOn(execution, step, won.data, won.source);
-  const { outcomes, decider } = await runBranches(
-    runSteps,
-    execution,
-    step.branches,
-    frame,
-    given,
-    lifetime,
-    (outcome) => outcome.kind === "done",
-  );
+  const { outcomes, decider } = await runBranches(runSteps, execution, step.branches, frame, given, lifetime, "done");
   if (lifetime.isAbandoned) return stopped(step.path);
   if (decider?.kind === "done") return passValueOn(execution, step, decider.data, decider.source);
   return unfinishedOutcome(outcomes) ?? outcomes[0] ?? stopped(step.path);

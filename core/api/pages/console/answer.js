@@ -6,11 +6,11 @@ import { jsonBlock, problem } from "./parts.js";
 /** @typedef {{ fold: HTMLElement, state: HTMLElement, body: HTMLElement }} ToolCall */
 
 export class Answer {
-  /** What is shown of it. */
+  /** The element on the page. */
   body = element("div", { class: "answer" });
   /** Text of the agent itself, for the next turn. */
   text = "";
-  /** Blocks that still grow, by whose they are and their id: sub-agents count from the start as well. @type {Map<string, Text>} */
+  /** Blocks that still grow, by agent and id: the ids of each sub-agent begin again with the first. @type {Map<string, Text>} */
   #growing = new Map();
   /** @type {Map<string, ToolCall>} */
   #calls = new Map();

@@ -5,7 +5,7 @@ import { readEvents } from "./event-stream.js";
 
 /** @typedef {{ body?: unknown, signal?: AbortSignal, headers?: Record<string, string> }} Options */
 
-/** What the service says when it does not do what it was asked. */
+/** An error reply of the service. */
 export class Refusal extends Error {
   /**
    * @param {number} status
@@ -126,7 +126,7 @@ async function errorOf(response) {
     const { error } = JSON.parse(text);
     if (typeof error === "string") return error;
   } catch {
-    // A proxy's own page.
+    // An error page of a proxy, which is not JSON.
   }
   return `${response.status} ${response.statusText}`.trim();
 }

@@ -13,7 +13,7 @@ import { field } from "./parts.js";
  * @param {string} path of the agent's stream
  */
 export function buildChat({ api, signal, announce }, path) {
-  /** What was said: an agent that keeps no conversation is told all of it each time. @type {Message[]} */
+  /** All messages so far. They are sent with every request, because an agent without a memory keeps none. @type {Message[]} */
   const said = [];
   /** @type {AbortController | null} */
   let running = null;
@@ -63,7 +63,7 @@ export function buildChat({ api, signal, announce }, path) {
     log.append(turn("You", element("p", { class: "said" }, words)), turn("Agent", answer.body));
     send.disabled = true;
     stop.disabled = false;
-    // Read out when it is whole: a screen reader would stumble over every piece.
+    // Announced when it is complete: a screen reader would begin again with every piece.
     log.setAttribute("aria-busy", "true");
     try {
       await read(answer, words, running.signal);
@@ -97,7 +97,7 @@ export function buildChat({ api, signal, announce }, path) {
           announce(`The answer is complete: ${counted(data.totalUsage.totalTokens, "token")}.`);
       }
     } finally {
-      // What got no answer was not said: a model that is told of it again takes it for the question.
+      // A message without an answer is taken back. With the next one, the model would take it for the question.
       if (answer.text !== "") said.push(asked, message("assistant", answer.text));
     }
   }

@@ -1,4 +1,4 @@
-/** The dialog that asks for what opens the service. */
+/** The dialog that asks for credentials. */
 import { element } from "./elements.js";
 import { field } from "./parts.js";
 

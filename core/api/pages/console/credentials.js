@@ -1,4 +1,4 @@
-/** What opens the service: the console's key, a user's token, the bypass of development. Kept in this tab alone. */
+/** The credentials of requests: the console's key, a user's token, the bypass for development. Only this tab keeps them. */
 
 /** @typedef {{ key: string, token: string, development: boolean }} Given */
 
@@ -14,7 +14,7 @@ export class Credentials {
       const kept = JSON.parse(sessionStorage.getItem(this.#place) ?? "{}");
       this.#given = { key: kept.key ?? "", token: kept.token ?? "", development: kept.development === true };
     } catch {
-      // A browser that keeps nothing: they last as long as the page.
+      // Some browsers refuse storage: then they last as long as the page.
     }
   }
 
@@ -28,11 +28,11 @@ export class Credentials {
     try {
       sessionStorage.setItem(this.#place, JSON.stringify(given));
     } catch {
-      // As above.
+      // Some browsers refuse storage.
     }
   }
 
-  /** Takes the key out of the address of the page, where it would stand in the history and on the screen. */
+  /** Takes the key out of the address of the page, where the history and the screen would show it. */
   takeFromAddress() {
     const address = new URL(location.href);
     const key = address.searchParams.get("key");

@@ -1,4 +1,4 @@
-/** Elements without markup: whatever a service says becomes text or the value of an attribute, and nothing else. */
+/** Makes elements without markup: data becomes text or the value of an attribute, never HTML. */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {Record<string, string | number | boolean | undefined | ((event: Event) => void)>} Attributes */

@@ -1,4 +1,4 @@
-/** Server-sent events of a fetched body: `EventSource` can neither POST nor send headers. */
+/** Reads server-sent events from the body of a `fetch`, since `EventSource` can neither POST nor send headers. */
 
 /**
  * @template T

@@ -1,8 +1,8 @@
-/** A value that fits a JSON Schema, or nearly: something to begin with in a form. */
+/** Makes an example of a JSON Schema, to begin with in a form. It nearly always fits. */
 
 /** @typedef {{ [keyword: string]: unknown }} Schema */
 
-/** Deeper than any form is read. */
+/** Nobody reads a form that is deeper. */
 const DEEPEST = 6;
 
 /**

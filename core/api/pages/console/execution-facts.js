@@ -1,4 +1,4 @@
-/** What is known of an execution as a whole. */
+/** The facts about an execution as a whole: status, times, user, result. */
 import { segment } from "./api.js";
 import { element } from "./elements.js";
 import { whose } from "./execution-owner.js";

@@ -5,9 +5,9 @@ import { ownerQuery } from "./execution-owner.js";
 /** @import { WorkflowStreamEvent } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 
-/** Time between two looks for a resumed execution's next event, in milliseconds. */
+/** How long to wait before the events of a resumed execution are asked for again, in milliseconds. */
 const PAUSE = 150;
-/** Connections in a row that may be lost. */
+/** How many connections in a row may be lost. */
 const MOST_LOST = 6;
 
 /**
@@ -19,10 +19,10 @@ const MOST_LOST = 6;
 export function createFollower({ api, params, query, signal }, take) {
   const path = `workflows/${segment(params.id)}/executions/${segment(params.executionId)}/stream${ownerQuery(query)}`;
   let last = "0";
-  /** One reader is enough: two would tell everything twice. @type {Promise<void> | null} */
+  /** The reader that is at work. Two would report each event twice. @type {Promise<void> | null} */
   let reading = null;
 
-  /** Reads what one connection gives. */
+  /** Reads the events of one connection. */
   async function read() {
     const headers = { "last-event-id": last };
     /** @type {AsyncGenerator<{ id: string, data: WorkflowStreamEvent }>} */
@@ -40,13 +40,13 @@ export function createFollower({ api, params, query, signal }, take) {
     return reading;
   }
 
-  /** Reads until it rests, over connections that are lost. */
+  /** Reads until the execution rests, with a new connection when one is lost. */
   async function readThrough() {
     for (let lost = 0; ; lost++) {
       try {
         return await read();
       } catch (error) {
-        // The browser's own message, when the service did not answer at all.
+        // `fetch` failed: the service did not answer at all.
         if (signal.aborted || lost >= MOST_LOST || !(error instanceof TypeError)) throw error;
         await new Promise((resolve) => setTimeout(resolve, PAUSE * 2 ** lost));
       }

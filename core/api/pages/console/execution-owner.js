@@ -1,6 +1,6 @@
-/** Whose execution is meant: several users may have one of the same id. */
+/** Which user an execution belongs to: several users may have executions with the same id. */
 
-/** What a link to an execution says of its user. @param {string} [userId] @returns {Record<string, string>} */
+/** The query of a link to an execution of a user. @param {string} [userId] @returns {Record<string, string>} */
 export const whose = (userId = "") => ({ userId });
 
 /** The query of requests about the execution of a page. @param {URLSearchParams} query of the page */

@@ -1,4 +1,4 @@
-/** The record of one execution: the list gives them, and has those of one moment alone. */
+/** The record of one execution, which only the list has: it is asked for the executions that began at the same time. */
 
 /** @import { ExecutionState, WorkflowExecution } from "../../../../generated/types.ts" */
 /** @import { Api } from "./api.js" */

@@ -88,7 +88,7 @@ function show(place, path, known, tree) {
     try {
       await follower.readOn();
     } catch (error) {
-      // The console's key alone reads no streams: what was written down is shown then.
+      // The console's key does not open streams: then the stored state is shown.
       const record = await recordOf(api, known, signal);
       for (const { id, from, status: step } of record?.events ?? [])
         if (id.startsWith("step:")) progress.set(from, step);

@@ -1,4 +1,4 @@
-/** Where the steps of a workflow stand in its drawing: one below the other, branches side by side. Pure. */
+/** Computes where the steps of a workflow stand in its drawing: one below the other, branches side by side. */
 
 /** @import { Step } from "./workflow-tree.js" */
 

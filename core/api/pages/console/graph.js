@@ -1,4 +1,4 @@
-/** A workflow drawn, and the same as a list for those who do not see it. Both show how far an execution is. */
+/** A workflow as a drawing, and as a list for screen readers. Both show how far an execution is. */
 import { element, replace, shape } from "./elements.js";
 import { shortened } from "./formats.js";
 import { layout, STEP_HEIGHT, STEP_WIDTH } from "./graph-layout.js";

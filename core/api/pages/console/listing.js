@@ -1,4 +1,4 @@
-/** Filters and pages of a list, kept in the address. */
+/** Filters and page numbers of a list, which are kept in the address. */
 import { element } from "./elements.js";
 import { field } from "./parts.js";
 import { linkTo } from "./router.js";

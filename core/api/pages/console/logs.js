@@ -1,4 +1,4 @@
-/** Lines of the log as they are written: over a WebSocket, or asked for again and again where there is none. */
+/** Shows the log as it is written: over a WebSocket, or by polling where no WebSocket comes through. */
 import { Refusal } from "./api.js";
 import { element, replace } from "./elements.js";
 import { timeText } from "./formats.js";
@@ -9,7 +9,7 @@ import { jsonBlock, problem } from "./parts.js";
 /** @typedef {{ timestamp: string, level: string, msg: string, [bound: string]: unknown }} Line */
 
 const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"];
-/** Lines on the page. */
+/** The most lines on the page. */
 const MOST = 500;
 /** Between two polls, in milliseconds. */
 const PAUSE = 2000;
@@ -22,11 +22,11 @@ export function logsView(place) {
   const filter = { level, ...(executionId !== "" && { executionId }) };
   const state = element("p", { class: "quiet", role: "status" }, "Connecting…");
   const failure = element("div");
-  // Not read out by itself: lines come faster than anybody listens.
+  // Screen readers do not announce new lines: they come too fast.
   const list = element("ol", { class: "lines", role: "log", "aria-live": "off", "aria-label": "Log", tabindex: 0 });
   const pause = element("button", { type: "button", class: "plain", "aria-pressed": "false", onclick: turn }, "Pause");
   let paused = false;
-  /** What came in the pause. @type {{ lines: readonly Line[], anew: boolean }} */
+  /** Lines that came while the page was paused. @type {{ lines: readonly Line[], anew: boolean }} */
   let held = { lines: [], anew: false };
 
   function turn() {
@@ -37,7 +37,7 @@ export function logsView(place) {
   }
 
   let failed = "";
-  /** Says a failure once, however often it happens. @param {unknown} error */
+  /** Shows a failure once, however often it happens. @param {unknown} error */
   function fail(error) {
     const text = error === null ? "" : String(error);
     if (text !== failed) replace(failure, error !== null && problem(error));
@@ -117,7 +117,7 @@ function listen({ api, signal }, filter, { show, say, fail }) {
   }
 
   async function poll() {
-    /** Lines of the last moment, which will be among the next ones again. @type {Set<string>} */
+    /** Lines with the latest time: the next poll gets them again. @type {Set<string>} */
     let known = new Set();
     let since = "";
     while (!signal.aborted) {
@@ -133,7 +133,7 @@ function listen({ api, signal }, filter, { show, say, fail }) {
         if (signal.aborted) return;
         say("");
         fail(error);
-        // What was refused will be refused again; a service that does not answer may come back.
+        // A refusal is final. A service that does not answer may come back.
         if (error instanceof Refusal) return;
       }
       await new Promise((resolve) => setTimeout(resolve, PAUSE));

@@ -1,4 +1,4 @@
-/** The console: makes a page of many views of the page that the server wrote. */
+/** The console: turns the page that the server sent into one with many views. */
 import { agentView } from "./agent.js";
 import { agentsView } from "./agents.js";
 import { Api, serviceRoot } from "./api.js";

@@ -1,4 +1,4 @@
-/** The page that the server wrote, with ways into the console. */
+/** The first view: the page that the server sent, with links into the console. */
 import { element } from "./elements.js";
 
 /** @import { Credentials } from "./credentials.js" */

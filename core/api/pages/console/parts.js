@@ -1,11 +1,11 @@
-/** What several views are made of. */
+/** Parts that several views share. */
 import { element, replace } from "./elements.js";
 import { jsonText } from "./formats.js";
 
 /** @import { Child } from "./elements.js" */
 /** @import { Place } from "./router.js" */
 
-/** A sign and a class for each status: colour alone tells nobody anything. */
+/** A sign and a class for each status: not everybody sees colours. */
 const SIGNS = new Map([
   ["running", "▸"],
   ["working", "▸"],
@@ -53,7 +53,7 @@ export function problem(error) {
 
 /** @param {unknown} value */
 export function jsonBlock(value) {
-  // It scrolls where it is long: the keyboard has to get there.
+  // It may scroll, so the keyboard must be able to reach it.
   return element("pre", { class: "json", tabindex: 0, role: "group", "aria-label": "JSON" }, jsonText(value));
 }
 

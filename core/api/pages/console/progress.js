@@ -1,8 +1,8 @@
-/** How far an execution is, from its events. */
+/** Computes from its events how far an execution is. */
 
 /** @import { WorkflowStreamEvent } from "../../../../generated/types.ts" */
 
-/** What steps that are under way become when the execution rests. @type {Record<string, string>} */
+/** The status of steps that were running when the execution came to rest. @type {Record<string, string>} */
 const AT_REST = { suspended: "suspended", completed: "cancelled", cancelled: "cancelled", error: "error" };
 
 export class Progress {

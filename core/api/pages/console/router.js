@@ -1,4 +1,4 @@
-/** Which view is shown: what stands behind the `#` of the address, `#/workflows/refund?status=running`. */
+/** Shows the view that the part of the address behind `#` names: `#/workflows/refund?status=running`. */
 import { element, replace } from "./elements.js";
 import { problem } from "./parts.js";
 
@@ -106,7 +106,7 @@ export function startRouter(routes, page) {
       const params = matched(route.path, path);
       if (params === null) continue;
       title(route.title);
-      // A view that fails says so in its place; one that was left has nothing to say.
+      // A failure is shown in place of the view, unless another view has replaced it meanwhile.
       Promise.resolve(route.view({ ...place, params }))
         .catch((error) => {
           if (!signal.aborted) body.append(problem(error));

@@ -1,4 +1,4 @@
-/** The bar at the top, the place of the views, and what screen readers are told. */
+/** The bar at the top, the place of the views, and announcements for screen readers. */
 import { element } from "./elements.js";
 
 const SECTIONS = [

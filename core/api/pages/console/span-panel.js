@@ -1,4 +1,4 @@
-/** What is known of one span. */
+/** The details of one span. */
 import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { durationText, timeText } from "./formats.js";
@@ -47,7 +47,7 @@ export function spanPanel(place, span) {
   );
 }
 
-/** Asked for when they are opened. @param {Place} place @param {string} spanId */
+/** The log of the span, which is requested when it is opened. @param {Place} place @param {string} spanId */
 function logLines({ api, signal }, spanId) {
   const lines = element("div");
   let asked = false;

@@ -1,4 +1,4 @@
-/** Why an execution waits, and a form that lets it go on. */
+/** Says why an execution waits, and has a form that resumes it. */
 import { element, replace } from "./elements.js";
 import { timeText } from "./formats.js";
 import { jsonDetails, problem, section } from "./parts.js";

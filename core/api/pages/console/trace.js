@@ -1,4 +1,4 @@
-/** One trace: its spans as a waterfall, and what is known of the one that is chosen. */
+/** One trace: its spans as a waterfall, and the details of the chosen span. */
 import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { counted, durationText, timeText } from "./formats.js";

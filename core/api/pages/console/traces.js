@@ -11,7 +11,7 @@ import { badge, load, table } from "./parts.js";
 const PAGE = 25;
 const TYPES = ["", "agent", "workflow", "tool"];
 const STATUSES = ["", "running", "completed", "error"];
-/** Those that links from other views give. */
+/** Filters that links from other views set. */
 const MOMENTS = ["from", "to"];
 
 /** @param {Place} place */

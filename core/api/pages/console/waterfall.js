@@ -4,7 +4,7 @@ import { durationText } from "./formats.js";
 
 /** @import { SpanNode, SpanRecord } from "../../../../generated/types.ts" */
 
-/** More rows than this nobody reads, and a browser is slow with them. */
+/** The most rows: nobody reads more, and they make a browser slow. */
 const MOST = 1000;
 const SCALE = 1000;
 
@@ -70,7 +70,7 @@ export function buildWaterfall(tree, choose) {
 /** @param {readonly SpanNode[]} tree @returns {SpanNode[]} */
 const inOrder = (tree) => tree.flatMap((span) => [span, ...inOrder(span.children)]);
 
-/** Times have microseconds, which dates would drop. @param {SpanRecord} span */
+/** In milliseconds with fractions: times have microseconds, which `Date` drops. @param {SpanRecord} span */
 function startOf({ startTime }) {
   const [, micros = "0"] = /\.\d{3}(\d{1,3})/.exec(startTime) ?? [];
   return Date.parse(startTime) + Number(micros.padEnd(3, "0")) / 1000;

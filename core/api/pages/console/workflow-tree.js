@@ -14,7 +14,7 @@ import { segment } from "./api.js";
  */
 /** @typedef {{ detail: WorkflowDetail, steps: Step[] }} WorkflowTree */
 
-/** Workflows within workflows beyond this are shown as one step. */
+/** Sub-workflows that are nested deeper are shown as one step. */
 const DEEPEST = 4;
 
 /**
