@@ -11,6 +11,10 @@ export interface Options {
   entry: string;
   tools: Tool[];
   json: boolean;
+  /** Requests a second of the open loop on the real path. */
+  rate: number;
+  /** Words in the names of the rows of the real path that are measured; empty for all. */
+  only: string[];
   /** Minutes, or null. */
   soak: number | null;
   /** Folder for CPU profiles, or null. */
@@ -27,6 +31,8 @@ export const USAGE = `npm run bench -- [SCENARIO ...] [options]
   --tool NAME        autocannon or wrk; default: both where wrk is installed
   --entry FILE       what is started: core/penstock.js, or dist/penstock.js after npm run build
   --json             one JSON line per result on stdout, everything else on stderr
+  --rate N           upstream: requests a second of the open loop (500)
+  --only WORDS       upstream: rows whose name has one of these words in it, by commas, and what they are compared with
   --soak MINUTES     all scenarios mixed, resident memory over time, nothing else
   --profile DIR      write a CPU profile per HTTP scenario and print where the time goes`;
 
@@ -57,6 +63,8 @@ export function readOptions(args: readonly string[]): Options {
       entry: { type: "string", default: "core/penstock.js" },
       tool: { type: "string" },
       json: { type: "boolean", default: false },
+      rate: { type: "string", default: "500" },
+      only: { type: "string", default: "" },
       soak: { type: "string" },
       profile: { type: "string" },
       help: { type: "boolean", default: false },
@@ -73,6 +81,8 @@ export function readOptions(args: readonly string[]): Options {
     entry: values.entry,
     tools: values.tool === undefined ? tools : [oneOf("tool", values.tool, tools)],
     json: values.json,
+    rate: positive("rate", values.rate),
+    only: values.only.split(",").filter((word) => word !== ""),
     soak: values.soak === undefined ? null : positive("soak", values.soak),
     profile: values.profile ?? null,
     help: values.help,

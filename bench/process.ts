@@ -71,6 +71,12 @@ export function residentMiB(pid: number): number {
   return line ? (Number(line[1]) * 1024) / MIB : Number.NaN;
 }
 
+/** How many files a process may have open. Node raises its own limit to the hard one when it starts. */
+export function openFiles(): number {
+  const [, hard] = /^Max open files +\d+ +(\d+)/m.exec(procFile(process.pid, "limits") ?? "") ?? [];
+  return hard === undefined ? Number.POSITIVE_INFINITY : Number(hard);
+}
+
 /** Direct children of a process. */
 export function childrenOf(pid: number): number[] {
   const tasks = (() => {

@@ -10,6 +10,8 @@ import { chosen, type HttpScenario, httpScenarios, type Service, type SpecialSce
 import { soak } from "./soak.ts";
 import { type Figure, runSpecial } from "./special.ts";
 import { startCeiling, startPenstock } from "./targets.ts";
+import { measureUpstream } from "./upstream/run.ts";
+import { type Cell, upstreamLines, upstreamTable } from "./upstream/table.ts";
 
 /** Load average above which something else has a share of the two cores. */
 const BUSY = 0.7;
@@ -48,9 +50,15 @@ async function runHttp(scenario: HttpScenario, options: Options): Promise<HttpRe
 /** Runs the chosen scenarios; resolves with the number of failed requests. */
 async function bench(options: Options): Promise<number> {
   const [others = 0] = loadavg();
+  const upstream: Cell[] = [];
   const http: HttpResult[] = [];
   const special: { scenario: SpecialScenario; figure: Figure }[] = [];
   for (const scenario of chosen(options.scenarios)) {
+    if (scenario.kind === "upstream") {
+      upstream.push(...(await measureUpstream(options, say)));
+      if (options.json) for (const line of upstreamLines(upstream)) console.log(line);
+      continue;
+    }
     if (scenario.kind === "http") {
       const results = await runHttp(scenario, options);
       http.push(...results);
@@ -71,10 +79,13 @@ async function bench(options: Options): Promise<number> {
   );
   if (others > BUSY)
     print(`OTHERS WERE BUSY: load average ${others.toFixed(1)} at the start; rates mean little, CPU shares more\n`);
-  if (http.length > 0) print(`${httpTable(http)}\n`);
+  if (upstream.length > 0) print(`${upstreamTable(upstream)}\n`);
+  if (http.length > 0)
+    print(`Penstock without a model: replies of \`scripted\`, or of no model at all\n\n${httpTable(http)}\n`);
   if (http.some(({ twin }) => twin)) print(`${twinTable(http)}\n`);
   if (special.length > 0) print(`${specialTable(special)}\n`);
-  return http.reduce((sum, result) => sum + failuresOf(result), 0);
+  const failures = upstream.reduce((sum, { counts }) => sum + counts.failures, 0);
+  return failures + http.reduce((sum, result) => sum + failuresOf(result), 0);
 }
 
 async function runSoak(options: Options, minutes: number): Promise<number> {

@@ -42,6 +42,7 @@ export interface HttpScenario {
  * What it runs on: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file, `workflow` is workflow.yaml with
  * one, and `workflow-memory` the same in memory; `traces` is traces.yaml. Nothing is traced in these but in the last; `traced` is
  * service.yaml with every run traced, and `traced-content` with inputs and outputs too, cleaned of secrets. `auth` is auth.yaml.
+ * `upstream` and `everything` are those of the folder `upstream`, over a provider behind HTTP.
  */
 export type Service =
   | "plain"
@@ -51,7 +52,9 @@ export type Service =
   | "traces"
   | "traced"
   | "traced-content"
-  | "auth";
+  | "auth"
+  | "upstream"
+  | "everything";
 
 interface Next {
   /** Finds an id in the reply to the first request: a pattern of Lua and a regular expression at once. */
@@ -65,12 +68,19 @@ interface Next {
 /** A measure with a runner of its own (`bench/special.ts`). */
 export interface SpecialScenario {
   kind: "special";
-  name: "startup" | "memory" | "paced" | "open" | "sockets" | "spans" | "watched";
+  name: "paced" | "open" | "startup" | "memory" | "paced-scripted" | "open-scripted" | "sockets" | "spans" | "watched";
   title: string;
   aims: Aim[];
 }
 
-type Scenario = HttpScenario | SpecialScenario;
+/** The table of the real path (`bench/upstream`). */
+export interface UpstreamScenario {
+  kind: "upstream";
+  name: "upstream";
+  title: string;
+}
+
+type Scenario = HttpScenario | SpecialScenario | UpstreamScenario;
 
 const input = (text: string) => JSON.stringify({ input: text });
 const count = (text: string, part: string) => text.split(part).length - 1;
@@ -115,6 +125,22 @@ const AGENTS: HttpScenario = {
 const TEXT = textScenario("plain", "text", "POST /agents/:id/text", 60_000);
 
 export const SCENARIOS: readonly Scenario[] = [
+  { kind: "upstream", name: "upstream", title: "the real path: a provider over HTTP" },
+  {
+    kind: "special",
+    name: "paced",
+    title: "1,000 streams of a provider over HTTP, a delta every 20 ms",
+    aims: [{ measure: "ms", most: 10 }],
+  },
+  {
+    kind: "special",
+    name: "open",
+    title: "10,000 open streams of a provider over HTTP, a delta every second",
+    aims: [
+      { measure: "KiB/stream", most: 60 },
+      { measure: "ms", most: 50 },
+    ],
+  },
   AGENTS,
   TEXT,
   ...authScenarios({ agents: AGENTS, text: TEXT }),
@@ -186,14 +212,14 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     kind: "special",
-    name: "paced",
-    title: "1,000 streams of 10 deltas 100 ms apart (ideal 1.0 s)",
+    name: "paced-scripted",
+    title: "without a model: 1,000 streams of 10 deltas 100 ms apart (ideal 1.0 s)",
     aims: [{ measure: "s", most: 1.05 }],
   },
   {
     kind: "special",
-    name: "open",
-    title: "5,000 open slow streams",
+    name: "open-scripted",
+    title: "without a model: 5,000 open slow streams",
     aims: [{ measure: "KiB/stream", most: 20 }],
   },
   {

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { capture } from "./capture.ts";
 import { type Load, runLoad, type Tool } from "./load.ts";
 import { median } from "./measure.ts";
+import type { Options } from "./options.ts";
 import { childrenOf, ended, firstMessage, LOAD_CORE, residentMiB, spawnOn } from "./process.ts";
 import { WORDS } from "./replies.ts";
 import { plainScenarios, type Service, type SpecialScenario } from "./scenarios.ts";
@@ -13,6 +14,7 @@ import { sockets } from "./socket-measures.ts";
 import type { StreamsJob, StreamsReport } from "./streams-worker.ts";
 import { ROOT, type Running } from "./targets.ts";
 import { spans, watched } from "./trace-measures.ts";
+import { open, paced } from "./upstream/paced.ts";
 
 /** One figure of the report; `aim` is the index into the scenario's aims. */
 export interface Figure {
@@ -23,7 +25,7 @@ export interface Figure {
   note?: string;
 }
 
-interface SpecialPlan extends Load {
+interface SpecialPlan extends Load, Pick<Options, "entry" | "transport"> {
   start(service?: Service): Promise<Running>;
   tools: readonly Tool[];
 }
@@ -126,7 +128,7 @@ async function memory(plan: SpecialPlan): Promise<Figure[]> {
 /** Until the code for it is compiled, as the other scenarios are warmed; a fresh process takes a tenth of a second longer. */
 const WARM_ROUNDS = 4;
 
-async function paced(plan: SpecialPlan): Promise<Figure[]> {
+async function pacedScripted(plan: SpecialPlan): Promise<Figure[]> {
   return withServer(plan, async (server) => {
     const seconds: number[] = [];
     for (let turn = 0; turn < 3; turn += 1) {
@@ -137,11 +139,13 @@ async function paced(plan: SpecialPlan): Promise<Figure[]> {
       seconds.push(report.seconds);
     }
     const note = `runs: ${seconds.map((value) => value.toFixed(3)).join(", ")}`;
-    return [{ scenario: "paced", label: "first request to last end, s", value: median(seconds), aim: 0, note }];
+    return [
+      { scenario: "paced-scripted", label: "first request to last end, s", value: median(seconds), aim: 0, note },
+    ];
   });
 }
 
-async function open(plan: SpecialPlan): Promise<Figure[]> {
+async function openScripted(plan: SpecialPlan): Promise<Figure[]> {
   return withServer(plan, async (server) => {
     // Compiled code and the first heap growth are the server's, not the streams'.
     const warm = await streams(job(server.port, "assistant", 500, false));
@@ -157,15 +161,17 @@ async function open(plan: SpecialPlan): Promise<Figure[]> {
     const after = residentMiB(server.pid);
     const note = `resident ${before.toFixed(0)} MiB before, ${during.toFixed(0)} with them open, ${after.toFixed(0)} after`;
     const each = ((during - before) * 1024) / OPEN_STREAMS;
-    return [{ scenario: "open", label: "memory per open stream, KiB", value: each, aim: 0, note }];
+    return [{ scenario: "open-scripted", label: "memory per open stream, KiB", value: each, aim: 0, note }];
   });
 }
 
 const RUNNERS: Record<SpecialScenario["name"], (plan: SpecialPlan) => Promise<Figure[]>> = {
-  startup,
-  memory,
   paced,
   open,
+  startup,
+  memory,
+  "paced-scripted": pacedScripted,
+  "open-scripted": openScripted,
   sockets: (plan) => withServer(plan, sockets),
   spans: (plan) => withServer(plan, (server) => spans(server, plan.tools.at(-1)!, plan), "traces"),
   watched: (plan) => withServer(plan, watched, "traces"),

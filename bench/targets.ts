@@ -31,6 +31,8 @@ interface PenstockOptions {
   file?: string;
   /** Options for node itself: `--cpu-prof`. */
   nodeOptions?: readonly string[];
+  /** Read by the manifest, beside what its service always has. */
+  env?: Readonly<Record<string, string>>;
 }
 
 interface Served {
@@ -49,6 +51,8 @@ const SERVICES: Readonly<Record<Service, Served>> = {
   traced: { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1" } },
   "traced-content": { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1", BENCH_CONTENT: "redacted" } },
   auth: { manifest: "auth.yaml", file: false, env: AUTH_ENV },
+  upstream: { manifest: "upstream/service.yaml", file: false },
+  everything: { manifest: "upstream/everything.yaml", file: true, env: AUTH_ENV },
 };
 
 const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
@@ -64,7 +68,7 @@ export async function startPenstock(options: PenstockOptions = {}): Promise<Runn
   const began = performance.now();
   const child = spawnOn(SERVER_CORE, process.execPath, args, {
     cwd: root,
-    env: { ...process.env, BENCH_TRANSPORT: transport, ...env, ...store },
+    env: { ...process.env, BENCH_TRANSPORT: transport, ...env, ...options.env, ...store },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
@@ -93,16 +97,27 @@ export async function startPenstock(options: PenstockOptions = {}): Promise<Runn
 }
 
 /** Starts the bare server with the replies to give, each by method and path. */
-export async function startCeiling(replies: readonly Reply[]): Promise<Running> {
+export function startCeiling(replies: readonly Reply[]): Promise<Running> {
+  return startHelper(SERVER_CORE, "ceiling.ts", { message: replies });
+}
+
+interface Helper {
+  args?: readonly string[];
+  nodeOptions?: readonly string[];
+  /** Sent to it as soon as it runs. */
+  message?: readonly Reply[];
+}
+
+/** Starts a program of this folder on a core. It sends the port on which it listens. */
+export async function startHelper(core: number, file: string, helper: Helper = {}): Promise<Running> {
+  const { args = [], nodeOptions = [], message } = helper;
   const began = performance.now();
-  const child = spawnOn(SERVER_CORE, process.execPath, ["--import", "tsx", join(HERE, "ceiling.ts")], {
-    cwd: ROOT,
-    stdio: ["ignore", "inherit", "pipe", "ipc"],
-  });
-  const message = firstMessage<{ port: number }>(child);
+  const command = [...nodeOptions, "--import", "tsx", join(HERE, file), ...args];
+  const child = spawnOn(core, process.execPath, command, { cwd: ROOT, stdio: ["ignore", "inherit", "pipe", "ipc"] });
+  const listening = firstMessage<{ port: number }>(child);
   await once(child, "spawn");
-  child.send(replies);
-  const { port } = await message;
+  if (message !== undefined) child.send(message);
+  const { port } = await listening;
   return {
     port,
     pid: child.pid as number,

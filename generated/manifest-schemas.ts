@@ -68,11 +68,49 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": "default"
       },
       "maxSteps": {
-        "description": "Most model calls of one run; tools run between them.",
-        "type": "integer",
+        "description": "Most model calls of one run; tools run between them. `{default, max}` bounds what a request may ask for.",
+        "type": [
+          "integer",
+          "object"
+        ],
         "minimum": 1,
         "maximum": 100,
+        "properties": {
+          "default": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100
+          },
+          "max": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a whole number or {default: NUMBER, max: NUMBER}",
         "default": 5
+      },
+      "allowProviderOptions": {
+        "description": "Paths in `providerOptions` that requests may set: `[openai.reasoningEffort]`. A path allows all below it.",
+        "type": "array",
+        "items": {
+          "type": "string",
+          "pattern": "^[^.]+(\\.[^.]+)*$",
+          "patternErrorMessage": "must be a provider and what is below it, with points between: openai.reasoningEffort"
+        },
+        "default": []
+      },
+      "toolOutput": {
+        "description": "How much of a tool's result the model is shown; the client gets it whole.",
+        "$ref": "#/$defs/Size",
+        "default": "32KiB"
       },
       "options": {
         "$ref": "#/$defs/AgentOptionsManifest",
@@ -161,38 +199,197 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "AgentOptionsManifest": {
     "title": "Options of an agent",
-    "description": "Stand in for options that a request leaves out.",
+    "description": "Stand in for options that a request leaves out. `null`: the provider is sent nothing. Of a number, `{default, max}` bounds what a request may ask for.",
     "type": "object",
     "properties": {
       "temperature": {
-        "type": "number",
+        "type": [
+          "number",
+          "object",
+          "null"
+        ],
         "minimum": 0,
-        "maximum": 1
+        "maximum": 1,
+        "properties": {
+          "default": {
+            "type": [
+              "number",
+              "null"
+            ],
+            "minimum": 0,
+            "maximum": 1
+          },
+          "max": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a number, null or {default: NUMBER, max: NUMBER}"
       },
       "maxOutputTokens": {
-        "type": "integer",
-        "minimum": 1
+        "type": [
+          "integer",
+          "object",
+          "null"
+        ],
+        "minimum": 1,
+        "properties": {
+          "default": {
+            "type": [
+              "integer",
+              "null"
+            ],
+            "minimum": 1
+          },
+          "max": {
+            "type": "integer",
+            "minimum": 1
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a whole number, null or {default: NUMBER, max: NUMBER}"
       },
       "topP": {
-        "type": "number",
+        "type": [
+          "number",
+          "object",
+          "null"
+        ],
         "minimum": 0,
-        "maximum": 1
+        "maximum": 1,
+        "properties": {
+          "default": {
+            "type": [
+              "number",
+              "null"
+            ],
+            "minimum": 0,
+            "maximum": 1
+          },
+          "max": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a number, null or {default: NUMBER, max: NUMBER}"
       },
       "frequencyPenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "object",
+          "null"
+        ],
         "minimum": 0,
-        "maximum": 2
+        "maximum": 2,
+        "properties": {
+          "default": {
+            "type": [
+              "number",
+              "null"
+            ],
+            "minimum": 0,
+            "maximum": 2
+          },
+          "max": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 2
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a number, null or {default: NUMBER, max: NUMBER}"
       },
       "presencePenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "object",
+          "null"
+        ],
         "minimum": 0,
-        "maximum": 2
+        "maximum": 2,
+        "properties": {
+          "default": {
+            "type": [
+              "number",
+              "null"
+            ],
+            "minimum": 0,
+            "maximum": 2
+          },
+          "max": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 2
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a number, null or {default: NUMBER, max: NUMBER}"
       },
       "seed": {
-        "type": "integer"
+        "type": [
+          "integer",
+          "object",
+          "null"
+        ],
+        "properties": {
+          "default": {
+            "type": [
+              "integer",
+              "null"
+            ]
+          },
+          "max": {
+            "type": "integer"
+          }
+        },
+        "required": [
+          "max"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "errorMessage": "must be a whole number, null or {default: NUMBER, max: NUMBER}"
       },
       "stopSequences": {
-        "type": "array",
+        "type": [
+          "array",
+          "null"
+        ],
         "items": {
           "type": "string",
           "minLength": 1
@@ -1001,6 +1198,14 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "maximum": 10000,
         "default": 10
       },
+      "contextTokens": {
+        "description": "Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.",
+        "type": "integer",
+        "minimum": 1
+      },
+      "summary": {
+        "$ref": "#/$defs/SummaryManifest"
+      },
       "workingMemory": {
         "$ref": "#/$defs/WorkingMemoryManifest"
       },
@@ -1684,6 +1889,32 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     },
     "additionalProperties": false
   },
+  "SummaryManifest": {
+    "title": "Summary",
+    "description": "A running summary of the messages that a prompt has no room for.",
+    "type": "object",
+    "properties": {
+      "model": {
+        "description": "`provider/model` that writes it.",
+        "type": "string",
+        "minLength": 1
+      },
+      "after": {
+        "description": "How many messages are left out before they are summed up.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000,
+        "default": 10
+      }
+    },
+    "required": [
+      "model"
+    ],
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
   "SuspendManifest": {
     "title": "Suspension",
     "description": "Stops the execution until it is resumed.",
@@ -1845,6 +2076,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       "timeout": {
         "description": "Longest run. Default: the plugin's, else 60s.",
         "$ref": "#/$defs/Duration"
+      },
+      "toolOutput": {
+        "description": "How much of a result the model is shown; the client gets it whole. Left out: as the agent says.",
+        "$ref": "#/$defs/Size"
       },
       "approval": {
         "description": "Whether a person must say yes before it runs.",

@@ -1613,7 +1613,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "GenerateOptions": {
     "type": "object",
-    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. Unknown keys are ignored.",
+    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.",
     "properties": {
       "memory": {
         "$ref": "#/components/schemas/MemoryEnvelope"
@@ -1626,45 +1626,66 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "maximum": 100
       },
       "temperature": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "Randomness, from 0 to 1.",
         "default": 0.7,
         "minimum": 0,
         "maximum": 1
       },
       "maxOutputTokens": {
-        "type": "integer",
+        "type": [
+          "integer",
+          "null"
+        ],
         "description": "Most tokens a model call may generate.",
         "default": 4000,
         "minimum": 1
       },
       "topP": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "Nucleus sampling, from 0 to 1.",
         "default": 1,
         "minimum": 0,
         "maximum": 1
       },
       "frequencyPenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "From 0 to 2.",
         "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "presencePenalty": {
-        "type": "number",
+        "type": [
+          "number",
+          "null"
+        ],
         "description": "From 0 to 2.",
         "default": 0,
         "minimum": 0,
         "maximum": 2
       },
       "seed": {
-        "type": "integer",
+        "type": [
+          "integer",
+          "null"
+        ],
         "description": "For reproducible results, where the provider supports it."
       },
       "stopSequences": {
-        "type": "array",
+        "type": [
+          "array",
+          "null"
+        ],
         "description": "Texts at which the model stops.",
         "items": {
           "type": "string",
@@ -1674,7 +1695,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "providerOptions": {
         "type": "object",
-        "description": "Settings passed to the model provider, keyed by provider.",
+        "description": "Settings passed to the model provider, keyed by provider. Only what the agent's `allowProviderOptions` lists; it is merged over the agent's own.",
         "additionalProperties": {
           "type": "object",
           "additionalProperties": true
@@ -1825,6 +1846,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "usage": {
         "$ref": "#/components/schemas/Usage"
+      },
+      "model": {
+        "type": "string",
+        "description": "The model that answered last, as `provider/model`; absent until one has."
       },
       "userId": {
         "type": "string",
@@ -3115,6 +3140,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "finishReason": {
             "$ref": "#/components/schemas/FinishReason"
+          },
+          "model": {
+            "type": "string",
+            "description": "The model that gave the answer, as `provider/model`."
           }
         },
         "required": [
@@ -3778,6 +3807,21 @@ export const schemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "ProviderMetadata": {
+    "type": "object",
+    "description": "What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.",
+    "additionalProperties": {
+      "type": "object",
+      "additionalProperties": true
+    },
+    "examples": [
+      {
+        "anthropic": {
+          "signature": "EqQBCgIYAhIM"
+        }
+      }
+    ]
+  },
   "RawStreamPart": {
     "description": "One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.",
     "oneOf": [
@@ -3796,6 +3840,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3818,6 +3866,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3837,6 +3889,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3844,6 +3899,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3875,6 +3934,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3896,6 +3959,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3903,6 +3969,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3923,6 +3993,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3930,6 +4003,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3961,6 +4038,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -3982,6 +4063,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Id of the text or reasoning block."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -3989,6 +4073,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4013,6 +4101,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "Name of the tool."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4020,6 +4111,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4052,6 +4147,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4080,6 +4179,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4107,6 +4210,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "input": {
             "description": "What the tool is called with."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4114,6 +4220,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4146,6 +4256,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "output": {
             "description": "What the tool gave back."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4153,6 +4266,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4187,6 +4304,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "What went wrong."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4194,6 +4314,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4241,6 +4365,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "type": "string",
             "description": "File name of a document."
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4248,6 +4375,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4283,6 +4414,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "mediaType"
             ]
           },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -4290,6 +4424,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4316,6 +4454,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4333,7 +4475,12 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "description": "Always `finish-step`."
           },
           "usage": {
-            "$ref": "#/components/schemas/Usage"
+            "$ref": "#/components/schemas/Usage",
+            "description": "Of this model call alone."
+          },
+          "model": {
+            "type": "string",
+            "description": "The model that answered, as `provider/model`."
           },
           "finishReason": {
             "$ref": "#/components/schemas/FinishReason"
@@ -4345,6 +4492,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4368,6 +4519,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "totalUsage": {
             "$ref": "#/components/schemas/Usage"
           },
+          "model": {
+            "type": "string",
+            "description": "The model that gave the answer, as `provider/model`."
+          },
           "output": {
             "description": "The result, when `options.output` was requested."
           },
@@ -4378,6 +4533,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4402,6 +4561,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -4428,6 +4591,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "subAgentName": {
             "type": "string",
             "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
           }
         },
         "required": [
@@ -5285,6 +5452,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "usage": {
         "$ref": "#/components/schemas/Usage"
       },
+      "model": {
+        "type": "string",
+        "description": "The model that gave the answer, as `provider/model`: with a fallback the one that stood in."
+      },
       "finishReason": {
         "$ref": "#/components/schemas/FinishReason"
       },
@@ -5306,6 +5477,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "required": [
       "text",
       "usage",
+      "model",
       "finishReason",
       "toolCalls",
       "toolResults"
@@ -5320,6 +5492,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "cachedInputTokens": 0,
           "reasoningTokens": 0
         },
+        "model": "openai/gpt-4o-mini",
         "finishReason": "stop",
         "toolCalls": [],
         "toolResults": []
@@ -5779,6 +5952,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5824,6 +6000,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5844,6 +6023,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5889,6 +6071,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "id": {
             "type": "string",
             "description": "Id of the text or reasoning block."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -5974,6 +6159,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "providerExecuted": {
             "const": true,
             "description": "Set when the provider ran the tool itself."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6095,6 +6283,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "title": {
             "type": "string",
             "description": "Its title."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6128,6 +6319,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "filename": {
             "type": "string",
             "description": "Its file name."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6154,6 +6348,9 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "mediaType": {
             "type": "string",
             "description": "Its media type."
+          },
+          "providerMetadata": {
+            "$ref": "#/components/schemas/ProviderMetadata"
           }
         },
         "required": [
@@ -6500,7 +6697,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "Usage": {
     "type": "object",
-    "description": "Tokens of a run, as the provider counts them; 0 where it does not say.",
+    "description": "Tokens of a run and of the agents that it delegated to, as the provider counts them; 0 where it does not say.",
     "properties": {
       "promptTokens": {
         "type": "number",
@@ -6525,6 +6722,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "reasoningTokens": {
         "type": "number",
         "description": "Generated tokens that the model spent on reasoning.",
+        "minimum": 0
+      },
+      "cost": {
+        "type": "number",
+        "description": "What they cost, in US dollars; absent unless the prices of every model that was used are known.",
         "minimum": 0
       }
     },

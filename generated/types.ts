@@ -33,9 +33,17 @@ export interface AgentManifest {
    */
   memory: string | false;
   /**
-   * Most model calls of one run; tools run between them.
+   * Most model calls of one run; tools run between them. `{default, max}` bounds what a request may ask for.
    */
-  maxSteps: number;
+  maxSteps: number | {default?: number; max: number};
+  /**
+   * Paths in `providerOptions` that requests may set: `[openai.reasoningEffort]`. A path allows all below it.
+   */
+  allowProviderOptions: string[];
+  /**
+   * How much of a tool's result the model is shown; the client gets it whole.
+   */
+  toolOutput: Size;
   options: AgentOptionsManifest;
 }
 
@@ -45,15 +53,15 @@ export interface AgentManifest {
 export type AgentToolManifest = string | {use: string; if?: string};
 
 /**
- * Stand in for options that a request leaves out.
+ * Stand in for options that a request leaves out. `null`: the provider is sent nothing. Of a number, `{default, max}` bounds what a request may ask for.
  */
 export interface AgentOptionsManifest {
-  temperature?: number;
-  maxOutputTokens?: number;
-  topP?: number;
-  frequencyPenalty?: number;
-  presencePenalty?: number;
-  seed?: number;
+  temperature?: number | null | {default?: number | null; max: number};
+  maxOutputTokens?: number | null | {default?: number | null; max: number};
+  topP?: number | null | {default?: number | null; max: number};
+  frequencyPenalty?: number | null | {default?: number | null; max: number};
+  presencePenalty?: number | null | {default?: number | null; max: number};
+  seed?: number | null | {default?: number | null; max: number};
   /**
    * @maxItems 16
    */
@@ -107,7 +115,8 @@ export interface AgentOptionsManifest {
         string,
         string,
         string
-      ];
+      ]
+    | null;
   /**
    * Options that one provider alone knows, by provider.
    */
@@ -371,8 +380,27 @@ export interface MemoryManifest {
    * How many earlier messages the model sees; 0 means none.
    */
   contextLimit: number;
+  /**
+   * Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.
+   */
+  contextTokens?: number;
+  summary?: SummaryManifest;
   workingMemory?: WorkingMemoryManifest;
   semantic?: SemanticMemoryManifest;
+}
+
+/**
+ * A running summary of the messages that a prompt has no room for.
+ */
+export interface SummaryManifest {
+  /**
+   * `provider/model` that writes it.
+   */
+  model: string;
+  /**
+   * How many messages are left out before they are summed up.
+   */
+  after: number;
 }
 
 /**
@@ -738,6 +766,10 @@ export interface ToolManifest {
    * Longest run. Default: the plugin's, else 60s.
    */
   timeout?: Duration;
+  /**
+   * How much of a result the model is shown; the client gets it whole. Left out: as the agent says.
+   */
+  toolOutput?: Size;
   /**
    * Whether a person must say yes before it runs.
    */
@@ -1658,7 +1690,7 @@ export interface JsonSchemaObject {
 }
 
 /**
- * Tokens of a run, as the provider counts them; 0 where it does not say.
+ * Tokens of a run and of the agents that it delegated to, as the provider counts them; 0 where it does not say.
  */
 export interface Usage {
   /**
@@ -1681,12 +1713,25 @@ export interface Usage {
    * Generated tokens that the model spent on reasoning.
    */
   reasoningTokens: number;
+  /**
+   * What they cost, in US dollars; absent unless the prices of every model that was used are known.
+   */
+  cost?: number;
 }
 
 /**
  * Why the model stopped.
  */
 export type FinishReason = "stop" | "length" | "content-filter" | "tool-calls" | "error" | "other";
+
+/**
+ * What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.
+ */
+export interface ProviderMetadata {
+  [k: string]: {
+    [k: string]: unknown;
+  };
+}
 
 /**
  * What the plugin's handler gave back.
@@ -1807,6 +1852,10 @@ export interface TextResult {
    */
   output?: unknown;
   usage: Usage;
+  /**
+   * The model that gave the answer, as `provider/model`: with a fallback the one that stood in.
+   */
+  model: string;
   finishReason: FinishReason;
   /**
    * Tool calls of all steps, in order.
@@ -1870,6 +1919,10 @@ export interface HistoryEntry {
    */
   output?: unknown;
   usage?: Usage;
+  /**
+   * The model that answered last, as `provider/model`; absent until one has.
+   */
+  model?: string;
   /**
    * Whose run it was, when the call said so.
    */
@@ -3330,7 +3383,7 @@ export interface OutputOptions {
 }
 
 /**
- * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. Unknown keys are ignored.
+ * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.
  */
 export interface GenerateOptions {
   memory?: MemoryEnvelope;
@@ -3341,35 +3394,35 @@ export interface GenerateOptions {
   /**
    * Randomness, from 0 to 1.
    */
-  temperature?: number;
+  temperature?: number | null;
   /**
    * Most tokens a model call may generate.
    */
-  maxOutputTokens?: number;
+  maxOutputTokens?: number | null;
   /**
    * Nucleus sampling, from 0 to 1.
    */
-  topP?: number;
+  topP?: number | null;
   /**
    * From 0 to 2.
    */
-  frequencyPenalty?: number;
+  frequencyPenalty?: number | null;
   /**
    * From 0 to 2.
    */
-  presencePenalty?: number;
+  presencePenalty?: number | null;
   /**
    * For reproducible results, where the provider supports it.
    */
-  seed?: number;
+  seed?: number | null;
   /**
    * Texts at which the model stops.
    *
    * @maxItems 64
    */
-  stopSequences?: string[];
+  stopSequences?: string[] | null;
   /**
-   * Settings passed to the model provider, keyed by provider.
+   * Settings passed to the model provider, keyed by provider. Only what the agent's `allowProviderOptions` lists; it is merged over the agent's own.
    */
   providerOptions?: {
     [k: string]: {
@@ -4299,6 +4352,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4313,6 +4370,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4323,6 +4384,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4331,6 +4393,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4353,6 +4419,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4363,6 +4433,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4371,6 +4442,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4381,6 +4456,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4389,6 +4465,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4411,6 +4491,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4421,6 +4505,7 @@ export type RawStreamPart =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4429,6 +4514,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4443,6 +4532,7 @@ export type RawStreamPart =
        * Name of the tool.
        */
       toolName: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4451,6 +4541,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4473,6 +4567,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4491,6 +4589,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4509,6 +4611,7 @@ export type RawStreamPart =
        * What the tool is called with.
        */
       input: unknown;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4517,6 +4620,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4539,6 +4646,7 @@ export type RawStreamPart =
        * What the tool gave back.
        */
       output: unknown;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4547,6 +4655,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4569,6 +4681,7 @@ export type RawStreamPart =
        * What went wrong.
        */
       error: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4577,6 +4690,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4607,6 +4724,7 @@ export type RawStreamPart =
        * File name of a document.
        */
       filename?: string;
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4615,6 +4733,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4634,6 +4756,7 @@ export type RawStreamPart =
          */
         mediaType: string;
       };
+      providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -4642,6 +4765,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4660,13 +4787,24 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
        * Always `finish-step`.
        */
       type: "finish-step";
+      /**
+       * Of this model call alone.
+       */
       usage: Usage;
+      /**
+       * The model that answered, as `provider/model`.
+       */
+      model?: string;
       finishReason: FinishReason;
       /**
        * Id of the sub-agent that this part comes from.
@@ -4676,6 +4814,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4684,6 +4826,10 @@ export type RawStreamPart =
       type: "finish";
       finishReason: FinishReason;
       totalUsage: Usage;
+      /**
+       * The model that gave the answer, as `provider/model`.
+       */
+      model?: string;
       /**
        * The result, when `options.output` was requested.
        */
@@ -4696,6 +4842,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4710,6 +4860,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     }
   | {
       /**
@@ -4728,6 +4882,10 @@ export type RawStreamPart =
        * Name of that sub-agent.
        */
       subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
     };
 
 /**
@@ -4755,6 +4913,10 @@ export type ObjectStreamEvent =
       finalObject: unknown;
       usage: Usage;
       finishReason: FinishReason;
+      /**
+       * The model that gave the answer, as `provider/model`.
+       */
+      model?: string;
     }
   | {
       /**
@@ -4796,6 +4958,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4820,6 +4983,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4830,6 +4994,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4854,6 +5019,7 @@ export type UIMessageChunk =
        * Id of the text or reasoning block.
        */
       id: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4908,6 +5074,7 @@ export type UIMessageChunk =
        * Set when the provider ran the tool itself.
        */
       providerExecuted?: true;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -4984,6 +5151,7 @@ export type UIMessageChunk =
        * Its title.
        */
       title?: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5006,6 +5174,7 @@ export type UIMessageChunk =
        * Its file name.
        */
       filename?: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5020,6 +5189,7 @@ export type UIMessageChunk =
        * Its media type.
        */
       mediaType: string;
+      providerMetadata?: ProviderMetadata;
     }
   | {
       /**
@@ -5384,6 +5554,7 @@ export interface Schemas {
   McpServerManifest: McpServerManifest;
   McpClientManifest: McpClientManifest;
   MemoryManifest: MemoryManifest;
+  SummaryManifest: SummaryManifest;
   WorkingMemoryManifest: WorkingMemoryManifest;
   SemanticMemoryManifest: SemanticMemoryManifest;
   PluginChoice: PluginChoice;
@@ -5430,6 +5601,7 @@ export interface Schemas {
   JsonSchemaObject: JsonSchemaObject;
   Usage: Usage;
   FinishReason: FinishReason;
+  ProviderMetadata: ProviderMetadata;
   CustomResult: CustomResult;
   GenerateRequest: GenerateRequest;
   ObjectRequest: ObjectRequest;

@@ -41,7 +41,7 @@ export async function answerRpc(
     return reply(rpcError(null, A2A_ERROR_CODE.INVALID_REQUEST, messageOf(error)));
   }
   const { id = null, method, params } = body;
-  const version = versionOf(header, method);
+  const version = chooseVersion(header, method);
   const rpc: RpcCall = { id, version: version ?? "1.0", call };
   try {
     if (version === null) throw unsupported(header!);
@@ -75,7 +75,7 @@ function stream(rpc: RpcCall, first: object, events: AsyncGenerator<object, void
     status: 200,
     headers: EVENT_HEADERS,
     heartbeat: ": \n\n",
-    failure: (message) => eventOf(rpcError(rpc.id, A2A_ERROR_CODE.INTERNAL_ERROR, message)),
+    failure: (message) => eventText(rpcError(rpc.id, A2A_ERROR_CODE.INTERNAL_ERROR, message)),
     stream: (sink) => tell(sink, rpc, first, events),
   };
 }
@@ -89,19 +89,19 @@ async function tell(
   try {
     let next: IteratorResult<object, void> = { value: first };
     while (!next.done && !sink.closed) {
-      const behind = sink.send(eventOf(next.value));
+      const behind = sink.send(eventText(next.value));
       if (behind !== undefined) await behind;
       next = await events.next();
     }
   } catch (error) {
-    sink.send(eventOf(failure(rpc, error)));
+    sink.send(eventText(failure(rpc, error)));
   } finally {
     await events.return();
   }
 }
 
 /** Null for a version that is not supported. Methods that only 1.0 has need no header. */
-function versionOf(header: string | undefined, method: string): Version | null {
+function chooseVersion(header: string | undefined, method: string): Version | null {
   const given = header?.trim() ?? "";
   if (given === "") return /^[A-Z]/.test(method) ? "1.0" : "0.3";
   if (/^1\.0(\.\d+)?$/.test(given)) return "1.0";
@@ -126,4 +126,4 @@ const rpcError = (id: Id, code: number, message: string) => ({
 /** In JSON-RPC an error is a reply like any other, with status 200. */
 const reply = (answer: object): RawReply => ({ status: 200, headers: JSON_HEADERS, body: JSON.stringify(answer) });
 
-const eventOf = (answer: object): string => `data: ${JSON.stringify(answer)}\n\n`;
+const eventText = (answer: object): string => `data: ${JSON.stringify(answer)}\n\n`;

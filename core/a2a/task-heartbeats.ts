@@ -6,7 +6,8 @@ import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { openTaskKey, taskKey } from "../storage/keys.ts";
-import { openRow, type TaskRows } from "./task-rows.ts";
+import { HeartbeatTimer } from "../storage/leases.ts";
+import { type TaskRows, taskLeaseText } from "./task-rows.ts";
 import type { TaskRun } from "./task-run.ts";
 
 const POLL_INTERVAL_MS = 1_000;
@@ -23,9 +24,8 @@ export class TaskHeartbeats {
   readonly #runs: ReadonlyMap<string, TaskRun>;
   readonly #options: TaskHeartbeatsOptions;
   readonly #polls: Interval;
+  readonly #heartbeats = new HeartbeatTimer(HEARTBEAT_INTERVAL_MS);
   #started = false;
-  /** When the last heartbeats were written, by `performance.now()`. */
-  #lastHeartbeat = 0;
 
   constructor(rows: TaskRows, runs: ReadonlyMap<string, TaskRun>, options: TaskHeartbeatsOptions) {
     this.#rows = rows;
@@ -42,7 +42,7 @@ export class TaskHeartbeats {
   begin(): void {
     if (this.#started) return;
     this.#started = true;
-    this.#lastHeartbeat = performance.now();
+    this.#heartbeats.restart();
     this.#polls.start();
   }
 
@@ -52,20 +52,15 @@ export class TaskHeartbeats {
 
   async #poll(): Promise<void> {
     // The row of a task that has just begun is its first heartbeat.
-    if (this.#runs.size === 0) this.#lastHeartbeat = performance.now();
+    if (this.#runs.size === 0) this.#heartbeats.restart();
     const runs = [...this.#runs.values()].filter(({ ending, revision }) => ending === null && revision !== -1);
     if (runs.length === 0) return;
     const keys = runs.map(({ record }) => taskKey(record.agent, record.task.id));
     const rows = await this.#rows.store.getMany(keys);
     for (const [index, run] of runs.entries()) if (rows[index]?.revision !== run.revision) this.#options.lost(run);
-    await this.#writeHeartbeats(runs);
-  }
-
-  async #writeHeartbeats(runs: readonly TaskRun[]): Promise<void> {
-    if (performance.now() - this.#lastHeartbeat < HEARTBEAT_INTERVAL_MS) return;
-    this.#lastHeartbeat = performance.now();
+    if (!this.#heartbeats.isDue()) return;
     await this.#rows.store.commit({
-      put: runs.map(({ record }) => [openTaskKey(record.task.id), openRow(record.agent, Date.now())]),
+      put: runs.map(({ record }) => [openTaskKey(record.task.id), taskLeaseText(record.agent, Date.now())]),
     });
   }
 }

@@ -9,6 +9,7 @@ import {
   taskIndexEnd,
   taskKey,
 } from "../storage/keys.ts";
+import { firstRows } from "../storage/ranges.ts";
 import type { Row, Store } from "../storage/store.ts";
 import { isOver, type TaskRecord, type TaskState } from "./task.ts";
 
@@ -40,22 +41,15 @@ export class TaskRows {
 
   /** Every agent that has tasks, including those that the manifest no longer names. */
   async *agents(): AsyncGenerator<string> {
-    let after: string | undefined;
-    for (;;) {
-      const range = { prefix: TASK_INDEXES, limit: 1 };
-      const [row] = await this.store.scan(after === undefined ? range : { ...range, after });
-      if (row === undefined) return;
-      const agent = indexedAgent(row.key);
-      yield agent;
-      after = taskIndexEnd(agent);
-    }
+    const indexes = firstRows(this.store, TASK_INDEXES, ({ key }) => taskIndexEnd(indexedAgent(key)));
+    for await (const { key } of indexes) yield indexedAgent(key);
   }
 
   /** Resolves to the revision of the task's row, as `change` does. */
   create(record: TaskRecord): Promise<number> {
     const { agent, task } = record;
     const key = taskKey(agent, task.id);
-    const open: [string, string] = [openTaskKey(task.id), openRow(agent, record.createdAt)];
+    const open: [string, string] = [openTaskKey(task.id), taskLeaseText(agent, record.createdAt)];
     return this.store.commit({
       put: [[key, JSON.stringify(record)], ...this.#indexRows(record), open],
       expect: [[key, null]],
@@ -95,6 +89,12 @@ export class TaskRows {
   }
 }
 
-/** The heartbeat of a running task. @param seen milliseconds since 1970; what counts is that it changes */
-export const openRow = (agent: string, seen: number): string => JSON.stringify({ agent, seen });
-export const readOpenRow = (value: string): { agent: string } => JSON.parse(value);
+/** The lease of a running task: its agent, and when its last heartbeat was. */
+interface TaskLease {
+  readonly agent: string;
+  readonly seen: number;
+}
+
+export const taskLeaseText = (agent: string, seen: number): string =>
+  JSON.stringify({ agent, seen } satisfies TaskLease);
+export const parseTaskLease = (value: string): TaskLease => JSON.parse(value) as TaskLease;

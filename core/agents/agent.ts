@@ -30,8 +30,10 @@ export interface ChatBody {
   /** The hook's id of the chat: the conversation when `options` name none. */
   id?: string;
   messages?: unknown;
-  /** `regenerate-message` to replace the last answer with a new one. */
+  /** `regenerate-message` to replace an answer with a new one. */
   trigger?: string;
+  /** The message that is edited or made again; what comes after it in the list is not read. */
+  messageId?: unknown;
 }
 
 /** What a workflow step asks an agent for. */

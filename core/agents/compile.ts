@@ -22,6 +22,7 @@ import type { AgentHistories } from "./history/history.ts";
 import { ringHistories } from "./history/ring.ts";
 import { StoredHistories } from "./history/stored.ts";
 import { Activity } from "./run/activity.ts";
+import { agentOptions, type RequestBounds } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools } from "./run/dynamic.ts";
 import { DEFAULT_SETTINGS, type RunSettings, resolveOptions } from "./run/options.ts";
@@ -92,10 +93,11 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       description,
       entity: Object.freeze({ type: "agent", id, name }),
       spanName: agentSpan(name),
-      defaults: defaultSettings(agent, manifest),
+      ...requestSettings(agent, manifest),
       instructions: dynamicInstructions(agent, path),
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
+      toolOutput: agent.toolOutput,
       memory: memory === undefined ? null : agentMemory(id, memory),
       history: histories.forAgent(id),
       newRunId,
@@ -155,8 +157,8 @@ function subAgentIdentity(manifest: Manifest, id: string) {
   return { id, name, description };
 }
 
-/** The agent's own options, else its memory's settings, else the defaults of the schemas. */
-function defaultSettings(agent: AgentManifest, manifest: Manifest): RunSettings {
+/** The agent's own options, else its memory's settings, else the defaults of the schemas; and what requests may ask for. */
+function requestSettings(agent: AgentManifest, manifest: Manifest): { defaults: RunSettings; bounds: RequestBounds } {
   const memory = typeof agent.memory === "string" ? manifest.memory[agent.memory] : undefined;
   const base = resolveOptions(
     {
@@ -165,8 +167,9 @@ function defaultSettings(agent: AgentManifest, manifest: Manifest): RunSettings 
     },
     DEFAULT_SETTINGS,
   );
+  const { options, bounds } = agentOptions(agent, base);
   // Not frozen: a run for the user of a token copies them, which would take six times as long.
-  return resolveOptions({ ...agent.options, maxSteps: agent.maxSteps }, base);
+  return { defaults: resolveOptions(options, base), bounds };
 }
 
 /** What the list of agents shows: every tool with a fixed name that a request may be offered. */

@@ -66,15 +66,27 @@ function prepareChat(agent: CompiledAgent, body: ChatBody, call: RunCall): Prepa
   const { options, id } = body;
   const [field, input] = body.input !== undefined ? ["input", body.input] : ["messages", body.messages];
   if (input === undefined) throw invalid("input is required (or messages, as a chat hook sends them)");
-  const request: RunRequest = { input, field };
+  const request: RunRequest = { input: throughMessage(input, body), field };
   if (options !== undefined) request.options = options;
   if (typeof id === "string") request.conversationId = id;
   request.clientKnowsMessageId = true;
   request.runsTools = true;
-  request.regenerate = body.trigger === "regenerate-message";
   const prepared = prepareRun(agent, request, call);
   if (options?.resumableStream === true) rejectResumable(prepared);
   return prepared;
+}
+
+/**
+ * The messages up to the one that the client edits, or whose answer it wants anew: hooks leave out what comes after it, and so does a
+ * client that sends the whole list.
+ */
+function throughMessage(input: unknown, { trigger, messageId }: ChatBody): unknown {
+  if (!Array.isArray(input) || typeof messageId !== "string") return input;
+  const index = input.findIndex((message) => message?.id === messageId);
+  if (index === -1) return input;
+  const again = trigger === "regenerate-message" && input[index].role === "assistant";
+  const kept = input.slice(0, again ? index : index + 1);
+  return kept.length === 0 || kept.length === input.length ? input : kept;
 }
 
 function rejectResumable({ plan }: PreparedRun): never {

@@ -1,9 +1,12 @@
 /** How an agent calls its sub-agents: through one tool, `delegate_task {agentId, task}`. */
 import { invalid } from "../lib/errors.ts";
+import { threadId } from "../memory/threads.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { execute, prepareRun } from "./run/execute.ts";
+import { execute, prepareRun, type RunRequest } from "./run/execute.ts";
 import type { AgentPart, PartSink } from "./run/parts.ts";
+import { emptyRunResult } from "./run/run.ts";
 import { type AgentTool, functionTool, type RunToolContext } from "./run/tool-set.ts";
+import { addUsage } from "./run/usage.ts";
 
 const DELEGATE_TASK = "delegate_task";
 
@@ -40,29 +43,64 @@ export function delegateTool(
   };
 }
 
-async function delegate(
-  agent: CompiledAgent,
-  task: string,
-  { origin, sink, depth, span }: RunToolContext,
-): Promise<string> {
+/** What the sub-agent uses counts as used by the run above it, also when it fails. */
+async function delegate(agent: CompiledAgent, task: string, run: RunToolContext): Promise<string> {
+  const { depth, span, sink, toolCallId, usage, origin } = run;
   if (depth + 1 >= MAX_DEPTH) throw invalid(`agents may delegate ${MAX_DEPTH - 1} levels deep at most: do it yourself`);
-  const request = { input: task, options: { context: origin.context }, depth: depth + 1, parentSpan: span };
-  const outcome = await execute(agent, prepareRun(agent, request, origin.call), withSubAgent(sink, agent));
+  const request = { ...inConversation(agent, run), input: task, depth: depth + 1, parentSpan: span };
+  const outcome = emptyRunResult();
+  try {
+    await execute(agent, prepareRun(agent, request, origin.call), withSubAgent(sink, agent, toolCallId), outcome);
+  } finally {
+    addUsage(usage, outcome.usage);
+  }
   return outcome.text;
+}
+
+/**
+ * The sub-agent works in the conversation of the run above it and for its user. Its turns are stored in a thread beside the
+ * conversation, one for each agent: the messages that a person and an agent exchange stay as they were said, and each agent
+ * recalls what it was told itself.
+ */
+function inConversation(
+  { id }: CompiledAgent,
+  { origin, memory }: RunToolContext,
+): Pick<RunRequest, "options" | "thread"> {
+  const { userId, conversationId, readOnly } = memory;
+  return {
+    options: {
+      context: origin.context,
+      memory: { userId, conversationId, options: readOnly ? { readOnly } : undefined },
+    },
+    thread: conversationId === undefined ? undefined : threadId(conversationId, id),
+  };
 }
 
 /** Parts of a sub-agent that a reader would take for the start or the end of the outer run. */
 const RUN_BOUNDARIES = new Set<AgentPart["type"]>(["start", "finish", "abort", "error"]);
 
-function withSubAgent(sink: PartSink, { id: subAgentId, name: subAgentName }: CompiledAgent): PartSink {
+/**
+ * Marks the parts with the agent and with the call that asked for it. Ids inside parts get that call's id in front, since two
+ * agents at work at the same time may use the same ones; so the marks of sub-agents below this one still name its calls.
+ */
+function withSubAgent(sink: PartSink, { id, name }: CompiledAgent, callId: string): PartSink {
+  const own = (innerId: string) => `${callId}:${innerId}`;
   return {
     get closed() {
       return sink.closed;
     },
     part(part) {
       if (RUN_BOUNDARIES.has(part.type)) return undefined;
-      // A part of a sub-agent of this sub-agent already has the name of its agent.
-      return sink.part(part.subAgentId === undefined ? { ...part, subAgentId, subAgentName } : part);
+      const { subAgentId = id, subAgentName = name, subAgentCallId } = part;
+      const marked: Record<string, unknown> = {
+        ...part,
+        subAgentId,
+        subAgentName,
+        subAgentCallId: subAgentCallId === undefined ? callId : own(subAgentCallId),
+      };
+      if ("id" in part) marked.id = own(part.id);
+      if ("toolCallId" in part) marked.toolCallId = own(part.toolCallId);
+      return sink.part(marked as unknown as AgentPart);
     },
   };
 }

@@ -17,7 +17,7 @@ interface ServiceCors {
 /** @throws Error for CORS settings of a route plugin that are not valid */
 export function compileServiceCors(server: ServerManifest, registry: Registry, logger: Logger): ServiceCors {
   const compile = (settings: Written | false) =>
-    settings === false ? NO_CORS : compileCors(settingsOf(settings, registry, logger));
+    settings === false ? NO_CORS : compileCors(resolveSettings(settings, registry, logger));
   const service = compile(server.cors);
   const single = Object.entries(server.corsRoutes)
     .map(([pattern, settings]) => ({ pattern: compilePattern(pattern), cors: compile(settings) }))
@@ -34,7 +34,7 @@ export function compileServiceCors(server: ServerManifest, registry: Registry, l
 /** As in the manifest, except that code may also give a function for the origin. */
 type Written = Omit<CorsManifest, "origin"> & { origin?: CorsManifest["origin"] | OriginPlugin["origin"] };
 
-function settingsOf({ origin = "*", ...rest }: Written, registry: Registry, logger: Logger): CorsSettings {
+function resolveSettings({ origin = "*", ...rest }: Written, registry: Registry, logger: Logger): CorsSettings {
   if (origin === "*") return { ...rest, origin };
   if (typeof origin === "string") return { ...rest, origin: [origin] };
   if (Array.isArray(origin)) return { ...rest, origin: origin.includes("*") ? "*" : origin };

@@ -3,8 +3,8 @@ import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
-import { feedOf, type LogNews } from "../api/sockets/log-news.ts";
-import { type AccessRules, classOf } from "../auth/classes.ts";
+import { type LogNews, logFeed } from "../api/sockets/log-news.ts";
+import { type AccessRules, accessClass } from "../auth/classes.ts";
 import { documentSecurity } from "../auth/document.ts";
 import { baseUrl } from "../http/base-url.ts";
 import type { Client } from "../http/client.ts";
@@ -130,12 +130,12 @@ export function createService(parts: ServiceParts): Service {
     meters,
     metrics,
     traces,
-    logNews: feedOf(logs),
+    logNews: logFeed(logs),
     chooseMemory: memoryChoice(manifest, memories),
     isolated: isIsolated(manifest),
     toolList() {
       toolList ??= new Serialized(
-        JSON.stringify([...tools.values()].map((tool) => describeTool(tool, ownersOf(tool.name, manifest)))),
+        JSON.stringify([...tools.values()].map((tool) => describeTool(tool, agentsWithTool(tool.name, manifest)))),
       );
       return toolList;
     },
@@ -144,7 +144,7 @@ export function createService(parts: ServiceParts): Service {
       tagsOf: (tool) => tools.get(tool)?.tags ?? [],
       version: manifest.version,
       baseUrl: () => baseUrl(manifest.server.publicUrl, service.address),
-      accessOf: (id) => classOf(access.of(A2A), [encodeURIComponent(id)]),
+      accessOf: (id) => accessClass(access.of(A2A), [encodeURIComponent(id)]),
     }),
     documentation() {
       documentation ??= import("../api/pages/documentation.ts").then(({ createDocumentation }) =>
@@ -172,7 +172,7 @@ export function createService(parts: ServiceParts): Service {
 }
 
 /** The agents that own a tool, conditional ones too, in the order of the manifest. */
-function ownersOf(tool: string, manifest: Manifest): { id: string; name: string }[] {
+function agentsWithTool(tool: string, manifest: Manifest): { id: string; name: string }[] {
   return Object.entries(manifest.agents)
     .filter(([, agent]) => agent.tools.some((item) => (typeof item === "string" ? item : item.use) === tool))
     .map(([id, agent]) => ({ id, name: agent.name || id }));

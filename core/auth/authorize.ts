@@ -4,7 +4,7 @@ import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
-import { type AccessRules, classOf, type RouteAccess } from "./classes.ts";
+import { type AccessRules, accessClass, type RouteAccess } from "./classes.ts";
 import { type CredentialSource, REQUEST_CREDENTIALS } from "./credential-source.ts";
 import type { CredentialHeaders, Credentials } from "./credentials.ts";
 import type { Identity, Verifier } from "./provider-port.ts";
@@ -55,7 +55,7 @@ export function compileGuards(
       const { exceptions, otherwise } = route;
       if (exceptions.length > 0) {
         return (call, head, values) => {
-          const found = classOf(route, values);
+          const found = accessClass(route, values);
           return found === "public" ? undefined : check(found, call, head);
         };
       }

@@ -7,7 +7,7 @@ import type { AccessGroup } from "../http/route.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
 import {
   DEFAULT_CONSOLE_ROUTES,
-  DEFAULT_LEGACY_PUBLIC_ROUTES,
+  DEFAULT_PUBLIC_ROUTES,
   OPERATOR_ROUTES,
   PROTECTED_ROUTES,
 } from "../plugin/access-lists.ts";
@@ -81,7 +81,7 @@ export function compileAccess(
   const { mode } = auth;
   if (mode === "none") return { mode, ...EVERYTHING_PUBLIC };
   const rules = mode === "authNext" ? authNextRules(auth, provided) : legacyRules(auth, provided);
-  const of = (route: AccessRoute) => accessOf(rules, route, routes);
+  const of = (route: AccessRoute) => routeAccess(rules, route, routes);
   const findPlain = compilePlainPaths(routes);
   const unknown = inLowerCase(rules);
   return {
@@ -91,7 +91,8 @@ export function compileAccess(
       const lookedUp = method === "HEAD" ? "GET" : method;
       const match = findPlain(lookedUp, path);
       const [plain, ...others] = readings(path);
-      const first = match === null ? classOfUnknown(unknown, lookedUp, plain!) : classOf(of(match.route), match.values);
+      const first =
+        match === null ? classOfUnknown(unknown, lookedUp, plain!) : accessClass(of(match.route), match.values);
       // Only a path that is public in every reading is public.
       const classes = [first, ...others.map((segments) => classOfUnknown(unknown, lookedUp, segments))];
       return classes.find((each) => each !== "public") ?? "public";
@@ -103,7 +104,7 @@ export function compileAccess(
 function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
   return {
     rules: [
-      rule("public", ALWAYS_PUBLIC, expandDefaults(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES), provided),
+      rule("public", ALWAYS_PUBLIC, expandDefaults(auth.publicRoutes, DEFAULT_PUBLIC_ROUTES), provided),
       rule("console", expandDefaults(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
     ],
     otherwise: () => "user",
@@ -112,10 +113,10 @@ function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
 
 /** `legacy`: a built-in route that no list names is protected; a custom route only under `defaultPrivate`. */
 function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
-  const written = expandDefaults(auth.publicRoutes, DEFAULT_LEGACY_PUBLIC_ROUTES);
+  const written = expandDefaults(auth.publicRoutes, DEFAULT_PUBLIC_ROUTES);
   return {
     rules: [
-      rule("public", ALWAYS_PUBLIC, DEFAULT_LEGACY_PUBLIC_ROUTES, written, provided),
+      rule("public", ALWAYS_PUBLIC, DEFAULT_PUBLIC_ROUTES, written, provided),
       rule("operator", OPERATOR_ROUTES),
       rule("user", PROTECTED_ROUTES, expandDefaults(auth.protectedRoutes, PROTECTED_ROUTES)),
       rule("public", LEGACY_UNPROTECTED),
@@ -137,7 +138,7 @@ const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
 const expandDefaults = (written: readonly string[], defaults: readonly string[]): readonly string[] =>
   written.flatMap((text) => (text === "$defaults" ? defaults : [text]));
 
-function accessOf(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {
+function routeAccess(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {
   const exceptions: Exception[] = [];
   // An HTTP route never answers a WebSocket handshake, and the other way round.
   const rivals = routes.filter(({ method }) => (method === "WS") === (route.method === "WS"));
@@ -175,7 +176,7 @@ const inLowerCase = ({ rules, otherwise }: Rules): Rules => ({
 });
 
 /** @param values raw values of the parameters, in the order of the path */
-export function classOf({ exceptions, otherwise }: RouteAccess, values: readonly string[]): AccessClass {
+export function accessClass({ exceptions, otherwise }: RouteAccess, values: readonly string[]): AccessClass {
   for (const { wanted, access } of exceptions)
     if (wanted.every(({ parameter, value }) => decodeSegment(values[parameter]!) === value)) return access;
   return otherwise;

@@ -3,7 +3,7 @@ import { type ParsedPattern, parsePattern, patternProblem, segmentsOf } from "..
 import { fillOpenEnd, hasOpenEnd } from "../http/socket-router.ts";
 import type { Path, Problem } from "../lib/problem.ts";
 import type { AuthManifest } from "../manifest/manifest.ts";
-import { DEFAULT_LEGACY_PUBLIC_ROUTES } from "../plugin/access-lists.ts";
+import { DEFAULT_PUBLIC_ROUTES } from "../plugin/access-lists.ts";
 import { CONSOLE_KEY_VARIABLE, isDevelopment } from "./credentials.ts";
 import { fitPattern } from "./match-patterns.ts";
 
@@ -84,7 +84,7 @@ const matchesNoRoute = (text: string, { routes }: AccessContext): boolean => mat
 
 function isAlwaysPublic(text: string, { routes }: AccessContext): boolean {
   const rows = matchingRoutes(text, routes);
-  return rows.length > 0 && rows.every((row) => matchesAny(row, DEFAULT_LEGACY_PUBLIC_ROUTES));
+  return rows.length > 0 && rows.every((row) => matchesAny(row, DEFAULT_PUBLIC_ROUTES));
 }
 
 type Row = AccessContext["routes"][number];

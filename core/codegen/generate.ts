@@ -62,9 +62,9 @@ export async function generate(root: string): Promise<Generated> {
       ["validators.d.ts", `/* ${HEAD} */\n${declarations(VALIDATOR, names)}`],
       ["all-validators.js", `/* ${HEAD} */\n${rest}`],
       ["all-validators.d.ts", `/* ${HEAD} */\n${declarations(IMPORTED_VALIDATOR, "keyof Schemas")}`],
-      ["schemas.ts", moduleOf("schemas", "The schemas of bodies and events, as OpenAPI components.", shapes)],
+      ["schemas.ts", moduleText("schemas", "The schemas of bodies and events, as OpenAPI components.", shapes)],
       ["defaults.ts", defaultsModule(usable)],
-      ["manifest-schemas.ts", moduleOf("manifestSchemas", "The schemas of the manifest by name.", manifest)],
+      ["manifest-schemas.ts", moduleText("manifestSchemas", "The schemas of the manifest by name.", manifest)],
     ]),
   };
 }
@@ -78,7 +78,7 @@ function components(definitions: SchemaDefinition[], prefix: string): Record<str
 function defaultsModule(definitions: SchemaDefinition[]): string {
   const entries = definitions
     .filter(({ group }) => group === "api")
-    .map(({ name, schema }) => [name, defaultsOf(schema)] as const)
+    .map(({ name, schema }) => [name, collectDefaults(schema)] as const)
     .filter(([, found]) => Object.keys(found).length > 0)
     .sort(([a], [b]) => (a < b ? -1 : 1));
   const comment = "What properties of requests are when they are left out, by the name of the schema.";
@@ -87,11 +87,11 @@ function defaultsModule(definitions: SchemaDefinition[]): string {
 }
 
 /** By property, at any depth; the target of a `$ref` has an entry of its own. */
-function defaultsOf({ properties = {} }: JsonSchema): JsonSchema {
+function collectDefaults({ properties = {} }: JsonSchema): JsonSchema {
   const found: JsonSchema = {};
   for (const [key, property] of Object.entries(properties as Record<string, JsonSchema>)) {
     if ("default" in property) found[key] = property.default;
-    else if (Object.keys(defaultsOf(property)).length > 0) found[key] = defaultsOf(property);
+    else if (Object.keys(collectDefaults(property)).length > 0) found[key] = collectDefaults(property);
   }
   return found;
 }
@@ -101,7 +101,7 @@ function withoutTypes(schema: JsonSchema): JsonSchema {
   return JSON.parse(JSON.stringify(schema, (key, value) => (key === "tsType" ? undefined : value)));
 }
 
-function moduleOf(name: string, comment: string, value: unknown): string {
+function moduleText(name: string, comment: string, value: unknown): string {
   const type = "Record<string, Record<string, unknown>>";
   return `/* ${HEAD} */\n\n/** ${comment} */\nexport const ${name}: ${type} = ${JSON.stringify(value, null, 2)};\n`;
 }

@@ -36,7 +36,7 @@ const COMMON: Options = {
 /** Keywords for the type generator, for editors, and for the texts of our own messages. */
 const VOCABULARY = ["tsType", "errorMessage", "patternErrorMessage", "example"];
 
-function flavourOf(definition: SchemaDefinition): Flavour {
+function chooseFlavour(definition: SchemaDefinition): Flavour {
   if (definition.group === "manifest") return "manifest";
   return definition.name.endsWith("Query") ? "query" : "plain";
 }
@@ -70,7 +70,7 @@ export function compilable(
   }
   return definitions.filter((definition) => {
     try {
-      return instances.get(flavourOf(definition))!.getSchema(definition.reference) !== undefined;
+      return instances.get(chooseFlavour(definition))!.getSchema(definition.reference) !== undefined;
     } catch (error) {
       problems.push({ file: definition.file, message: `$defs.${definition.name}: ${(error as Error).message}` });
       return false;
@@ -104,7 +104,7 @@ export async function generateValidators(
   const members: string[] = [];
   if (extended !== undefined) entry.push(`import { validators as extended } from "${extended}";`);
   for (const flavour of Object.keys(FLAVOURS) as Flavour[]) {
-    const own = definitions.filter((definition) => flavourOf(definition) === flavour);
+    const own = definitions.filter((definition) => chooseFlavour(definition) === flavour);
     if (own.length === 0) continue;
     const ajv = createAjv(flavour);
     for (const file of files) ajv.addSchema(file.document);

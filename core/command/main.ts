@@ -78,7 +78,7 @@ export async function main(argv: string[]): Promise<void> {
     if (surplus !== undefined) throw new Misuse(`${name} takes no "${surplus}"`);
     if (values.check && name !== "generate") throw new Misuse("--check belongs to generate");
     const { config, plugins, host } = values;
-    const port = values.port === undefined ? undefined : portOf(values.port);
+    const port = values.port === undefined ? undefined : parsePort(values.port);
     process.exitCode = await command.run({ config, plugins, port, host, rest, checkOnly: values.check });
   } catch (error) {
     const hint = error instanceof Misuse ? "Run penstock --help for the commands and options.\n" : "";
@@ -107,7 +107,7 @@ function near(name: string, known: readonly string[], prefix: string): string {
   return meant === undefined ? "" : `, did you mean ${prefix}${meant}?`;
 }
 
-function portOf(text: string): number {
+function parsePort(text: string): number {
   const port = Number(text);
   if (/^\d+$/.test(text) && port <= 65535) return port;
   throw new Misuse(`--port must be a number from 0 to 65535, not "${text}"`);

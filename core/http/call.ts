@@ -55,7 +55,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   /** Milliseconds since 1970 at which the credentials expire; null when they do not. */
   expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
-  cutHeaders: Record<string, string> | undefined = undefined;
+  unavailableHeaders: Record<string, string> | undefined = undefined;
   /** The header of that name; empty when it was not sent, or when nothing is traced. */
   traceparent = "";
   previous: InFlightRequest | null = null;
@@ -244,7 +244,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   #unavailable(message: string): ServiceError {
-    const { cutHeaders: headers } = this;
+    const { unavailableHeaders: headers } = this;
     return headers === undefined ? unavailable(message) : new ServiceError("unavailable", message, { headers });
   }
 

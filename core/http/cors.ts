@@ -29,6 +29,7 @@ export interface Cors {
 const EXPOSED = [
   "x-request-id",
   "x-error-code",
+  "x-error-source",
   "retry-after",
   "x-vercel-ai-ui-message-stream",
   "x-execution-id",

@@ -38,7 +38,7 @@ export function errorReply(error: unknown, requestId: string): ErrorReply {
     error instanceof ServiceError && Object.hasOwn(STATUS, error.kind)
       ? error
       : new ServiceError("internal", `internal error (request id ${requestId})`);
-  const headers = ["content-type", JSON_TYPE, "x-error-code", known.kind];
+  const headers = ["content-type", JSON_TYPE, "x-error-code", known.kind, "x-error-source", known.source];
   for (const [name, value] of Object.entries(known.headers ?? {})) headers.push(name, value);
   const defaults = DEFAULT_HEADERS[known.kind];
   if (defaults !== undefined && known.headers?.[defaults[0]!] === undefined) headers.push(...defaults);

@@ -53,6 +53,11 @@ export function failureComponents(used: ReadonlySet<Failure>): Record<string, ob
           schema: { type: "string" },
           example: kind,
         },
+        "x-error-source": {
+          description: "Whose error it is: that of the model's provider, or of this service.",
+          schema: { type: "string", enum: ["provider", "service"] },
+          example: "service",
+        },
         ...retry,
       },
       content: {
@@ -92,7 +97,7 @@ const TAGS: Record<string, [string, string]> = {
 };
 
 /** Tag of an operation: `agents.generateText` -> Agents. */
-export function tagOf(operation: string): { name: string; description: string } {
+export function describeTag(operation: string): { name: string; description: string } {
   const word = operation.split(".", 1)[0] ?? operation;
   const [name, description] = (Object.hasOwn(TAGS, word) ? TAGS[word] : undefined) ?? [
     word.charAt(0).toUpperCase() + word.slice(1),

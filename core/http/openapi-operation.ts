@@ -1,5 +1,5 @@
 /** One row of the routes table as an OpenAPI operation. */
-import { type Failure, type OpenapiSchema, SCHEMA_REFERENCE, tagOf } from "./openapi-components.ts";
+import { describeTag, type Failure, type OpenapiSchema, SCHEMA_REFERENCE } from "./openapi-components.ts";
 import type { Route, RouteOutput } from "./route.ts";
 
 type Schemas = Readonly<Record<string, OpenapiSchema>>;
@@ -27,7 +27,7 @@ const PATH_PARAMETERS: Record<string, string> = {
 export const openapiPath = (path: string) => path.replace(/\/:([^/]+)/g, "/{$1}");
 
 /** The kinds of failure that a route may answer with, beside those of authorization. */
-export function failuresOf(route: Route<never>): Failure[] {
+export function possibleFailures(route: Route<never>): Failure[] {
   const kinds: Failure[] = [];
   const body = route.body !== undefined || route.schemas?.body !== undefined;
   const parameters = route.path.includes("/:");
@@ -51,7 +51,7 @@ export function describeOperation(
   const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: SCHEMA_REFERENCE + route.body };
   return {
     operationId: route.operation,
-    tags: [tagOf(route.operation).name],
+    tags: [describeTag(route.operation).name],
     summary: route.summary,
     ...(route.description !== undefined && { description: route.description }),
     ...(parameters.length > 0 && { parameters }),
@@ -101,10 +101,10 @@ function replies(route: Route<never>, schemas: Schemas): Record<string, object> 
   const reply = describeReply(route, schemas);
   const other = Object.hasOwn(OTHER_REPLIES, route.operation) ? OTHER_REPLIES[route.operation] : undefined;
   const more = other === undefined ? {} : { [other[0]]: { ...reply, description: other[1] } };
-  return { [statusOf(route.output)]: reply, ...more };
+  return { [successStatus(route.output)]: reply, ...more };
 }
 
-const statusOf = (output: RouteOutput) => ("json" in output ? (output.status ?? 200) : 200);
+const successStatus = (output: RouteOutput) => ("json" in output ? (output.status ?? 200) : 200);
 
 function describeReply(route: Route<never>, schemas: Schemas): object {
   const { output } = route;
@@ -120,11 +120,11 @@ function describeReply(route: Route<never>, schemas: Schemas): object {
     return { description: "Success.", content: { [mediaType(output.type)]: { schema } } };
   }
   if ("envelope" in output) {
-    const example = exampleOf(output.envelope, schemas);
+    const example = findExample(output.envelope, schemas);
     return jsonReply({ $ref: SCHEMA_REFERENCE + output.envelope }, example);
   }
   const data = embed(route.schemas?.response) ?? { $ref: SCHEMA_REFERENCE + output.json };
-  const sample = route.schemas?.response === undefined ? exampleOf(output.json, schemas) : undefined;
+  const sample = route.schemas?.response === undefined ? findExample(output.json, schemas) : undefined;
   const example = sample === undefined ? undefined : { success: true, data: sample };
   return jsonReply(enveloped(data), example);
 }
@@ -145,12 +145,12 @@ function enveloped(data: OpenapiSchema): OpenapiSchema {
 }
 
 /** The schema's own example; for a list, one of its items. */
-function exampleOf(name: string, schemas: Schemas): unknown {
+function findExample(name: string, schemas: Schemas): unknown {
   const schema = schemas[name];
   const own = (schema?.examples as unknown[] | undefined)?.[0];
   if (own !== undefined || schema?.type !== "array") return own;
   const item = (schema.items as OpenapiSchema).$ref;
-  const sample = typeof item === "string" ? exampleOf(item.slice(SCHEMA_REFERENCE.length), schemas) : undefined;
+  const sample = typeof item === "string" ? findExample(item.slice(SCHEMA_REFERENCE.length), schemas) : undefined;
   return sample === undefined ? undefined : [sample];
 }
 

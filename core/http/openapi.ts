@@ -1,6 +1,7 @@
 /** The OpenAPI 3.1 document, made from the routes table and `schemas/` at boot. */
 import { schemas as generated } from "../../generated/schemas.ts";
 import {
+  describeTag,
   type Failure,
   failureComponents,
   failureReplies,
@@ -9,9 +10,8 @@ import {
   orderTags,
   reachable,
   SCHEMA_REFERENCE,
-  tagOf,
 } from "./openapi-components.ts";
-import { describeOperation, failuresOf, openapiPath } from "./openapi-operation.ts";
+import { describeOperation, openapiPath, possibleFailures } from "./openapi-operation.ts";
 import { describeSockets } from "./openapi-sockets.ts";
 import type { Route } from "./route.ts";
 
@@ -37,7 +37,7 @@ export interface DocumentInfo {
 const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstock.
 
 * A JSON reply is \`{"success": true, "data": ...}\`, or \`{"success": false, "error": "..."}\` with a message to act on,
-  its code in \`x-error-code\` and the request's id in \`x-request-id\`.
+  its code in \`x-error-code\`, whose error it is in \`x-error-source\`, and the request's id in \`x-request-id\`.
 * A stream is server-sent events. What fails after its first byte is an \`error\` event, and the stream ends.
 * A path that exists answers another method with 405 and \`Allow\`. HEAD mirrors GET.
 * WebSockets are listed under \`x-websockets\`; credentials go into their query, as \`key\` or \`token\`.`;
@@ -82,13 +82,13 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
     const route = row as Route<never>;
     const operation = describeOperation(route, schemas, info.samples ?? {});
     const security = info.security?.of(route) ?? [];
-    const failures = failuresOf(route);
+    const failures = possibleFailures(route);
     if (security.length > 0) failures.push("unauthorized");
     for (const kind of failures) used.add(kind);
     for (const name of security.flatMap(Object.keys)) schemes.add(name);
     Object.assign(operation.responses as object, failureReplies(failures));
     if (info.security !== undefined) operation.security = security;
-    const tag = tagOf(route.operation);
+    const tag = describeTag(route.operation);
     tags.set(tag.name, tag);
     const path = openapiPath(route.path);
     paths[path] ??= {};
@@ -98,7 +98,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
   return {
     openapi: "3.1.0",
     info: { title: info.title, version: info.version, description: DESCRIPTION },
-    servers: serversOf(info.publicUrl),
+    servers: describeServers(info.publicUrl),
     ...(info.security === undefined && { security: [] }),
     tags: orderTags(tags.values()),
     paths,
@@ -116,7 +116,7 @@ const pick = (all: Record<string, object>, names: ReadonlySet<string>): Record<s
   Object.fromEntries(Object.entries(all).filter(([name]) => names.has(name)));
 
 /** A relative server is resolved against the address of the document, so that it is right behind any proxy. */
-function serversOf(publicUrl: string | undefined): object[] {
+function describeServers(publicUrl: string | undefined): object[] {
   const relative = { url: ".", description: "Where this document comes from." };
   if (publicUrl === undefined) return [relative];
   return [{ url: publicUrl.replace(/(?<!\/)\/+$/, ""), description: "The public address." }, relative];

@@ -41,7 +41,7 @@ export interface Context<S> {
   /** Parent of the spans of this request; absent when nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
-  cutHeaders?: Record<string, string> | undefined;
+  unavailableHeaders?: Record<string, string> | undefined;
 }
 
 export type RouteOutput =

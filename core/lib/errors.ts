@@ -16,13 +16,19 @@ export const STATUS = {
   tool_failed: 500,
   step_failed: 500,
   provider_failed: 500,
+  context_length: 500,
   internal: 500,
   unavailable: 503,
 } as const;
 
 export type ErrorKind = keyof typeof STATUS;
 
+/** Whose failure it is: that of a model's provider, or of this service. */
+type ErrorSource = "provider" | "service";
+
 interface ServiceErrorOptions {
+  /** Default: the provider for `provider_failed`, else the service. */
+  source?: ErrorSource;
   /** Headers that the reply carries beside the standard ones, names in lower case. */
   headers?: Record<string, string>;
   cause?: unknown;
@@ -32,11 +38,13 @@ interface ServiceErrorOptions {
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
   readonly kind: ErrorKind;
+  readonly source: ErrorSource;
   readonly headers: Record<string, string> | undefined;
 
   constructor(kind: ErrorKind, message: string, options: ServiceErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
+    this.source = options.source ?? (kind === "provider_failed" ? "provider" : "service");
     this.headers = options.headers;
   }
 }

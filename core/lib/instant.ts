@@ -16,13 +16,13 @@ export function parseInstant(field: string, text: string): number {
   const match = INSTANT.exec(text);
   if (match !== null && dayExists(text)) {
     const [, day, time = "00:00", zone = "Z"] = match;
-    const at = Date.parse(`${day}T${time.replace(",", ".")}${zoneOf(zone)}`);
+    const at = Date.parse(`${day}T${time.replace(",", ".")}${normalizeZone(zone)}`);
     if (!Number.isNaN(at)) return at;
   }
   throw invalid(`${field} must be an ISO 8601 timestamp such as 2026-11-20T09:30:00Z`);
 }
 
-function zoneOf(zone: string): string {
+function normalizeZone(zone: string): string {
   if (zone === "Z" || zone === "z") return "Z";
   const digits = zone.slice(1).replace(":", "").padEnd(4, "0");
   return `${zone[0] === "-" ? "-" : "+"}${digits.slice(0, 2)}:${digits.slice(2)}`;

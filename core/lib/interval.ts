@@ -1,11 +1,12 @@
-/** Repeats work at an interval; two rounds never overlap. */
+/** Repeats work at an interval; two rounds never overlap. Of rounds that fail one after the other, only the first is reported. */
 export class Interval {
   readonly #interval: number;
   readonly #work: () => Promise<void>;
   readonly #failed: (error: unknown) => void;
+  readonly #stopping = new AbortController();
   #timer: NodeJS.Timeout | null = null;
   #round: Promise<void> = Promise.resolve();
-  #stopped = false;
+  #isFailing = false;
 
   /** @param interval milliseconds between the end of one round and the start of the next */
   constructor(interval: number, work: () => Promise<void>, failed: (error: unknown) => void) {
@@ -14,28 +15,41 @@ export class Interval {
     this.#failed = failed;
   }
 
+  /** Aborts when the interval is stopped, so that a long round may end early. */
+  get signal(): AbortSignal {
+    return this.#stopping.signal;
+  }
+
   /** Starts with a round now; resolves when that has ended, or rejects as it does. */
   begin(): Promise<void> {
     const first = this.#work();
-    this.#round = first.catch(this.#failed).finally(() => this.start());
+    this.#round = this.#report(first).finally(() => this.start());
     return first;
   }
 
-  /** Starts with a round after one interval. */
-  start(): void {
-    if (this.#stopped) return;
+  /** Starts with a round after `delay` milliseconds. */
+  start(delay = this.#interval): void {
+    if (this.signal.aborted) return;
     this.#timer = setTimeout(() => {
-      this.#round = this.#work()
-        .catch(this.#failed)
-        .finally(() => this.start());
-    }, this.#interval);
+      this.#round = this.#report(this.#work()).finally(() => this.start());
+    }, delay);
     this.#timer.unref();
   }
 
   /** No further round starts. Resolves when the current one has ended. */
   async stop(): Promise<void> {
-    this.#stopped = true;
+    this.#stopping.abort();
     if (this.#timer !== null) clearTimeout(this.#timer);
     await this.#round;
+  }
+
+  async #report(round: Promise<void>): Promise<void> {
+    try {
+      await round;
+      this.#isFailing = false;
+    } catch (error) {
+      if (!this.#isFailing) this.#failed(error);
+      this.#isFailing = true;
+    }
   }
 }

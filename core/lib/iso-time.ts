@@ -13,11 +13,11 @@ export function isoTime(at: number): string {
   const hours = (minutes / 60) | 0;
   const rest = time - minutes * 60_000;
   const seconds = (rest / 1000) | 0;
-  return `${dayOf(days)}T${TWO[hours]}:${TWO[minutes - hours * 60]}:${TWO[seconds]}.${THREE[rest - seconds * 1000]}Z`;
+  return `${isoDate(days)}T${TWO[hours]}:${TWO[minutes - hours * 60]}:${TWO[seconds]}.${THREE[rest - seconds * 1000]}Z`;
 }
 
 /** Years are counted from March, so that the leap day is the last one; 719468 days before 1970 the first of them began. */
-function dayOf(days: number): string {
+function isoDate(days: number): string {
   const since = days + 719_468;
   const era = (since / 146_097) | 0;
   const ofEra = since - era * 146_097;

@@ -11,7 +11,7 @@ const validate: NonNullable<FuncKeywordDefinition["validate"]> = (wanted: boolea
   if (!wanted) return true;
   const places = new Map<unknown, number>();
   for (const [i, item] of items.entries()) {
-    const key = keyOf(item);
+    const key = equalityKey(item);
     const j = places.get(key);
     if (j !== undefined) {
       const message = `must NOT have duplicate items (items ## ${j} and ${i} are identical)`;
@@ -24,7 +24,7 @@ const validate: NonNullable<FuncKeywordDefinition["validate"]> = (wanted: boolea
 };
 
 /** Equal for equal values only. Numbers and booleans are their own key: no text is made of them. */
-function keyOf(value: unknown): unknown {
+function equalityKey(value: unknown): unknown {
   if (typeof value === "string") return `"${value}`;
   return typeof value === "object" && value !== null ? JSON.stringify(value, sorted) : value;
 }

@@ -6,8 +6,8 @@ import {
   checkName,
   checkRepeats,
   checkTemplate,
-  cyclesOf,
   entriesOf,
+  findCycles,
   type Json,
   keysOf,
   listOf,
@@ -26,15 +26,25 @@ export function checkAgents(check: CheckContext): void {
     checkModel(check, [...path, "model"], agent.model);
     checkTools(check, [...path, "tools"], agent);
     checkSubAgents(check, path, id, agent);
+    checkBound(check, [...path, "maxSteps"], agent.maxSteps);
+    for (const [option, value] of entriesOf(agent.options)) checkBound(check, [...path, "options", option], value);
     delegates.set(id, listOf(agent.subAgents).filter((name) => typeof name === "string" && name !== id) as string[]);
     if (check.isWritten([...path, "memory"])) checkMemory(check, [...path, "memory"], agent.memory);
   }
-  for (const cycle of cyclesOf(delegates)) {
+  for (const cycle of findCycles(delegates)) {
     const [first, second] = cycle as [string, string];
     const agent = (document.agents as Json)[first] as Json;
     const index = listOf(agent.subAgents).indexOf(second);
     check.report(["agents", first, "subAgents", index], `agents delegate in a circle: ${cycle.join(" -> ")}`);
   }
+}
+
+/** `{default, max}` of an option. */
+function checkBound(check: CheckContext, path: Path, value: unknown): void {
+  if (!isObject(value)) return;
+  const { default: own, max } = value;
+  if (typeof own === "number" && typeof max === "number" && own > max)
+    check.report([...path, "default"], `is above "max", which is ${max}`);
 }
 
 /** Older versions of YAML read these as false; today they are text. */

@@ -39,7 +39,7 @@ function checkLimits(check: CheckContext, limits: unknown): void {
   const { body, uploads = "256MiB" } = limits;
   const sizes = isObject(body) ? [body.default, body.generation] : [body];
   const chosen = sizes.filter((size) => size !== undefined && size !== DEFAULT_GENERATION);
-  if (chosen.some((size) => sizeOf(uploads) < sizeOf(size)))
+  if (chosen.some((size) => sizeOrNaN(uploads) < sizeOrNaN(size)))
     check.report(
       ["server", "limits", "uploads"],
       "must be at least limits.body: a body of that size would never be accepted",
@@ -47,7 +47,7 @@ function checkLimits(check: CheckContext, limits: unknown): void {
 }
 
 /** NaN for a value that is not a size: validation reports it. */
-function sizeOf(value: unknown): number {
+function sizeOrNaN(value: unknown): number {
   try {
     return parseSize(value as string);
   } catch {

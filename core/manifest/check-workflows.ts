@@ -1,7 +1,16 @@
 /** Checks workflows: ids are unique, what steps refer to exists, expressions and schemas compile. */
 import { isObject } from "../lib/is-object.ts";
 import type { SchemaCompiler } from "../lib/json-schema.ts";
-import { type CheckContext, checkName, cyclesOf, entriesOf, type Json, keysOf, listOf, textsOf } from "./check.ts";
+import {
+  type CheckContext,
+  checkName,
+  collectTexts,
+  entriesOf,
+  findCycles,
+  type Json,
+  keysOf,
+  listOf,
+} from "./check.ts";
 import { checkOwnTool } from "./check-agents.ts";
 import { checkSchema } from "./check-tools.ts";
 import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";
@@ -33,7 +42,7 @@ export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): vo
       check.report(path, "a workflow cannot have this id: /workflows/executions is a route of its own");
     if (!isObject(workflow)) continue;
     for (const key of WORKFLOW_SCHEMAS) checkSchema(check, [...path, key], workflow[key], schemas);
-    const steps = placesOf([...path, "steps"], workflow.steps);
+    const steps = collectPlaces([...path, "steps"], workflow.steps);
     checkIds(check, steps);
     calls.set(id, []);
     for (const [index, place] of steps.entries()) {
@@ -44,20 +53,20 @@ export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): vo
       calls.get(id)!.push({ workflow: call.workflow, path: [...place.path, "andWorkflow", "workflow"] });
     }
   }
-  for (const cycle of cyclesOf(new Map([...calls].map(([id, list]) => [id, list.map(({ workflow }) => workflow)])))) {
+  for (const cycle of findCycles(new Map([...calls].map(([id, list]) => [id, list.map(({ workflow }) => workflow)])))) {
     const call = calls.get(cycle[0]!)!.find(({ workflow }) => workflow === cycle[1]);
     check.report(call!.path, `workflows call each other in a circle: ${cycle.join(" -> ")}`);
   }
 }
 
 /** Every step of a workflow in the order of the text, nested ones after the step that contains them. */
-function placesOf(path: Path, node: unknown, within: readonly Branch[] = []): StepPlace[] {
-  if (Array.isArray(node)) return node.flatMap((item, index) => placesOf([...path, index], item, within));
+function collectPlaces(path: Path, node: unknown, within: readonly Branch[] = []): StepPlace[] {
+  if (Array.isArray(node)) return node.flatMap((item, index) => collectPlaces([...path, index], item, within));
   if (!isObject(node)) return [];
   const places: StepPlace[] = [{ id: typeof node.id === "string" ? node.id : "", path, step: node, within }];
   const when = isObject(node.andWhen) ? node.andWhen : {};
   const add = (at: Path, branch: Branch["branch"], steps: unknown) =>
-    void places.push(...placesOf([...path, ...at], steps, [...within, { container: node, branch }]));
+    void places.push(...collectPlaces([...path, ...at], steps, [...within, { container: node, branch }]));
   for (const branch of ["then", "else"]) add(["andWhen", branch], branch, when[branch]);
   for (const key of ["andAll", "andRace"]) {
     for (const [index, steps] of listOf(node[key]).entries()) add([key, index], index, steps);
@@ -84,7 +93,7 @@ function checkStep(
   const { path, step } = place;
   const expressions = (at: Path, compiled: CompileResult) => checkExpression(check, at, compiled, steps, index);
   const template = (at: Path, value: unknown) => {
-    for (const found of textsOf(value, at)) expressions(found.path, compileTemplate(found.text, SCOPES.workflow));
+    for (const found of collectTexts(value, at)) expressions(found.path, compileTemplate(found.text, SCOPES.workflow));
   };
   for (const key of ["andThen", "andTap"]) {
     const work = step[key];

@@ -49,19 +49,20 @@ export function checkCompiled(check: CheckContext, path: Path, compiled: Compile
 }
 
 /** Every text inside a value with its path: each is compiled alone, so that one problem does not hide another. */
-export function textsOf(value: unknown, path: Path): { text: string; path: Path }[] {
+export function collectTexts(value: unknown, path: Path): { text: string; path: Path }[] {
   if (typeof value === "string") return [{ text: value, path }];
-  if (Array.isArray(value)) return value.flatMap((item, index) => textsOf(item, [...path, index]));
-  return entriesOf(value).flatMap(([key, item]) => textsOf(item, [...path, key]));
+  if (Array.isArray(value)) return value.flatMap((item, index) => collectTexts(item, [...path, index]));
+  return entriesOf(value).flatMap(([key, item]) => collectTexts(item, [...path, key]));
 }
 
 /** Reports every expression inside a value that does not compile. */
 export function checkTemplate(check: CheckContext, path: Path, value: unknown, names: readonly string[]): void {
-  for (const { text, path: here } of textsOf(value, path)) checkCompiled(check, here, compileTemplate(text, names));
+  for (const { text, path: here } of collectTexts(value, path))
+    checkCompiled(check, here, compileTemplate(text, names));
 }
 
 /** Every cycle of a graph once, as the names along it; the first one is repeated at the end. */
-export function cyclesOf(graph: ReadonlyMap<string, readonly string[]>): string[][] {
+export function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[][] {
   const cycles: string[][] = [];
   const done = new Set<string>();
   const visit = (name: string, trail: readonly string[]): void => {

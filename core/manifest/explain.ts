@@ -56,11 +56,11 @@ function collect(source: ExplainSource, path: Path, value: unknown, entries: Exp
   entries.push({
     path: formatPath(path),
     value: outside ? substitution.masked : value,
-    source: sourceOf(source, path, outside ? substitution.sources : []),
+    source: describeSource(source, path, outside ? substitution.sources : []),
   });
 }
 
-function sourceOf({ file, positions }: ExplainSource, path: Path, sources: readonly string[]): string {
+function describeSource({ file, positions }: ExplainSource, path: Path, sources: readonly string[]): string {
   if (!positions.has(path)) return "default of the schema";
   const { line, column } = positions.find(path);
   const place = `${file}:${line}:${column}`;

@@ -141,7 +141,7 @@ export function compileExpression(text: string, names: readonly string[]): Compi
   try {
     const environment = createEnvironment(names);
     const parsed = environment.parse(source);
-    const steps = stepsOf(parsed.ast);
+    const steps = stepIds(parsed.ast);
     useJsonNumbers(parsed.ast, environment);
     const { valid, type, error } = parsed.check();
     if (!valid) throw error;
@@ -201,8 +201,8 @@ function namesWhole(node: unknown, name: string): boolean {
 }
 
 /** Ids in `steps.ID` and `steps["ID"]`. */
-function stepsOf(node: unknown): string[] {
-  if (Array.isArray(node)) return node.flatMap(stepsOf);
+function stepIds(node: unknown): string[] {
+  if (Array.isArray(node)) return node.flatMap(stepIds);
   const { op, args } = (node ?? {}) as Partial<ASTNode> & { args?: unknown };
   if (typeof op !== "string") return [];
   if (op === "." || op === "[]") {
@@ -210,5 +210,5 @@ function stepsOf(node: unknown): string[] {
     const key = op === "." ? right : (right as ASTNode).op === "value" ? (right as ASTNode).args : undefined;
     if (left.op === "id" && left.args === "steps" && typeof key === "string") return [key];
   }
-  return stepsOf(args);
+  return stepIds(args);
 }

@@ -38,7 +38,7 @@ function convert(schema: Schema, value: unknown): unknown {
   if (name === "Duration" && typeof value === "string") return parseDuration(value);
   if (name === "Size") return parseSize(value as string | number);
   const target = name === undefined ? schema : (manifestSchemas[name] as Schema);
-  const branch = branchOf(target, value);
+  const branch = applicableBranch(target, value);
   if (branch !== undefined) return convert(branch, value);
   if (Array.isArray(value)) return value.map((item) => convert((target.items ?? {}) as Schema, item));
   if (!isObject(value)) return value;
@@ -56,7 +56,7 @@ const definitionName = (schema: Schema): string | undefined =>
   typeof schema.$ref === "string" ? schema.$ref.slice("#/$defs/".length) : undefined;
 
 /** The schema behind `if: {type: ...}` that applies to a value: `then` or `else`. */
-function branchOf(schema: Schema, value: unknown): Schema | undefined {
+function applicableBranch(schema: Schema, value: unknown): Schema | undefined {
   const type = (schema.if as Schema | undefined)?.type;
   if (type === undefined) return undefined;
   const actual = Array.isArray(value) ? "array" : typeof value;

@@ -27,13 +27,13 @@ function coerce(document: unknown, error: ErrorObject, substitutions: ReadonlyMa
   const path = parsePointer(error.instancePath, document);
   if (substitutions.get(JSON.stringify(path))?.whole !== true) return false;
   const types = [error.params.type as string | string[]].flat();
-  const value = scalarOf(error.data.trim(), types);
+  const value = parseScalar(error.data.trim(), types);
   if (value === undefined) return false;
   setAt(document, path, value);
   return true;
 }
 
-function scalarOf(text: string, types: readonly string[]): number | boolean | undefined {
+function parseScalar(text: string, types: readonly string[]): number | boolean | undefined {
   if (types.includes("boolean") && (text === "true" || text === "false")) return text === "true";
   const numeric = types.includes("number") || types.includes("integer");
   return numeric && NUMBER.test(text) ? Number(text) : undefined;

@@ -91,11 +91,11 @@ class CancellableCall<S> implements Context<S> {
     return this.#call.headers;
   }
 
-  get cutHeaders() {
-    return this.#call.cutHeaders;
+  get unavailableHeaders() {
+    return this.#call.unavailableHeaders;
   }
 
-  set cutHeaders(headers: Record<string, string> | undefined) {
-    this.#call.cutHeaders = headers;
+  set unavailableHeaders(headers: Record<string, string> | undefined) {
+    this.#call.unavailableHeaders = headers;
   }
 }

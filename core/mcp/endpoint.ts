@@ -14,7 +14,7 @@ import { Cancellations, sessionHeaders } from "./cancellation.ts";
 import type { Exposed } from "./exposed.ts";
 import { INTERNAL, rpcError, rpcId } from "./rpc.ts";
 import type { McpServer } from "./servers.ts";
-import { replyOf, requestOf } from "./web.ts";
+import { toRawReply, toWebRequest } from "./web.ts";
 
 /** Runs a tool of a server on behalf of the caller. Throws ServiceError as the API does. */
 export type RunTool<S> = (call: Context<S>, tool: Exposed, given: Record<string, unknown>) => Promise<McpCallResult>;
@@ -51,16 +51,16 @@ export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAli
     return instance;
   };
 
-  const handlerOf = (responseMode: "auto" | "sse") =>
+  const makeHandler = (responseMode: "auto" | "sse") =>
     createMcpHandler(({ requestInfo }) => serve(calls.get(requestInfo!)!), {
       responseMode,
       keepAliveMs: keepAlive,
       // The server sends nothing but replies, so that clients have nothing to subscribe to.
       maxSubscriptions: 0,
     });
-  const shortCalls = handlerOf("auto");
+  const shortCalls = makeHandler("auto");
   /** Replies with a stream that has heartbeats, so that neither a proxy nor the time limit of requests ends it. */
-  const longCalls = handlerOf("sse");
+  const longCalls = makeHandler("sse");
   const isLong = (body: unknown): boolean => {
     const { method, params } = (body ?? {}) as { method?: unknown; params?: { name?: unknown } };
     const tool = method === "tools/call" ? server.tools.get(String(params?.name)) : undefined;
@@ -69,13 +69,13 @@ export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAli
 
   return {
     async handle(method, body, call) {
-      const request = requestOf(method, call.headers, call.signal);
+      const request = toWebRequest(method, call.headers, call.signal);
       calls.set(request, call);
       cancellations.handleMessage(call, body);
       const handler = isLong(body) ? longCalls : shortCalls;
       const response = await handler.fetch(request, body === undefined ? {} : { parsedBody: body });
       const failure = (message: string) => `event: message\ndata: ${rpcError(rpcId(body), INTERNAL, message)}\n\n`;
-      const reply = await replyOf(response, failure);
+      const reply = await toRawReply(response, failure);
       return { ...reply, headers: [...reply.headers, ...sessionHeaders(body)] };
     },
   };

@@ -39,14 +39,14 @@ export const resumeSchema = (workflow: WorkflowManifest): JsonSchema => ({
   type: "object",
   properties: {
     executionId: { ...EXECUTION, description: "The suspended execution, as the tool that began it named it." },
-    resumeData: nested(resumeDataOf(workflow), "#/properties/resumeData"),
+    resumeData: nested(resumeDataSchema(workflow), "#/properties/resumeData"),
     stepId: { type: "string", description: "The step to go on from. Left out: the one that waits." },
   },
   required: ["executionId"],
 });
 
 /** A step may have a resume schema of its own, and steps of a sub-workflow do not use that of the workflow that calls it. */
-function resumeDataOf({ resume, steps }: WorkflowManifest): object {
+function resumeDataSchema({ resume, steps }: WorkflowManifest): object {
   const special = (step: StepManifest): boolean =>
     step.resumeSchema !== undefined || step.andWorkflow !== undefined || branchesIn(step).flat().some(special);
   const anything = { description: "What the waiting step is given." };

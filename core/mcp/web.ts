@@ -9,7 +9,7 @@ const READ = /^(?:accept|content-type|last-event-id|mcp-[a-z0-9-]+)$/;
 const VISIBLE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** @throws ServiceError `invalid_input` for a header that the protocol does not allow */
-export function requestOf(method: string, given: Readonly<Record<string, string>>, signal: AbortSignal): Request {
+export function toWebRequest(method: string, given: Readonly<Record<string, string>>, signal: AbortSignal): Request {
   const headers = new Headers();
   for (const [name, value] of Object.entries(given)) {
     if (!READ.test(name)) continue;
@@ -24,7 +24,7 @@ export function requestOf(method: string, given: Readonly<Record<string, string>
 const OWN = new Set(["connection", "content-length", "date", "keep-alive", "transfer-encoding"]);
 
 /** @param failure writes the last text of a stream that fails */
-export async function replyOf(response: Response, failure: (message: string) => string): Promise<RawReply> {
+export async function toRawReply(response: Response, failure: (message: string) => string): Promise<RawReply> {
   const { status, body } = response;
   const headers = [...response.headers].filter(([name]) => !OWN.has(name)).flat();
   if (body === null) return { status, headers, body: null };

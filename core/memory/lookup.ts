@@ -2,9 +2,16 @@
 
 import { conversationNotFound, mayAccess, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
+import { invalid } from "../lib/errors.ts";
+import type { Text } from "../lib/serialized.ts";
 import type { Domain } from "./domain.ts";
-import type { Snapshot } from "./records/conversation.ts";
+import type { MessagePage } from "./messages/pages.ts";
+import { conversationJson, type Snapshot } from "./records/conversation.ts";
 import type { Conversations } from "./records/directory.ts";
+
+/** How often a conversation may be deleted and created again while one call works on it. */
+export const MAX_LOOKUPS = 5;
+const MESSAGES_TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
 
 /**
  * `userId` is the user that the conversation must belong to. `meant` is the user whose conversation is looked for where several
@@ -67,6 +74,40 @@ export class ConversationLookup {
     return acting !== undefined || !this.#domain.spaces.owned
       ? acting
       : this.#conversations.onlyOwner(this.#memory, id);
+  }
+
+  /**
+   * The conversation and its messages as JSON texts; undefined when there is none. One read gives both, and the owner is checked
+   * before anything is returned.
+   *
+   * @throws ServiceError `invalid_input` when they are too large together
+   */
+  async page<P extends MessagePage>(
+    id: string,
+    wantedUser: string | undefined,
+    pageOf: (number: number) => Promise<P>,
+  ): Promise<(Omit<P, keyof MessagePage> & { conversation: string; messages: readonly Text[] }) | undefined> {
+    const memory = this.#memory;
+    const conversations = this.#conversations;
+    const userId = wantedUser === undefined ? undefined : permittedUser(this.#principal, wantedUser);
+    const lookup = this.owner(id, userId);
+    const owner = lookup instanceof Promise ? await lookup : lookup;
+    for (let count = 1; count <= MAX_LOOKUPS; count++) {
+      const place = await conversations.findPlace(memory, id, owner);
+      if (place === undefined) return undefined;
+      const { number, ownId } = place;
+      const page = await pageOf(number);
+      const { conversation, messages } = page;
+      if (conversation !== undefined) {
+        const found = conversations.fromRow(memory, id, owner, place, conversation);
+        if (found === undefined) return undefined;
+        this.checked(id, found, userId);
+        if (messages === null) throw invalid(MESSAGES_TOO_LARGE);
+        return { ...page, conversation: conversationJson(conversation.value), messages };
+      }
+      conversations.forget({ memory, id, number, ownId, userId: owner ?? "" });
+    }
+    return undefined;
   }
 
   get #conversations(): Conversations {

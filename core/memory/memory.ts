@@ -51,9 +51,46 @@ export interface SimilarQuery {
   /** Where to look: in the conversation, or in all conversations of its user. */
   readonly scope: "conversation" | "user";
   /** Ids of the messages that the run gets anyway. */
-  readonly told: ReadonlySet<string>;
+  readonly knownMessageIds: ReadonlySet<string>;
   /** Whether those are all messages of the conversation. */
-  readonly whole: boolean;
+  readonly knowsWholeConversation: boolean;
+  /** Of its own conversation, the run wants only messages before this position. */
+  readonly before?: string | undefined;
+}
+
+/** Which stored messages of its conversation a run wants beside those that the client posts. */
+export interface EarlierQuery {
+  readonly limit: number;
+  /** Ids of the posted messages. Default: none. */
+  readonly posted?: Iterable<string>;
+  /** Whether the posted messages are a conversation of their own, so that those stored under other ids add nothing. */
+  readonly complete?: boolean;
+}
+
+export interface Earlier {
+  /** In order. */
+  readonly messages: Message[];
+  /** The position from which on the posted messages are the conversation; undefined: they come after all that is stored. */
+  readonly before: string | undefined;
+  readonly discarded: Discarded | null;
+}
+
+/** Stored messages between two positions, the first exclusive: a branch of the conversation that the client has left. */
+export interface Discarded {
+  readonly after: string;
+  readonly until: string;
+}
+
+/** Where a turn belongs among the messages that are stored already. */
+export interface TurnPlace {
+  /** Id of the posted message that the turn answers. Other answers to it are removed. */
+  readonly answers: string | undefined;
+  /** Id of the turn's own answer. */
+  readonly answer: string;
+  /** Removed in the same commit. */
+  readonly discarded: Discarded | null;
+  /** Whether nothing is stored when another answer to that message has been stored meanwhile. */
+  readonly yields: boolean;
 }
 
 export type WorkingMemoryScope = "conversation" | "user";
@@ -121,8 +158,8 @@ export interface MemoryAccess {
     threshold?: number | undefined;
   }): Promise<SearchResults>;
 
-  /** For generation: the last `limit` messages in order, parsed. Empty when the conversation does not exist yet. */
-  recent(id: string, limit: number, userId?: string): Promise<Message[]>;
+  /** For generation: the last `limit` messages before the posted ones. Empty when the conversation does not exist yet. */
+  earlier(id: string, query: EarlierQuery, userId?: string): Promise<Earlier>;
   /** For generation: earlier messages of similar meaning, in the order in which they were said. */
   similar(conversation: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]>;
   /**
@@ -134,5 +171,9 @@ export interface MemoryAccess {
    * For generation: creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one
    * commit. Without messages it only makes sure that the conversation exists and belongs to the user.
    */
-  append(conversation: NewConversation & { id: string }, messages: readonly NewMessage[]): Promise<void>;
+  append(
+    conversation: NewConversation & { id: string },
+    messages: readonly NewMessage[],
+    place?: TurnPlace,
+  ): Promise<void>;
 }

@@ -3,26 +3,30 @@ import type { Conversation, Message, SearchResults, WorkingMemory } from "../../
 import { conversationNotFound, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
-import { Serialized, type Text } from "../lib/serialized.ts";
+import { Serialized } from "../lib/serialized.ts";
 import { cloneConversation } from "./conversations/clone.ts";
 import { conversationIdTaken, createConversation, isTaken } from "./conversations/create.ts";
 import { listConversations } from "./conversations/list.ts";
 import { deleteConversation, deleteMessages } from "./conversations/remove.ts";
 import { updateConversation } from "./conversations/update.ts";
 import type { Domain } from "./domain.ts";
-import { ConversationLookup } from "./lookup.ts";
+import { ConversationLookup, MAX_LOOKUPS } from "./lookup.ts";
 import type {
   ConversationListQuery,
+  Earlier,
+  EarlierQuery,
   Memory,
   MemoryAccess,
   MessageQuery,
   NewConversation,
   NewMessage,
   SimilarQuery,
+  TurnPlace,
 } from "./memory.ts";
+import { earlierMessages } from "./messages/earlier.ts";
 import { messagePage } from "./messages/pages.ts";
 import type { SaveBatch, Saver } from "./messages/save.ts";
-import { conversationFromSnapshot, conversationJson, type Snapshot } from "./records/conversation.ts";
+import { conversationFromSnapshot, type Snapshot } from "./records/conversation.ts";
 import { ConversationGone } from "./records/directory.ts";
 import { type PreparedMessage, parseMessages, prepareMessage } from "./records/message.ts";
 import { findByMeaning, findSimilar, requireSemantic } from "./semantic/find.ts";
@@ -53,10 +57,7 @@ type SaveEntries = Parameters<MemoryAccess["save"]>[0];
 /** Messages to be saved, by conversation id and by the user that the entry names. */
 type MessageGroups = Map<string, Map<string | undefined, PreparedMessage[]>>;
 
-/** How often a conversation may be deleted and created again while one call works on it. */
-const MAX_LOOKUPS = 5;
 const MAX_TITLE_CHARACTERS = 80;
-const MESSAGES_TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
 
 class ScopedMemory implements MemoryAccess {
   readonly #memory: NamedMemory;
@@ -106,7 +107,9 @@ class ScopedMemory implements MemoryAccess {
   }
 
   async messages(id: string, query: MessageQuery): Promise<Serialized> {
-    const page = await this.#read(id, query);
+    const page = await this.#lookup.page(id, query.userId, (number) =>
+      messagePage(this.#memory.domain.store, number, query),
+    );
     if (page === undefined) throw conversationNotFound(id);
     return new Serialized(`{"conversation":${page.conversation},"messages":[`, ...page.messages, "]}");
   }
@@ -173,9 +176,10 @@ class ScopedMemory implements MemoryAccess {
     return findSimilar(domain, semantic, { memory: name, owner, conversation }, query);
   }
 
-  async recent(id: string, limit: number, userId?: string): Promise<Message[]> {
-    const page = await this.#read(id, { limit, ...(userId !== undefined && { userId }) });
-    return page === undefined ? [] : parseMessages(page.messages);
+  async earlier(id: string, query: EarlierQuery, userId?: string): Promise<Earlier> {
+    const page = await this.#lookup.page(id, userId, (number) => earlierMessages(this.#memory.domain, number, query));
+    if (page === undefined) return { messages: [], before: undefined, discarded: null };
+    return { ...page, messages: parseMessages(page.messages) };
   }
 
   async workingMemoryIfAny({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
@@ -188,7 +192,11 @@ class ScopedMemory implements MemoryAccess {
     return readWorkingMemory(domain, workingMemoryRules, { memory: name, number: 0, userId: owner });
   }
 
-  async append(conversation: NewConversation & { id: string }, messages: readonly NewMessage[]): Promise<void> {
+  async append(
+    conversation: NewConversation & { id: string },
+    messages: readonly NewMessage[],
+    place?: TurnPlace,
+  ): Promise<void> {
     const { name, domain, saver, semantic } = this.#memory;
     const userId = this.#newOwner(conversation.userId);
     const { id, title = "" } = conversation;
@@ -196,7 +204,7 @@ class ScopedMemory implements MemoryAccess {
     await this.#retryWhenGone(async () => {
       const found = await this.#lookup.ownedIfAny(id, userId);
       if (found !== undefined) {
-        if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared }]);
+        if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared, place }]);
         else await domain.conversations.current(found, true);
         return;
       }
@@ -249,38 +257,6 @@ class ScopedMemory implements MemoryAccess {
           throw unavailable("the conversation is deleted and created again all the time, try again");
       }
     }
-  }
-
-  /**
-   * The conversation and its messages as JSON texts; undefined when there is none. One read gives both, and the owner is checked
-   * before anything is returned.
-   *
-   * @throws ServiceError `invalid_input` when they are too large together
-   */
-  async #read(
-    id: string,
-    query: MessageQuery,
-  ): Promise<{ conversation: string; messages: readonly Text[] } | undefined> {
-    const { name: memory, domain } = this.#memory;
-    const { conversations, store } = domain;
-    const userId = query.userId === undefined ? undefined : permittedUser(this.#principal, query.userId);
-    const lookup = this.#lookup.owner(id, userId);
-    const owner = lookup instanceof Promise ? await lookup : lookup;
-    for (let count = 1; count <= MAX_LOOKUPS; count++) {
-      const place = await conversations.findPlace(memory, id, owner);
-      if (place === undefined) return undefined;
-      const { number, ownId } = place;
-      const { conversation, messages } = await messagePage(store, number, query);
-      if (conversation !== undefined) {
-        const found = conversations.fromRow(memory, id, owner, place, conversation);
-        if (found === undefined) return undefined;
-        this.#lookup.checked(id, found, userId);
-        if (messages === null) throw invalid(MESSAGES_TOO_LARGE);
-        return { conversation: conversationJson(conversation.value), messages };
-      }
-      conversations.forget({ memory, id, number, ownId, userId: owner ?? "" });
-    }
-    return undefined;
   }
 }
 

@@ -1,12 +1,15 @@
 /** A chain of models: each is called again when it fails, then the next one. Once a part is visible, a failure is final. */
-import type { LanguageModelV3, LanguageModelV3CallOptions } from "@ai-sdk/provider";
+import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import { modelSpan } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { Span } from "../observability/span.ts";
+import type { ModelPrices, ModelTimeouts } from "../plugin/plugin.ts";
 import { ChainedAnswer } from "./chained-answer.ts";
+import type { Circuit } from "./circuit.ts";
 import { splitModelName } from "./names.ts";
-import type { PartSource } from "./part-source.ts";
+import type { PartSource, StreamingModel } from "./part-source.ts";
+import { createTokenScale, type TokenScale } from "./token-scale.ts";
 
 export type { PartBatch } from "./part-source.ts";
 
@@ -15,13 +18,19 @@ export type { PartBatch } from "./part-source.ts";
  * only the log shows. An abort is thrown as the signal's reason.
  */
 export interface ModelStream extends PartSource {
-  /** The metrics of the model that answers. */
+  /** The model that answers, as `provider/model`: after a fallback the one that stands in. */
+  readonly id: string;
+  /** Its prices, where the manifest has them. */
+  readonly prices: ModelPrices | undefined;
+  /** Its metrics. */
   readonly meter: ModelMeter | undefined;
 }
 
 /** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
 export interface ModelCallOptions extends LanguageModelV3CallOptions {
   readonly logger?: ChainSettings["logger"];
+  /** Makes the prompt shorter after a failure for its length; the same model is called again when it says true. */
+  shorten?(error: unknown): boolean;
 }
 
 export interface ModelChain {
@@ -30,6 +39,10 @@ export interface ModelChain {
   /** Its two parts: a key of the manifest, and what the provider calls the model. */
   readonly provider: string;
   readonly model: string;
+  /** Tokens of prompt and answer together that the first model takes, as far as it is known. */
+  readonly contextWindow: number | undefined;
+  /** What the first model's answers have taught of its tokens. */
+  readonly tokens: TokenScale;
   /** Name of the spans of its calls. */
   readonly spanName: string;
   /**
@@ -46,28 +59,39 @@ export interface ModelChain {
 export interface ChainedModel {
   /** `provider/model`, as in the manifest. */
   readonly id: string;
-  readonly model: LanguageModelV3;
+  readonly model: StreamingModel;
   /** Tries after the first. */
   readonly retries: number;
+  /** Of a model that does not answer in batches. Such a model keeps to its time limits itself. */
+  readonly timeouts?: ModelTimeouts;
+  readonly circuit?: Circuit;
+  readonly contextWindow?: number | undefined;
+  /** Kept for all chains of the model. */
+  readonly tokens?: TokenScale;
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
+  readonly prices?: ModelPrices | undefined;
 }
 
 export interface ChainSettings {
   logger: Pick<Logger, "info" | "warn">;
   /** The first pause between two tries, in milliseconds; it doubles with each. */
   backoff?: number;
+  /** Is told every warning of a provider. */
+  warned?(model: string, text: string): void;
 }
 
 /** @param models at least one */
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that have answered in batches: these handle the abort signal themselves, so that it need not be listened to here.
-  const batched = new WeakSet<LanguageModelV3>();
-  const { id } = models[0]!;
+  const batched = new WeakSet<StreamingModel>();
+  const { id, contextWindow, tokens = createTokenScale() } = models[0]!;
   const named = splitModelName(id);
   return {
     id,
     ...named,
+    contextWindow,
+    tokens,
     spanName: modelSpan(named.model),
     stream: (options, span = null) => new ChainedAnswer(models, settings, options, batched, span).open(),
   };

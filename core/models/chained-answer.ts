@@ -1,18 +1,27 @@
 /**
  * One answer of a model chain: calls the models, tries again and falls back until something is visible, and passes the parts on.
  */
-import type { LanguageModelV3, LanguageModelV3StreamPart } from "@ai-sdk/provider";
+import type { LanguageModelV3StreamPart, SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
 import { caught } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
-import { fallbackAttributes, MODEL_EVENTS, retryAttributes } from "../observability/attributes.ts";
+import { fallbackAttributes, MODEL_EVENTS, retryAttributes, warningAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
+import type { ModelPrices } from "../plugin/plugin.ts";
+import { CallLimits } from "./call-limits.ts";
 import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream } from "./chain.ts";
-import { classifyFailure, providerFailed } from "./failure.ts";
-import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
+import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
+import {
+  isBatched,
+  type PartBatch,
+  type PartSource,
+  type StreamingModel,
+  type StreamingResult,
+  StreamSource,
+} from "./part-source.ts";
 
 /** The first pause between two tries. */
 const BACKOFF_MS = 500;
@@ -34,7 +43,7 @@ export class ChainedAnswer implements ModelStream {
   readonly #models: readonly ChainedModel[];
   readonly #settings: ChainSettings;
   readonly #options: ModelCallOptions;
-  readonly #batched: WeakSet<LanguageModelV3>;
+  readonly #batched: WeakSet<StreamingModel>;
   readonly #span: Span | null;
   /** Index of the model in the chain, and how often it has been retried. */
   #position = 0;
@@ -48,12 +57,18 @@ export class ChainedAnswer implements ModelStream {
   /** When the current try began (0 if it is not timed), and whether there is one. */
   #startedAt = 0;
   #calling = false;
+  /** Of the current try, when its model was called with their signal. */
+  #limits: CallLimits | null = null;
+  /** Whether it is the trial of a model whose circuit is open. */
+  #isTrial = false;
+  /** Of the last model that was called. */
+  #failure: { readonly failure: ModelFailure; readonly thrown: unknown } | null = null;
 
   constructor(
     models: readonly ChainedModel[],
     settings: ChainSettings,
     options: ModelCallOptions,
-    batched: WeakSet<LanguageModelV3>,
+    batched: WeakSet<StreamingModel>,
     span: Span | null,
   ) {
     this.#models = models;
@@ -65,19 +80,35 @@ export class ChainedAnswer implements ModelStream {
 
   async open(): Promise<ModelStream> {
     for (;;) {
+      const { model, meter, timeouts } = this.#admit();
       try {
-        const { model, meter } = this.#models[this.#position]!;
         this.#calling = true;
         // Models that answer in batches may answer at once, which takes less time than reading the clock: only some are timed.
-        const timed = !this.#batched.has(model) || meter?.durations.begin() === true;
+        const inBatches = this.#batched.has(model);
+        const timed = !inBatches || meter?.durations.begin() === true;
         this.#startedAt = timed ? performance.now() : 0;
-        if (!this.#batched.has(model)) await this.#call(model);
-        else this.#open(model, (await model.doStream(this.#options)) as BatchedStreamResult);
+        if (inBatches) this.#open(model, await model.doStream(this.#options), null);
+        else await this.#call(model, new CallLimits(timeouts, this.#options.abortSignal));
         return this;
       } catch (thrown) {
         await this.#chooseNextTry(thrown);
       }
     }
+  }
+
+  /** The model of the next try: the first from here on whose circuit lets a call through. */
+  #admit(): ChainedModel {
+    for (let position = this.#position; position < this.#models.length; position++) {
+      const model = this.#models[position]!;
+      const { circuit } = model;
+      this.#isTrial = circuit?.isClosed === false;
+      if (this.#isTrial && !circuit?.admits()) continue;
+      if (position !== this.#position) this.#retries = 0;
+      this.#position = position;
+      return model;
+    }
+    if (this.#failure !== null) throw providerFailed(this.#failure.failure, this.#failure.thrown);
+    throw modelsUnavailable(Math.min(...this.#models.map(({ circuit }) => circuit?.waits() ?? 0)));
   }
 
   next(): PartBatch | null | Promise<PartBatch | null> {
@@ -98,6 +129,14 @@ export class ChainedAnswer implements ModelStream {
     }
   }
 
+  get id(): string {
+    return this.#models[this.#position]!.id;
+  }
+
+  get prices(): ModelPrices | undefined {
+    return this.#models[this.#position]!.prices;
+  }
+
   get meter(): ModelMeter | undefined {
     return this.#models[this.#position]!.meter;
   }
@@ -106,7 +145,12 @@ export class ChainedAnswer implements ModelStream {
   #count(outcome: ModelOutcome): void {
     if (!this.#calling) return;
     this.#calling = false;
-    const { meter } = this;
+    this.#limits?.end();
+    this.#limits = null;
+    const { meter, circuit } = this.#models[this.#position]!;
+    if (outcome === "ok") circuit?.succeeded();
+    else if (outcome !== "aborted") circuit?.failed(outcome);
+    else if (this.#isTrial) circuit?.abandoned();
     if (meter === undefined) return;
     meter.calls.count(outcome);
     if (outcome !== "ok") return;
@@ -120,23 +164,23 @@ export class ChainedAnswer implements ModelStream {
     this.#source = null;
   }
 
-  async #call(model: LanguageModelV3): Promise<void> {
-    if (this.#batched.has(model))
-      return this.#open(model, (await model.doStream(this.#options)) as BatchedStreamResult);
-    const signal = this.#options.abortSignal;
+  async #call(model: StreamingModel, limits: CallLimits): Promise<void> {
+    this.#limits = limits;
     // A provider may copy its options with a spread, which leaves out what a getter gives.
-    const call = model.doStream({ ...this.#options, abortSignal: signal });
-    const result = (await untilAborted(call, signal, discard)) as BatchedStreamResult;
-    return this.#open(model, result);
+    const call = model.doStream({ ...this.#options, abortSignal: limits.signal });
+    this.#open(model, await untilAborted(call, limits.signal, discard), limits);
   }
 
-  #open(model: LanguageModelV3, result: BatchedStreamResult): void {
-    if (result.batches !== undefined) {
+  /** @param limits null: nobody has called the model with the signal of its own limits */
+  #open(model: StreamingModel, result: StreamingResult, limits: CallLimits | null): void {
+    if (isBatched(result)) {
+      limits?.untime();
       this.#batched.add(model);
       this.#source = result.batches;
     } else {
       this.#batched.delete(model);
-      this.#source = new StreamSource(result.stream, this.#options.abortSignal);
+      const { timeouts } = this.#models[this.#position]!;
+      this.#source = new StreamSource(result, limits ?? new CallLimits(timeouts, this.#options.abortSignal));
     }
     // It was cancelled during the call.
     if (this.#cancelled) this.cancel();
@@ -159,14 +203,25 @@ export class ChainedAnswer implements ModelStream {
     const held = this.#held;
     const long = held !== null && held.length > MAX_INVISIBLE_PARTS;
     for (const part of batch) {
+      if (part.type === "stream-start" && part.warnings.length > 0) this.#warn(part.warnings);
       if (INVISIBLE_PARTS.has(part.type) && !long) continue;
       this.#visible = true;
+      if (this.#isTrial) this.#models[this.#position]!.circuit?.began();
       this.#held = null;
       return held === null ? batch : [...held, ...batch];
     }
     if (held === null) this.#held = [...batch];
     else held.push(...batch);
     return null;
+  }
+
+  #warn(warnings: readonly SharedV3Warning[]): void {
+    const { id } = this.#models[this.#position]!;
+    for (const warning of warnings) {
+      const text = warningText(warning);
+      this.#span?.event(MODEL_EVENTS.warning, warningAttributes(id, text));
+      this.#settings.warned?.(id, text);
+    }
   }
 
   #ended(): PartBatch | null {
@@ -185,10 +240,10 @@ export class ChainedAnswer implements ModelStream {
     this.#held = null;
     if (this.#visible) {
       const { abortSignal } = this.#options;
-      const { reason } = classifyFailure(thrown);
-      this.#count(abortSignal?.aborted ? "aborted" : reason);
+      const failure = classifyFailure(thrown);
+      this.#count(abortSignal?.aborted ? "aborted" : failure.reason);
       if (abortSignal?.aborted) throw abortSignal.reason;
-      throw providerFailed(reason, thrown);
+      throw providerFailed(failure, thrown);
     }
     await this.#chooseNextTry(thrown);
     await this.open();
@@ -202,21 +257,30 @@ export class ChainedAnswer implements ModelStream {
     const failure = classifyFailure(thrown);
     this.#count(signal?.aborted ? "aborted" : failure.reason);
     if (signal?.aborted) throw signal.reason;
+    if (this.#options.shorten?.(thrown)) return;
+    this.#failure = { failure, thrown };
     const { id, retries } = this.#models[this.#position]!;
     const { logger = this.#settings.logger } = this.#options;
     const wait = failure.retryAfter ?? this.#backoff();
-    if (failure.retry && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
+    if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
       this.#retries++;
       this.#span?.event(MODEL_EVENTS.retry, retryAttributes(id, failure.reason, this.#retries, wait));
       logger.info({ model: id, err: thrown, try: this.#retries, wait }, `model ${failure.reason}, trying again`);
       return pause(wait, signal);
     }
     const next = this.#models[this.#position + 1];
-    if (next === undefined) throw providerFailed(failure.reason, thrown);
+    if (next === undefined || !failure.fallback) throw providerFailed(failure, thrown);
     this.#span?.event(MODEL_EVENTS.fallback, fallbackAttributes(id, failure.reason, next.id));
     logger.warn({ model: id, err: thrown, next: next.id }, `model ${failure.reason}, falling back`);
     this.#position++;
     this.#retries = 0;
+  }
+
+  /** A model that has hung once is not waited for again while another one of the chain could answer. */
+  #isWorthRetrying({ retry, reason }: ModelFailure): boolean {
+    const isClosed = ({ circuit }: ChainedModel) => circuit === undefined || circuit.isClosed;
+    if (!retry || !isClosed(this.#models[this.#position]!)) return false;
+    return reason !== "timed out" || !this.#models.slice(this.#position + 1).some(isClosed);
   }
 
   /** Doubles with every try. Half of it is random, so that clients that failed together do not retry together. */
@@ -227,8 +291,12 @@ export class ChainedAnswer implements ModelStream {
 }
 
 /** Cancels the answer of a provider that has ignored the abort signal. */
-function discard(result: { stream: ReadableStream }): void {
-  const { batches } = result as Partial<BatchedStreamResult>;
-  if (batches !== undefined) batches.cancel();
+function discard(result: StreamingResult): void {
+  if (isBatched(result)) result.batches.cancel();
   else result.stream.cancel().catch(() => undefined);
 }
+
+const warningText = (warning: SharedV3Warning): string =>
+  warning.type === "other"
+    ? warning.message
+    : `${warning.type}: ${warning.feature}${warning.details === undefined ? "" : ` (${warning.details})`}`;

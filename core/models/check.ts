@@ -1,8 +1,7 @@
 /** Finds what is wrong with a model at boot, before its first call. */
 import { caught, messageOf } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
-
-const REQUIRED_VERSION = "v3";
+import { VERSIONS } from "./versions/versions.ts";
 
 /** AI SDK errors whose message says which key or setting is missing and how to set it. */
 const MISSING_SETTING_ERRORS: ReadonlySet<unknown> = new Set(["AI_LoadAPIKeyError", "AI_LoadSettingError"]);
@@ -14,13 +13,15 @@ export interface ModelFlaw {
 }
 
 /**
- * What is wrong with a model, or null: another version of the model interface, or a key that is missing in the environment. AI
- * SDK models read their key when they build the headers of a call, so that building them finds a missing key.
+ * What is wrong with a model, or null: a version of the model interface that is not understood, or a key that is missing in the
+ * environment. AI SDK models read their key when they build the headers of a call, so that building them finds a missing key.
+ *
+ * @param use the package or plugin that it comes from
  */
-export function findModelFlaw(model: unknown): ModelFlaw | null {
+export function findModelFlaw(model: unknown, use: string): ModelFlaw | null {
   const { specificationVersion, config } = (model ?? {}) as { specificationVersion?: unknown; config?: unknown };
-  if (specificationVersion !== REQUIRED_VERSION) {
-    const message = `it speaks version ${String(specificationVersion)} of the AI SDK's model interface, and ${REQUIRED_VERSION} is needed: install the release of it for AI SDK 6`;
+  if (!VERSIONS.includes(specificationVersion)) {
+    const message = `the models of "${use}" speak version ${String(specificationVersion)} of the AI SDK's model interface, and ${VERSIONS.join(", ")} are understood: install the release of it for AI SDK 7`;
     return { message, ofProvider: true };
   }
   const headers = (config as { headers?: unknown } | undefined)?.headers;

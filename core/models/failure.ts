@@ -1,15 +1,42 @@
 /** Classifies failures of model calls: what clients may know of them, and whether to try again. */
-import { ServiceError } from "../lib/errors.ts";
+import { type ErrorKind, ServiceError } from "../lib/errors.ts";
+import { saysContextLength } from "./context-length.ts";
+import { ModelRefusal } from "./refusal.ts";
 
-type FailureReason = "rate limited" | "timed out" | "unavailable" | "refused the request";
+export type FailureReason =
+  | "rate limited"
+  | "overloaded"
+  | "timed out"
+  | "unavailable"
+  | "context_length"
+  | "refused the request"
+  | "refused to answer";
 
-interface ModelFailure {
+export interface ModelFailure {
   reason: FailureReason;
-  /** False when the same call would fail again. */
+  /** Whether the same call may succeed later: the model is at fault, not the request. */
   retry: boolean;
+  /** Whether another model may take the same request. */
+  fallback: boolean;
   /** How long the provider asked to wait, in milliseconds; null when it did not say. */
   retryAfter: number | null;
 }
+
+/** Reasons that lie in the request: the same call would fail again. */
+const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
+  "context_length",
+  "refused the request",
+  "refused to answer",
+]);
+
+/** Failures that clients see as what they are, since waiting helps, or a shorter conversation. All others are `provider_failed`. */
+const KINDS: Partial<Record<FailureReason, ErrorKind>> = {
+  "rate limited": "rate_limited",
+  overloaded: "unavailable",
+  context_length: "context_length",
+};
+/** What clients are told to wait when the provider did not say. */
+const RETRY_AFTER_MS = 5_000;
 
 /** Codes of Node and undici errors that mean a timeout; every other code means a broken connection. */
 const TIMEOUT_CODES: ReadonlySet<unknown> = new Set([
@@ -36,16 +63,19 @@ const STATUSES: ReadonlyMap<number, FailureReason> = new Map([
   [409, "unavailable"],
   [425, "unavailable"],
   [429, "rate limited"],
+  [503, "overloaded"],
   [504, "timed out"],
   [522, "timed out"],
   [524, "timed out"],
+  [529, "overloaded"],
 ]);
 
 /** How the `code`, `type` or `status` of an `error` event in the middle of a stream is understood. */
 const EVENT_WORDS: readonly [RegExp, FailureReason][] = [
   [/rate.?limit|too.?many|resource.?exhausted|quota/i, "rate limited"],
+  [/overloaded/i, "overloaded"],
   [/timed?.?out|deadline/i, "timed out"],
-  [/invalid|context.?length|not.?found|permission|authentication|content.?policy/i, "refused the request"],
+  [/invalid|not.?found|permission|authentication|content.?policy/i, "refused the request"],
 ];
 
 const MAX_CAUSE_DEPTH = 8;
@@ -55,24 +85,60 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
   let current = thrown;
   let reason: FailureReason | null = null;
   let retryAfter: number | null = null;
-  for (let depth = 0; depth < MAX_CAUSE_DEPTH && typeof current === "object" && current !== null; depth++) {
+  for (let depth = 0; depth < MAX_CAUSE_DEPTH; depth++) {
+    if (typeof current === "string") current = { message: current };
+    if (typeof current !== "object" || current === null) break;
     const error = current as Record<string, unknown>;
     reason ??= errorReason(error);
     retryAfter ??= readRetryAfter(error.responseHeaders, now);
     current = error.cause;
   }
   reason ??= "unavailable";
-  return { reason, retry: reason !== "refused the request", retryAfter };
+  return {
+    reason,
+    retry: !OF_THE_REQUEST.has(reason),
+    fallback: reason !== "refused to answer",
+    retryAfter,
+  };
 }
 
-/** The error for clients. The provider's own error is its `cause`, which only the log shows. */
-export function providerFailed(reason: FailureReason, cause: unknown): ServiceError {
-  return new ServiceError("provider_failed", `model provider failed: ${reason}`, { cause });
+/** Whether a model call failed because its prompt is too long for the model. */
+export const isContextLengthError = (thrown: unknown): boolean => classifyFailure(thrown).reason === "context_length";
+
+/** The error for clients. The provider's own error is its `cause`, which only the log shows; a refusal is the model's answer. */
+export function providerFailed(
+  { reason, retryAfter }: Pick<ModelFailure, "reason" | "retryAfter">,
+  cause: unknown,
+): ServiceError {
+  const said = cause instanceof ModelRefusal ? `: ${cause.refusal}` : "";
+  const kind = KINDS[reason];
+  return new ServiceError(kind ?? "provider_failed", `model provider failed: ${reason}${said}`, {
+    cause,
+    source: "provider",
+    ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
+  });
 }
+
+/** Every model of a chain has failed too often lately to be called. @param wait milliseconds until one of them is tried again */
+export const modelsUnavailable = (wait: number): ServiceError =>
+  new ServiceError("unavailable", "model provider failed: unavailable, as it has been for its last calls", {
+    source: "provider",
+    headers: waitHeader(wait),
+  });
+
+const waitHeader = (milliseconds: number) => ({ "retry-after": String(Math.max(1, Math.ceil(milliseconds / 1000))) });
 
 function errorReason(error: Record<string, unknown>): FailureReason | null {
+  if (error instanceof ModelRefusal) return "refused to answer";
   if (error.name === "TimeoutError" || TIMEOUT_CODES.has(error.code)) return "timed out";
   if (REFUSALS.has(error.name)) return "refused the request";
+  const reason = statedReason(error);
+  // Providers say it with several statuses, none with that of a rate limit, which a long prompt may exceed too.
+  const mayBeLength = reason === null || reason === "refused the request" || reason === "unavailable";
+  return mayBeLength && saysContextLength(error) ? "context_length" : reason;
+}
+
+function statedReason(error: Record<string, unknown>): FailureReason | null {
   // A status of 200 says nothing: the answer broke off or was not valid, and the cause has the reason.
   if (typeof error.statusCode === "number" && error.statusCode >= 400) return statusReason(error.statusCode);
   return error instanceof Error ? null : eventReason(error);

@@ -1,8 +1,9 @@
 /** At boot: creates the model providers of the manifest. Afterwards: gives agents their chains of models. */
 import { fileURLToPath } from "node:url";
-import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
+import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
 import type { Problem } from "../lib/problem.ts";
+import { RecentMap } from "../lib/recent-map.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
@@ -10,10 +11,16 @@ import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
+import { Circuits } from "./circuits.ts";
+import { knownContextWindow } from "./context-windows.ts";
 import { namedModels, splitModelName } from "./names.ts";
+import type { StreamingModel } from "./part-source.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
+import { createTokenScale, type TokenScale } from "./token-scale.ts";
+import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel } from "./versions/versions.ts";
+import { WarningLog } from "./warning-log.ts";
 
 export interface Models {
   /**
@@ -38,6 +45,8 @@ interface ModelsOptions {
 
 /** Tries after the first, for providers that set no number. */
 const DEFAULT_RETRIES = 2;
+/** Names may be computed from requests. */
+const MAX_TOKEN_SCALES = 1_000;
 const PACKAGE_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
@@ -102,24 +111,48 @@ class ModelTable implements Models {
   readonly #providers: ReadonlyMap<string, ConfiguredProvider>;
   readonly #host: Host;
   readonly #meters: NamedMeters<ModelMeter>;
+  readonly #circuits: Circuits;
+  readonly #warnings: WarningLog;
+  readonly #tokens = new RecentMap<TokenScale>(MAX_TOKEN_SCALES);
 
   constructor(providers: ReadonlyMap<string, ConfiguredProvider>, host: Host, meters: NamedMeters<ModelMeter>) {
     this.#providers = providers;
     this.#host = host;
     this.#meters = meters;
+    this.#circuits = new Circuits(host.logger, meters);
+    this.#warnings = new WarningLog(host.logger);
   }
 
   chain(names: readonly string[]): ModelChain {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
       const { provider, entry } = this.#provider(name);
+      const { model } = splitModelName(name);
+      const { prices, contextWindow } = modelSettings(entry, model);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
-      return { id: name, model: this.#askedForJson(name), retries, meter: this.#meters.of(name) };
+      const meter = this.#meters.of(name);
+      // From 0 on, so that the first call is seen as an increase.
+      if (prices !== undefined) meter.cost ??= 0;
+      return {
+        id: name,
+        model: this.#askedForJson(name),
+        retries,
+        timeouts: entry.timeouts,
+        contextWindow: contextWindow ?? knownContextWindow(model),
+        tokens: this.#tokensOf(name),
+        circuit: this.#circuits.of(name),
+        meter,
+        prices,
+      };
     });
-    return createModelChain(chained, { logger: this.#host.logger });
+    return createModelChain(chained, { logger: this.#host.logger, warned: this.#warnings.add });
   }
 
   embedding(name: string): EmbeddingModelV3 {
+    return toEmbeddingModel(this.#embeddingModel(name));
+  }
+
+  #embeddingModel(name: string): EmbeddingModelV3 {
     const { provider, entry } = this.#provider(name);
     if (provider.embeddingModel === undefined) throw invalid(`${name}: the provider has no embedding models`);
     const { model } = splitModelName(name);
@@ -129,23 +162,31 @@ class ModelTable implements Models {
   /** What is wrong with a model whose provider exists, or null. */
   flaw(name: string, kind: "language" | "embedding"): ModelFlaw | null {
     try {
-      return findModelFlaw(kind === "language" ? this.#model(name) : this.embedding(name));
+      const { use } = this.#provider(name).entry;
+      return findModelFlaw(kind === "language" ? this.#model(name) : this.#embeddingModel(name), use);
     } catch (error) {
       return { message: messageOf(error), ofProvider: false };
     }
   }
 
-  #model(name: string): LanguageModelV3 {
+  #tokensOf(name: string): TokenScale {
+    const known = this.#tokens.get(name) ?? createTokenScale();
+    this.#tokens.set(name, known);
+    return known;
+  }
+
+  #model(name: string): AnyLanguageModel {
     const { provider, entry } = this.#provider(name);
     const { model } = splitModelName(name);
     return this.#create(name, () => provider.languageModel(model, modelSettings(entry, model)));
   }
 
-  #askedForJson(name: string): LanguageModelV3 {
+  #askedForJson(name: string): StreamingModel {
     const { entry, modes } = this.#provider(name);
-    const model = this.#model(name);
+    const model = toStreamingModel(this.#model(name));
     if (OWN_STRUCTURED_OUTPUT.has(entry.use)) return model;
-    return withStructuredOutput(model, modelSettings(entry, splitModelName(name).model).structuredOutput, modes);
+    const { structuredOutput } = modelSettings(entry, splitModelName(name).model);
+    return withStructuredOutput(model, name, structuredOutput, modes);
   }
 
   #create<T>(name: string, create: () => T): T {

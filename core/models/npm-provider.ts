@@ -24,16 +24,22 @@ const SECRET_OPTION = /key|token|secret|password/i;
 
 export const isPackageName = (name: string): boolean => PACKAGE_NAME.test(name);
 
+interface PackageContext {
+  /** Where the package may be installed, in order of preference. */
+  readonly folders: readonly string[];
+  /** How it calls its provider, unless the options have a `fetch` of their own. */
+  readonly fetch: typeof globalThis.fetch;
+}
+
 /**
  * Imports a provider package and calls its factory (`createAnthropic`) with the options.
  *
- * @param folders where the package may be installed, in order of preference
  * @throws PackageError when it is not installed, has no provider, or an option that is a secret is empty
  */
 export async function createPackageProvider(
   name: string,
   options: Record<string, unknown>,
-  folders: readonly string[],
+  { folders, fetch }: PackageContext,
 ): Promise<ModelProvider> {
   const entry = locate(name, folders);
   if (entry === null) {
@@ -52,7 +58,7 @@ export async function createPackageProvider(
     throw new PackageError(`the package "${name}" is not an AI SDK provider: it exports no create function`);
   try {
     // A copy, since the manifest is frozen and a factory may change what it gets.
-    return toProvider(factory(structuredClone(options)), name);
+    return toProvider(factory({ fetch, ...structuredClone(options) }), name);
   } catch (error) {
     if (error instanceof PackageError) throw error;
     throw new PackageError(`the package "${name}" does not take these options: ${messageOf(error)}`);
@@ -61,9 +67,7 @@ export async function createPackageProvider(
 
 function installCommand(name: string): string {
   const [, root = name] = PACKAGE_NAME.exec(name) ?? [];
-  // The newest versions of these need Node 22 and have another version of the model interface.
-  const version = root.startsWith("@ai-sdk/") && root !== "@ai-sdk/openai-compatible" ? "@3" : "";
-  return `npm install ${root}${version}`;
+  return `npm install ${root}`;
 }
 
 /** The file that `import` of the package loads, or null when it is not installed in any of the folders. */

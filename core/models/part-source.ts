@@ -1,5 +1,11 @@
 /** Reads the answer of a model in batches: a burst of parts costs one call, and no promise if it is available at once. */
-import type { LanguageModelV3StreamPart, LanguageModelV3StreamResult } from "@ai-sdk/provider";
+import type {
+  LanguageModelV3,
+  LanguageModelV3CallOptions,
+  LanguageModelV3StreamPart,
+  LanguageModelV3StreamResult,
+} from "@ai-sdk/provider";
+import type { CallLimits } from "./call-limits.ts";
 
 /** Parts in order; never empty, and not to be modified. */
 export type PartBatch = readonly LanguageModelV3StreamPart[];
@@ -19,11 +25,29 @@ export interface PartSource {
 /**
  * What `doStream` of a provider may resolve to in addition to the AI SDK's interface: batches of parts, which save the cost of
  * a ReadableStream. The core then reads `batches` and never touches `stream`, so that `stream` should be a getter. Such a
- * provider handles `abortSignal` itself, also while its `doStream` is pending.
+ * provider handles `abortSignal` and `timeouts` of its settings itself, also while its `doStream` is pending.
  */
 export interface BatchedStreamResult extends LanguageModelV3StreamResult {
   readonly batches: PartSource;
 }
+
+/** What the core needs of a model. Those of other versions of the AI SDK's interface are made into this. */
+export interface StreamingModel extends Pick<LanguageModelV3, "supportedUrls"> {
+  doStream(options: LanguageModelV3CallOptions): PromiseLike<StreamingResult>;
+}
+
+/** A stream of parts, of other parts, or batches. */
+export type StreamingResult = Pick<LanguageModelV3StreamResult, "stream"> | ConvertedStreamResult | BatchedStreamResult;
+
+/** A stream of other parts. Converting them one by one costs less than another stage of a stream. */
+interface ConvertedStreamResult {
+  readonly stream: ReadableStream<unknown>;
+  /** null: the part is left out. */
+  readonly convert: (part: never) => LanguageModelV3StreamPart | null;
+}
+
+export const isBatched = (result: StreamingResult): result is BatchedStreamResult =>
+  (result as Partial<BatchedStreamResult>).batches !== undefined;
 
 /** How far to read ahead of a slow reader: enough for a burst, then the upstream has to wait (back-pressure). */
 const MAX_BUFFERED_PARTS = 256;
@@ -39,11 +63,12 @@ class EndedEarly extends Error {
 
 /**
  * The parts of a ReadableStream. It reads ahead a little, so that all parts of one network packet become one batch. It ends at
- * once when `signal` aborts, even if the provider ignores the signal.
+ * once when the signal of its limits aborts, even if the provider ignores the signal.
  */
 export class StreamSource implements PartSource {
-  readonly #reader: ReadableStreamDefaultReader<LanguageModelV3StreamPart>;
-  readonly #signal: AbortSignal | undefined;
+  readonly #reader: ReadableStreamDefaultReader<unknown>;
+  readonly #convert: ConvertedStreamResult["convert"] | undefined;
+  readonly #limits: CallLimits;
   #parts: LanguageModelV3StreamPart[] = [];
   /** Characters in `#parts`. */
   #characters = 0;
@@ -54,12 +79,14 @@ export class StreamSource implements PartSource {
   #failure: { thrown: unknown } | null = null;
   #waiting: { resolve(batch: PartBatch | null): void; reject(thrown: unknown): void } | null = null;
 
-  constructor(stream: ReadableStream<LanguageModelV3StreamPart>, signal: AbortSignal | undefined) {
-    this.#reader = stream.getReader();
-    this.#signal = signal;
-    if (signal?.aborted) this.#aborted();
+  constructor(result: Exclude<StreamingResult, BatchedStreamResult>, limits: CallLimits) {
+    this.#reader = (result.stream as ReadableStream<unknown>).getReader();
+    this.#convert = "convert" in result ? result.convert : undefined;
+    this.#limits = limits;
+    const { signal } = limits;
+    if (signal.aborted) this.#aborted();
     else {
-      signal?.addEventListener("abort", this.#aborted, { once: true });
+      signal.addEventListener("abort", this.#aborted, { once: true });
       this.#readNext();
     }
   }
@@ -86,7 +113,11 @@ export class StreamSource implements PartSource {
     const parts = this.#parts;
     this.#parts = [];
     this.#characters = 0;
-    if (!this.#ended) this.#readNext();
+    if (!this.#ended && !this.#reading) {
+      // The provider had to wait for the reader, and is not to blame for the silence.
+      this.#limits.restart();
+      this.#readNext();
+    }
     return parts;
   }
 
@@ -97,27 +128,36 @@ export class StreamSource implements PartSource {
     this.#reader.read().then(this.#received, this.#failed);
   }
 
-  readonly #received = (result: { done: boolean; value?: LanguageModelV3StreamPart | undefined }): void => {
+  readonly #received = (result: { done: boolean; value?: unknown }): void => {
     this.#reading = false;
     if (this.#ended) return;
-    const part = result.value;
-    if (result.done || part === undefined) {
+    if (result.done || result.value === undefined) {
       this.#end(this.#complete ? null : { thrown: new EndedEarly() });
       return;
     }
+    const part = this.#convert === undefined ? result.value : this.#convert(result.value as never);
+    if (part === null) this.#limits.restart();
+    else if (!this.#add(part as LanguageModelV3StreamPart)) return;
+    if (this.#parts.length < MAX_BUFFERED_PARTS && this.#characters < MAX_BUFFERED_CHARACTERS) this.#readNext();
+    else this.#limits.pause();
+  };
+
+  /** @returns false when it is the end */
+  #add(part: LanguageModelV3StreamPart): boolean {
     if (part.type === "error") {
       this.#end({ thrown: part.error });
       this.#cancelStream(part.error);
-      return;
+      return false;
     }
     if (part.type === "finish") this.#complete = true;
     this.#parts.push(part);
     this.#characters += partLength(part);
+    this.#limits.received(part.type);
     // The first part of a burst wakes the reader, but only after the rest of the burst has come: a tick runs after all
     // pending microtasks.
     if (this.#parts.length === 1) process.nextTick(this.#deliver);
-    if (this.#parts.length < MAX_BUFFERED_PARTS && this.#characters < MAX_BUFFERED_CHARACTERS) this.#readNext();
-  };
+    return true;
+  }
 
   readonly #failed = (thrown: unknown): void => {
     this.#reading = false;
@@ -126,15 +166,17 @@ export class StreamSource implements PartSource {
 
   readonly #aborted = (): void => {
     this.#parts = [];
-    this.#end({ thrown: this.#signal?.reason });
-    this.#cancelStream(this.#signal?.reason);
+    const { reason } = this.#limits.signal;
+    this.#end({ thrown: reason });
+    this.#cancelStream(reason);
   };
 
   #end(failure: { thrown: unknown } | null): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#failure = failure;
-    this.#signal?.removeEventListener("abort", this.#aborted);
+    this.#limits.signal.removeEventListener("abort", this.#aborted);
+    this.#limits.end();
     this.#deliver();
   }
 

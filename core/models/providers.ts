@@ -28,7 +28,7 @@ export async function makeProvider(
 ): Promise<ProviderResult> {
   const { use } = entry;
   const plugin = tools.registry.get("provider", use);
-  if (plugin === undefined) return makePackageProvider(key, use, pluginConfig(entry), tools);
+  if (plugin === undefined) return makePackageProvider(key, entry, tools);
   const config = pluginConfig(entry, ownKeys(plugin));
   const logger = tools.host.logger.child({ provider: key });
   const { env, signal, onClose, keyv } = tools.host;
@@ -61,17 +61,22 @@ const ownKeys =
 
 async function makePackageProvider(
   key: string,
-  use: string,
-  config: Record<string, unknown>,
-  { registry, folders, variableOf }: ProviderContext,
+  entry: ProviderManifest,
+  { registry, host, folders, variableOf }: ProviderContext,
 ): Promise<ProviderResult> {
+  const { use } = entry;
+  const config = pluginConfig(entry);
   const failed = (...problems: Problem[]): ProviderResult => ({ provider: null, problems });
   if (!isPackageName(use)) return failed(unknownPlugin(key, use, registry));
   const misplaced = packageKeyProblems(key, config);
   if (misplaced.length > 0) return failed(...misplaced);
+  // Undici is a hundred files, which only a manifest with a package has to load.
+  const { createFetch } = await import("./fetch/fetch.ts");
+  const { fetch, close } = createFetch({ connectTimeout: entry.timeouts.connect });
+  host.onClose(close);
   try {
     const options = (config.options ?? {}) as Record<string, unknown>;
-    return { provider: await createPackageProvider(use, options, folders) };
+    return { provider: await createPackageProvider(use, options, { folders, fetch }) };
   } catch (error) {
     if (!(error instanceof PackageError)) throw error;
     if (error.option === undefined) {

@@ -2,11 +2,11 @@
  * Asks a model for JSON in the way that its provider supports: with the schema enforced, as any JSON, or by the prompt alone.
  * Whenever the provider is not given the schema, the prompt has it.
  */
-import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
+import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import type { ModelSettings } from "../plugin/plugin.ts";
+import { isBatched, type StreamingModel, type StreamingResult } from "./part-source.ts";
 
 type Mode = Exclude<ModelSettings["structuredOutput"], "auto">;
-type StreamResult = Awaited<ReturnType<LanguageModelV3["doStream"]>>;
 
 /** What is left when a provider does not support a mode. */
 const STEP_DOWN: Readonly<Record<Mode, Mode | null>> = {
@@ -47,37 +47,38 @@ interface Learned {
 const UNKNOWN: Learned = { mode: "json_schema", certain: false };
 const MAX_LEARNED = 1000;
 
-/** @param learned lasts longer than the model */
+/**
+ * @param name of the model, for what is learned of it
+ * @param learned lasts longer than the model
+ */
 export function withStructuredOutput(
-  model: LanguageModelV3,
+  model: StreamingModel,
+  name: string,
   setting: ModelSettings["structuredOutput"],
   learned: LearnedModes,
-): LanguageModelV3 {
+): StreamingModel {
   if (setting === "json_schema") return model;
   const fixed = setting === "auto" ? null : setting;
   return {
-    specificationVersion: model.specificationVersion,
-    provider: model.provider,
-    modelId: model.modelId,
     get supportedUrls() {
       return model.supportedUrls;
     },
-    doGenerate: (options) => model.doGenerate(asked(options, fixed ?? "json_schema")),
     doStream(options) {
       if (options.responseFormat?.type !== "json") return model.doStream(options);
       if (fixed !== null) return model.doStream(asked(options, fixed));
-      return learn(model, options, learned);
+      return learn(model, name, options, learned);
     },
   };
 }
 
 /** Calls the model in the best way that is not known to be refused, and remembers what the provider says of it. */
 async function learn(
-  model: LanguageModelV3,
+  model: StreamingModel,
+  name: string,
   options: LanguageModelV3CallOptions,
   learned: LearnedModes,
-): Promise<StreamResult> {
-  const key = `${model.modelId}${options.tools === undefined ? "" : " with tools"}`;
+): Promise<StreamingResult> {
+  const key = `${name}${options.tools === undefined ? "" : " with tools"}`;
   let { mode, certain } = learned.of(key);
   for (;;) {
     try {
@@ -131,19 +132,19 @@ function refusalOf(error: unknown): string | null {
 }
 
 /** Reads the warnings at the beginning of an answer. One look is enough for all later calls. */
-function watched(result: StreamResult, mode: Mode, key: string, learned: LearnedModes): StreamResult {
+function watched(result: StreamingResult, mode: Mode, key: string, learned: LearnedModes): StreamingResult {
   const seen = (part: LanguageModelV3StreamPart) => {
     if (part.type !== "stream-start") return;
     const unsupported = part.warnings.some(isAboutFormat);
     learned.set(key, unsupported ? { mode: STEP_DOWN[mode] ?? mode, certain: false } : { mode, certain: true });
   };
-  const look = new TransformStream<LanguageModelV3StreamPart, LanguageModelV3StreamPart>({
+  const look = new TransformStream({
     transform(part, controller) {
       seen(part);
       controller.enqueue(part);
     },
   });
-  return "batches" in result ? result : { ...result, stream: result.stream.pipeThrough(look) };
+  return isBatched(result) ? result : { ...result, stream: result.stream.pipeThrough(look) };
 }
 
 /** `setting` is what earlier versions of the interface call a feature. */

@@ -21,7 +21,7 @@ export const MEMORY_SPANS = {
   recall: "memory.recall",
   search: "memory.search",
   save: "memory.save",
-  note: "memory.note",
+  workingMemory: "memory.note",
 } as const;
 
 /** Tokens; 0 where the provider does not report them. */
@@ -30,6 +30,8 @@ interface Tokens {
   readonly completionTokens: number;
   readonly cachedInputTokens?: number;
   readonly reasoningTokens?: number;
+  /** In US dollars; left out where prices are not known. */
+  readonly cost?: number;
 }
 
 /** One shared list for each reason, so that equal attributes are found equal by identity. */
@@ -61,31 +63,49 @@ export const agentAttributes = ({ id, name, model, conversationId, input }: Agen
   "gen_ai.input.messages": input,
   "gen_ai.output.messages": undefined,
   "gen_ai.response.finish_reasons": undefined,
+  "gen_ai.response.model": undefined,
   "gen_ai.usage.input_tokens": undefined,
   "gen_ai.usage.output_tokens": undefined,
+  "gen_ai.usage.cost": undefined,
 });
 
+interface AgentSpanOutcome {
+  /** The model that answered last, as `provider/model`; empty when none has. */
+  readonly model: string;
+  readonly finishReason: string;
+  readonly usage: Tokens;
+}
+
 /** @param output content, cleaned */
-export function endAgent(attributes: Attributes, reason: string, usage: Tokens, output: string | undefined): void {
+export function endAgent(
+  attributes: Attributes,
+  { model, finishReason, usage }: AgentSpanOutcome,
+  output: string | undefined,
+): void {
   attributes["gen_ai.output.messages"] = output;
-  attributes["gen_ai.response.finish_reasons"] = reasons(reason);
+  attributes["gen_ai.response.finish_reasons"] = reasons(finishReason);
+  attributes["gen_ai.response.model"] = model || undefined;
   attributes["gen_ai.usage.input_tokens"] = usage.promptTokens;
   attributes["gen_ai.usage.output_tokens"] = usage.completionTokens;
+  attributes["gen_ai.usage.cost"] = usage.cost;
 }
 
 /** What a model call asks for, as the call has it. */
 interface Parameters {
-  readonly temperature: number;
-  readonly topP: number;
-  readonly maxOutputTokens: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
+  readonly temperature: number | undefined;
+  readonly topP: number | undefined;
+  readonly maxOutputTokens: number | undefined;
+  readonly frequencyPenalty: number | undefined;
+  readonly presencePenalty: number | undefined;
   readonly seed: number | undefined;
 }
 
 interface ModelFacts {
+  /** Of the model that answered, else of the first that was asked. */
   readonly provider: string;
   readonly model: string;
+  /** The model that answered, by its provider's name for it; undefined when none did. */
+  readonly answered: string | undefined;
   readonly parameters: Parameters;
   /** Whether the answer is to be JSON. */
   readonly json: boolean;
@@ -102,6 +122,7 @@ interface ModelFacts {
 export const modelAttributes = ({
   provider,
   model,
+  answered,
   parameters,
   json,
   stopSequences,
@@ -123,14 +144,16 @@ export const modelAttributes = ({
   "gen_ai.output.type": json ? "json" : undefined,
   "gen_ai.output.messages": output,
   "gen_ai.response.finish_reasons": reasons(finishReason),
+  "gen_ai.response.model": answered,
   "gen_ai.response.time_to_first_chunk": firstPart,
   "gen_ai.usage.input_tokens": usage.promptTokens,
   "gen_ai.usage.output_tokens": usage.completionTokens,
   "gen_ai.usage.cache_read.input_tokens": usage.cachedInputTokens || undefined,
   "gen_ai.usage.reasoning.output_tokens": usage.reasoningTokens || undefined,
+  "gen_ai.usage.cost": usage.cost,
 });
 
-export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback" } as const;
+export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback", warning: "gen_ai.warning" } as const;
 
 /** @param attempt of the same model, from 1; @param wait milliseconds before the next one */
 export const retryAttributes = (model: string, reason: string, attempt: number, wait: number): Attributes => ({
@@ -144,6 +167,11 @@ export const fallbackAttributes = (model: string, reason: string, next: string):
   "gen_ai.request.model": model,
   "error.type": reason,
   "fallback.model": next,
+});
+
+export const warningAttributes = (model: string, message: string): Attributes => ({
+  "gen_ai.request.model": model,
+  "warning.message": message,
 });
 
 /** @param callId the model's name for its call; undefined where no model called */

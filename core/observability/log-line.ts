@@ -27,20 +27,20 @@ const LEVEL_TO_TIME = '","time":"'.length;
 const TIME_LENGTH = "2026-11-20T09:30:00.000Z".length;
 
 /** 0 for trace to 5 for fatal. */
-export function rankOf(line: string): number {
+export function levelRank(line: string): number {
   const letter = line[BEFORE_LEVEL];
   return LEVELS.findIndex((level) => level[0] === letter);
 }
 
 /** ISO 8601 with milliseconds, UTC, so that times compare as texts. */
-export function timeOf(line: string): string {
-  const at = BEFORE_LEVEL + LEVELS[rankOf(line)]!.length + LEVEL_TO_TIME;
+export function lineTime(line: string): string {
+  const at = BEFORE_LEVEL + LEVELS[levelRank(line)]!.length + LEVEL_TO_TIME;
   return line.slice(at, at + TIME_LENGTH);
 }
 
 /** `{"level":"info","time":"..."`: the part that the log itself wrote, even where a plugin has bound these names. */
 export function logLineHead(line: string): string {
-  return line.slice(0, BEFORE_LEVEL + LEVELS[rankOf(line)]!.length + LEVEL_TO_TIME + TIME_LENGTH + 1);
+  return line.slice(0, BEFORE_LEVEL + LEVELS[levelRank(line)]!.length + LEVEL_TO_TIME + TIME_LENGTH + 1);
 }
 
 /** Joins a head and the rest to a line. */
@@ -53,7 +53,7 @@ const HEAD = /^\{"level":(?:"([^"]*)"|(\d+)),"time":"([^"]{24})"/;
 
 /** A plugin may give its logger other levels, or write their numbers: its line gets the nearest known level. */
 export function withKnownLevel(line: string): string {
-  const rank = rankOf(line);
+  const rank = levelRank(line);
   if (rank !== -1 && line.startsWith(`${LEVELS[rank]}","time":"`, BEFORE_LEVEL)) return line;
   const [, name, number, time = new Date().toISOString()] = HEAD.exec(line) ?? [];
   const level = LEVELS[Number(number) / 10 - 1] ?? "info";
@@ -63,7 +63,7 @@ export function withKnownLevel(line: string): string {
 
 export function parseLogEntry(line: string): LogEntry {
   const { level: _level, time: _time, timestamp: _timestamp, msg = "", ...bindings } = parseLine(line);
-  return { timestamp: timeOf(line), level: LEVELS[rankOf(line)]!, msg: String(msg), ...bindings };
+  return { timestamp: lineTime(line), level: LEVELS[levelRank(line)]!, msg: String(msg), ...bindings };
 }
 
 /** A broken line of a plugin must not fail the whole list. */

@@ -1,5 +1,5 @@
 /** Finds the lines of the log that match a filter. */
-import { type LogEntry, parseLogEntry, rankOf, timeOf } from "./log-line.ts";
+import { type LogEntry, levelRank, lineTime, parseLogEntry } from "./log-line.ts";
 import type { LogRing } from "./log-ring.ts";
 
 export interface LogFilter {
@@ -41,9 +41,9 @@ export function findLines(ring: LogRing, filter: LogFilter, limit: number): { en
 
 /** False for most lines that do not match, without parsing them. */
 export function mayMatch(line: string, { least = 0, since, until, bound = [], entityId, search }: LogFilter): boolean {
-  if (rankOf(line) < least) return false;
-  if (since !== undefined && timeOf(line) < since) return false;
-  if (until !== undefined && timeOf(line) > until) return false;
+  if (levelRank(line) < least) return false;
+  if (since !== undefined && lineTime(line) < since) return false;
+  if (until !== undefined && lineTime(line) > until) return false;
   if (!bound.every(([name, value]) => line.includes(`${JSON.stringify(name)}:${JSON.stringify(value)}`))) return false;
   if (entityId !== undefined && !line.includes(`Id":${JSON.stringify(entityId)}`)) return false;
   return search === undefined || line.toLowerCase().includes(JSON.stringify(search.toLowerCase()).slice(1, -1));

@@ -34,7 +34,7 @@ export class EnvironmentFile {
   async #set(values: Readonly<Record<string, string>>): Promise<void> {
     const file = join(this.#folder, ".env");
     try {
-      const mode = await modeOf(file);
+      const mode = await fileMode(file);
       const text = mode === null ? "" : await readFile(file, "latin1");
       await replace(this.#folder, file, withVariables(text, values), mode ?? OWNER_ONLY_MODE);
     } catch (error) {
@@ -46,7 +46,7 @@ export class EnvironmentFile {
 }
 
 /** Null when there is no such file. */
-async function modeOf(file: string): Promise<number | null> {
+async function fileMode(file: string): Promise<number | null> {
   let found: Awaited<ReturnType<typeof lstat>>;
   try {
     found = await lstat(file);

@@ -13,12 +13,12 @@ const COMMENT = /(?<![ \t])[ \t]+#.*$/s;
  */
 export function withVariables(text: string, values: Readonly<Record<string, string>>): string {
   const set = new Set<string>();
-  const lines = statementsOf(text).map((line) => {
+  const lines = splitStatements(text).map((line) => {
     const end = /\r?\n$/.exec(line)?.[0] ?? "";
     const [, before = "", name = "", given = ""] = ASSIGNMENT.exec(line.slice(0, line.length - end.length)) ?? [];
     if (!Object.hasOwn(values, name)) return line;
     set.add(name);
-    return before + values[name] + commentOf(given) + end;
+    return before + values[name] + trailingComment(given) + end;
   });
   const newline = /\r?\n/.exec(text)?.[0] ?? "\n";
   const missing = Object.entries(values).filter(([name]) => !set.has(name));
@@ -29,17 +29,17 @@ export function withVariables(text: string, values: Readonly<Record<string, stri
 }
 
 /** The lines with their ends; a quoted value over several lines is one statement. */
-function statementsOf(text: string): string[] {
+function splitStatements(text: string): string[] {
   const statements: string[] = [];
   for (let at = 0; at < text.length; ) {
-    const end = endOf(text, at);
+    const end = endOfStatement(text, at);
     statements.push(text.slice(at, end));
     at = end;
   }
   return statements;
 }
 
-function endOf(text: string, at: number): number {
+function endOfStatement(text: string, at: number): number {
   const after = (from: number) => {
     const newline = text.indexOf("\n", from);
     return newline === -1 ? text.length : newline + 1;
@@ -55,7 +55,7 @@ function endOf(text: string, at: number): number {
 }
 
 /** The comment after a value, which may be in quotes. */
-function commentOf(given: string): string {
+function trailingComment(given: string): string {
   const quote = given[0];
   // A variable without a value.
   if (quote === "#") return ` ${given}`;

@@ -33,7 +33,7 @@ export async function runNpm(parameters: readonly string[], run: NpmRun): Promis
   const what = `npm ${parameters[0]}`;
   // A process group of its own, so that the processes it starts end with it.
   const ownGroup = process.platform !== "win32";
-  const [command, before] = commandOf(run.env);
+  const [command, before] = npmCommand(run.env);
   const child = spawn(command, [...before, ...parameters], {
     cwd: run.folder,
     env: Object.fromEntries(Object.entries(run.env).filter(([name]) => PASSED_VARIABLES.test(name))),
@@ -53,7 +53,7 @@ export async function runNpm(parameters: readonly string[], run: NpmRun): Promis
   const stop = () => end(unavailable(`the service is stopping: ${what} was ended`));
   run.signal.addEventListener("abort", stop);
   try {
-    const outcome = await outcomeOf(child, () => end(new ServiceError("internal", `${what} printed too much`)));
+    const outcome = await awaitOutcome(child, () => end(new ServiceError("internal", `${what} printed too much`)));
     if (failure !== null) throw failure;
     return outcome;
   } catch (error) {
@@ -67,11 +67,11 @@ export async function runNpm(parameters: readonly string[], run: NpmRun): Promis
 }
 
 /** The npm that started the service, where one did: a script for this Node. */
-function commandOf({ npm_execpath: script = "" }: NpmRun["env"]): [command: string, parameters: string[]] {
+function npmCommand({ npm_execpath: script = "" }: NpmRun["env"]): [command: string, parameters: string[]] {
   return /\bnpm-cli\.c?js$/.test(script) ? [process.execPath, [script]] : ["npm", []];
 }
 
-function outcomeOf(child: ChildProcess, tooMuchOutput: () => void): Promise<NpmOutcome> {
+function awaitOutcome(child: ChildProcess, tooMuchOutput: () => void): Promise<NpmOutcome> {
   return new Promise((resolve, reject) => {
     let stdout = "";
     let stderr = "";

@@ -69,7 +69,7 @@ export class Updates {
     const outcome = await this.#npm(["outdated", "--json"], LIST_TIMEOUT_MS);
     // Exit code 1 means that something is outdated.
     if (outcome.code > 1) throw this.#unreachable(outcome);
-    const updates = updatesOf(outcome, dependencies);
+    const updates = parseUpdates(outcome, dependencies);
     if (updates === null) throw this.#unreachable(outcome);
     return updateList(updates);
   }
@@ -144,7 +144,7 @@ function findDependency(dependencies: ReadonlyMap<string, Dependency>, name: str
 }
 
 /** Null when the output is not a list of packages. */
-function updatesOf({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dependency>): Update[] | null {
+function parseUpdates({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dependency>): Update[] | null {
   const said = parseObject(stdout.trim() === "" ? "{}" : stdout);
   if (said === null || "error" in said) return null;
   const updates = new Map<string, Update>();

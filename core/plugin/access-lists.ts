@@ -41,12 +41,7 @@ export const DEFAULT_CONSOLE_ROUTES: readonly string[] = Object.freeze([
 ]);
 
 /** Always public under `legacy`. */
-export const DEFAULT_LEGACY_PUBLIC_ROUTES: readonly string[] = Object.freeze([
-  ...DESCRIPTIVE_ROUTES,
-  ...CONSOLE_SOCKETS,
-]);
-
-export const DEFAULT_PUBLIC_ROUTES: readonly string[] = DEFAULT_LEGACY_PUBLIC_ROUTES;
+export const DEFAULT_PUBLIC_ROUTES: readonly string[] = Object.freeze([...DESCRIPTIVE_ROUTES, ...CONSOLE_SOCKETS]);
 
 /** Protected under `legacy`. Suspending and resuming a workflow are not among them: `legacy` leaves both open. */
 export const PROTECTED_ROUTES: readonly string[] = Object.freeze([

@@ -33,8 +33,9 @@ export type { Commit, Range, Row, Store } from "../storage/store.ts";
 export type { ToolCallContext } from "../tools/tool.ts";
 export {
   DEFAULT_CONSOLE_ROUTES,
-  DEFAULT_LEGACY_PUBLIC_ROUTES,
   DEFAULT_PUBLIC_ROUTES,
+  /** The name that it also has, for plugins written for it. */
+  DEFAULT_PUBLIC_ROUTES as DEFAULT_LEGACY_PUBLIC_ROUTES,
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
 export type { Host } from "./host.ts";
@@ -51,6 +52,7 @@ export type {
   VectorQuery,
   Vectors,
 } from "./instances.ts";
+export { ModelRefusal, ProviderQueueFull } from "./model-errors.ts";
 export { compilePluginTemplate, type Template } from "./template.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: a plugin author writes the type of its own input

@@ -17,7 +17,7 @@ export function pluginFileOf(thrown: unknown, folders: readonly string[]): strin
   const { stack } = (caught(thrown) ?? {}) as { stack?: unknown };
   if (typeof stack !== "string") return null;
   for (const line of stack.split("\n").reverse()) {
-    const file = fileOf(line);
+    const file = fileInFrame(line);
     if (file === null) continue;
     if (folders.some((folder) => isBelow(file, folder))) return file;
     if (isBelow(file, OWN)) return null;
@@ -31,7 +31,7 @@ function isBelow(file: string, folder: string): boolean {
 }
 
 /** The file in a line such as `    at name (/path/file.ts:1:2)` or `    at async file:///path/file.ts:1:2`. */
-function fileOf(line: string): string | null {
+function fileInFrame(line: string): string | null {
   if (!line.startsWith("    at ")) return null;
   const open = line.lastIndexOf("(");
   const place = open === -1 ? line.slice(line.lastIndexOf(" ") + 1) : line.slice(open + 1, -1);

@@ -15,7 +15,7 @@ export function checkShape(namespace: Record<string, unknown>, kind: PluginKind)
   if (!isObject(exported))
     return rejected(`the default export must be an object with kind: "${kind}", not ${typeName(exported)}`);
   if (exported.kind === undefined)
-    return rejected(`kind is missing: add kind: "${kind}", or export through ${helperOf(kind)} of #plugin`);
+    return rejected(`kind is missing: add kind: "${kind}", or export through ${helperName(kind)} of #plugin`);
   if (exported.kind !== kind) return rejected(wrongKind(exported.kind, kind));
   const { fields } = kindRow(kind);
   const problems = [...fieldProblems(exported, fields), ...misspelled(exported, Object.keys(fields))];
@@ -54,7 +54,7 @@ function misspelled(plugin: Record<string, unknown>, known: readonly string[]): 
   });
 }
 
-const helperOf = (kind: PluginKind) => `define${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
+const helperName = (kind: PluginKind) => `define${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
 
 function typeName(value: unknown): string {
   if (value === null) return "null";

@@ -39,7 +39,7 @@ export function checkRange({ prefix, limit, skip = 0 }: Range): void {
 export function checkTail(tail: Tail): void {
   checkRange(tail);
   if (tail.limit === 0) throw new TypeError("limit of a tail must be at least 1");
-  checkKey(tail.beside);
+  checkKey(tail.otherKey);
 }
 
 /** @throws Error when the row `key` is not a counter, or the sum is too large */

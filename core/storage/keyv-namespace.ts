@@ -117,7 +117,7 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
 
   async function* iterator(): AsyncGenerator<[string, string | undefined]> {
     const store = await opened();
-    for await (const rows of allRows(store, prefix, ROWS_PER_READ)) {
+    for await (const rows of allRows(store, { prefix }, ROWS_PER_READ)) {
       for (const row of rows) {
         const entry = parseEntry(row);
         if (liveValue(entry) !== undefined) yield [entry[0], entry[1]];

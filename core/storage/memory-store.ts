@@ -44,7 +44,7 @@ export function createMemoryStore(): Store {
     tail: async (tail) => {
       checkTail(tail);
       const found = rows.scan({ ...tail, reverse: true });
-      return joinRows(found.reverse(), tail.limit, rows.get(tail.beside));
+      return joinRows(found.reverse(), tail.limit, rows.get(tail.otherKey));
     },
     commit: async (commit) => apply(commit),
     problem: async () => null,

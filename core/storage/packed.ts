@@ -28,7 +28,7 @@ export function unpack(text: string | null): Row[] {
 }
 
 /** The result of `Store.tail`, made of the rows in their order. */
-export function joinRows(rows: readonly Row[], limit: number, beside: Row | undefined): Joined {
+export function joinRows(rows: readonly Row[], limit: number, other: Row | undefined): Joined {
   const text = rows.map((row) => row.value).join(",");
-  return { text, first: rows.length < limit ? null : rows[0]!.key, beside };
+  return { text, first: rows.length < limit ? null : rows[0]!.key, other };
 }

@@ -77,20 +77,22 @@ export function createPostgresReader(database: PostgresDatabase): PostgresReader
         bounds.map(({ low }) => low),
         bounds.map(({ high }) => high),
         tails.map(({ limit }) => limit),
-        tails.map(({ beside }) => beside),
+        tails.map(({ otherKey }) => otherKey),
       ],
     });
     return rows.map(({ first, text, value, revision }, index) => ({
       text: (text ?? "") as string,
       first: first as string | null,
-      beside:
-        value === null ? undefined : { key: tails[index]!.beside, value: value as string, revision: Number(revision) },
+      other:
+        value === null
+          ? undefined
+          : { key: tails[index]!.otherKey, value: value as string, revision: Number(revision) },
     }));
   }
 
   async function largeTail(tail: Tail): Promise<Joined> {
-    const [rows, beside] = await Promise.all([scanLarge({ ...tail, reverse: true }), reader.rows([tail.beside])]);
-    return joinRows(rows.reverse(), tail.limit, beside.get(tail.beside));
+    const [rows, others] = await Promise.all([scanLarge({ ...tail, reverse: true }), reader.rows([tail.otherKey])]);
+    return joinRows(rows.reverse(), tail.limit, others.get(tail.otherKey));
   }
 
   const reader: PostgresReader = {

@@ -1,17 +1,58 @@
-/** Walks ranges of rows in pieces, so that no query takes long and little is held in memory. */
+/** Walks ranges of rows in pages, so that no query takes long and little is held in memory. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { isVolatile } from "./sharing.ts";
 import type { Range, Row, Store } from "./store.ts";
 
 const ROWS_PER_READ = 1000;
 const MAX_ROWS_SKIPPED_PER_QUERY = 50_000;
+/** Between two pages of work in the background, so that it does not keep the store busy. */
+const PAUSE_BETWEEN_PAGES_MS = 20;
 
-/** All rows of a prefix, at most `limit` of them at a time. */
-export async function* allRows(store: Store, prefix: string, limit = ROWS_PER_READ): AsyncGenerator<Row[]> {
-  let after: string | undefined;
-  for (;;) {
-    const rows = await store.scan({ prefix, limit, ...(after !== undefined && { after }) });
+type Pages = Omit<Range, "limit" | "skip">;
+
+/** All rows of a range, at most `limit` of them at a time. */
+export async function* allRows(store: Store, range: Pages, limit = ROWS_PER_READ): AsyncGenerator<Row[], void> {
+  for (let rest: Pages | null = range; rest !== null; ) {
+    const rows: Row[] = await store.scan({ ...rest, limit });
+    if (rows.length > 0) yield rows;
+    rest = rows.length < limit ? null : rangeBehind(range, rows.at(-1)!);
+  }
+}
+
+/**
+ * The same for work in the background, such as removing what is too old: others use the store between two pages, and there is no
+ * further page once the signal has aborted.
+ */
+export async function* pagesInBackground(
+  store: Store,
+  range: Pages,
+  limit: number,
+  signal: AbortSignal,
+): AsyncGenerator<Row[], void> {
+  for (let rest = range; !signal.aborted; ) {
+    const rows = await store.scan({ ...rest, limit });
     if (rows.length > 0) yield rows;
     if (rows.length < limit) return;
-    after = rows.at(-1)!.key;
+    rest = rangeBehind(range, rows.at(-1)!);
+    // In memory there is no disk to spare, and new rows may come as fast as old ones are removed.
+    if (isVolatile(store)) await new Promise(setImmediate);
+    else await sleep(PAUSE_BETWEEN_PAGES_MS, undefined, { signal }).catch(() => {});
+  }
+}
+
+const rangeBehind = (range: Pages, { key }: Row): Pages => ({ ...range, [range.reverse ? "before" : "after"]: key });
+
+/**
+ * The first row of every group of rows below a prefix; the others are not read.
+ *
+ * @param endOf a key that is behind all rows of the group of a row
+ */
+export async function* firstRows(store: Store, prefix: string, endOf: (row: Row) => string): AsyncGenerator<Row, void> {
+  for (let range: Pages = { prefix }; ; ) {
+    const [row] = await store.scan({ ...range, limit: 1 });
+    if (row === undefined) return;
+    yield row;
+    range = { prefix, after: endOf(row) };
   }
 }
 

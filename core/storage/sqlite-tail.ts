@@ -43,7 +43,7 @@ async function readTogether(
 ): Promise<(Joined | null)[]> {
   const asked = tails.map((tail) => {
     const { low, high } = keyBounds(tail);
-    return [low, high, tail.beside];
+    return [low, high, tail.otherKey];
   });
   try {
     const results: Joined[] = [];
@@ -51,8 +51,8 @@ async function readTogether(
       tailSql(limit),
       JSON.stringify(asked),
     )) {
-      const beside = value === null ? undefined : { key: tails[n]!.beside, value: String(value), revision };
-      results[n] = { text: text ?? "", first, beside };
+      const other = value === null ? undefined : { key: tails[n]!.otherKey, value: String(value), revision };
+      results[n] = { text: text ?? "", first, other };
     }
     return results;
   } catch (error) {

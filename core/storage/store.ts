@@ -25,7 +25,7 @@ export interface Range {
 /** The last values of a prefix, at most `limit`, and one other row. */
 export interface Tail extends Omit<Range, "reverse" | "skip"> {
   /** The key of the other row. */
-  readonly beside: string;
+  readonly otherKey: string;
 }
 
 export interface Joined {
@@ -34,7 +34,7 @@ export interface Joined {
   /** Key of the first value when there may be more before it, else null. */
   readonly first: string | null;
   /** Undefined when there is no such row. */
-  readonly beside: Row | undefined;
+  readonly other: Row | undefined;
 }
 
 /** Changes that happen together or not at all. */

@@ -4,10 +4,10 @@
 export function scalarText(value: unknown, place: () => string): string {
   if (typeof value === "string") return value;
   if (typeof value === "number" || typeof value === "boolean") return String(value);
-  throw new Error(`${place()} must be text, a number or a boolean, not ${kindOf(value)}`);
+  throw new Error(`${place()} must be text, a number or a boolean, not ${describeKind(value)}`);
 }
 
-function kindOf(value: unknown): string {
+function describeKind(value: unknown): string {
   if (value === null || value === undefined) return "null";
   return Array.isArray(value) ? "a list" : "an object";
 }

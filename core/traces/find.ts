@@ -3,10 +3,10 @@ import type { SpanData } from "../observability/sink.ts";
 import type { Attributes } from "../observability/span.ts";
 import {
   foreignRows,
+  SEGMENTS,
   secondRows,
   segmentFromForeignKey,
   segmentFromSecondKey,
-  segmentKey,
   segmentsFrom,
 } from "../storage/keys.ts";
 import { allRows } from "../storage/ranges.ts";
@@ -15,9 +15,9 @@ import { isVisible } from "./filter.ts";
 import type { Line } from "./line.ts";
 import type { Recorder } from "./recorder.ts";
 import { type Origin, SegmentReader } from "./segment.ts";
-import { readHeads } from "./segment-rows.ts";
+import { parseHead } from "./segment-rows.ts";
 import { readSegment } from "./segments.ts";
-import { NEARBY_MS, secondOf, timeOfSpan, timeOfTrace } from "./times.ts";
+import { NEARBY_MS, timeOfSpan, timeOfTrace, wholeSeconds } from "./times.ts";
 import type { FoundSpan } from "./wire.ts";
 
 /** Bounds of one trace that is shown: a caller may add spans to a trace of its own for ever. */
@@ -156,18 +156,14 @@ async function* candidates(store: Store, time: number, traceId: string | null): 
   if (traceId !== null) yield* namesBelow(store, foreignRows(traceId), segmentFromForeignKey);
   if (time > Date.now() + DAY_MS) return;
   yield* headsNear(store, time);
-  yield* namesBelow(store, secondRows(secondOf(time)), segmentFromSecondKey);
+  yield* namesBelow(store, secondRows(wholeSeconds(time)), segmentFromSecondKey);
 }
 
 /** Segments that were sealed soon after a time, and contain spans that began before it. */
 async function* headsNear(store: Store, time: number): AsyncGenerator<string, void> {
-  let after = segmentsFrom(time);
-  for (;;) {
-    const heads = await readHeads(store, { after, before: segmentsFrom(time + NEARBY_MS + 1), limit: ROWS_PER_READ });
-    for (const { name, head } of heads) if (head.from <= time) yield name;
-    if (heads.length < ROWS_PER_READ) return;
-    after = segmentKey(heads.at(-1)!.name);
-  }
+  const range = { prefix: SEGMENTS, after: segmentsFrom(time), before: segmentsFrom(time + NEARBY_MS + 1) };
+  for await (const rows of allRows(store, range, ROWS_PER_READ))
+    for (const { name, head } of rows.map(parseHead)) if (head.from <= time) yield name;
 }
 
 async function* namesBelow(
@@ -175,5 +171,5 @@ async function* namesBelow(
   prefix: string,
   parseName: (key: string) => string,
 ): AsyncGenerator<string, void> {
-  for await (const rows of allRows(store, prefix, ROWS_PER_READ)) for (const { key } of rows) yield parseName(key);
+  for await (const rows of allRows(store, { prefix }, ROWS_PER_READ)) for (const { key } of rows) yield parseName(key);
 }

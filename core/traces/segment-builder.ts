@@ -5,7 +5,7 @@ import { type EarlierEntities, writeLine } from "./line.ts";
 import { type Origin, SEPARATOR, type Segment, type SegmentHead } from "./segment.ts";
 import { Templates, templateText } from "./templates.ts";
 import { latin1Json } from "./text.ts";
-import { NEARBY_MS, secondOf } from "./times.ts";
+import { NEARBY_MS, wholeSeconds } from "./times.ts";
 
 /** A large trace makes the buffer larger for one segment. */
 const BUFFER_BYTES = 320 * 1024;
@@ -122,8 +122,8 @@ export class SegmentBuilder {
       if (root.start < this.#earliestNear) this.#earliestNear = root.start;
       return;
     }
-    this.#seconds.add(secondOf(root.start));
-    for (const span of spans) this.#seconds.add(secondOf(span.start));
+    this.#seconds.add(wholeSeconds(root.start));
+    for (const span of spans) this.#seconds.add(wholeSeconds(span.start));
   }
 
   #head(size: number): SegmentHead {
@@ -131,8 +131,8 @@ export class SegmentBuilder {
     for (const { entity } of this.#templates.all) entities.add(`${entity.type}/${entity.id}`);
     // The segment was sealed late, because the process was busy: short traces need their seconds too.
     if (this.#sealed - this.#earliestNear > NEARBY_MS) {
-      const first = secondOf(this.#earliestNear);
-      const last = Math.min(secondOf(this.#sealed), first + MAX_LATE_SECONDS);
+      const first = wholeSeconds(this.#earliestNear);
+      const last = Math.min(wholeSeconds(this.#sealed), first + MAX_LATE_SECONDS);
       for (let second = first; second <= last; second++) this.#seconds.add(second);
     }
     return {

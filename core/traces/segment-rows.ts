@@ -1,14 +1,6 @@
 /** The rows of segments, which are written in one commit and removed in one. */
-import {
-  foreignKey,
-  SEGMENTS,
-  secondKey,
-  segmentDataKey,
-  segmentFromKey,
-  segmentKey,
-  TRACE_COUNTERS,
-} from "../storage/keys.ts";
-import type { Commit, Row, Store } from "../storage/store.ts";
+import { foreignKey, secondKey, segmentDataKey, segmentFromKey, segmentKey, TRACE_COUNTERS } from "../storage/keys.ts";
+import type { Commit, Row } from "../storage/store.ts";
 import type { Segment, SegmentHead } from "./segment.ts";
 
 /** A head that was read from the store, with the revision of its row. */
@@ -34,19 +26,6 @@ export function commitOfRemovals(segments: readonly KnownHead[]): Commit {
   return { delete: gone, add: counterChanges(segments, -1), expect };
 }
 
-interface HeadRange {
-  /** Whole keys, exclusive. */
-  after?: string;
-  before?: string;
-  reverse?: boolean;
-  limit: number;
-}
-
-/** The heads of a range. An unreadable row becomes an empty head, which lists skip and retention removes. */
-export async function readHeads(store: Store, range: HeadRange): Promise<KnownHead[]> {
-  return (await store.scan({ prefix: SEGMENTS, ...range })).map(parseHead);
-}
-
 const EMPTY_HEAD: SegmentHead = {
   traces: 0,
   spans: 0,
@@ -60,7 +39,8 @@ const EMPTY_HEAD: SegmentHead = {
   foreign: [],
 };
 
-function parseHead({ key, value, revision }: Row): KnownHead {
+/** An unreadable row becomes an empty head, which lists skip and retention removes. */
+export function parseHead({ key, value, revision }: Row): KnownHead {
   const name = segmentFromKey(key);
   try {
     return { name, head: { ...EMPTY_HEAD, ...(JSON.parse(value) as object) }, revision };

@@ -4,7 +4,7 @@ import { decodeNumber, NUMBER_LIMIT } from "../storage/encoding.ts";
 import { SEGMENTS, segmentDataKey, segmentKey, segmentsFrom } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
 import { type Segment, type SegmentHead, SegmentReader } from "./segment.ts";
-import { readHeads } from "./segment-rows.ts";
+import { parseHead } from "./segment-rows.ts";
 
 /** Every read of heads takes twice as many as the one before. */
 const FIRST_READ_HEADS = 32;
@@ -35,7 +35,7 @@ export async function* newestSegments(
   let before = `${SEGMENTS}~`;
   const after = segmentsFrom(Math.min(Math.max(0, from), NUMBER_LIMIT - 1));
   for (let limit = FIRST_READ_HEADS; ; limit = Math.min(MAX_READ_HEADS, 2 * limit)) {
-    const heads = await readHeads(store, { after, before, reverse: true, limit });
+    const heads = (await store.scan({ prefix: SEGMENTS, after, before, reverse: true, limit })).map(parseHead);
     for (const { name, head } of heads) {
       while (next < pending.length && pending[next]!.name > name) yield listWaiting(pending[next++]!);
       // A pending segment that has been written meanwhile.

@@ -57,7 +57,7 @@ export class SpanFeed implements SpanSink {
   }
 
   started({ userId }: TraceData, span: SpanData): void {
-    this.news.publish(new SpanNews("span:start", snapshotOf(span), userId, this.#origin));
+    this.news.publish(new SpanNews("span:start", copyAtStart(span), userId, this.#origin));
   }
 
   ended({ userId }: TraceData, span: SpanData): void {
@@ -71,7 +71,7 @@ export class SpanFeed implements SpanSink {
 }
 
 /** A copy of the span at its start, since later attributes may be put into the same object. */
-function snapshotOf(span: SpanData): SpanData {
+function copyAtStart(span: SpanData): SpanData {
   const { traceId, spanId, parentSpanId, name, kind, entity, start, status, attributes, links } = span;
   const identity = { traceId, spanId, parentSpanId, name, kind, entity, start };
   return { ...identity, end: 0, status, attributes: attributes && { ...attributes }, events: null, links };

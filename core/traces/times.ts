@@ -20,4 +20,4 @@ export function timeOfSpan(id: string, now: number): number {
   return time > now + DAY_MS ? time - WRAP_MS : time;
 }
 
-export const secondOf = (time: number): number => Math.floor(time / 1_000);
+export const wholeSeconds = (time: number): number => Math.floor(time / 1_000);

@@ -1,7 +1,7 @@
 /** The in-process transport: calls a dispatch as a network transport would, without a socket. */
 import type { Dispatch, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
-import { hostOf, splitTarget } from "./target.ts";
+import { hostInTarget, splitTarget } from "./target.ts";
 
 export interface InjectOptions {
   method?: string;
@@ -60,7 +60,7 @@ export class InjectedExchange implements Exchange {
     this.#fail = fail;
     this.#headers = Object.create(null);
     for (const [name, value] of Object.entries(options.headers ?? {})) this.#headers[name.toLowerCase()] = value;
-    this.#headers.host = hostOf(options.path) ?? this.#headers.host ?? "localhost";
+    this.#headers.host = hostInTarget(options.path) ?? this.#headers.host ?? "localhost";
     this.#body = this.#encodeBody(options.body);
   }
 

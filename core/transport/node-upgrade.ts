@@ -16,7 +16,7 @@ export class UpgradableMessage extends IncomingMessage {
   declare private [UPGRADE]: boolean;
 
   get upgrade(): boolean {
-    return this[UPGRADE] && isHandshake(this.method ?? "", (name) => headerOf(this, name));
+    return this[UPGRADE] && isHandshake(this.method ?? "", (name) => singleHeader(this, name));
   }
 
   set upgrade(asked: boolean) {
@@ -24,7 +24,7 @@ export class UpgradableMessage extends IncomingMessage {
   }
 }
 
-function headerOf({ headers }: IncomingMessage, name: string): string {
+function singleHeader({ headers }: IncomingMessage, name: string): string {
   const value = headers[name];
   return typeof value === "string" ? value : "";
 }

@@ -7,7 +7,7 @@ import { type NodeConnection, NodeExchange } from "./node-exchange.ts";
 import { NodeSockets } from "./node-sockets.ts";
 import { NodeUpgrade, UpgradableMessage } from "./node-upgrade.ts";
 import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
-import { hostOf, splitTarget } from "./target.ts";
+import { hostInTarget, splitTarget } from "./target.ts";
 
 interface NodeOptions {
   /** Milliseconds for a whole head to arrive. Default 10,000. */
@@ -99,7 +99,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
     if (connection === undefined || connection.closing) return;
     request.on("error", ignore); // handled by the socket's close
     response.on("error", ignore);
-    const target = isWellFramed(request) ? targetOf(request) : null;
+    const target = isWellFramed(request) ? splitRequestTarget(request) : null;
     if (target === null) return refuseRequest(connection, response, 400);
     dispatch(new NodeExchange(request, response, target, connection, expectsContinue));
     // While stopping, a reply closes its connection; one that had begun before the stop is closed here.
@@ -117,7 +117,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
       const socket = stream as Socket;
       socket.on("error", ignore); // handled by its close
       const connection = sockets.get(socket);
-      const target = isWellFramed(request) ? targetOf(request) : null;
+      const target = isWellFramed(request) ? splitRequestTarget(request) : null;
       if (connection === undefined || connection.closing || connection.open.size > 0) socket.destroy();
       else if (target === null) socket.end(rawRefusal(400), () => socket.destroy());
       else dispatchUpgrade(new NodeUpgrade(request, head, target, connection, webSockets));
@@ -182,8 +182,8 @@ function isWellFramed(request: IncomingMessage): boolean {
   return length === undefined && request.httpVersionMinor > 0 && encoding.toLowerCase() === "chunked";
 }
 
-function targetOf(request: IncomingMessage): ReturnType<typeof splitTarget> {
-  const host = hostOf(request.url!);
+function splitRequestTarget(request: IncomingMessage): ReturnType<typeof splitTarget> {
+  const host = hostInTarget(request.url!);
   if (host !== null) request.headers.host = host;
   return splitTarget(request.url!);
 }

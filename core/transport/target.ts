@@ -2,7 +2,7 @@
 const AUTHORITY = /^https?:\/\/([^/?#]*)/i;
 
 /** The host of a target in absolute form, which takes precedence over the header `Host` (RFC 9112, 3.2.2); null for other forms. */
-export function hostOf(target: string): string | null {
+export function hostInTarget(target: string): string | null {
   if (target.charCodeAt(0) === 47) return null;
   const authority = AUTHORITY.exec(target)?.[1];
   return authority === undefined ? null : authority.slice(authority.lastIndexOf("@") + 1);

@@ -1,19 +1,17 @@
 /** Removes ended executions from the store: their rows, and the index rows and ids that lead to them. */
-import { setTimeout as sleep } from "node:timers/promises";
-import { CommitConflict } from "../lib/errors.ts";
+import { unlessConflict } from "../storage/conflict.ts";
 import { executionKey, executionRows, indexedExecution } from "../storage/keys.ts";
-import { isVolatile } from "../storage/sharing.ts";
+import { pagesInBackground } from "../storage/ranges.ts";
 import type { Commit, Range, Row, Store } from "../storage/store.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 import { chosenIdKey, parseOwnId } from "./journal/ids.ts";
 import { indexKeys } from "./journal/index-rows.ts";
 import { recordHead } from "./journal/rows.ts";
 
-const ROWS_PER_BATCH = 50;
-const PAUSE_BETWEEN_BATCHES_MS = 20;
+const ROWS_PER_COMMIT = 50;
 
 /**
- * Removes those of a range of index rows that ended before a time (milliseconds since 1970), a few at a time, until the signal
+ * Removes those of a range of index rows that ended before a time (milliseconds since 1970), a page at a time, until the signal
  * aborts.
  */
 export async function removeEnded(
@@ -23,26 +21,11 @@ export async function removeEnded(
   time: number,
   signal: AbortSignal,
 ): Promise<void> {
-  let after: string | undefined;
-  while (!signal.aborted) {
-    const rows = await store.scan({ ...range, limit: ROWS_PER_BATCH, ...(after !== undefined && { after }) });
+  for await (const rows of pagesInBackground(store, range, ROWS_PER_COMMIT, signal)) {
     const ended = rows.filter(({ value }) => Number(value) < time);
-    if (ended.length > 0) await removeAll(store, status, ended);
-    if (rows.length < ROWS_PER_BATCH) return;
-    after = rows.at(-1)!.key;
-    // In memory there is no disk to spare, and new executions may end as fast as old ones are removed.
-    if (isVolatile(store)) await new Promise(setImmediate);
-    else if (ended.length > 0) await sleep(PAUSE_BETWEEN_BATCHES_MS, undefined, { signal }).catch(() => {});
-  }
-}
-
-async function removeAll(store: Store, status: ExecutionStatus, found: readonly Row[]): Promise<void> {
-  const records = await store.getMany(found.map(({ key }) => executionKey(indexedExecution(key))));
-  try {
-    await store.commit(removalCommit(status, found, records));
-  } catch (error) {
-    // Another process has removed the same.
-    if (!(error instanceof CommitConflict)) throw error;
+    if (ended.length === 0) continue;
+    const records = await store.getMany(ended.map(({ key }) => executionKey(indexedExecution(key))));
+    await unlessConflict(store.commit(removalCommit(status, ended, records)));
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
 import { encodeNumber } from "../storage/encoding.ts";
 import {
   afterWorkflow,
@@ -13,6 +14,7 @@ import {
   workflowIndex,
   workflowIndexOf,
 } from "../storage/keys.ts";
+import { firstRows } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
 import { ENDED } from "./journal/index-rows.ts";
 import { IndexWalk } from "./list/walk.ts";
@@ -37,10 +39,8 @@ export class ExecutionRetention {
   readonly #options: ExecutionRetentionOptions;
   /** Retention periods by the prefix of the index rows of a workflow. */
   readonly #periods: ReadonlyMap<string, number>;
-  readonly #stop = new AbortController();
-  readonly #timers = new Set<NodeJS.Timeout>();
-  readonly #work = new Set<Promise<void>>();
-  #failing = false;
+  readonly #expiry: Interval;
+  readonly #surplus: Interval | null;
   /** The execution sequence when there were at last no more than `maxEnded`. */
   #checkedSequence: string | undefined;
 
@@ -48,39 +48,38 @@ export class ExecutionRetention {
     this.#store = store;
     this.#options = options;
     this.#periods = new Map([...options.workflows].map(([id, kept]) => [workflowIndex(id), kept]));
+    const failed = (error: unknown) =>
+      options.logger.warn({ err: error }, `ended executions cannot be removed: ${messageOf(error)}`);
+    this.#expiry = new Interval(ROUND_INTERVAL_MS, () => this.removeExpired(Date.now()), failed);
+    const { maxEnded } = options;
+    this.#surplus =
+      maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => this.#removeSurplus(maxEnded), failed);
   }
 
   start(): void {
-    this.#repeat(FIRST_ROUND_AFTER_MS, ROUND_INTERVAL_MS, () => this.removeExpired(Date.now()));
-    const { maxEnded } = this.#options;
-    if (maxEnded !== undefined) this.#repeat(COUNT_INTERVAL_MS, COUNT_INTERVAL_MS, () => this.#removeSurplus(maxEnded));
+    this.#expiry.start(FIRST_ROUND_AFTER_MS);
+    this.#surplus?.start();
   }
 
   async close(): Promise<void> {
-    this.#stop.abort();
-    for (const timer of this.#timers) clearTimeout(timer);
-    await Promise.all(this.#work);
+    await Promise.all([this.#expiry.stop(), this.#surplus?.stop()]);
   }
 
   /** Removes what has been kept long enough at `now` (milliseconds since 1970). */
   async removeExpired(now: number): Promise<void> {
     const store = this.#store;
-    const { signal } = this.#stop;
-    let after: string | undefined;
-    while (!signal.aborted) {
-      const range = { prefix: WORKFLOW_INDEXES, limit: 1 };
-      const [row] = await store.scan(after === undefined ? range : { ...range, after });
-      if (row === undefined) return;
-      const index = workflowIndexOf(row.key);
+    const { signal } = this.#expiry;
+    const firstOfWorkflows = firstRows(store, WORKFLOW_INDEXES, ({ key }) => afterWorkflow(workflowIndexOf(key)));
+    for await (const { key } of firstOfWorkflows) {
+      const index = workflowIndexOf(key);
       const ended = Math.floor(now - (this.#periods.get(index) ?? this.#options.otherWorkflows));
       // Index rows are ordered by begin: an execution that began after this time has not ended before it.
-      if (ended > 0) {
-        for (const status of ENDED) {
-          const prefix = `${index}${status}/`;
-          await removeEnded(store, status, { prefix, before: prefix + encodeNumber(ended) }, ended, signal);
-        }
+      if (ended <= 0) continue;
+      for (const status of ENDED) {
+        const prefix = `${index}${status}/`;
+        await removeEnded(store, status, { prefix, before: prefix + encodeNumber(ended) }, ended, signal);
       }
-      after = afterWorkflow(index);
+      if (signal.aborted) return;
     }
   }
 
@@ -96,7 +95,7 @@ export class ExecutionRetention {
     for (const status of ENDED) {
       const prefix = executionIndex(status);
       const before = `${prefix}${newest.entry}~`;
-      await removeEnded(this.#store, status, { prefix, before }, Number.POSITIVE_INFINITY, this.#stop.signal);
+      await removeEnded(this.#store, status, { prefix, before }, Number.POSITIVE_INFINITY, this.#expiry.signal);
     }
   }
 
@@ -106,31 +105,5 @@ export class ExecutionRetention {
     if (begun === this.#checkedSequence) return;
     await this.removeOldest(maxEnded);
     this.#checkedSequence = begun;
-  }
-
-  #repeat(first: number, period: number, work: () => Promise<void>): void {
-    if (this.#stop.signal.aborted) return;
-    const timer = setTimeout(() => {
-      this.#timers.delete(timer);
-      const done = this.#logFirstFailure(work).finally(() => {
-        this.#work.delete(done);
-        this.#repeat(period, period, work);
-      });
-      this.#work.add(done);
-    }, first);
-    timer.unref();
-    this.#timers.add(timer);
-  }
-
-  /** While a store is unavailable, only the first failure is logged. */
-  async #logFirstFailure(work: () => Promise<void>): Promise<void> {
-    try {
-      await work();
-      this.#failing = false;
-    } catch (error) {
-      const message = `ended executions cannot be removed: ${messageOf(error)}`;
-      if (!this.#failing) this.#options.logger.warn({ err: error }, message);
-      this.#failing = true;
-    }
   }
 }

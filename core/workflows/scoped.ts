@@ -200,7 +200,7 @@ export class ScopedWorkflows implements WorkflowAccess {
   /** `data` of the reply once the execution has come to rest. `lost` is the error when the first commit lost to another process. */
   async #result(execution: Execution, call: WorkflowCall, lost: () => ServiceError): Promise<Serialized> {
     // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
-    call.cutHeaders = { "x-execution-id": execution.state.start.id };
+    call.unavailableHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
     const { state, definition } = execution;
     const { error, start, status } = state;

@@ -15,7 +15,10 @@ import type { Serialized } from "../lib/serialized.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 
 /** The part of a request's context that an execution needs. */
-export type WorkflowCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "logger" | "trace" | "cutHeaders">;
+export type WorkflowCall = Pick<
+  Context<unknown>,
+  "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders"
+>;
 
 /** An execution must match all filters. Times are milliseconds since 1970, inclusive. */
 export interface ExecutionQuery {

@@ -1,9 +1,9 @@
 /** The chat that the hooks of the AI SDK are made of, without a framework around it: each version's own. */
 import type * as Ai from "ai";
 
-export const CLIENTS = ["ai-5", "ai-6.0.0", "ai"] as const;
+export const CLIENTS = ["ai-5", "ai-6.0.0", "ai", "ai-7"] as const;
 
-// biome-ignore lint/suspicious/noExplicitAny: three versions of one library, each with types of its own
+// biome-ignore lint/suspicious/noExplicitAny: four versions of one library, each with types of its own
 type Loose = any;
 
 interface Chat {

@@ -36,6 +36,7 @@ describe("GET /agents/:id/history", () => {
       input: [{ role: "user", content: "second" }],
       output: "second",
       usage: second.usage,
+      model: "up/test-model",
       userId: "ada",
       conversationId: "c-1",
     });

@@ -117,6 +117,7 @@ describe("POST /agents/:id/stream-object", () => {
       finalObject: { city: "Lisbon", days: 12 },
       usage: { promptTokens: 10, completionTokens: 5, totalTokens: 15, cachedInputTokens: 0, reasoningTokens: 0 },
       finishReason: "stop",
+      model: "up/test-model",
     });
   });
 

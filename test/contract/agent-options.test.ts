@@ -22,8 +22,7 @@ interface Row {
 const between = (name: string, most: number): Row["bad"] => [
   [-0.01, `options.${name} must be >= 0`],
   [most + 0.01, `options.${name} must be <= ${most}`],
-  ["1", `options.${name} must be number`],
-  [null, `options.${name} must be number`],
+  ["1", `options.${name} must be number or null`],
 ];
 
 const ROWS: Row[] = [
@@ -45,7 +44,7 @@ const ROWS: Row[] = [
     good: [1],
     bad: [
       [0, "options.maxOutputTokens must be >= 1"],
-      [1.5, "options.maxOutputTokens must be integer"],
+      [1.5, "options.maxOutputTokens must be integer or null"],
     ],
   },
   { option: "topP", wire: "top_p", fallback: 1, agent: 0.9, request: 0.5, good: [0, 1], bad: between("topP", 1) },
@@ -74,7 +73,7 @@ const ROWS: Row[] = [
     agent: 7,
     request: 42,
     good: [0],
-    bad: [[0.5, "options.seed must be integer"]],
+    bad: [[0.5, "options.seed must be integer or null"]],
   },
   {
     option: "stopSequences",
@@ -83,7 +82,7 @@ const ROWS: Row[] = [
     agent: ["END"],
     request: ["STOP", "HALT"],
     bad: [
-      ["END", "options.stopSequences must be array"],
+      ["END", "options.stopSequences must be array or null"],
       [[1], "options.stopSequences[0] must be string"],
     ],
   },
@@ -128,7 +127,8 @@ describe("what reaches the model", () => {
   });
 
   test("POST /agents/:id/text: options.providerOptions reaches the provider that it is keyed by, and no other", async (t) => {
-    const { service, upstream } = await serveUpstream(t, { options: { providerOptions: { up: { user: "agent" } } } });
+    const agent = { options: { providerOptions: { up: { user: "agent" } } }, allowProviderOptions: ["up", "other"] };
+    const { service, upstream } = await serveUpstream(t, agent);
     await dataOf(service.post(TEXT, { input: "x" }));
     assert.equal(upstream.requests[0]!.body.user, "agent");
     const providerOptions = { up: { reasoningEffort: "low", top_k: 3 }, other: { flavour: "mint" } };

@@ -94,6 +94,7 @@ for (const transport of TRANSPORTS) {
           text: "two words",
           // The scripted model counts words: 5 of the instructions and 2 of the user.
           usage: { promptTokens: 7, completionTokens: 2, totalTokens: 9, cachedInputTokens: 0, reasoningTokens: 0 },
+          model: "demo/echo",
           finishReason: "stop",
           toolCalls: [],
           toolResults: [],

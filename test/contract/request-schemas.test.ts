@@ -29,12 +29,11 @@ const MEMORY = "memory.options.";
 const ROWS: [path: string, accepted: unknown[], refused: [unknown, string][]][] = [
   [
     "temperature",
-    [0, 0.7, 1],
+    [0, 0.7, 1, null],
     [
       [1.01, "must be <= 1"],
       [-0.1, "must be >= 0"],
-      ["0.7", "must be number"],
-      [null, "must be number"],
+      ["0.7", "must be number or null"],
     ],
   ],
   [
@@ -68,26 +67,27 @@ const ROWS: [path: string, accepted: unknown[], refused: [unknown, string][]][] 
       [0, "must be >= 1"],
       [101, "must be <= 100"],
       [1.5, "must be integer"],
+      [null, "must be integer"],
     ],
   ],
   [
     "maxOutputTokens",
-    [1, 4000],
+    [1, 4000, null],
     [
       [0, "must be >= 1"],
-      [1.5, "must be integer"],
-      ["4000", "must be integer"],
+      [1.5, "must be integer or null"],
+      ["4000", "must be integer or null"],
     ],
   ],
   [
     "seed",
-    [0, -7, 42],
+    [0, -7, 42, null],
     [
-      [1.5, "must be integer"],
-      ["7", "must be integer"],
+      [1.5, "must be integer or null"],
+      ["7", "must be integer or null"],
     ],
   ],
-  ["stopSequences", [[], ["END"]], [["END", "must be array"]]],
+  ["stopSequences", [[], ["END"], null], [["END", "must be array or null"]]],
   ["providerOptions", [{}, { openai: { user: "ada" } }], [[[], "must be object"]]],
   ["context", [{}, { language: "French", nested: { a: [1] } }], [["French", "must be object"]]],
   ["resumableStream", [true, false], [["true", "must be boolean"]]],

@@ -7,6 +7,7 @@ import { type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { parseEvents } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
+const MODEL = "up/test-model";
 const USAGE = { promptTokens: 10, completionTokens: 5, totalTokens: 15, cachedInputTokens: 0, reasoningTokens: 0 };
 const TWICE = { promptTokens: 20, completionTokens: 10, totalTokens: 30, cachedInputTokens: 0, reasoningTokens: 0 };
 const TOOLS = { sum: { use: "add" }, fail: { use: "fail" } };
@@ -46,8 +47,8 @@ for (const transport of TRANSPORTS) {
         { type: "text-start" },
         { type: "text-delta", delta: "Hello there" },
         { type: "text-end" },
-        { type: "finish-step", usage: USAGE, finishReason: "stop" },
-        { type: "finish", finishReason: "stop", totalUsage: USAGE },
+        { type: "finish-step", usage: USAGE, model: MODEL, finishReason: "stop" },
+        { type: "finish", finishReason: "stop", totalUsage: USAGE, model: MODEL },
       ]);
     });
 
@@ -68,7 +69,7 @@ for (const transport of TRANSPORTS) {
         { type: "tool-call", ...call("c2", "fail", { how: "now" }) },
         { type: "tool-result", ...call("c1", "sum", { a: 1, b: 2 }), output: { sum: 3 } },
         { type: "tool-error", ...call("c2", "fail", { how: "now" }), error: "the shop is closed" },
-        { type: "finish-step", usage: USAGE, finishReason: "tool-calls" },
+        { type: "finish-step", usage: USAGE, model: MODEL, finishReason: "tool-calls" },
         { type: "start-step" },
         { type: "reasoning-start" },
         { type: "reasoning-delta", delta: "Hm." },
@@ -76,8 +77,8 @@ for (const transport of TRANSPORTS) {
         { type: "text-start" },
         { type: "text-delta", delta: "Three." },
         { type: "text-end" },
-        { type: "finish-step", usage: USAGE, finishReason: "stop" },
-        { type: "finish", finishReason: "stop", totalUsage: TWICE },
+        { type: "finish-step", usage: USAGE, model: MODEL, finishReason: "stop" },
+        { type: "finish", finishReason: "stop", totalUsage: TWICE, model: MODEL },
       ]);
       const inputs = events.filter(({ type, id }) => type.startsWith("tool-input-") && id === "c1");
       assert.deepEqual(inputs[0], { type: "tool-input-start", id: "c1", toolName: "sum" });

@@ -186,6 +186,26 @@ function generate(scene: Scene, id: string, conversation: Conversation): Operati
   };
 }
 
+/** A message of the user is said anew under its id: all that came after it goes with the commit that stores the turn, or nothing. */
+function edit(scene: Scene): Operation {
+  const [id, conversation] = one(scene, scene.own);
+  const { messages } = conversation;
+  const index = messages.findLastIndex((message) => message.role === "user" && message.id !== null);
+  if (index === -1) return generate(scene, id, conversation);
+  const text = textOf(scene);
+  const input = [{ id: messages[index]!.id, role: "user", parts: [{ type: "text", text }] }];
+  const memory = { userId: conversation.userId, conversationId: id };
+  const edited: Stored = { ...messages[index]!, text, form: "parts" };
+  const answer: Stored = { role: "assistant", text, id: null, form: null };
+  return {
+    name: "edit",
+    method: "POST",
+    path: "/agents/assistant/text",
+    body: { input, options: { memory } },
+    outcomes: [touch(id, { ...conversation, messages: [...messages.slice(0, index), edited, answer] })],
+  };
+}
+
 function generateNew(scene: Scene): Operation {
   const id = `c-${scene.client}-${scene.next()}`;
   const empty = {
@@ -217,6 +237,7 @@ const CHOICES: readonly (readonly [weight: number, make: (scene: Scene) => Opera
   [4, clone],
   [6, remember],
   [8, (scene) => generate(scene, ...one(scene, scene.own))],
+  [6, edit],
   [4, generateNew],
   [6, (scene) => generate(scene, ...one(scene, scene.shared))],
 ];

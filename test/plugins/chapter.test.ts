@@ -19,8 +19,9 @@ import { manifestWith, startService } from "../support/service.ts";
 import { openSocket } from "../support/sockets.ts";
 import { origin, silent } from "../support/tools.ts";
 
-const CHAPTER = readFileSync(join(ROOT, "docs/plugins.md"), "utf8");
-const EXAMPLES = [...CHAPTER.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)].map(
+const CHAPTERS = ["docs/plugins.md", "docs/plugins/web.md", "docs/plugins/backends.md"];
+const TEXT = CHAPTERS.map((path) => readFileSync(join(ROOT, path), "utf8")).join("\n");
+const EXAMPLES = [...TEXT.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)].map(
   ([, file, source]) => [file!, source!] as const,
 );
 const host = createHost({ logger: silent, env: {} });
@@ -28,7 +29,7 @@ let registry: Registry;
 
 const get = <K extends PluginKind>(kind: K, name: string): PluginKinds[K] => {
   const plugin = registry.get(kind, name);
-  assert.ok(plugin, `${kind} ${name} is in docs/plugins.md`);
+  assert.ok(plugin, `${kind} ${name} is in the chapters on plugins`);
   return plugin;
 };
 
@@ -39,7 +40,7 @@ before(async (t) => {
   registry = loaded.registry;
 });
 
-test("docs/plugins.md has an example of every kind, none longer than 25 lines", () => {
+test("docs/plugins.md and docs/plugins/ have an example of every kind, none longer than 25 lines", () => {
   for (const { folder } of PLUGIN_KINDS)
     assert.ok(
       EXAMPLES.some(([file]) => file.startsWith(`${folder}/`)),
@@ -54,7 +55,7 @@ test("docs/plugins.md: the tool converts with its default rate", () => {
   assert.deepEqual(result, { amount: 20 });
 });
 
-test("docs/plugins.md: the route answers, and 404 for another item", () => {
+test("docs/plugins/web.md: the route answers, and 404 for another item", () => {
   const { call } = origin();
   const ask = (item: string) =>
     get("route", "stock").handle({ query: {}, params: { item }, body: null, user: null, headers: {} }, call as never);
@@ -65,7 +66,7 @@ test("docs/plugins.md: the route answers, and 404 for another item", () => {
   );
 });
 
-test("docs/plugins.md: the route with an agent answers, in the caller's own conversation", async (t) => {
+test("docs/plugins/web.md: the route with an agent answers, in the caller's own conversation", async (t) => {
   const tokens = { "token-of-ada-0123456789": { id: "ada" }, "token-of-bob-0123456789": { id: "bob" } };
   const manifest = manifestWith(
     { memory: "default" },
@@ -90,7 +91,7 @@ test("docs/plugins.md: the route with an agent answers, in the caller's own conv
   );
 });
 
-test("docs/plugins.md: the provider streams what it is told to say", async () => {
+test("docs/plugins/backends.md: the provider streams what it is told to say", async () => {
   const provider = await createInstance(get("provider", "parrot"), { says: "ahoy" }, host);
   const { stream } = await provider.languageModel("any", settingsOf()).doStream({ prompt: [] });
   const types: string[] = [];
@@ -111,7 +112,7 @@ test("docs/plugins.md: the step computes, and suspends when the discount is larg
   assert.deepEqual(run(60, { approved: true }), { total: 40 });
 });
 
-test("docs/plugins.md: the auth provider knows its own tokens", async () => {
+test("docs/plugins/web.md: the auth provider knows its own tokens", async () => {
   const provider = await createInstance(get("auth", "company"), { domain: "example.com" }, host);
   const request = { method: "GET", path: "/", headers: {}, query: {} };
   assert.deepEqual(await provider.verifyToken("ada@example.com", request), { id: "ada@example.com" });
@@ -125,7 +126,7 @@ test("docs/plugins.md: the origin allows its own and no other", () => {
   assert.equal(allowed("https://elsewhere.example"), undefined);
 });
 
-test("docs/plugins.md: the embedding gives a vector of its length for each text", async () => {
+test("docs/plugins/backends.md: the embedding gives a vector of its length for each text", async () => {
   const embedding = await createInstance(get("embedding", "letters"), {}, host);
   const vectors = await embedding.embed(["abba", ""], {});
   assert.deepEqual(
@@ -135,9 +136,9 @@ test("docs/plugins.md: the embedding gives a vector of its length for each text"
   assert.deepEqual([...vectors[0]!.slice(0, 3)], [2, 2, 0]);
 });
 
-vectorsSuite("of docs/plugins.md", () => createInstance(get("vectors", "table"), {}, host));
+vectorsSuite("of docs/plugins/backends.md", () => createInstance(get("vectors", "table"), {}, host));
 
-test("docs/plugins.md: the store is one that the manifest can name", async () => {
+test("docs/plugins/backends.md: the store is one that the manifest can name", async () => {
   const namespaces = createNamespaces();
   const store = await openStore("map:anything", { logger: silent, registry, host, folder: "" });
   namespaces.connect(store);
@@ -168,7 +169,7 @@ test("docs/plugins.md: the store is one that the manifest can name", async () =>
   );
 });
 
-test("docs/plugins.md: the socket greets and echoes", async (t) => {
+test("docs/plugins/web.md: the socket greets and echoes", async (t) => {
   const plugins = [pluginFolder(t, Object.fromEntries(EXAMPLES))];
   const service = await startService(t, manifestWith({}, { routes: [{ use: "echo" }] }), { plugins });
   const socket = await openSocket(`${service.url}/ws/echo-json`);

@@ -5,7 +5,7 @@ import { says } from "../support/openai-upstream.ts";
 import { dataOf, serveUpstream } from "../support/served-upstream.ts";
 
 test("POST /agents/:id/text: providerOptions reach the upstream, but do not choose the model, the messages or the form", async (t) => {
-  const { service, upstream } = await serveUpstream(t);
+  const { service, upstream } = await serveUpstream(t, { allowProviderOptions: ["up"] });
   upstream.replies(says("Well"));
   const up = { model: "dearest", messages: [], tools: [], stream: false, reasoningEffort: "low" };
   await dataOf(service.post("/agents/assistant/text", { input: "x", options: { providerOptions: { up } } }));

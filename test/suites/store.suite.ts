@@ -177,37 +177,37 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       }
     });
 
-    test("tail gives the last values as one text, where they begin if there may be more, and the row beside them", async (t) => {
+    test("tail gives the last values as one text, where they begin if there may be more, and one other row", async (t) => {
       const store = await open(t);
       // From some limit on engines may give bytes.
       for (const count of [5, 500]) {
         const keys = Array.from({ length: count }, (_, index) => `t${count}/${String(index).padStart(3, "0")}`);
-        const beside = `t${count}`;
+        const otherKey = `t${count}`;
         const values = keys.map((key) => JSON.stringify(`${key} é 日本 😀, ]`));
         const revision = await store.commit({
-          put: [[beside, "[1]"], ...keys.map((key, index): [string, string] => [key, values[index]!])],
+          put: [[otherKey, "[1]"], ...keys.map((key, index): [string, string] => [key, values[index]!])],
           add: [["t/counter", count]],
         });
         const tail = async (bounds: Partial<Tail> & { limit: number }) => {
-          const joined = await store.tail({ prefix: `t${count}/`, beside, ...bounds });
+          const joined = await store.tail({ prefix: `t${count}/`, otherKey, ...bounds });
           assert.ok(joined !== null);
           const text = Buffer.from(joined.text as string).toString();
-          return { values: JSON.parse(`[${text}]`), first: joined.first, beside: joined.beside };
+          return { values: JSON.parse(`[${text}]`), first: joined.first, other: joined.other };
         };
-        const row = { key: beside, value: "[1]", revision };
-        const whole = { values: values.map((value) => JSON.parse(value)), first: null, beside: row };
+        const row = { key: otherKey, value: "[1]", revision };
+        const whole = { values: values.map((value) => JSON.parse(value)), first: null, other: row };
         assert.deepEqual(await tail({ limit: count + 1 }), whole);
         assert.deepEqual(await tail({ limit: count }), { ...whole, first: keys[0] });
-        assert.deepEqual(await tail({ limit: 3 }), { values: whole.values.slice(-3), first: keys.at(-3), beside: row });
+        assert.deepEqual(await tail({ limit: 3 }), { values: whole.values.slice(-3), first: keys.at(-3), other: row });
         const bounds = { after: keys[0]!, before: keys[4]! };
         assert.deepEqual(await tail({ limit: 40, ...bounds }), { ...whole, values: whole.values.slice(1, 4) });
         assert.deepEqual(await tail({ limit: 2, ...bounds }), {
           values: whole.values.slice(2, 4),
           first: keys[2],
-          beside: row,
+          other: row,
         });
-        const none = { values: [], first: null, beside: undefined };
-        assert.deepEqual(await tail({ limit: 40, before: keys[0]!, beside: "none" }), none);
+        const none = { values: [], first: null, other: undefined };
+        assert.deepEqual(await tail({ limit: 40, before: keys[0]!, otherKey: "none" }), none);
         // Many at once, of several limits.
         const limits = Array.from({ length: 40 }, (_, index) => 1 + (index % 7));
         for (const [index, { values: found }] of (
@@ -470,8 +470,8 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       await assert.rejects(async () => store.commit({ clear: [""] }), TypeError);
       await assert.rejects(async () => store.scan({ prefix: "a/", limit: -1 }), TypeError);
       await assert.rejects(async () => store.scan({ prefix: "a/", limit: 1, skip: 1e9 }), TypeError);
-      await assert.rejects(async () => store.tail({ prefix: "a/", limit: 0, beside: "a" }), TypeError);
-      await assert.rejects(async () => store.tail({ prefix: "a/", limit: 1, beside: "" }), TypeError);
+      await assert.rejects(async () => store.tail({ prefix: "a/", limit: 0, otherKey: "a" }), TypeError);
+      await assert.rejects(async () => store.tail({ prefix: "a/", limit: 1, otherKey: "" }), TypeError);
       assert.equal(await store.get("ok"), undefined);
       await store.commit({ put: puts(["x".repeat(512)]) });
       assert.deepEqual(await keysOf(store, { prefix: "x", limit: 2 }), ["x".repeat(512)]);

@@ -4,7 +4,7 @@ interface ChunkSchema {
   validate?(value: unknown): Promise<{ success: boolean }> | { success: boolean };
 }
 
-const CLIENTS = ["ai-5", "ai-6.0.0", "ai"];
+const CLIENTS = ["ai-5", "ai-6.0.0", "ai", "ai-7"];
 
 /** Name of each client, and whether it accepts a chunk. */
 export async function clientChecks(): Promise<[string, (chunk: unknown) => Promise<boolean>][]> {

@@ -11,7 +11,7 @@ import type { Loose } from "./served-upstream.ts";
 
 /** Texts by their path below the root. */
 export const DOCUMENTS = new Map(
-  ["README.md", ...readdirSync(join(ROOT, "docs")).map((name) => `docs/${name}`)]
+  ["README.md", ...readdirSync(join(ROOT, "docs"), { encoding: "utf8", recursive: true }).map((name) => `docs/${name}`)]
     .filter((path) => path.endsWith(".md"))
     .map((path) => [path, readFileSync(join(ROOT, path), "utf8")]),
 );

@@ -17,12 +17,13 @@ export interface TurnRequest {
   readonly settings: MemorySettings;
   /** Whether the client is sent the id of the assistant's message. */
   readonly clientKnowsMessageId: boolean;
-  readonly regenerate: boolean;
   /** The user whose conversation it is, and what the caller may see. */
   readonly principal: Principal;
 }
 
 export interface AgentMemory {
+  /** Most tokens of a prompt; undefined: what the model takes. */
+  readonly contextTokens: number | undefined;
   /** Starts a turn. Null for a run without a conversation: nothing is read and nothing is stored. */
   turn(request: TurnRequest, call: RunCall): Turn | null;
   /** The tools of a run that may write: the agent's, and the one that updates the working memory if there is one. */
@@ -37,7 +38,8 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
   const everything = memory.for(EVERYTHING);
   const extended = new WeakMap<ToolSet, ToolSet>();
   return {
-    turn({ runId, input, settings, clientKnowsMessageId, regenerate, principal }, call) {
+    contextTokens: memory.settings.contextTokens,
+    turn({ runId, input, settings, clientKnowsMessageId, principal }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
@@ -50,7 +52,6 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
         input,
         messageId: messageIdForRun(runId),
         clientKnowsMessageId,
-        regenerate,
         call,
       });
     },

@@ -2,7 +2,7 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
-import type { Memory, MemoryAccess, SimilarQuery } from "../../memory/memory.ts";
+import type { Discarded, Memory, MemoryAccess, SimilarQuery } from "../../memory/memory.ts";
 import { searchesAllConversations } from "../../memory/semantic/find.ts";
 import { MEMORY_SPANS } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
@@ -19,8 +19,8 @@ export interface RecalledContext {
   readonly messages: LanguageModelV3Message[];
   /** The text of the working memory; null when nothing is stored yet, undefined when the memory has none. */
   readonly workingMemory: string | null | undefined;
-  /** Ids of stored messages that come after the last user message of this request: a regenerated answer replaces them. */
-  readonly replaced: readonly string[];
+  /** Stored messages that the client no longer has: the turn takes their place. */
+  readonly discarded: Discarded | null;
   /** The stored answer that the run continues, since the request has results for its open calls. */
   readonly continued: CompletedMessage | null;
 }
@@ -44,34 +44,36 @@ export async function recall(
 ): Promise<RecalledContext> {
   const { id, userId } = conversation;
   const { contextLimit } = settings;
-  const [stored, workingMemory] = await Promise.all([
-    access.recent(id, contextLimit, userId),
+  const { messageIds: posted, complete } = input;
+  const [earlier, workingMemory] = await Promise.all([
+    access.earlier(id, { limit: contextLimit, posted, complete }, userId),
     readWorkingMemory(memory, access, conversation),
   ]);
-  const { messages: recent, continued } = completeCalls(stored, input.results);
-  const told = new Set([...recent.map((message) => message.id), ...input.messageIds]);
+  const { before, discarded } = earlier;
+  const { messages: recent, continued } = completeCalls(earlier.messages, input.results);
+  const told = new Set([...recent.map((message) => message.id), ...posted]);
   const whole = recent.length < contextLimit;
   const similar = await similarMessages(
     memory,
     access,
     conversation,
     settings,
-    { text: input.text, told, whole },
+    { text: input.text, knownMessageIds: told, knowsWholeConversation: whole, before },
     call,
     span,
   );
-  const lastUserIndex =
-    input.lastUserMessageId === undefined ? -1 : recent.findIndex((message) => message.id === input.lastUserMessageId);
-  const later =
-    lastUserIndex === -1 ? [] : recent.slice(lastUserIndex + 1).filter((message) => !input.messageIds.has(message.id));
-  const earlier = (lastUserIndex === -1 ? recent : recent.slice(0, lastUserIndex)).filter(
-    (message) => !input.messageIds.has(message.id),
-  );
-  const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](earlier, similar);
-  return { messages: toPrompt(merged, call), workingMemory, replaced: later.map((message) => message.id), continued };
+  const begun = whole ? recent : fromFirstQuestion(recent);
+  const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](begun, similar);
+  return { messages: toPrompt(merged, call), workingMemory, discarded, continued };
 }
 
-type Merge = (recent: Message[], similar: Message[]) => Message[];
+/** Without the end of the turn that the limit has cut in two: providers refuse an answer without its question. */
+function fromFirstQuestion(messages: readonly Message[]): readonly Message[] {
+  const first = messages.findIndex(({ role }) => role === "user");
+  return first === -1 ? [] : messages.slice(first);
+}
+
+type Merge = (recent: readonly Message[], similar: readonly Message[]) => readonly Message[];
 
 const MERGE_STRATEGIES: Readonly<Record<MemorySettings["semanticMemory"]["mergeStrategy"], Merge>> = {
   prepend: (recent, similar) => [...similar, ...recent],
@@ -92,7 +94,7 @@ async function similarMessages(
   access: MemoryAccess,
   conversation: Conversation,
   { semanticMemory }: MemorySettings,
-  query: Pick<SimilarQuery, "text" | "told" | "whole">,
+  query: Pick<SimilarQuery, "text" | "knownMessageIds" | "knowsWholeConversation" | "before">,
   call: RunCall,
   span: Span | null,
 ): Promise<Message[]> {
@@ -101,7 +103,7 @@ async function similarMessages(
   if (enabled === false || semantic === undefined || limit === 0 || query.text.trim() === "") return [];
   const { scope } = semantic;
   // The prompt has the whole conversation already: there is nothing else to find in it.
-  if (query.whole && !searchesAllConversations(scope, conversation.userId)) return [];
+  if (query.knowsWholeConversation && !searchesAllConversations(scope, conversation.userId)) return [];
   try {
     const found = access.similar(conversation, { ...query, limit, threshold, scope });
     return await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);

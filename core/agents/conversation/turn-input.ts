@@ -13,8 +13,8 @@ export interface TurnInput {
   readonly user: NewMessage | null;
   /** Ids of the messages in the request: they need not be read from the conversation. */
   readonly messageIds: ReadonlySet<string>;
-  /** Id of the last user message in the request. Stored messages after it are not shown to the model. */
-  readonly lastUserMessageId: string | undefined;
+  /** Whether the request has a conversation of its own, more than what is said in this turn. */
+  readonly complete: boolean;
   /** The assistant's message that the run continues. */
   readonly continued: { readonly id: string; readonly parts: readonly unknown[] } | null;
   /** Results of calls that an earlier answer has left to the client. */
@@ -36,7 +36,7 @@ export function parseTurnInput(input: unknown): TurnInput {
     return {
       user,
       messageIds: NO_IDS,
-      lastUserMessageId: undefined,
+      complete: false,
       continued: null,
       results: NO_RESULTS,
       text: input,
@@ -49,7 +49,7 @@ export function parseTurnInput(input: unknown): TurnInput {
   return {
     user: userMessage(messages),
     messageIds: new Set(ids),
-    lastUserMessageId: userMessages.length === 0 ? undefined : messageId(userMessages.at(-1)!),
+    complete: hasHistory(messages),
     continued: continuedMessage(messages.at(-1)!),
     results: postedResults(messages),
     text: userMessages.length === 0 ? "" : inputText(userMessages.at(-1)!),
@@ -63,13 +63,25 @@ function messageId({ id }: Fields): string | undefined {
   return typeof id === "string" && id !== "" && id.length <= MAX_ID_LENGTH ? id : undefined;
 }
 
-/** All that the user said after the last assistant message, as one message. */
-function userMessage(messages: readonly Fields[]): NewMessage | null {
-  let end = messages.length;
-  const continues = messages[end - 1]!.role === "assistant";
-  if (continues) end--;
+/** Where what is said in this turn begins and ends: after the last assistant message, leaving out the one that is continued. */
+function turnBounds(messages: readonly Fields[]): { begin: number; end: number } {
+  const end = messages.at(-1)!.role === "assistant" ? messages.length - 1 : messages.length;
   let begin = end;
   while (begin > 0 && (messages[begin - 1]!.role === "user" || messages[begin - 1]!.role === "system")) begin--;
+  return { begin, end };
+}
+
+/** Whether something was said before this turn, or in it before the message that is continued. */
+function hasHistory(messages: readonly Fields[]): boolean {
+  const { begin, end } = turnBounds(messages);
+  const before = end < messages.length ? end : begin;
+  return messages.slice(0, before).some(({ role }) => role !== "system");
+}
+
+/** All that the user said after the last assistant message, as one message. */
+function userMessage(messages: readonly Fields[]): NewMessage | null {
+  const { begin, end } = turnBounds(messages);
+  const continues = end < messages.length;
   const turn = messages.slice(begin, end).filter((message) => message.role === "user");
   const last = turn.at(-1);
   if (last === undefined) return null;

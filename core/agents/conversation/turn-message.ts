@@ -1,8 +1,11 @@
 /** Collects the parts of a run into the assistant's UI message that the conversation stores. */
 import { CALL_NOT_COMPLETED } from "../prompt/ui-input.ts";
 import type { AgentPart, PartSink } from "../run/parts.ts";
+import { metadataOf } from "../run/provider-parts.ts";
 
-type TextPart = { type: "text" | "reasoning"; text: string; state: "done" };
+type Metadata = Extract<AgentPart, { type: "text-end" }>["providerMetadata"];
+type MetadataField = "providerMetadata" | "callProviderMetadata" | "resultProviderMetadata";
+type TextPart = { type: "text" | "reasoning"; text: string; state: "done"; providerMetadata?: Metadata };
 type ToolPart = {
   type: `tool-${string}`;
   toolCallId: string;
@@ -11,8 +14,10 @@ type ToolPart = {
   output?: unknown;
   errorText?: string;
   providerExecuted?: true;
+  callProviderMetadata?: Metadata;
+  resultProviderMetadata?: Metadata;
 };
-type Part = TextPart | ToolPart | Record<string, unknown>;
+type Part = (TextPart | ToolPart | Record<string, unknown>) & { [K in MetadataField]?: unknown };
 /** Called after parts that are worth a checkpoint. */
 type CheckpointListener = (reason: "step" | "tool-result") => void;
 type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" }>;
@@ -31,6 +36,8 @@ export class TurnMessage implements PartSink {
   #hasContent: boolean;
   /** Whether the step has called a tool. */
   #hasCalls = false;
+  /** Where the parts of the step begin that is not complete. */
+  #stepBegin: number | null = null;
 
   /** @param parts what the message begins with: the parts of the message that the run continues */
   constructor(sink: PartSink, parts: readonly unknown[], onCheckpoint: CheckpointListener) {
@@ -57,7 +64,8 @@ export class TurnMessage implements PartSink {
    * The parts so far, or null when there are none. They go on growing: serialise them at once.
    *
    * @param ended whether the run is over, and how. Calls without a result are marked as failed then, but for those that a
-   * successful run leaves to the client
+   *   successful run leaves to the client; and what the provider said for itself in an answer that broke off is left out: it
+   *   does not know of that answer
    */
   parts(ended: "completed" | "failed" | null): unknown[] | null {
     if (!this.#hasContent) return null;
@@ -68,8 +76,13 @@ export class TurnMessage implements PartSink {
         call.state = "output-error";
         call.errorText = CALL_NOT_COMPLETED;
       }
+      if (this.#stepBegin !== null) for (const part of this.#parts.slice(this.#stepBegin)) forgetMetadata(part);
     }
-    return this.#parts.filter((part) => (part.type !== "text" && part.type !== "reasoning") || part.text !== "");
+    const parts = this.#parts.filter(
+      (part) =>
+        (part.type !== "text" && part.type !== "reasoning") || part.text !== "" || part.providerMetadata !== undefined,
+    );
+    return parts.some(({ type }) => type !== "step-start") ? parts : null;
   }
 
   #collect(part: AgentPart): void {
@@ -85,8 +98,13 @@ export class TurnMessage implements PartSink {
       case "reasoning-start":
         this.#beginBlock(part.type === "text-start" ? "text" : "reasoning", part.id);
         return;
+      case "text-end":
+      case "reasoning-end":
+        this.#endBlock(part);
+        return;
       case "start-step":
         this.#open.clear();
+        this.#stepBegin = this.#parts.length;
         this.#parts.push({ type: "step-start" });
         return;
       case "tool-call":
@@ -99,7 +117,7 @@ export class TurnMessage implements PartSink {
         return;
       case "file": {
         const { base64, mediaType } = part.file;
-        this.#push({ type: "file", mediaType, url: `data:${mediaType};base64,${base64}` });
+        this.#push({ type: "file", mediaType, url: `data:${mediaType};base64,${base64}`, ...metadataOf(part) });
         return;
       }
       case "source":
@@ -109,6 +127,7 @@ export class TurnMessage implements PartSink {
         // A step without calls is the last one, and the end of the run is stored anyway.
         if (this.#hasCalls) this.#onCheckpoint("step");
         this.#hasCalls = false;
+        this.#stepBegin = null;
     }
   }
 
@@ -119,9 +138,20 @@ export class TurnMessage implements PartSink {
     return block;
   }
 
-  #addCall({ toolCallId, toolName, input, providerExecuted }: Extract<AgentPart, { type: "tool-call" }>): void {
+  /** Only of a block that is complete: a provider refuses what it has not finished. */
+  #endBlock({ type, id, providerMetadata }: Extract<AgentPart, { type: "text-end" | "reasoning-end" }>): void {
+    if (providerMetadata === undefined) return;
+    const block = this.#open.get((type === "text-end" ? "text" : "reasoning") + id);
+    if (block === undefined) return;
+    block.providerMetadata = providerMetadata;
+    this.#hasContent = true;
+  }
+
+  #addCall(part: Extract<AgentPart, { type: "tool-call" }>): void {
+    const { toolCallId, toolName, input, providerExecuted, providerMetadata } = part;
     const call: ToolPart = { type: `tool-${toolName}`, toolCallId, state: "input-available", input };
     if (providerExecuted === true) call.providerExecuted = true;
+    if (providerMetadata !== undefined) call.callProviderMetadata = providerMetadata;
     this.#calls.set(toolCallId, call);
     this.#hasCalls = true;
     this.#push(call);
@@ -130,6 +160,7 @@ export class TurnMessage implements PartSink {
   #addResult(part: ToolAnswer): void {
     const call = this.#calls.get(part.toolCallId);
     if (call === undefined) return;
+    if (part.providerMetadata !== undefined) call.resultProviderMetadata = part.providerMetadata;
     if (part.type === "tool-result") {
       call.state = "output-available";
       call.output = part.output;
@@ -145,11 +176,18 @@ export class TurnMessage implements PartSink {
   }
 }
 
+function forgetMetadata(part: Part): void {
+  delete part.providerMetadata;
+  delete part.callProviderMetadata;
+  delete part.resultProviderMetadata;
+}
+
 function sourcePart(part: Extract<AgentPart, { type: "source" }>): Part {
   if (part.sourceType === "url") {
     const { id: sourceId, url, title } = part;
-    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }) };
+    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }), ...metadataOf(part) };
   }
   const { id: sourceId, mediaType, title, filename } = part;
-  return { type: "source-document", sourceId, mediaType, title, ...(filename !== undefined && { filename }) };
+  const source = { type: "source-document", sourceId, mediaType, title };
+  return { ...source, ...(filename !== undefined && { filename }), ...metadataOf(part) };
 }

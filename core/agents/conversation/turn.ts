@@ -4,7 +4,7 @@
  * knows that the turn is stored.
  */
 import { messageOf } from "../../lib/errors.ts";
-import type { Memory, MemoryAccess, NewMessage } from "../../memory/memory.ts";
+import type { Discarded, Memory, MemoryAccess, NewMessage, TurnPlace } from "../../memory/memory.ts";
 import { MEMORY_SPANS, memoryAttributes } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { spanned } from "../../observability/spans.ts";
@@ -28,8 +28,6 @@ interface TurnOptions {
   readonly messageId: string;
   /** Whether the client is sent that id: then the message must be stored under it. */
   readonly clientKnowsMessageId: boolean;
-  /** Whether the answer replaces an earlier one. */
-  readonly regenerate: boolean;
   readonly call: RunCall;
 }
 
@@ -39,7 +37,8 @@ export class Turn {
   readonly #options: TurnOptions;
   readonly #input: TurnInput;
   readonly #startedAt: number;
-  #replaced: readonly string[] = [];
+  /** What the turn takes the place of; it is removed when the turn is stored. */
+  #discarded: Discarded | null = null;
   /** The assistant's message that the run continues. */
   #continued: TurnInput["continued"];
   #message: TurnMessage | null = null;
@@ -75,11 +74,11 @@ export class Turn {
 
   /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
   async recall(): Promise<RecalledContext> {
-    const { memory, access, conversation, settings, call, regenerate } = this.#options;
+    const { memory, access, conversation, settings, call } = this.#options;
     const span = this.#span(MEMORY_SPANS.recall);
     const found = recall(memory, access, conversation, settings, this.#input, call, span);
     const recalled = await spanned(span, found);
-    if (regenerate) this.#replaced = recalled.replaced;
+    this.#discarded = recalled.discarded;
     if (recalled.continued !== null) {
       this.#continued = recalled.continued;
       this.#choosesIds = true;
@@ -112,7 +111,7 @@ export class Turn {
     await this.#write(null);
     const { scope } = memory.settings.workingMemory!;
     const update = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
-    await spanned(this.#span(MEMORY_SPANS.note, parent), update);
+    await spanned(this.#span(MEMORY_SPANS.workingMemory, parent), update);
   }
 
   /** Stores the whole turn. @throws ServiceError `unavailable` when that fails: the run must not report success then */
@@ -120,15 +119,17 @@ export class Turn {
     if (!this.writable || this.#ended) return;
     await this.#end();
     await this.#write("completed");
-    if (this.#replaced.length === 0) return;
-    const { access, conversation } = this.#options;
-    await access.deleteMessages(conversation.id, this.#replaced, conversation.userId);
   }
 
-  /** Stores what was said before the run failed or was stopped. Never rejects: the client is told of the failure of the run. */
+  /**
+   * Stores what was said before the run failed or was stopped, if anything was: a message without an answer is not kept, and an
+   * answer that fails does not take the place of another. Never rejects: the client is told of the failure of the run.
+   */
   async abandon(status: "error" | "cancelled"): Promise<void> {
     if (!this.writable || this.#ended) return;
     await this.#end();
+    if (status === "error" && this.#discarded !== null) return;
+    if ((this.#message?.parts("failed") ?? null) === null) return;
     try {
       await this.#write("failed", { status });
     } catch (error) {
@@ -153,7 +154,8 @@ export class Turn {
    */
   #checkpoint(): void {
     this.#stopTimer();
-    if (this.#ended) return;
+    // A turn that takes the place of messages does so all at once, when it has an answer.
+    if (this.#ended || this.#discarded !== null) return;
     if (this.#writing !== null) {
       this.#writeAgain = true;
       return;
@@ -178,21 +180,33 @@ export class Turn {
   async #write(ended: "completed" | "failed" | null, metadata?: Record<string, unknown>): Promise<void> {
     const { memory, access, conversation, resourceId, messageId } = this.#options;
     if (ended === null) this.#choosesIds = true;
+    const { title } = this.#input;
+    const identity = { id: conversation.id, userId: conversation.userId, resourceId };
+    const begun = title === "" ? identity : { ...identity, title };
+    if (ended === null && this.#discarded !== null) return access.append(begun, []);
     const messages: NewMessage[] = [];
     const user = this.#user;
     if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
     const parts = this.#message?.parts(ended) ?? null;
+    const answerId = this.#continued?.id ?? messageId;
     if (parts !== null) {
       this.#answeredAt ??= memory.now();
       const answer: NewMessage = { role: "assistant", parts };
       if (metadata !== undefined) answer.metadata = metadata;
-      messages.push(this.#withIdAndTime(answer, this.#answeredAt, this.#continued?.id ?? messageId));
+      messages.push(this.#withIdAndTime(answer, this.#answeredAt, answerId));
     }
-    const { title } = this.#input;
-    const begun = { id: conversation.id, userId: conversation.userId, resourceId };
-    const saved = access.append(title === "" ? begun : { ...begun, title }, messages);
+    const place = ended !== null || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
+    const saved = access.append(begun, messages, place);
     await spanned(this.#span(MEMORY_SPANS.save), saved);
     if (this.#user === user) this.#user = null;
+  }
+
+  /** Undefined for a turn that comes after all that is stored, under ids that nobody else has. */
+  #place(answer: string, yields: boolean): TurnPlace | undefined {
+    const { user } = this.#input;
+    const answers = this.#continued === null ? user?.id : undefined;
+    const discarded = this.#discarded;
+    return answers === undefined && discarded === null ? undefined : { answers, answer, discarded, yields };
   }
 
   /** A message that is stored only once gets its id from the store: such ids take less space. */

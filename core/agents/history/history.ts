@@ -30,6 +30,8 @@ export interface HistoryRun {
   status: RunStatus;
   output: unknown;
   usage: Usage | undefined;
+  /** The model that answered last; empty until one has. */
+  model: string;
   error: string | undefined;
 }
 
@@ -77,6 +79,7 @@ export function beginHistoryRun(
     status: "running",
     output: undefined,
     usage: undefined,
+    model: "",
     error: undefined,
   };
 }
@@ -86,6 +89,7 @@ export function endHistoryRun(run: HistoryRun, status: FinalStatus, outcome: Run
   run.status = status;
   run.output = outcome.output ?? flatten(outcome.text);
   run.usage = outcome.usage;
+  run.model = outcome.model;
   run.size += outcome.text.length;
   if (error !== undefined) run.error = error instanceof ServiceError ? error.message : "internal error";
 }
@@ -103,6 +107,7 @@ export function historyEntry(agentId: string, run: HistoryRun): HistoryEntry {
     entry.endTime = new Date(run.endTime).toISOString();
     entry.output = run.output;
     entry.usage = run.usage;
+    if (run.model !== "") entry.model = run.model;
   }
   if (run.userId !== undefined) entry.userId = run.userId;
   if (run.conversationId !== undefined) entry.conversationId = run.conversationId;

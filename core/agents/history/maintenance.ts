@@ -1,19 +1,19 @@
 /** Background work on the stored history: closes runs of dead processes, and deletes runs that are too old. */
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { systemTime } from "../../lib/clock.ts";
-import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { messageOf } from "../../lib/errors.ts";
+import { Interval } from "../../lib/interval.ts";
+import { unlessConflict } from "../../storage/conflict.ts";
 import { historyBefore, historyRows, historyTotal, OPEN_RUNS, ownHistoryTotal, ownKeyOf } from "../../storage/keys.ts";
+import { Leases, type LeaseTimeout, NO_TIMEOUT } from "../../storage/leases.ts";
+import { pagesInBackground } from "../../storage/ranges.ts";
 import { isShared } from "../../storage/sharing.ts";
 import type { Row, Store } from "../../storage/store.ts";
 
 const INTERVAL_MS = 60_000;
 const FIRST_ROUND_DELAY_MS = 5_000;
-/** Between two batches, so that deleting does not keep the store busy. */
-const BATCH_PAUSE_MS = 20;
-const BATCH_ROWS = 100;
-/** A run of another process is closed when its last heartbeat is older than this. */
-const LEASE_TIMEOUT_MS = 60_000;
+const ROWS_PER_COMMIT = 100;
+const LEASE_TIMEOUT: LeaseTimeout = { sinceHeartbeat: 60_000, unchanged: 0 };
 
 interface HistoryMaintenanceOptions {
   agents: readonly string[];
@@ -22,45 +22,48 @@ interface HistoryMaintenanceOptions {
   logger: Logger;
 }
 
+/** The lease of a run: the key of its row, and when its last heartbeat was. */
+interface RunLease {
+  readonly key: string;
+  readonly seen: number;
+}
+
+export const runLeaseText = (key: string, seen: number): string => JSON.stringify({ key, seen } satisfies RunLease);
+const parseRunLease = (value: string): RunLease => JSON.parse(value) as RunLease;
+
 export class HistoryMaintenance {
   readonly #store: Store;
   readonly #options: HistoryMaintenanceOptions;
-  readonly #stop = new AbortController();
-  #timer: NodeJS.Timeout | null = null;
-  #round: Promise<void> = Promise.resolve();
+  readonly #leases: Leases;
+  readonly #rounds: Interval;
 
   constructor(store: Store, options: HistoryMaintenanceOptions) {
     this.#store = store;
     this.#options = options;
+    this.#leases = new Leases(store, { prefix: OPEN_RUNS, readTime: (value) => parseRunLease(value).seen });
+    this.#rounds = new Interval(
+      INTERVAL_MS,
+      () => this.#round(),
+      (error) => options.logger.warn({ err: error }, `the maintenance of the history failed: ${messageOf(error)}`),
+    );
   }
 
   async start(): Promise<void> {
-    await this.closeOrphanedRuns(isShared(this.#store) ? Date.now() - LEASE_TIMEOUT_MS : Number.POSITIVE_INFINITY);
-    this.#schedule(FIRST_ROUND_DELAY_MS);
+    await this.closeOrphanedRuns(isShared(this.#store) ? LEASE_TIMEOUT : NO_TIMEOUT);
+    this.#rounds.start(FIRST_ROUND_DELAY_MS);
   }
 
-  async close(): Promise<void> {
-    this.#stop.abort();
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    await this.#round;
+  close(): Promise<void> {
+    return this.#rounds.stop();
   }
 
-  /** Marks every open run whose last heartbeat was before `time` (milliseconds since 1970) as interrupted. */
-  async closeOrphanedRuns(time: number): Promise<void> {
-    let after: string | undefined;
-    for (;;) {
-      const range = { prefix: OPEN_RUNS, limit: BATCH_ROWS };
-      const rows = await this.#store.scan(after === undefined ? range : { ...range, after });
-      for (const row of rows) {
-        const { key, seen } = JSON.parse(row.value) as { key: string; seen: number };
-        if (seen < time) await this.#closeRun(row, key, seen);
-      }
-      if (rows.length < BATCH_ROWS) return;
-      after = rows.at(-1)!.key;
-    }
+  /** Marks every open run whose lease has run out as interrupted. */
+  async closeOrphanedRuns(timeout: LeaseTimeout): Promise<void> {
+    for await (const lease of this.#leases.expired(timeout)) await this.#closeRun(lease);
   }
 
-  async #closeRun(open: Row, key: string, seen: number): Promise<void> {
+  async #closeRun(lease: Row): Promise<void> {
+    const { key, seen } = parseRunLease(lease.value);
     const row = await this.#store.get(key);
     const put: [string, string][] = [];
     if (row !== undefined) {
@@ -70,28 +73,20 @@ export class HistoryMaintenance {
         put.push([key, JSON.stringify(closed)]);
       }
     }
-    await ignoreConflict(this.#store.commit({ put, delete: [open.key], expect: [[open.key, open.revision]] }));
+    await unlessConflict(this.#store.commit({ put, delete: [lease.key], expect: [[lease.key, lease.revision]] }));
   }
 
-  /** Deletes runs that began before `time` (milliseconds since 1970), a batch at a time. */
+  /** Deletes runs that began before `time` (milliseconds since 1970), a page at a time. */
   async deleteRunsBefore(time: number): Promise<void> {
     for (const agent of this.#options.agents) {
-      for (;;) {
-        const rows = await this.#store.scan({
-          prefix: historyRows(agent),
-          before: historyBefore(agent, time),
-          limit: BATCH_ROWS,
-        });
-        if (rows.length > 0) {
-          const own = await this.#ownerRows(agent, rows);
-          const add: [string, number][] = [[historyTotal(agent), -rows.length], ...own.totals];
-          // Two processes may delete the same runs at once: only one of them may correct the totals.
-          const expect = rows.map((row): [string, number] => [row.key, row.revision]);
-          const keys = [...rows.map((row) => row.key), ...own.keys];
-          await ignoreConflict(this.#store.commit({ delete: keys, add, expect }));
-        }
-        if (rows.length < BATCH_ROWS || this.#stop.signal.aborted) break;
-        await sleep(BATCH_PAUSE_MS);
+      const range = { prefix: historyRows(agent), before: historyBefore(agent, time) };
+      for await (const rows of pagesInBackground(this.#store, range, ROWS_PER_COMMIT, this.#rounds.signal)) {
+        const own = await this.#ownerRows(agent, rows);
+        const add: [string, number][] = [[historyTotal(agent), -rows.length], ...own.totals];
+        // Two processes may delete the same runs at once: only one of them may correct the totals.
+        const expect = rows.map((row): [string, number] => [row.key, row.revision]);
+        const keys = [...rows.map((row) => row.key), ...own.keys];
+        await unlessConflict(this.#store.commit({ delete: keys, add, expect }));
       }
     }
   }
@@ -112,29 +107,8 @@ export class HistoryMaintenance {
     return { keys: found.map(({ key }) => key), totals };
   }
 
-  #schedule(delay: number): void {
-    if (this.#stop.signal.aborted) return;
-    this.#timer = setTimeout(() => {
-      this.#round = this.#runRound().finally(() => this.#schedule(INTERVAL_MS));
-    }, delay);
-    this.#timer.unref();
-  }
-
-  async #runRound(): Promise<void> {
-    try {
-      if (isShared(this.#store)) await this.closeOrphanedRuns(Date.now() - LEASE_TIMEOUT_MS);
-      await this.deleteRunsBefore(Math.max(0, systemTime() - this.#options.retention));
-    } catch (error) {
-      this.#options.logger.warn({ err: error }, `the maintenance of the history failed: ${messageOf(error)}`);
-    }
-  }
-}
-
-/** Ignores a conflict: another process has done the same already. */
-async function ignoreConflict(commit: Promise<unknown>): Promise<void> {
-  try {
-    await commit;
-  } catch (error) {
-    if (!(error instanceof CommitConflict)) throw error;
+  async #round(): Promise<void> {
+    if (isShared(this.#store)) await this.closeOrphanedRuns(LEASE_TIMEOUT);
+    await this.deleteRunsBefore(Math.max(0, systemTime() - this.#options.retention));
   }
 }

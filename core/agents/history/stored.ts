@@ -18,6 +18,7 @@ import {
   ownHistoryRows,
   ownHistoryTotal,
 } from "../../storage/keys.ts";
+import { HeartbeatTimer } from "../../storage/leases.ts";
 import type { Store } from "../../storage/store.ts";
 import type { RunResult } from "../run/run.ts";
 import {
@@ -29,7 +30,7 @@ import {
   type HistoryRun,
   historyEntry,
 } from "./history.ts";
-import { HistoryMaintenance } from "./maintenance.ts";
+import { HistoryMaintenance, runLeaseText } from "./maintenance.ts";
 
 /** Ended runs are written together after this time. */
 const WRITE_DELAY_MS = 50;
@@ -67,6 +68,7 @@ export class StoredHistories implements AgentHistories {
   readonly #logger: Logger;
   readonly #isolated: boolean;
   readonly #maintenance: HistoryMaintenance;
+  readonly #heartbeats = new HeartbeatTimer(HEARTBEAT_INTERVAL_MS);
   /** Agent ids of runs that go on, oldest first: of those without a row, and of those with one. */
   readonly #withoutRow = new Map<HistoryRun, string>();
   readonly #withRow = new Map<HistoryRun, string>();
@@ -77,7 +79,6 @@ export class StoredHistories implements AgentHistories {
   #flushing: Promise<void> | null = null;
   #failing = false;
   #dropped = 0;
-  #lastHeartbeat = 0;
   #closed = false;
 
   constructor(store: Store, options: StoredHistoriesOptions) {
@@ -216,14 +217,13 @@ export class StoredHistories implements AgentHistories {
     for (const [run, agentId] of this.#withoutRow) {
       if (run.startTime > before || begun.length === COMMIT_LIMIT.rows) break;
       const key = historyKey(agentId, run.startTime, run.id);
-      put.push([key, JSON.stringify(historyEntry(agentId, run))], [openRunKey(run.id), leaseRow(key, now)]);
+      put.push([key, JSON.stringify(historyEntry(agentId, run))], [openRunKey(run.id), runLeaseText(key, now)]);
       this.#addFirstRow(agentId, run, put, totals);
       begun.push([run, agentId]);
     }
-    if (performance.now() - this.#lastHeartbeat >= HEARTBEAT_INTERVAL_MS) {
-      this.#lastHeartbeat = performance.now();
+    if (this.#heartbeats.isDue()) {
       for (const [run, agentId] of this.#withRow) {
-        put.push([openRunKey(run.id), leaseRow(historyKey(agentId, run.startTime, run.id), now)]);
+        put.push([openRunKey(run.id), runLeaseText(historyKey(agentId, run.startTime, run.id), now)]);
       }
     }
     if (put.length === 0) return;
@@ -260,6 +260,3 @@ export class StoredHistories implements AgentHistories {
     }
   }
 }
-
-/** The lease of a run: the key of its row, and the time of its last heartbeat. */
-const leaseRow = (key: string, seen: number) => JSON.stringify({ key, seen });

@@ -1,6 +1,7 @@
 /** Images and files of messages: reads `data:` URLs, web addresses and base64 text into the form that models take. */
 import type { LanguageModelV3FilePart } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
+import { sniffMediaType } from "./media-types.ts";
 
 const DATA_URL = /^data:([^;,]*)((?:;[^;,]*)*),/i;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
@@ -9,7 +10,8 @@ const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
  * Creates a file part.
  *
  * @param source a `data:` or http(s) URL; with `allowBase64` bare base64 text too
- * @param mediaType IANA type. Default: that of the `data:` URL, else `fallbackType`; without any of them it is an error
+ * @param mediaType IANA type. Default: that of the `data:` URL, else the one that the bytes begin like, else `fallbackType`;
+ *   without any of them it is an error. A type with a wildcard (`image/*`) is made exact by the bytes.
  * @param path where the part is in the request, for messages (`input[0].parts[1]`)
  */
 export function filePart(
@@ -22,7 +24,8 @@ export function filePart(
   if (typeof source !== "string" || source === "") throw invalid(`${path}.${field} must be a non-empty string`);
   if (mediaType !== undefined && typeof mediaType !== "string") throw invalid(`${path}.mediaType must be string`);
   const { data, type } = parseSource(source, `${path}.${field}`, options.allowBase64 === true);
-  const media = mediaType || type || options.fallbackType;
+  const named = mediaType || type;
+  const media = named && !named.includes("*") ? named : (sniffMediaType(data) ?? (named || options.fallbackType));
   if (!media) throw invalid(`${path}.mediaType is required`);
   const part: LanguageModelV3FilePart = { type: "file", data, mediaType: media };
   if (typeof options.filename === "string") part.filename = options.filename;

@@ -3,6 +3,8 @@ import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@a
 import { invalid } from "../../lib/errors.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
+import { readProviderOptions } from "./provider-options.ts";
+import { modelToolName } from "./tool-names.ts";
 import { toolOutput } from "./tool-output.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -12,19 +14,24 @@ type PartReader<P> = (part: Fields, path: string) => P | null;
 /** Appends the message. `path` is where it is in the request: `input[0]`. */
 export function pushModelMessage(prompt: LanguageModelV3Message[], message: Fields, path: string): void {
   const { role, content } = message;
+  const carried = readProviderOptions(message, "providerOptions", path);
   switch (role) {
     case "system":
-      prompt.push({ role, content: typeof content === "string" ? content : systemText(content, path) });
+      prompt.push({ role, content: typeof content === "string" ? content : systemText(content, path), ...carried });
       return;
     case "user":
-      prompt.push({ role, content: readContent<UserContent[number]>(content, USER_PARTS, role, path) });
+      prompt.push({ role, content: readContent<UserContent[number]>(content, USER_PARTS, role, path), ...carried });
       return;
     case "assistant":
-      prompt.push({ role, content: readContent<AssistantContent[number]>(content, ASSISTANT_PARTS, role, path) });
+      prompt.push({
+        role,
+        content: readContent<AssistantContent[number]>(content, ASSISTANT_PARTS, role, path),
+        ...carried,
+      });
       return;
     case "tool":
       if (typeof content === "string") throw invalid(`${path}.content must be an array of tool results`);
-      prompt.push({ role, content: readContent<ToolContent[number]>(content, TOOL_PARTS, role, path) });
+      prompt.push({ role, content: readContent<ToolContent[number]>(content, TOOL_PARTS, role, path), ...carried });
       return;
     default:
       throw invalid(`${path}.role must be one of "system", "user", "assistant", "tool"`);
@@ -52,7 +59,8 @@ function readContent<P>(
       );
     }
     const part = reader(fields, here);
-    if (part !== null) parts.push(part);
+    const carried = readProviderOptions(fields, "providerOptions", here);
+    if (part !== null) parts.push(carried === undefined ? part : { ...part, ...carried });
   });
   return parts;
 }
@@ -82,7 +90,7 @@ const file = (part: Fields, path: string) =>
 const toolCall = (part: Fields, path: string) => ({
   type: "tool-call" as const,
   toolCallId: requireString(part, "toolCallId", path),
-  toolName: requireString(part, "toolName", path),
+  toolName: modelToolName(requireString(part, "toolName", path)),
   input: part.input ?? {},
   ...(part.providerExecuted === true && { providerExecuted: true }),
 });
@@ -90,7 +98,7 @@ const toolCall = (part: Fields, path: string) => ({
 const toolResult = (part: Fields, path: string) => ({
   type: "tool-result" as const,
   toolCallId: requireString(part, "toolCallId", path),
-  toolName: requireString(part, "toolName", path),
+  toolName: modelToolName(requireString(part, "toolName", path)),
   output: readOutput(part.output, `${path}.output`),
 });
 

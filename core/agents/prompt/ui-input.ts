@@ -3,6 +3,9 @@ import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@a
 import { invalid } from "../../lib/errors.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
+import { withoutLooseEnds } from "./order.ts";
+import { readProviderOptions } from "./provider-options.ts";
+import { modelToolName } from "./tool-names.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -62,9 +65,8 @@ function pushUser(prompt: LanguageModelV3Message[], parts: unknown[], path: stri
   parts.forEach((raw, index) => {
     const here = partPath(path, index);
     const part = requirePart(raw, here);
-    if (part.type === "text") content.push({ type: "text", text: requireText(part, here) });
-    else if (part.type === "file")
-      content.push(filePart(part.url, "url", part.mediaType, here, { filename: part.filename }));
+    if (part.type === "text") content.push({ type: "text", text: requireText(part, here), ...metadata(part, here) });
+    else if (part.type === "file") content.push(readFile(part, here));
     else if (!isUiOnly(part.type)) throw unknownPartError(part.type, "user", here);
   });
   if (content.length > 0) prompt.push({ role: "user", content });
@@ -81,20 +83,27 @@ function pushAssistant(prompt: LanguageModelV3Message[], parts: unknown[], path:
       pushStep(prompt, content, answers);
       content = [];
       answers = [];
-    } else if (part.type === "text") {
-      const text = requireText(part, here);
-      if (text !== "") content.push({ type: "text", text });
-    } else if (part.type === "reasoning") content.push({ type: "reasoning", text: requireText(part, here) });
-    else if (part.type === "file")
-      content.push(filePart(part.url, "url", part.mediaType, here, { filename: part.filename }));
+    } else if (part.type === "text" || part.type === "reasoning")
+      content.push({ type: part.type, text: requireText(part, here), ...metadata(part, here) });
+    else if (part.type === "file") content.push(readFile(part, here));
     else if (part.type === "dynamic-tool" || part.type.startsWith("tool-")) pushTool(content, answers, part, here);
     else if (!isUiOnly(part.type)) throw unknownPartError(part.type, "assistant", here);
   });
   pushStep(prompt, content, answers);
 }
 
+/** What the provider wants back with a part. That of a part that was not finished is not complete. */
+const metadata = (part: Fields, path: string) =>
+  part.state === "streaming" ? undefined : readProviderOptions(part, "providerMetadata", path);
+
+const readFile = (part: Fields, path: string) => ({
+  ...filePart(part.url, "url", part.mediaType, path, { filename: part.filename }),
+  ...metadata(part, path),
+});
+
 function pushStep(prompt: LanguageModelV3Message[], content: AssistantContent, answers: ToolContent): void {
-  if (content.length > 0) prompt.push({ role: "assistant", content });
+  const said = withoutLooseEnds(content);
+  if (said.length > 0) prompt.push({ role: "assistant", content: said });
   if (answers.length > 0) prompt.push({ role: "tool", content: answers });
 }
 
@@ -104,17 +113,26 @@ function pushTool(
   part: Fields & { type: string },
   path: string,
 ): void {
-  const toolName = part.type === "dynamic-tool" ? part.toolName : part.type.slice("tool-".length);
+  const name = part.type === "dynamic-tool" ? part.toolName : part.type.slice("tool-".length);
   const { toolCallId } = part;
-  if (typeof toolName !== "string" || toolName === "") throw invalid(`${path}.toolName must be a non-empty string`);
+  if (typeof name !== "string" || name === "") throw invalid(`${path}.toolName must be a non-empty string`);
   if (typeof toolCallId !== "string") throw invalid(`${path}.toolCallId must be string`);
   if (part.state === "input-streaming") return;
   const output = toolResultOutput(part, path);
   // Models accept only objects: text that a model wrote in place of JSON is not shown to it again.
   const input = typeof part.input === "object" && part.input !== null ? part.input : {};
   const byProvider = part.providerExecuted === true;
-  content.push({ type: "tool-call", toolCallId, toolName, input, ...(byProvider && { providerExecuted: true }) });
-  (byProvider ? content : answers).push({ type: "tool-result", toolCallId, toolName, output });
+  const toolName = modelToolName(name);
+  content.push({
+    type: "tool-call",
+    toolCallId,
+    toolName,
+    input,
+    ...(byProvider && { providerExecuted: true }),
+    ...readProviderOptions(part, "callProviderMetadata", path),
+  });
+  const returned = readProviderOptions(part, "resultProviderMetadata", path);
+  (byProvider ? content : answers).push({ type: "tool-result", toolCallId, toolName, output, ...returned });
 }
 
 /** What a model is told of a call without a result. */

@@ -8,6 +8,7 @@ import type { RunCall } from "../agent.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";
 import type { History } from "../history/history.ts";
 import type { Activity } from "./activity.ts";
+import type { RequestBounds } from "./bounds.ts";
 import type { RunSettings } from "./options.ts";
 import type { ToolSet } from "./tool-set.ts";
 
@@ -30,9 +31,13 @@ export interface CompiledAgent {
   readonly spanName: string;
   /** The options of a request that sets none. */
   readonly defaults: RunSettings;
+  /** What requests may ask for. */
+  readonly bounds: RequestBounds;
   readonly instructions: Dynamic<string>;
   readonly chain: Dynamic<ModelChain>;
   readonly tools: Dynamic<ToolSet>;
+  /** Most bytes of a tool's result that the model is shown. */
+  readonly toolOutput: number;
   /** Null for an agent without memory. */
   readonly memory: AgentMemory | null;
   readonly history: History;

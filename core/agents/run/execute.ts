@@ -9,6 +9,7 @@ import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { wasAborted } from "./abort.ts";
+import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
 import { runLoop } from "./loop.ts";
@@ -32,8 +33,8 @@ export interface RunRequest {
   conversationId?: string;
   /** Whether the client is sent the id of the assistant's message. */
   clientKnowsMessageId?: boolean;
-  /** Whether the answer replaces the last one of the conversation. */
-  regenerate?: boolean;
+  /** Where the turn is stored, when that is not the conversation itself: a sub-agent has a thread of its own beside it. */
+  thread?: string | undefined;
   /** Whether a client reads the answer that can run tools and post their results. */
   runsTools?: boolean;
   /** How many agents have delegated down to this one. */
@@ -60,10 +61,11 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
   const prompt = buildPrompt(instructions, request.input, request.field);
+  checkInputBounds(agent.bounds, request.input, request.field);
   const turn =
     agent.memory === null
       ? null
-      : startTurn(agent.memory, request, { runId: id, settings: settings.memory, principal }, caller);
+      : startTurn(agent.memory, request, { runId: id, settings: turnSettings(settings, request), principal }, caller);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
@@ -76,6 +78,8 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     call: caller,
     clientRunsTools: request.runsTools ?? false,
     depth: request.depth ?? 0,
+    toolOutput: agent.toolOutput,
+    contextTokens: agent.memory?.contextTokens,
     turn,
     hasInstructions: instructions !== "",
     canUpdateWorkingMemory,
@@ -87,9 +91,12 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
 type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal">;
 
 function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, call: RunCall) {
-  const { input, clientKnowsMessageId = false, regenerate = false } = request;
-  return memory.turn({ ...owner, input, clientKnowsMessageId, regenerate }, call);
+  const { input, clientKnowsMessageId = false } = request;
+  return memory.turn({ ...owner, input, clientKnowsMessageId }, call);
 }
+
+const turnSettings = ({ memory }: RunSettings, { thread }: RunRequest) =>
+  thread === undefined ? memory : { ...memory, conversationId: thread };
 
 /** Sets the user of the run: that of the token if there is one. An anonymous run has none. */
 function withEffectiveUser(
@@ -105,6 +112,7 @@ function withEffectiveUser(
 }
 
 function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings {
+  if (request.options !== undefined) checkBounds(agent.bounds, request.options);
   const settings = resolveOptions(request.options, agent.defaults);
   const { conversationId } = request;
   if (conversationId === undefined || settings.memory.conversationId !== undefined) return settings;
@@ -114,6 +122,7 @@ function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings
 /**
  * Runs to the end. A run that is aborted throws whatever aborted it.
  *
+ * @param outcome filled on the way, for callers that need it when the run fails as well
  * @throws ServiceError when the model fails, or when the conversation is another user's or cannot be read or stored; any
  * error when the run was aborted
  */
@@ -121,10 +130,10 @@ export async function execute(
   agent: CompiledAgent,
   prepared: PreparedRun,
   sink: PartSink = NULL_SINK,
+  outcome: RunResult = emptyRunResult(),
 ): Promise<RunResult> {
   const { plan } = prepared;
   const { turn } = plan;
-  const outcome = emptyRunResult();
   beginRunSpan(agent, prepared);
   if (turn !== null) await addConversation(agent, plan, turn, outcome);
   const record = agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);

@@ -3,15 +3,17 @@ import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { ServiceError } from "../../lib/errors.ts";
 import type { ModelStream } from "../../models/chain.ts";
 import type { ToolContent } from "../prompt/content.ts";
+import { inAcceptedOrder, withoutLooseEnds } from "../prompt/order.ts";
 import { Aborted } from "./abort.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
 import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
+import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runToolCalls } from "./tool-calls.ts";
 import type { PendingCall } from "./tool-input.ts";
-import { addUsage } from "./usage.ts";
+import { addUsage, costOf } from "./usage.ts";
 
 /**
  * Runs the plan. `outcome` is filled on the way and complete when the promise resolves.
@@ -21,14 +23,16 @@ import { addUsage } from "./usage.ts";
  */
 export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const options = new CallOptions(plan);
+  options.prompt = inAcceptedOrder(plan.prompt);
+  const calls = new RunCalls(plan.tools, plan.prompt);
   for (let count = 1; ; count++) {
-    const { step, answers, open } = await runStep(plan, options, sink, outcome, count === 1);
+    const { step, answers, open } = await runStep(plan, options, calls, sink, outcome, count);
     // The client posts the results of its calls: the answer goes on from them.
     if (open) break;
     if (step.calls.length === 0 || count >= plan.settings.maxSteps) {
       if (plan.output !== null) {
         extendPrompt(options, step, answers);
-        await resolveResult(plan, plan.output, options, sink, outcome);
+        await resolveResult(plan, plan.output, options, calls, sink, outcome, count + 1);
       }
       break;
     }
@@ -36,47 +40,56 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   }
   // The last part tells the client that all is done: the turn is stored first.
   if (plan.turn !== null) await plan.turn.finish();
-  const { finishReason, usage: totalUsage, output } = outcome;
-  const finish = { type: "finish", finishReason, totalUsage } as const;
+  const { finishReason, usage: totalUsage, model, output } = outcome;
+  const finish = { type: "finish", finishReason, totalUsage, model } as const;
   const wait = sink.part(output === undefined ? finish : { ...finish, output });
   if (wait !== undefined) await wait;
 }
 
-async function runStep(plan: RunPlan, options: CallOptions, sink: PartSink, outcome: RunResult, first: boolean) {
+/** @param count its number, from 1 */
+async function runStep(
+  plan: RunPlan,
+  options: CallOptions,
+  calls: RunCalls,
+  sink: PartSink,
+  outcome: RunResult,
+  count: number,
+) {
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
-  const step = new ModelStep(sink, outcome, span);
+  const step = new ModelStep(sink, outcome, calls, span);
   let stream: ModelStream;
+  options.fit();
   try {
     stream = await plan.chain.stream(options, span);
   } catch (error) {
     if (span !== null) endModelCallSpan(span, plan, options, step, error);
     throw error;
   }
-  if (first) {
+  if (count === 1) {
     sink.accepted?.();
     sink.part({ type: "start" });
   }
   sink.part({ type: "start-step" });
   try {
     await step.read(stream);
-    if (span !== null) endModelCallSpan(span, plan, options, step, null);
   } catch (error) {
-    if (span !== null) endModelCallSpan(span, plan, options, step, error);
+    const answered = step.content.length === 0 ? "" : stream.id;
+    settle(outcome, step, stream, answered);
+    if (span !== null) endModelCallSpan(span, plan, options, step, error, answered || undefined);
     throw error;
   } finally {
-    outcome.text = step.text;
-    outcome.finishReason = step.finishReason;
-    addUsage(outcome.usage, step.usage);
-    stream.meter?.used(step.usage);
+    options.learn(step.usage.promptTokens);
   }
+  settle(outcome, step, stream, stream.id);
+  if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
   const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
   const open = own.length < step.calls.length;
   if (open) {
     step.finishReason = "tool-calls";
     outcome.finishReason = "tool-calls";
   }
-  const answers = own.length === 0 ? [] : await runToolCalls(plan, own, sink, outcome);
-  const wait = sink.part({ type: "finish-step", usage: step.usage, finishReason: step.finishReason });
+  const answers = own.length === 0 ? [] : await runToolCalls(plan, count, own, sink, outcome);
+  const wait = sink.part({ type: "finish-step", usage: step.usage, model: stream.id, finishReason: step.finishReason });
   if (wait !== undefined) await wait;
   if (sink.closed) throw new Aborted();
   return { step, answers, open };
@@ -88,10 +101,21 @@ function isForClient(plan: RunPlan, { part, problem }: PendingCall): boolean {
   return problem === null && tool?.clientInput !== undefined && tool.clientInput(part.input) === null;
 }
 
+/** Adds a step to the result of the run. @param answered the model, or an empty text when none has said anything */
+function settle(outcome: RunResult, step: ModelStep, { prices, meter }: ModelStream, answered: string): void {
+  const { usage } = step;
+  if (prices !== undefined && usage.totalTokens > 0) usage.cost = costOf(usage, prices);
+  outcome.text = step.text;
+  outcome.finishReason = step.finishReason;
+  outcome.model = answered || outcome.model;
+  addUsage(outcome.usage, usage);
+  meter?.used(usage);
+}
+
 /** Adds the answer of a step and the results of its tool calls to the prompt of the next call, as a new list. */
 function extendPrompt(options: CallOptions, step: ModelStep, answers: ToolContent): void {
   const prompt: LanguageModelV3Message[] = [...options.prompt];
-  const content = step.content.filter((part) => part.type !== "text" || part.text !== "");
+  const content = withoutLooseEnds(step.content);
   if (content.length > 0) prompt.push({ role: "assistant", content });
   if (answers.length > 0) prompt.push({ role: "tool", content: answers });
   options.prompt = prompt;
@@ -102,8 +126,10 @@ async function resolveResult(
   plan: RunPlan,
   output: OutputSpec,
   options: CallOptions,
+  calls: RunCalls,
   sink: PartSink,
   outcome: RunResult,
+  count: number,
 ): Promise<void> {
   let parsed = output.read(outcome.text);
   if ("problem" in parsed) {
@@ -112,7 +138,7 @@ async function resolveResult(
       content: [{ type: "text", text: correctionRequest(parsed.problem, output.schemaText) }],
     });
     if (options.tools !== undefined) options.toolChoice = { type: "none" };
-    await runStep(plan, options, sink, outcome, false);
+    await runStep(plan, options, calls, sink, outcome, count);
     parsed = output.read(outcome.text);
   }
   if ("problem" in parsed) {

@@ -1,26 +1,32 @@
 /** One call of the model: passes its parts on to the sink, and collects them for the next prompt and the result. */
 import type {
   LanguageModelV3File,
-  LanguageModelV3Source,
   LanguageModelV3StreamPart,
   LanguageModelV3ToolCall,
   LanguageModelV3ToolResult,
+  SharedV3ProviderMetadata,
 } from "@ai-sdk/provider";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
 import type { ModelStream, PartBatch } from "../../models/chain.ts";
 import { providerFailed } from "../../models/failure.ts";
 import type { Span } from "../../observability/span.ts";
 import type { AssistantContent } from "../prompt/content.ts";
+import { mergeMetadata } from "../prompt/provider-options.ts";
+import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import { Aborted } from "./abort.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
+import { base64Of, byProvider, metadataOf, sourcePart } from "./provider-parts.ts";
 import type { RunResult } from "./run.ts";
+import type { RunCalls } from "./run-calls.ts";
 import { type PendingCall, parseToolCall, providerToolError } from "./tool-input.ts";
 import { toUsage, zeroUsage } from "./usage.ts";
 
 type Block = Extract<AssistantContent[number], { text: string }>;
 type Delta = Extract<LanguageModelV3StreamPart, { delta: string; type: "text-delta" | "reasoning-delta" }>;
 type Start = Extract<LanguageModelV3StreamPart, { type: "text-start" | "reasoning-start" }>;
+type End = Extract<LanguageModelV3StreamPart, { type: "text-end" | "reasoning-end" }>;
+type InputStart = Extract<LanguageModelV3StreamPart, { type: "tool-input-start" }>;
 type Wait = Promise<void> | undefined;
 
 /** Of text and reasoning in one step: a model that does not stop must not fill the memory. */
@@ -48,11 +54,16 @@ export class ModelStep {
   /** Characters since the last turn of the event loop that was waited for. */
   #charactersThisTurn = 0;
   #others: Map<string, Block> | null = null;
+  readonly #runCalls: RunCalls;
+  /** What the provider said with the beginning of a call, by its id. */
+  #inputMetadata: Map<string, SharedV3ProviderMetadata> | null = null;
 
-  constructor(sink: PartSink, outcome: RunResult, span: Span | null) {
+  constructor(sink: PartSink, outcome: RunResult, calls: RunCalls, span: Span | null) {
     this.#span = span;
     this.#sink = sink;
     this.#outcome = outcome;
+    this.#runCalls = calls;
+    calls.nextStep();
   }
 
   /** The text of the step so far. */
@@ -98,19 +109,19 @@ export class ModelStep {
         return this.#startBlock(part);
       case "text-end":
       case "reasoning-end":
-        return this.#sink.part({ type: part.type, id: part.id });
+        return this.#endBlock(part);
       case "tool-input-start":
-        return this.#sink.part({ type: part.type, id: part.id, toolName: part.toolName, ...byProvider(part) });
+        return this.#startInput(part);
       case "tool-input-delta":
-        return this.#sink.part({ type: part.type, id: part.id, delta: part.delta });
+        return this.#sink.part({ type: part.type, id: this.#runCalls.idOf(part.id), delta: part.delta });
       case "tool-input-end":
-        return this.#sink.part({ type: part.type, id: part.id });
+        return this.#sink.part({ type: part.type, id: this.#runCalls.idOf(part.id) });
       case "tool-call":
         return this.#addCall(part);
       case "tool-result":
         return part.preliminary === true ? undefined : this.#sink.part(this.#addResult(part));
       case "file":
-        return this.#sink.part(filePart(part));
+        return this.#addFile(part);
       case "source":
         return this.#sink.part(sourcePart(part));
       case "raw":
@@ -127,15 +138,22 @@ export class ModelStep {
   #startBlock(part: Start): Wait {
     const type = part.type === "text-start" ? "text" : "reasoning";
     this.#addBlock(part.id, type, part.providerMetadata);
-    return this.#sink.part({ type: part.type, id: part.id });
+    return this.#sink.part({ type: part.type, id: part.id, ...metadataOf(part) });
+  }
+
+  /** With all that the provider said of the block: signatures come in its deltas or with its end. */
+  #endBlock(part: End): Wait {
+    const block = this.#findBlock(part.id, part.type === "text-end" ? "text" : "reasoning");
+    const { type, id, providerMetadata } = part;
+    if (block === undefined) return this.#sink.part({ type, id });
+    block.providerOptions = mergeMetadata(block.providerOptions, providerMetadata);
+    return this.#sink.part({ type, id, ...metadataOf({ providerMetadata: block.providerOptions }) });
   }
 
   /** Passes the provider's own part on, without a copy: sinks pick the fields that they send. */
   #addDelta(part: Delta): Wait {
     const type = part.type === "text-delta" ? "text" : "reasoning";
-    const open = this.#open;
-    let block =
-      open !== null && open.id === part.id && open.block.type === type ? open.block : this.#findOther(part.id, type);
+    let block = this.#findBlock(part.id, type);
     if (block === undefined) {
       block = this.#addBlock(part.id, type, undefined);
       this.#sink.part({ type: `${type}-start`, id: part.id });
@@ -144,11 +162,12 @@ export class ModelStep {
     this.#charactersThisTurn += part.delta.length;
     if (this.#length > MAX_STEP_CHARACTERS)
       throw providerFailed(
-        "unavailable",
+        { reason: "unavailable", retryAfter: null },
         new Error(`the model's answer is longer than ${MAX_STEP_CHARACTERS} characters`),
       );
     block.text += part.delta;
-    if (part.providerMetadata !== undefined) block.providerOptions = part.providerMetadata;
+    if (part.providerMetadata !== undefined)
+      block.providerOptions = mergeMetadata(block.providerOptions, part.providerMetadata);
     return this.#sink.part(part);
   }
 
@@ -163,50 +182,57 @@ export class ModelStep {
     return block;
   }
 
-  #findOther(id: string, type: Block["type"]): Block | undefined {
+  #findBlock(id: string, type: Block["type"]): Block | undefined {
+    const open = this.#open;
+    if (open !== null && open.id === id && open.block.type === type) return open.block;
     return this.#others?.get(`${type} ${id}`);
   }
 
+  #startInput(part: InputStart): Wait {
+    const id = this.#runCalls.begin(part.id);
+    const { type, providerMetadata } = part;
+    if (providerMetadata !== undefined) {
+      this.#inputMetadata ??= new Map();
+      this.#inputMetadata.set(id, providerMetadata);
+    }
+    const toolName = this.#runCalls.toolName(part.toolName);
+    return this.#sink.part({ type, id, toolName, ...byProvider(part), ...metadataOf(part) });
+  }
+
   #addCall(call: LanguageModelV3ToolCall): Wait {
-    const pending = parseToolCall(call);
+    const toolCallId = this.#runCalls.complete(call.toolCallId);
+    const pending = parseToolCall(call, toolCallId, this.#runCalls.toolName(call.toolName));
     const { part } = pending;
     this.#outcome.toolCalls.push(part);
+    const providerOptions = mergeMetadata(this.#inputMetadata?.get(toolCallId), call.providerMetadata);
     // Models accept only objects in a prompt, even if they wrote something else themselves.
     const input = typeof part.input === "object" && part.input !== null ? part.input : {};
-    this.content.push({ ...part, input, providerOptions: call.providerMetadata });
+    this.content.push({ ...part, toolName: modelToolName(part.toolName), input, providerOptions });
     if (part.providerExecuted !== true) this.calls.push(pending);
-    return this.#sink.part(part);
+    return this.#sink.part(providerOptions === undefined ? part : { ...part, providerMetadata: providerOptions });
+  }
+
+  #addFile(part: LanguageModelV3File): Wait {
+    const { type, mediaType, providerMetadata } = part;
+    const base64 = base64Of(part);
+    this.content.push({ type, data: base64, mediaType, providerOptions: providerMetadata });
+    return this.#sink.part({ type, file: { base64, mediaType }, ...metadataOf(part) });
   }
 
   /** The result of a tool that the provider ran. */
   #addResult(part: LanguageModelV3ToolResult): AgentPart {
-    const { toolCallId, toolName, result } = part;
+    const { result, providerMetadata } = part;
+    const toolCallId = this.#runCalls.idOf(part.toolCallId);
+    const toolName = this.#runCalls.toolName(part.toolName);
     const output = part.isError === true ? toolFailure(providerToolError(result)) : toolOutput(result);
-    this.content.push({ type: "tool-result", toolCallId, toolName, output, providerOptions: part.providerMetadata });
-    const input = this.#outcome.toolCalls.find((call) => call.toolCallId === toolCallId)?.input ?? {};
+    const named = { toolCallId, toolName: modelToolName(toolName) };
+    this.content.push({ type: "tool-result", ...named, output, providerOptions: providerMetadata });
+    const input = this.#outcome.toolCalls.findLast((call) => call.toolCallId === toolCallId)?.input ?? {};
     const common = { toolCallId, toolName, input, providerExecuted: true } as const;
-    if (part.isError === true) return { type: "tool-error", ...common, error: providerToolError(result) };
+    if (part.isError === true)
+      return { type: "tool-error", ...common, error: providerToolError(result), ...metadataOf(part) };
     const answer = { type: "tool-result", ...common, output: result } as const;
     this.#outcome.toolResults.push(answer);
-    return answer;
+    return providerMetadata === undefined ? answer : { ...answer, providerMetadata };
   }
-}
-
-const byProvider = (part: { providerExecuted?: boolean }) =>
-  part.providerExecuted === true ? ({ providerExecuted: true } as const) : undefined;
-
-function filePart({ data, mediaType }: LanguageModelV3File): AgentPart {
-  const base64 = typeof data === "string" ? data : Buffer.from(data).toString("base64");
-  return { type: "file", file: { base64, mediaType } };
-}
-
-function sourcePart(part: LanguageModelV3Source): AgentPart {
-  const { type, id, title } = part;
-  if (part.sourceType === "url") {
-    const { sourceType, url } = part;
-    return title === undefined ? { type, sourceType, id, url } : { type, sourceType, id, url, title };
-  }
-  const { sourceType, mediaType, filename } = part;
-  const source = { type, sourceType, id, mediaType, title: part.title } as const;
-  return filename === undefined ? source : { ...source, filename };
 }

@@ -10,6 +10,7 @@ import type {
   OutputOptions,
   SemanticMemoryOptions,
 } from "../../../generated/types.ts";
+import { mergeProviderOptions } from "./provider-options.ts";
 
 /** The options about memory. `semanticMemory.enabled` is undefined unless it is set: then the memory decides. */
 export interface MemorySettings {
@@ -23,11 +24,12 @@ export interface MemorySettings {
 
 export interface RunSettings {
   readonly maxSteps: number;
-  readonly temperature: number;
-  readonly maxOutputTokens: number;
-  readonly topP: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
+  /** Of this and the next six: undefined when the provider is sent nothing. */
+  readonly temperature: number | undefined;
+  readonly maxOutputTokens: number | undefined;
+  readonly topP: number | undefined;
+  readonly frequencyPenalty: number | undefined;
+  readonly presencePenalty: number | undefined;
   readonly seed: number | undefined;
   readonly stopSequences: string[] | undefined;
   readonly providerOptions: SharedV3ProviderOptions | undefined;
@@ -60,19 +62,26 @@ export function resolveOptions(options: GenerateOptions | undefined, defaults: R
   if (options === undefined) return defaults;
   return {
     maxSteps: options.maxSteps ?? defaults.maxSteps,
-    temperature: options.temperature ?? defaults.temperature,
-    maxOutputTokens: options.maxOutputTokens ?? defaults.maxOutputTokens,
-    topP: options.topP ?? defaults.topP,
-    frequencyPenalty: options.frequencyPenalty ?? defaults.frequencyPenalty,
-    presencePenalty: options.presencePenalty ?? defaults.presencePenalty,
-    seed: options.seed ?? defaults.seed,
-    stopSequences: options.stopSequences ?? defaults.stopSequences,
-    providerOptions: (options.providerOptions as SharedV3ProviderOptions | undefined) ?? defaults.providerOptions,
+    temperature: given(options.temperature, defaults.temperature),
+    maxOutputTokens: given(options.maxOutputTokens, defaults.maxOutputTokens),
+    topP: given(options.topP, defaults.topP),
+    frequencyPenalty: given(options.frequencyPenalty, defaults.frequencyPenalty),
+    presencePenalty: given(options.presencePenalty, defaults.presencePenalty),
+    seed: given(options.seed, defaults.seed),
+    stopSequences: given(options.stopSequences, defaults.stopSequences),
+    providerOptions: mergeProviderOptions(
+      defaults.providerOptions,
+      options.providerOptions as SharedV3ProviderOptions | undefined,
+    ),
     context: (options.context as Record<string, unknown> | undefined) ?? defaults.context,
     output: options.output ?? defaults.output,
     memory: resolveMemory(options, defaults.memory),
   };
 }
+
+/** An option of the model, where null means that the provider is sent nothing. */
+const given = <T>(value: T | null | undefined, fallback: T | undefined): T | undefined =>
+  value === undefined ? fallback : (value ?? undefined);
 
 /** For each field: the one under `memory` takes precedence over its deprecated counterpart at the top. */
 function resolveMemory(options: GenerateOptions, defaults: MemorySettings): MemorySettings {

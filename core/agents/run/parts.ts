@@ -2,6 +2,7 @@
  * The typed parts of a run, as `POST /agents/:id/stream` sends them. The other replies (text, object, UI stream) are derived
  * from them.
  */
+import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import type { ToolCall as Call, FinishReason, ToolResult as Result, Usage } from "../../../generated/types.ts";
 
 export type { FinishReason, Usage };
@@ -11,29 +12,49 @@ export type ToolCall = Call & { providerExecuted?: true };
 
 export type ToolResult = Result & { providerExecuted?: true };
 
-type FromSubAgent<T> = T & { subAgentId?: string; subAgentName?: string };
+/** What the provider wants back with the next call: signatures, encrypted reasoning, ids of its own. */
+type Carried<T> = T & { providerMetadata?: SharedV3ProviderMetadata };
+
+interface ToolError {
+  type: "tool-error";
+  toolCallId: string;
+  toolName: string;
+  input: unknown;
+  error: string;
+  providerExecuted?: true;
+}
+
+/** `subAgentCallId` is the id of the call that delegated to it: the ids of its parts begin with that. */
+type FromSubAgent<T> = T & { subAgentId?: string; subAgentName?: string; subAgentCallId?: string };
 
 export type AgentPart = FromSubAgent<
   | { type: "start" }
   | { type: "start-step" }
-  | { type: "text-start"; id: string }
+  | Carried<{ type: "text-start"; id: string }>
   | { type: "text-delta"; id: string; delta: string }
-  | { type: "text-end"; id: string }
-  | { type: "reasoning-start"; id: string }
+  | Carried<{ type: "text-end"; id: string }>
+  | Carried<{ type: "reasoning-start"; id: string }>
   | { type: "reasoning-delta"; id: string; delta: string }
-  | { type: "reasoning-end"; id: string }
-  | { type: "tool-input-start"; id: string; toolName: string; providerExecuted?: true }
+  | Carried<{ type: "reasoning-end"; id: string }>
+  | Carried<{ type: "tool-input-start"; id: string; toolName: string; providerExecuted?: true }>
   | { type: "tool-input-delta"; id: string; delta: string }
   | { type: "tool-input-end"; id: string }
-  | ToolCall
-  | ToolResult
-  | { type: "tool-error"; toolCallId: string; toolName: string; input: unknown; error: string; providerExecuted?: true }
-  | { type: "source"; sourceType: "url"; id: string; url: string; title?: string }
-  | { type: "source"; sourceType: "document"; id: string; mediaType: string; title: string; filename?: string }
-  | { type: "file"; file: { base64: string; mediaType: string } }
+  | Carried<ToolCall>
+  | Carried<ToolResult>
+  | Carried<ToolError>
+  | Carried<{ type: "source"; sourceType: "url"; id: string; url: string; title?: string }>
+  | Carried<{
+      type: "source";
+      sourceType: "document";
+      id: string;
+      mediaType: string;
+      title: string;
+      filename?: string;
+    }>
+  | Carried<{ type: "file"; file: { base64: string; mediaType: string } }>
   | { type: "raw"; rawValue: unknown }
-  | { type: "finish-step"; usage: Usage; finishReason: FinishReason }
-  | { type: "finish"; finishReason: FinishReason; totalUsage: Usage; output?: unknown }
+  | { type: "finish-step"; usage: Usage; model?: string; finishReason: FinishReason }
+  | { type: "finish"; finishReason: FinishReason; totalUsage: Usage; model?: string; output?: unknown }
   | { type: "abort" }
   | { type: "error"; error: string }
 >;

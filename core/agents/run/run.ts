@@ -10,6 +10,7 @@ import type { RunCaller } from "./caller.ts";
 import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
+import { PromptBounds } from "./prompt-bounds.ts";
 import type { ToolSet } from "./tool-set.ts";
 import { zeroUsage } from "./usage.ts";
 
@@ -26,6 +27,10 @@ export interface RunPlan {
   readonly clientRunsTools: boolean;
   /** How many agents have delegated down to this one. */
   readonly depth: number;
+  /** Most bytes of a tool's result that the model is shown, where the tool does not say. */
+  readonly toolOutput: number;
+  /** Most tokens of a prompt; undefined: what the model takes. */
+  readonly contextTokens: number | undefined;
   /** Its turn of the conversation; null without memory. */
   readonly turn: Turn | null;
   /** Whether the prompt begins with the agent's instructions. */
@@ -42,7 +47,10 @@ export interface RunResult {
   text: string;
   /** Set when `RunPlan.output` is. */
   output: unknown;
+  /** Of all steps, and of the agents that were delegated to. */
   usage: Usage;
+  /** The model that answered last, as `provider/model`; empty until one has. */
+  model: string;
   finishReason: FinishReason;
   /** Of all steps, in order. */
   toolCalls: ToolCall[];
@@ -50,7 +58,15 @@ export interface RunResult {
 }
 
 export function emptyRunResult(): RunResult {
-  return { text: "", output: undefined, usage: zeroUsage(), finishReason: "other", toolCalls: [], toolResults: [] };
+  return {
+    text: "",
+    output: undefined,
+    usage: zeroUsage(),
+    model: "",
+    finishReason: "other",
+    toolCalls: [],
+    toolResults: [],
+  };
 }
 
 /**
@@ -71,11 +87,11 @@ export function createRunIds(): () => string {
  */
 export class CallOptions implements ModelCallOptions {
   prompt: LanguageModelV3Message[];
-  readonly maxOutputTokens: number;
-  readonly temperature: number;
-  readonly topP: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
+  readonly maxOutputTokens: number | undefined;
+  readonly temperature: number | undefined;
+  readonly topP: number | undefined;
+  readonly frequencyPenalty: number | undefined;
+  readonly presencePenalty: number | undefined;
   readonly seed: number | undefined;
   readonly stopSequences: string[] | undefined;
   readonly providerOptions: LanguageModelV3CallOptions["providerOptions"];
@@ -83,9 +99,11 @@ export class CallOptions implements ModelCallOptions {
   readonly tools: LanguageModelV3CallOptions["tools"];
   toolChoice: LanguageModelV3CallOptions["toolChoice"];
   readonly #call: RunCall;
+  readonly #bounds: PromptBounds;
 
   constructor(plan: RunPlan) {
     const { settings } = plan;
+    this.#bounds = new PromptBounds(plan);
     this.prompt = plan.prompt;
     this.maxOutputTokens = settings.maxOutputTokens;
     this.temperature = settings.temperature;
@@ -99,6 +117,23 @@ export class CallOptions implements ModelCallOptions {
     this.tools = plan.tools.definitions;
     this.toolChoice = plan.tools.definitions === undefined ? undefined : AUTO;
     this.#call = plan.call;
+  }
+
+  /** Makes the prompt fit; called before each call. */
+  fit(): void {
+    this.prompt = this.#bounds.fit(this.prompt);
+  }
+
+  /** @param promptTokens as the provider counted them */
+  learn(promptTokens: number): void {
+    this.#bounds.learn(promptTokens);
+  }
+
+  shorten(error: unknown): boolean {
+    const shorter = this.#bounds.shorten(this.prompt, error);
+    if (shorter === null) return false;
+    this.prompt = shorter;
+    return true;
   }
 
   get abortSignal(): AbortSignal {

@@ -1,6 +1,7 @@
 /** What is traced of a run: the run itself, its model calls and its tool calls. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { ModelChain } from "../../models/chain.ts";
+import { splitModelName } from "../../models/names.ts";
 import {
   agentAttributes,
   CONTENT,
@@ -58,9 +59,8 @@ interface Failure {
 }
 
 export function endRunSpan(span: Span, outcome: RunResult, failure?: Failure): void {
-  const { usage, finishReason } = outcome;
   const output = span.wantsContent ? span.clean(outcome.output ?? outcome.text) : undefined;
-  endAgent(span.attributes!, finishReason, usage, output);
+  endAgent(span.attributes!, outcome, output);
   if (failure === undefined) span.finish();
   else if (failure.cancelled) cancelSpan(span);
   else failSpan(span, failure.error);
@@ -69,20 +69,37 @@ export function endRunSpan(span: Span, outcome: RunResult, failure?: Failure): v
 /** Begins the span of a model call. Retries and fallbacks are events of the same span. */
 export const beginModelCallSpan = (run: Span, chain: ModelChain): Span => run.child(chain.spanName, 2);
 
-/** @param error what was thrown, or null */
+/**
+ * @param error what was thrown, or null
+ * @param answered the model that answered, as `provider/model`; undefined when none has
+ */
 export function endModelCallSpan(
   span: Span,
   plan: RunPlan,
   parameters: CallOptions,
   step: ModelStep,
   error: unknown,
+  answered?: string,
 ): void {
-  const { provider, model } = plan.chain;
+  const { model } = plan.chain;
+  const by = answered === undefined ? undefined : splitModelName(answered);
+  const provider = by?.provider ?? plan.chain.provider;
   const json = parameters.responseFormat?.type === "json";
   const { finishReason, usage, firstPart } = step;
   const output = span.wantsContent ? span.clean(stepContent(step)) : undefined;
   const stopSequences = stopSequencesFor(span, parameters);
-  const facts = { provider, model, parameters, json, finishReason, usage, firstPart, output, stopSequences };
+  const facts = {
+    provider,
+    model,
+    answered: by?.model,
+    parameters,
+    json,
+    finishReason,
+    usage,
+    firstPart,
+    output,
+    stopSequences,
+  };
   span.set(modelAttributes(facts));
   if (error === null) span.finish();
   else if (error instanceof Aborted || plan.call.signal.aborted) cancelSpan(span);

@@ -4,8 +4,9 @@ import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
 import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
+import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
-import type { PartSink, ToolResult } from "./parts.ts";
+import type { PartSink, ToolResult, Usage } from "./parts.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
@@ -19,10 +20,12 @@ const MAX_CALLS_PER_STEP = 128;
 /**
  * Runs the calls in parallel. The sink gets their results as they come, the next prompt in the order of the calls.
  *
+ * @param step its number, from 1
  * @throws only when the run is aborted.
  */
 export async function runToolCalls(
   plan: RunPlan,
+  step: number,
   calls: readonly PendingCall[],
   sink: PartSink,
   outcome: RunResult,
@@ -31,12 +34,13 @@ export async function runToolCalls(
   const answers = await Promise.all(
     calls.map(async (call, index): Promise<Answer> => {
       const { toolCallId, toolName, input } = call.part;
+      const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
       const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
       let output: unknown;
       try {
         if (index >= MAX_CALLS_PER_STEP)
           throw new Error(`too many calls in one step: at most ${MAX_CALLS_PER_STEP} run`);
-        const returned = callTool(plan, call, sink, span);
+        const returned = callTool({ plan, step, sink, span, usage: outcome.usage }, call);
         // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
         output = checkJson(toolName, returned instanceof Promise ? await returned : returned);
         if (span !== null) endToolCallSpan(span, output);
@@ -49,33 +53,48 @@ export async function runToolCalls(
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
         const wait = sink.part({ type: "tool-error", toolCallId, toolName, input, error: message });
         if (wait !== undefined) await wait;
-        return { type: "tool-result", toolCallId, toolName, output: toolFailure(message) };
+        return { ...answer, output: toolFailure(message) };
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
       const wait = sink.part(result);
       if (wait !== undefined) await wait;
-      return { type: "tool-result", toolCallId, toolName, output: toolOutput(output) };
+      return { ...answer, output: toolOutput(output) };
     }),
   );
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
   return answers;
 }
 
-function callTool(plan: RunPlan, call: PendingCall, sink: PartSink, span: Span | null): unknown {
+/** What the calls of one step have in common, and the span of one. */
+interface StepCall {
+  readonly plan: RunPlan;
+  /** The number of the step, from 1. */
+  readonly step: number;
+  readonly sink: PartSink;
+  readonly span: Span | null;
+  /** Of the run: what a sub-agent uses is added to it. */
+  readonly usage: Usage;
+}
+
+function callTool(of: StepCall, call: PendingCall): unknown {
+  const { plan } = of;
   const { toolName, toolCallId, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
   if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, callContext(plan, sink, toolCallId, span));
+  return tool.run(input, callContext(of, toolCallId));
 }
 
-function callContext(plan: RunPlan, sink: PartSink, toolCallId: string, span: Span | null): RunToolContext {
+function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: string): RunToolContext {
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
-  const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${toolCallId}`, span };
+  const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
+    toolCallId,
+    usage,
+    memory: plan.settings.memory,
     sink,
     depth: plan.depth,
     turn: plan.turn,

@@ -10,9 +10,9 @@ export interface PendingCall {
 }
 
 /** Input that is not JSON is kept as text, so that clients see what the model wrote. */
-export function parseToolCall(call: LanguageModelV3ToolCall): PendingCall {
+export function parseToolCall(call: LanguageModelV3ToolCall, toolCallId: string, toolName: string): PendingCall {
   const { input, problem } = parseInput(call.input);
-  const part: ToolCall = { type: "tool-call", toolCallId: call.toolCallId, toolName: call.toolName, input };
+  const part: ToolCall = { type: "tool-call", toolCallId, toolName, input };
   if (call.providerExecuted === true) part.providerExecuted = true;
   return { part, problem };
 }

@@ -5,11 +5,18 @@ import { executeTool } from "../../tools/execute.ts";
 import type { Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
-import type { PartSink } from "./parts.ts";
+import { modelToolName } from "../prompt/tool-names.ts";
+import type { MemorySettings } from "./options.ts";
+import type { PartSink, Usage } from "./parts.ts";
 
 /** The context of one tool call. `sink` takes the parts of a sub-agent. */
 export interface RunToolContext {
   readonly origin: ToolOrigin & { readonly call: RunCall };
+  readonly toolCallId: string;
+  /** What the run uses: a sub-agent adds to it. */
+  readonly usage: Usage;
+  /** Whose run it is, and its conversation. */
+  readonly memory: MemorySettings;
   readonly sink: PartSink;
   /** How many agents have delegated down to the one that calls. */
   readonly depth: number;
@@ -24,6 +31,8 @@ export interface AgentTool {
   /** Its definition changes while the service runs. */
   readonly changes?: boolean;
   readonly definition: LanguageModelV3FunctionTool;
+  /** Most bytes of a result that the model is shown; undefined: as the agent says. */
+  readonly outputLimit?: number | undefined;
   /** Run by the client: what is wrong with an input, or null. */
   readonly clientInput?: (input: unknown) => string | null;
   /** Returns the result or a promise of it. May throw. */
@@ -34,34 +43,45 @@ export interface ToolSet {
   /** Undefined when there are none, since some providers refuse an empty list. Read anew each time if some of them change. */
   readonly definitions: LanguageModelV3FunctionTool[] | undefined;
   readonly byName: ReadonlyMap<string, AgentTool>;
+  /** The tools whose names a provider would refuse: their own names by those that models are told. */
+  readonly namesForModels: ReadonlyMap<string, string> | null;
 }
 
 export function toolSet(tools: readonly AgentTool[]): ToolSet {
   const byName = new Map(tools.map((tool) => [tool.name, tool]));
+  const namesForModels = renamed(tools);
   if (tools.some((tool) => tool.changes)) {
     return {
       byName,
+      namesForModels,
       get definitions() {
         return tools.map((tool) => tool.definition);
       },
     };
   }
-  return { byName, definitions: tools.length === 0 ? undefined : tools.map((tool) => tool.definition) };
+  const definitions = tools.length === 0 ? undefined : tools.map((tool) => tool.definition);
+  return { byName, namesForModels, definitions };
+}
+
+function renamed(tools: readonly AgentTool[]): Map<string, string> | null {
+  const others = tools.filter(({ name }) => modelToolName(name) !== name);
+  return others.length === 0 ? null : new Map(others.map(({ name }) => [modelToolName(name), name]));
 }
 
 export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 
 /** Adapts a tool of the registry for agents. `executeTool` checks approval, input, time limit and signal. */
 function agentTool(tool: Tool): AgentTool {
-  const { name, changes = false } = tool;
+  const { name, outputLimit, changes = false } = tool;
   const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
   if (!changes) {
     const definition = functionTool(name, tool.description, tool.parameters);
-    if (!tool.client) return { name, run, definition };
+    if (!tool.client) return { name, outputLimit, run, definition };
     return { name, run, definition, clientInput: (input) => tool.validate(input) };
   }
   return {
     name,
+    outputLimit,
     changes,
     run,
     get definition() {
@@ -90,5 +110,5 @@ export function knownTools(tools: ReadonlyMap<string, Tool>): KnownTools {
 }
 
 export function functionTool(name: string, description: string, parameters: object): LanguageModelV3FunctionTool {
-  return { type: "function", name, description, inputSchema: parameters };
+  return { type: "function", name: modelToolName(name), description, inputSchema: parameters };
 }

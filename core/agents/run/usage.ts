@@ -1,5 +1,6 @@
-/** Token counts: converted from the provider's form, and added up over the steps of a run. */
+/** Token counts and what they cost: converted from the provider's form, and added up over the steps of a run. */
 import type { LanguageModelV3Usage } from "@ai-sdk/provider";
+import type { ModelPrices } from "../../plugin/plugin.ts";
 import type { Usage } from "./parts.ts";
 
 export function zeroUsage(): Usage {
@@ -19,8 +20,28 @@ export function toUsage(usage: LanguageModelV3Usage): Usage {
   };
 }
 
-/** Adds `more` to `sum` in place. */
+/**
+ * In US dollars. Reasoning is part of the output. Cached tokens are part of the input; where a provider leaves them out of its
+ * total, only what the total is counts as not cached.
+ */
+export function costOf(usage: Usage, prices: ModelPrices): number {
+  const { promptTokens, completionTokens, cachedInputTokens, reasoningTokens } = usage;
+  const { input, output, cachedInput = input } = prices;
+  const fresh = cachedInputTokens > promptTokens ? promptTokens : promptTokens - cachedInputTokens;
+  const written = reasoningTokens > completionTokens ? completionTokens + reasoningTokens : completionTokens;
+  return toDollars((fresh * input + cachedInputTokens * cachedInput + written * output) / 1e6);
+}
+
+/** Without the digits that are an error of binary fractions. */
+const toDollars = (value: number): number => Math.round(value * 1e12) / 1e12;
+
+/** Adds `more` to `sum` in place. The cost of both is known only when that of each is which has tokens. */
 export function addUsage(sum: Usage, more: Usage): void {
+  if (more.totalTokens > 0) {
+    const before = sum.totalTokens === 0 ? 0 : sum.cost;
+    if (before !== undefined && more.cost !== undefined) sum.cost = toDollars(before + more.cost);
+    else if (sum.cost !== undefined) delete sum.cost;
+  }
   sum.promptTokens += more.promptTokens;
   sum.completionTokens += more.completionTokens;
   sum.totalTokens += more.totalTokens;

@@ -47,8 +47,8 @@ export class ObjectSink extends EventPartSink {
         this.close();
         return undefined;
       case "finish": {
-        const { output: finalObject, totalUsage: usage, finishReason } = part;
-        return this.events.send(JSON.stringify({ type: "final", finalObject, usage, finishReason }));
+        const { output: finalObject, totalUsage: usage, finishReason, model } = part;
+        return this.events.send(JSON.stringify({ type: "final", finalObject, usage, finishReason, model }));
       }
       default:
         return undefined;

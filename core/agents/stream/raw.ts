@@ -31,8 +31,8 @@ export class RawSink extends EventPartSink {
   override part(part: AgentPart): Promise<void> | undefined {
     if (part.type === "text-delta" || part.type === "reasoning-delta") {
       if (part.subAgentId === undefined) return this.events.send(this.#deltas.serialize(part));
-      const { type, id, delta, subAgentId, subAgentName } = part;
-      return this.events.send(JSON.stringify({ type, id, delta, subAgentId, subAgentName }));
+      const { type, id, delta, subAgentId, subAgentName, subAgentCallId } = part;
+      return this.events.send(JSON.stringify({ type, id, delta, subAgentId, subAgentName, subAgentCallId }));
     }
     return this.events.send(JSON.stringify(part));
   }

@@ -3,7 +3,7 @@ import type { TextResult } from "../../../generated/types.ts";
 import type { RunResult } from "../run/run.ts";
 
 export function textResult(outcome: RunResult): TextResult {
-  const { text, usage, finishReason, toolCalls, toolResults } = outcome;
-  if (outcome.output === undefined) return { text, usage, finishReason, toolCalls, toolResults };
-  return { text, output: outcome.output, usage, finishReason, toolCalls, toolResults };
+  const { text, usage, model, finishReason, toolCalls, toolResults } = outcome;
+  if (outcome.output === undefined) return { text, usage, model, finishReason, toolCalls, toolResults };
+  return { text, output: outcome.output, usage, model, finishReason, toolCalls, toolResults };
 }

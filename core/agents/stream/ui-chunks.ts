@@ -5,6 +5,7 @@
 import type { UIMessageChunk } from "../../../generated/types.ts";
 import type { EventSink } from "../../lib/event-sink.ts";
 import type { AgentPart } from "../run/parts.ts";
+import { metadataOf } from "../run/provider-parts.ts";
 import { EventPartSink } from "./event-part-sink.ts";
 import { DeltaSerializer } from "./raw.ts";
 
@@ -20,12 +21,12 @@ const byProvider = (part: { providerExecuted?: true }) =>
 const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | null } = {
   start: () => ({ type: "start" }),
   "start-step": () => ({ type: "start-step" }),
-  "text-start": ({ type, id }) => ({ type, id }),
+  "text-start": bounds,
   "text-delta": ({ type, id, delta }) => ({ type, id, delta }),
-  "text-end": ({ type, id }) => ({ type, id }),
-  "reasoning-start": ({ type, id }) => ({ type, id }),
+  "text-end": bounds,
+  "reasoning-start": bounds,
   "reasoning-delta": ({ type, id, delta }) => ({ type, id, delta }),
-  "reasoning-end": ({ type, id }) => ({ type, id }),
+  "reasoning-end": bounds,
   "tool-input-start": (part) => ({
     type: "tool-input-start",
     toolCallId: part.id,
@@ -40,6 +41,7 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
     toolName: part.toolName,
     input: part.input,
     ...byProvider(part),
+    ...metadataOf(part),
   }),
   "tool-result": (part) => ({
     type: "tool-output-available",
@@ -54,10 +56,11 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
     ...byProvider(part),
   }),
   source: sourceChunk,
-  file: ({ file }) => ({
+  file: (part) => ({
     type: "file",
-    url: `data:${file.mediaType};base64,${file.base64}`,
-    mediaType: file.mediaType,
+    url: `data:${part.file.mediaType};base64,${part.file.base64}`,
+    mediaType: part.file.mediaType,
+    ...metadataOf(part),
   }),
   raw: () => null,
   "finish-step": () => ({ type: "finish-step" }),
@@ -66,13 +69,19 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
   error: ({ error }) => ({ type: "error", errorText: error }),
 };
 
+/** The beginning or the end of a block. */
+function bounds(part: PartOf<"text-start" | "text-end" | "reasoning-start" | "reasoning-end">): Chunk {
+  return { type: part.type, id: part.id, ...metadataOf(part) };
+}
+
 function sourceChunk(part: PartOf<"source">): Chunk {
   if (part.sourceType === "url") {
     const { id: sourceId, url, title } = part;
-    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }) };
+    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }), ...metadataOf(part) };
   }
   const { id: sourceId, mediaType, title, filename } = part;
-  return { type: "source-document", sourceId, mediaType, title, ...(filename !== undefined && { filename }) };
+  const source = { type: "source-document", sourceId, mediaType, title } as const;
+  return { ...source, ...(filename !== undefined && { filename }), ...metadataOf(part) };
 }
 
 /** The chunk for a part, or null when the protocol has none. */

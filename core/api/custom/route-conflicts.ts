@@ -6,7 +6,7 @@ interface Routed {
 }
 
 /** Two routes with the same shape match the same requests, whatever their parameters are called. */
-export const shapeOf = ({ method, path }: Routed): string =>
+export const requestShape = ({ method, path }: Routed): string =>
   `${method} ${segmentsOf(path)
     .map((segment) => (isParameter(segment) ? ":" : segment))
     .join("/")}`;

@@ -11,7 +11,7 @@ import type { Manifest } from "../../manifest/manifest.ts";
 import type { RoutePlugin } from "../../plugin/plugin.ts";
 import type { Registry } from "../../registry/registry.ts";
 import { CustomCall } from "./route-call.ts";
-import { shadowsRoute, shapeOf } from "./route-conflicts.ts";
+import { requestShape, shadowsRoute } from "./route-conflicts.ts";
 
 const ANYTHING: Validator = () => true;
 const WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
@@ -27,7 +27,7 @@ export function customRoutes(
   sockets: readonly { readonly path: string }[] = [],
 ): { routes: Route<Service>[]; problems: Problem[] } {
   const compiler = createSchemaCompiler();
-  const shapes = new Set(taken.map(shapeOf));
+  const shapes = new Set(taken.map(requestShape));
   const routes: Route<Service>[] = [];
   const problems: Problem[] = [];
   for (const [index, { use }] of manifest.routes.entries()) {
@@ -37,14 +37,14 @@ export function customRoutes(
     try {
       const row = customRoute(use, plugin, compiler);
       const hidden = taken.find((route) => shadowsRoute(row, route));
-      if (shapes.has(shapeOf(row))) report(`${row.method} ${row.path} is taken by another route`);
-      else if (sockets.some(({ path }) => shapeOf({ method: row.method, path }) === shapeOf(row)))
+      if (shapes.has(requestShape(row))) report(`${row.method} ${row.path} is taken by another route`);
+      else if (sockets.some(({ path }) => requestShape({ method: row.method, path }) === requestShape(row)))
         report(`${row.path} is taken by a socket`);
       else if (hidden !== undefined)
         report(
           `${row.method} ${row.path} would hide ${hidden.method} ${hidden.path}: choose a path that it does not match`,
         );
-      shapes.add(shapeOf(row));
+      shapes.add(requestShape(row));
       routes.push(row);
     } catch (error) {
       report(`route plugin "${use}": ${messageOf(error)}`);

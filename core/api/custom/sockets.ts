@@ -10,7 +10,7 @@ import type { Manifest } from "../../manifest/manifest.ts";
 import type { SocketPlugin } from "../../plugin/plugin.ts";
 import type { Registry } from "../../registry/registry.ts";
 import { CustomCall } from "./route-call.ts";
-import { shapeOf } from "./route-conflicts.ts";
+import { requestShape } from "./route-conflicts.ts";
 import type { RouteCall } from "./route-services.ts";
 import { ownUser } from "./routes.ts";
 import type { PluginSocketPeer } from "./socket-peer.ts";
@@ -27,13 +27,13 @@ export function customSockets(
   taken: readonly SocketRoute<Service>[],
   routes: readonly { readonly path: string }[],
 ): { sockets: SocketRoute<Service>[]; problems: Problem[] } {
-  const shapes = new Set([...taken, ...routes].map(({ path }) => shapeOf({ method: WS, path })));
+  const shapes = new Set([...taken, ...routes].map(({ path }) => requestShape({ method: WS, path })));
   const sockets: SocketRoute<Service>[] = [];
   const problems: Problem[] = [];
   for (const [index, { use }] of manifest.routes.entries()) {
     const plugin = registry.get("socket", use);
     if (plugin === undefined) continue;
-    const shape = shapeOf({ method: WS, path: plugin.path });
+    const shape = requestShape({ method: WS, path: plugin.path });
     const problem = pathProblem(plugin.path) ?? (shapes.has(shape) ? "is taken by another socket or route" : null);
     shapes.add(shape);
     if (problem === null) sockets.push(customSocket(use, plugin));
@@ -57,7 +57,7 @@ function customSocket(name: string, plugin: SocketPlugin): SocketRoute<Service> 
       const own = new CustomPeer(peer, service);
       const handlers: SocketHandlers = {
         ready: awaited(plugin.open?.(own)),
-        message: plugin.message && ((text) => awaited(plugin.message!(own, dataOf(text)))),
+        message: plugin.message && ((text) => awaited(plugin.message!(own, jsonOrText(text)))),
         close: plugin.close && (() => awaited(plugin.close!(own))),
       };
       return handlers;
@@ -69,7 +69,7 @@ function customSocket(name: string, plugin: SocketPlugin): SocketRoute<Service> 
 const awaited = (given: unknown): Promise<void> | undefined =>
   isThenable(given) ? (Promise.resolve(given) as Promise<void>) : undefined;
 
-function dataOf(text: string): unknown {
+function jsonOrText(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -41,24 +41,24 @@ export function createConsoleFiles(): ConsoleFiles {
   };
 }
 
-const typeOf = (name: string): string | undefined => TYPES[name.slice(name.lastIndexOf(".") + 1)];
+const contentType = (name: string): string | undefined => TYPES[name.slice(name.lastIndexOf(".") + 1)];
 
 async function load(): Promise<Loaded> {
-  const names = (await readdir(FOLDER)).filter((name) => typeOf(name) !== undefined).sort();
+  const names = (await readdir(FOLDER)).filter((name) => contentType(name) !== undefined).sort();
   const texts = await Promise.all(names.map((name) => readFile(new URL(name, FOLDER), "utf8")));
   const version = digest(texts.join("\0")).slice(0, 12);
-  const pages = names.map((name, index): [string, PageReply] => [name, pageOf(name, texts[index]!, version)]);
+  const pages = names.map((name, index): [string, PageReply] => [name, makePage(name, texts[index]!, version)]);
   const ending = (end: string) => names.filter((name) => name.endsWith(end));
   return { version, styles: ending(".css"), modules: ending(".js"), pages: new Map(pages) };
 }
 
 /** The address of a file carries the version, in imports too, so that a copy may be kept for good. */
-function pageOf(name: string, text: string, version: string): PageReply {
+function makePage(name: string, text: string, version: string): PageReply {
   const body = Buffer.from(
     name.endsWith(".js") ? text.replace(/(\bfrom "\.\/[\w-]+\.js)"/g, `$1?v=${version}"`) : text,
   );
   const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];
-  return { body, type: typeOf(name), headers: [...cache, "x-content-type-options", "nosniff"] };
+  return { body, type: contentType(name), headers: [...cache, "x-content-type-options", "nosniff"] };
 }
 
 const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");

@@ -11,7 +11,7 @@ const CARD_MAX_AGE_SECONDS = 300;
 
 const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
-function cardOf({ service, client }: Context<Service>, id: string): Card {
+function findCard({ service, client }: Context<Service>, id: string): Card {
   const card = service.cards.of(id, service.originFor(client));
   if (card === undefined) throw unknownAgent(id);
   return card;
@@ -40,7 +40,7 @@ export const A2A_ROUTES = [
     summary: "The A2A card of an agent",
     output: { json: "AgentCard" },
     readsClient: true,
-    handle: ({ params }, call) => new Serialized(cardOf(call, params.id!).json),
+    handle: ({ params }, call) => new Serialized(findCard(call, params.id!).json),
   }),
   typedRoute<Service>({
     operation: "a2a.firstCard",
@@ -55,7 +55,7 @@ export const A2A_ROUTES = [
     handle(_input, call) {
       const first = call.service.agents.keys().next().value;
       if (first === undefined) throw notFound("the manifest has no agents");
-      return cardPage(cardOf(call, first), call.headers["if-none-match"]);
+      return cardPage(findCard(call, first), call.headers["if-none-match"]);
     },
   }),
   typedRoute<Service>({
@@ -66,7 +66,7 @@ export const A2A_ROUTES = [
     summary: "The A2A card of an agent, without an envelope",
     readsHeaders: true,
     output: { bare: "AgentCard", type: JSON_TYPE },
-    handle: ({ params }, call) => cardPage(cardOf(call, params.id!), call.headers["if-none-match"]),
+    handle: ({ params }, call) => cardPage(findCard(call, params.id!), call.headers["if-none-match"]),
   }),
   typedRoute<Service, undefined, "PeerRequest">({
     operation: "a2a.call",
@@ -87,7 +87,7 @@ export const A2A_ROUTES = [
       const agent = service.agents.get(params.id!);
       if (agent === undefined) throw unknownAgent(params.id!);
       const endpoint = await service.a2a.endpoint();
-      return endpoint.answer({ agent, card: () => cardOf(call, agent.id).json, body, began }, call);
+      return endpoint.answer({ agent, card: () => findCard(call, agent.id).json, body, began }, call);
     },
   }),
 ];

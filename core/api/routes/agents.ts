@@ -8,7 +8,7 @@ import { notFound } from "../../lib/errors.ts";
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 const UI_HEADERS = ["x-vercel-ai-ui-message-stream", "v1"];
 
-function agentOf(service: Service, id: string) {
+function findAgent(service: Service, id: string) {
   const agent = service.agents.get(id);
   if (agent === undefined) throw notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
   return agent;
@@ -31,7 +31,7 @@ export const AGENT_ROUTES = [
     group: "management",
     summary: "Inspect an agent",
     output: { json: "AgentDetail" },
-    handle: ({ params }, { service }) => agentOf(service, params.id!).detail(),
+    handle: ({ params }, { service }) => findAgent(service, params.id!).detail(),
   }),
   typedRoute<Service, undefined, "GenerateRequest">({
     operation: "agents.generateText",
@@ -42,7 +42,7 @@ export const AGENT_ROUTES = [
     body: "GenerateRequest",
     bodyClass: "generation",
     output: { json: "TextResult" },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).generateText(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).generateText(body, call),
   }),
   typedRoute<Service, undefined, "GenerateRequest">({
     operation: "agents.stream",
@@ -53,7 +53,7 @@ export const AGENT_ROUTES = [
     body: "GenerateRequest",
     bodyClass: "generation",
     output: { events: "RawStreamPart", failure: STREAM_FAILURE },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).stream(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).stream(body, call),
   }),
   typedRoute<Service, undefined, "ChatRequest">({
     operation: "agents.chat",
@@ -69,7 +69,7 @@ export const AGENT_ROUTES = [
       last: "[DONE]",
       failure: (errorText) => ({ type: "error", errorText }),
     },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).chat(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).chat(body, call),
   }),
   typedRoute<Service, undefined, "ObjectRequest">({
     operation: "agents.generateObject",
@@ -80,7 +80,7 @@ export const AGENT_ROUTES = [
     body: "ObjectRequest",
     bodyClass: "generation",
     output: { json: "GeneratedObject" },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).generateObject(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).generateObject(body, call),
   }),
   typedRoute<Service, undefined, "ObjectRequest">({
     operation: "agents.streamObject",
@@ -91,7 +91,7 @@ export const AGENT_ROUTES = [
     body: "ObjectRequest",
     bodyClass: "generation",
     output: { events: "ObjectStreamEvent", failure: STREAM_FAILURE },
-    handle: ({ params, body }, call) => agentOf(call.service, params.id!).streamObject(body, call),
+    handle: ({ params, body }, call) => findAgent(call.service, params.id!).streamObject(body, call),
   }),
   typedRoute<Service, "HistoryQuery">({
     operation: "agents.history",
@@ -105,7 +105,7 @@ export const AGENT_ROUTES = [
       const { service } = call;
       const principal = principalOf(call, service.isolated);
       const { page = defaults.HistoryQuery.page, limit = defaults.HistoryQuery.limit } = query;
-      return agentOf(service, params.id!).history(page, limit, principal);
+      return findAgent(service, params.id!).history(page, limit, principal);
     },
   }),
 ];

@@ -28,7 +28,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     group: "discovery",
     summary: "Inspect an MCP server",
     output: { json: "McpServer" },
-    handle: ({ params }, { service }) => serverOf(service, params.serverId!).record,
+    handle: ({ params }, { service }) => findServer(service, params.serverId!).record,
   }),
   typedRoute<Service>({
     operation: "mcp.listTools",
@@ -38,7 +38,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     summary: "List the tools of an MCP server",
     output: { json: "McpToolList" },
     handle({ params }, { service }) {
-      const { record, tools } = serverOf(service, params.serverId!);
+      const { record, tools } = findServer(service, params.serverId!);
       const listed = [...tools.values()].map((tool) => ({
         name: tool.name,
         type: tool.type,
@@ -80,20 +80,20 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
     async handle({ params, body }, call) {
       const { heartbeat } = call.service.manifest.server.limits;
-      const server = await serverOf(call.service, params.serverId!).endpoint(run, heartbeat);
+      const server = await findServer(call.service, params.serverId!).endpoint(run, heartbeat);
       return server.handle(method, body, call);
     },
   };
 }
 
-function serverOf(service: Service, id: string): McpServer<Service> {
+function findServer(service: Service, id: string): McpServer<Service> {
   const server = service.mcpServers.get(id);
   if (server === undefined) throw notFound(`MCP server ${JSON.stringify(id.slice(0, 128))} does not exist`);
   return server;
 }
 
 async function invoke(call: Context<Service>, serverId: string, name: string, body: InvokeMcpToolRequest) {
-  const server = serverOf(call.service, serverId);
+  const server = findServer(call.service, serverId);
   const tool = server.tools.get(name);
   if (tool === undefined)
     throw notFound(`MCP server ${JSON.stringify(serverId)} has no tool ${JSON.stringify(name.slice(0, 128))}`);

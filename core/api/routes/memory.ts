@@ -7,6 +7,7 @@ import { principalOf } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
+import { deleteThreads } from "../../memory/threads.ts";
 
 /** The memory that a request means, by its `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
@@ -30,7 +31,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
     const { service } = call;
     const { memory, resourceId } = choose(service, agentId);
     const principal = principalOf(call, service.isolated);
-    return { access: memory.for(principal), principal, resourceId };
+    return { memory, access: memory.for(principal), principal, resourceId };
   }
 
   return [
@@ -102,12 +103,15 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       method: "DELETE",
       path: "/api/memory/conversations/:conversationId",
       group: "execution",
-      summary: "Delete a conversation with its messages and working memory",
+      summary: "Delete a conversation with its messages, its working memory and the threads of sub-agents",
       query: "ConversationQuery",
       output: { json: "DeletedConversation" },
       async handle({ params, query }, call) {
         const id = conversationIdOf(params);
-        await open(call, query.agentId).access.delete(id, query.userId);
+        const { memory, access, principal } = open(call, query.agentId);
+        // First, so that a client that sees a failure and tries again deletes all of them.
+        await deleteThreads(call.service, memory, principal, await access.get(id, query.userId));
+        await access.delete(id, query.userId);
         return { deleted: true };
       },
     }),

@@ -34,7 +34,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
     handle({ query }, call) {
       const { traceId, spanId, entityId, search, limit = defaults.LogRecordsQuery.limit } = query;
       const filter = {
-        least: leastOf(query),
+        least: minimumLevel(query),
         since: parseLogTime("startTime", query.startTime),
         until: parseLogTime("endTime", query.endTime),
         bound: [...boundTo("traceId", traceId), ...boundTo("spanId", spanId)],
@@ -52,7 +52,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
     summary: "Log records of a trace, newest first",
     query: "SpanLogsQuery",
     output: { json: "LogRecords" },
-    handle: ({ params, query }, call) => recordsOf("trace", params.traceId!, query.limit, call),
+    handle: ({ params, query }, call) => listRecords("trace", params.traceId!, query.limit, call),
   }),
   typedRoute<Service, "SpanLogsQuery">({
     operation: "observability.spanLogs",
@@ -62,7 +62,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
     summary: "Log records of a span, newest first",
     query: "SpanLogsQuery",
     output: { json: "LogRecords" },
-    handle: ({ params, query }, call) => recordsOf("span", params.spanId!, query.limit, call),
+    handle: ({ params, query }, call) => listRecords("span", params.spanId!, query.limit, call),
   }),
 ];
 
@@ -81,7 +81,7 @@ function find(call: Context<Service>, filter: LogFilter, limit: number) {
  *
  * @throws ServiceError `not_found` when there are neither spans nor lines
  */
-async function recordsOf(kind: "trace" | "span", id: string, limit: number | undefined, call: Context<Service>) {
+async function listRecords(kind: "trace" | "span", id: string, limit: number | undefined, call: Context<Service>) {
   const { entries } = find(call, { bound: boundTo(`${kind}Id`, id) }, limit ?? defaults.SpanLogsQuery.limit);
   if (entries.length === 0) {
     const { traces, isolated } = call.service;
@@ -96,7 +96,13 @@ const records = (entries: readonly LogEntry[]) => ({ logs: entries.map(logRecord
 const boundTo = (name: string, value: string | undefined) => (value === undefined ? [] : [[name, value] as const]);
 
 /** The more severe of two levels. */
-function leastOf({ severityText, severityNumber = 1 }: { severityText?: string; severityNumber?: number }): number {
+function minimumLevel({
+  severityText,
+  severityNumber = 1,
+}: {
+  severityText?: string;
+  severityNumber?: number;
+}): number {
   const named = severityText === undefined ? 0 : LEVELS.indexOf(severityText.toLowerCase() as Level);
   return Math.max(named, Math.ceil((severityNumber - 1) / 4));
 }

@@ -50,12 +50,12 @@ function requireText(name: string, value: unknown): void {
 
 function checked(schema: InputSchemaId | undefined, value: unknown): unknown {
   if (schema === undefined) return undefined;
-  const copy = parseBody(Buffer.from(jsonOf(value)));
+  const copy = parseBody(Buffer.from(toJsonText(value)));
   requireValid(validators[schema] as Validator, copy);
   return copy;
 }
 
-function jsonOf(value: unknown): string {
+function toJsonText(value: unknown): string {
   try {
     return JSON.stringify(value) ?? "null";
   } catch (cause) {

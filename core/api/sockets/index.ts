@@ -23,7 +23,7 @@ export const SOCKETS: readonly SocketRoute<Service>[] = [
       peer.send(JSON.stringify({ type: "CONNECTION_TEST", success: true, data }));
       return {
         message(text) {
-          peer.send(echoOf(text));
+          peer.send(echoText(text));
         },
       };
     },
@@ -32,7 +32,7 @@ export const SOCKETS: readonly SocketRoute<Service>[] = [
   OBSERVABILITY_SOCKET,
 ];
 
-function echoOf(text: string): string {
+function echoText(text: string): string {
   try {
     return JSON.stringify({ type: "ECHO", success: true, data: JSON.parse(text) });
   } catch (error) {

@@ -45,7 +45,7 @@ export class LogNews {
 }
 
 /** Everything that is written to the ring from now on. */
-export function feedOf(ring: LogRing): Feed<LogNews> {
+export function logFeed(ring: LogRing): Feed<LogNews> {
   const feed = new Feed<LogNews>(FEED_LINES);
   ring.listener = (line) => {
     if (feed.size > 0) feed.publish(new LogNews(line));

@@ -19,7 +19,7 @@ import type { LogNews } from "./log-news.ts";
 const MAX_INITIAL_CHARACTERS = 1024 * 1024;
 
 /** @throws ServiceError `invalid_input` */
-function wantedOf(given: object): { filter: LogFilter; limit: number } {
+function parseQuery(given: object): { filter: LogFilter; limit: number } {
   // A copy, because the check converts texts to numbers in place.
   const query = { ...given } as LogsQuery;
   requireValid(validators.LogsQuery as Validator, query);
@@ -38,21 +38,21 @@ export const LOG_SOCKET: SocketRoute<Service> = {
     limit: "Lines that are sent at the beginning, at most 1000 and 1 Mi characters. Default 100.",
   },
   check(asked, { isolated }) {
-    wantedOf(asked.query);
+    parseQuery(asked.query);
     principalOf(asked, isolated);
   },
   open(peer, { logs, logNews, isolated }) {
     const { userId, isolated: own } = principalOf(peer, isolated);
     const bounded = (filter: LogFilter): LogFilter => (own ? { ...filter, owner: userId } : filter);
-    const wanted = wantedOf(peer.query);
+    const wanted = parseQuery(peer.query);
     let filter = bounded(wanted.filter);
     const { entries } = findLines(logs, filter, wanted.limit);
-    peer.send(initialOf(entries));
+    peer.send(initialMessage(entries));
     const lines = logNews.follow(peer, (news) => updateFor(news, filter));
     const handlers: SocketHandlers = {
       message(text) {
         try {
-          filter = bounded(wantedOf(filterIn(text)).filter);
+          filter = bounded(parseQuery(filterIn(text)).filter);
         } catch (error) {
           peer.send(JSON.stringify({ type: "ERROR", success: false, error: messageOf(error) }));
         }
@@ -69,7 +69,7 @@ export const LOG_SOCKET: SocketRoute<Service> = {
  *
  * @param entries newest first
  */
-function initialOf(entries: readonly LogEntry[]): string {
+function initialMessage(entries: readonly LogEntry[]): string {
   const logs: string[] = [];
   let left = MAX_INITIAL_CHARACTERS;
   for (const entry of entries) {

@@ -21,7 +21,7 @@ interface Wanted {
 }
 
 /** @throws ServiceError `invalid_input` */
-function wantedOf({ entityId, agentId, entityType }: Query): Wanted {
+function parseQuery({ entityId, agentId, entityType }: Query): Wanted {
   const id = entityId ?? agentId;
   if (id !== undefined && (id === "" || id.length > MAX_ID_LENGTH)) {
     throw invalid(`entityId must be 1 to ${MAX_ID_LENGTH} characters`);
@@ -42,11 +42,11 @@ export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
     entityType: "Only what is the work of such a one: `agent`, `workflow` or `tool`.",
   },
   check(asked, { isolated }) {
-    wantedOf(asked.query);
+    parseQuery(asked.query);
     principalOf(asked, isolated);
   },
   open(peer, service) {
-    const wanted = wantedOf(peer.query);
+    const wanted = parseQuery(peer.query);
     const owner = visibleOwner(principalOf(peer, service.isolated));
     greet(peer, wanted);
     const spans = service.traces.news.follow(peer, (news) => spanFor(news, wanted, owner));
@@ -91,7 +91,7 @@ const isWanted = ({ entityId, entityType }: Wanted, type: unknown, id: unknown):
   (entityId === undefined || entityId === id) && (entityType === undefined || entityType === type);
 
 function answerTo(text: string): object {
-  switch (typeOf(text)) {
+  switch (messageType(text)) {
     case "PING":
       return { type: "PONG", success: true };
     case "SUBSCRIBE":
@@ -101,7 +101,7 @@ function answerTo(text: string): object {
   }
 }
 
-function typeOf(text: string): unknown {
+function messageType(text: string): unknown {
   try {
     return (JSON.parse(text) as { type?: unknown } | null)?.type;
   } catch {

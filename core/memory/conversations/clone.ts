@@ -75,7 +75,7 @@ async function copy(domain: Domain, source: Snapshot, pending: PendingConversati
   let draft = createDraft();
   let messageCount = 0;
   if (includeMessages) {
-    for await (const rows of allRows(store, messageRows(source.number), MESSAGES_PER_COMMIT)) {
+    for await (const rows of allRows(store, { prefix: messageRows(source.number) }, MESSAGES_PER_COMMIT)) {
       // The rows gathered so far are not the last ones: they go into a commit of their own.
       if (messageCount > 0) {
         if (messageCount === MESSAGES_PER_COMMIT) draft.put.push(unfinishedCopy(pending, domain.now()));

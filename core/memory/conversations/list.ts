@@ -97,7 +97,7 @@ async function matchingNumbers(
         : (await resources(store, memory)).indexes;
   const wanted = userId !== undefined && resourceId !== undefined ? JSON.stringify(resourceId) : undefined;
   for (const prefix of prefixes) {
-    for await (const rows of allRows(store, prefix)) {
+    for await (const rows of allRows(store, { prefix })) {
       for (const row of rows) {
         if (wanted !== undefined && row.value !== wanted) continue;
         const number = indexedConversation(row.key);
@@ -114,7 +114,7 @@ async function matchingNumbers(
 async function resources(store: Store, memory: string): Promise<{ indexes: string[]; total: number }> {
   const indexes: string[] = [];
   let total = 0;
-  for await (const rows of allRows(store, resourceTotals(memory))) {
+  for await (const rows of allRows(store, { prefix: resourceTotals(memory) })) {
     for (const { key, value } of rows) {
       const count = Number(value);
       if (count === 0) continue;

@@ -1,11 +1,11 @@
 /** Deleting conversations and messages, with everything that belongs to them, in one commit. */
-import { conversationRows, messageIdKey, messageKey } from "../../storage/keys.ts";
+import { conversationRows } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
-import { findMessages } from "../messages/write.ts";
+import { findMessages, removeMessages } from "../messages/write.ts";
 import { idRowKey, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation, removeConversation } from "../records/index-rows.ts";
-import { indexName, messagePlace } from "../records/target.ts";
+import { indexName } from "../records/target.ts";
 import { createDraft } from "../semantic/semantic.ts";
 
 /** @throws ConversationGone when it has been deleted already */
@@ -45,19 +45,12 @@ export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly st
         return 0;
       }
       const draft = createDraft();
-      for (const [id, position] of positions) {
-        draft.delete.push(messageKey(before.number, position), messageIdKey(before.number, id));
-      }
-      const index = semantic.get(before.memory);
-      index?.deleted(
-        draft,
-        [...positions.values()].map((position) => messagePlace(before, position)),
-      );
+      removeMessages(domain, draft, before, positions);
       const after = { ...before, updatedAt: Math.max(domain.now(), before.updatedAt) };
       changeConversation(draft, before, after);
       const revision = await store.commit(draft);
       conversations.remember({ ...after, revision });
-      index?.committed();
+      semantic.get(before.memory)?.committed();
       return positions.size;
     }),
   );

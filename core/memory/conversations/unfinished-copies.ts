@@ -37,7 +37,7 @@ export async function discardCopy({ store, semantic }: Domain, { memory, number,
 
 export async function discardUnfinishedCopies(domain: Domain): Promise<void> {
   const before = isShared(domain.store) ? Date.now() - ABANDONED_AFTER_MS : Number.POSITIVE_INFINITY;
-  for await (const rows of allRows(domain.store, UNFINISHED_COPIES)) {
+  for await (const rows of allRows(domain.store, { prefix: UNFINISHED_COPIES })) {
     for (const { key, value } of rows) {
       const [began, memory, userId] = JSON.parse(value) as [number, string, string];
       if (began < before) await discardCopy(domain, { number: indexedConversation(key), memory, userId });

@@ -10,7 +10,7 @@ import { roleHead } from "../records/message.ts";
 const ROWS_PER_READ = 200;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
-interface MessagePage {
+export interface MessagePage {
   /** The row of the conversation; undefined when it is gone. */
   readonly conversation: Row | undefined;
   /** JSON texts with commas between them, in consecutive pieces. Null: together they are too large. */
@@ -33,14 +33,19 @@ export async function messagePage(store: Store, conversation: number, query: Mes
 }
 
 /** The texts come from the store already joined, and stay so. */
-async function unfilteredPage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<MessagePage> {
-  const range = { ...bounds, prefix: messageRows(conversation), beside: conversationKey(conversation) };
+export async function unfilteredPage(
+  store: Store,
+  conversation: number,
+  bounds: Bounds,
+  limit: number,
+): Promise<MessagePage> {
+  const range = { ...bounds, prefix: messageRows(conversation), otherKey: conversationKey(conversation) };
   const messages: Text[] = [];
   let row: Row | undefined;
   let size = 0;
   for (let left = limit; left > 0; left -= ROWS_PER_READ) {
     const found = await store.tail({ ...range, limit: Math.min(ROWS_PER_READ, left) });
-    row = found === null ? await store.get(range.beside) : found.beside;
+    row = found === null ? await store.get(range.otherKey) : found.other;
     if (found !== null) size += found.text.length;
     if (found === null || size > MAX_PAGE_CHARACTERS) return { conversation: row, messages: null };
     if (found.text.length > 0) messages.unshift(...(messages.length > 0 ? [found.text, ","] : [found.text]));

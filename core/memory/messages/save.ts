@@ -1,17 +1,21 @@
 /** Saving messages. Calls that wait for the same conversation share one commit. */
 
 import type { Domain } from "../domain.ts";
+import type { TurnPlace } from "../memory.ts";
 import { changedSnapshot, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft } from "../semantic/semantic.ts";
-import { findMessages, writeMessages } from "./write.ts";
+import { displacedMessages } from "./displaced.ts";
+import { findMessages, removeMessages, writeMessages } from "./write.ts";
 
 /** Messages for one conversation. */
 export interface SaveBatch {
   readonly conversation: Snapshot;
   readonly messages: readonly PreparedMessage[];
+  /** Where they belong, for those of a turn. */
+  readonly place?: TurnPlace | undefined;
 }
 
 export interface Saver {
@@ -23,8 +27,7 @@ export interface Saver {
   save(batches: readonly SaveBatch[]): Promise<void>;
 }
 
-interface Waiting {
-  readonly messages: readonly PreparedMessage[];
+interface Waiting extends Pick<SaveBatch, "messages" | "place"> {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -34,9 +37,9 @@ const MAX_MESSAGES_PER_SHARED_COMMIT = 1000;
 export function createSaver(domain: Domain): Saver {
   const waiting = new Map<number, Waiting[]>();
 
-  function enqueue({ conversation, messages }: SaveBatch): Promise<void> {
+  function enqueue({ conversation, messages, place }: SaveBatch): Promise<void> {
     return new Promise((resolve, reject) => {
-      const call = { messages, resolve, reject };
+      const call = { messages, place, resolve, reject };
       const queue = waiting.get(conversation.number);
       if (queue !== undefined) {
         queue.push(call);
@@ -52,7 +55,8 @@ export function createSaver(domain: Domain): Saver {
     void domain.mutex.run([conversation.number], async () => {
       const calls = take(conversation.number);
       try {
-        await write(domain, [{ conversation, messages: calls.flatMap((call) => call.messages) }]);
+        const messages = calls.flatMap((call) => call.messages);
+        await write(domain, [{ conversation, messages, place: calls[0]!.place }]);
         for (const call of calls) call.resolve();
       } catch (error) {
         for (const call of calls) call.reject(error);
@@ -61,13 +65,18 @@ export function createSaver(domain: Domain): Saver {
     });
   }
 
-  /** Takes the first calls off the queue, as many as share one commit. */
+  /** Takes the first calls off the queue, as many as share one commit. A turn that has a place has one of its own. */
   function take(number: number): Waiting[] {
     const queue = waiting.get(number)!;
     let count = 0;
     let messages = 0;
-    while (count < queue.length && (count === 0 || messages < MAX_MESSAGES_PER_SHARED_COMMIT))
-      messages += queue[count++]!.messages.length;
+    for (const call of queue) {
+      const shares = call.place === undefined && messages < MAX_MESSAGES_PER_SHARED_COMMIT;
+      if (count > 0 && !shares) break;
+      messages += call.messages.length;
+      count++;
+      if (call.place !== undefined) break;
+    }
     if (count === queue.length) waiting.delete(number);
     return queue.splice(0, count);
   }
@@ -90,11 +99,16 @@ function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
     const draft = createDraft();
     const changes: Snapshot[] = [];
     const now = domain.now();
-    for (const { conversation, messages } of batches) {
+    for (const { conversation, messages, place } of batches) {
       const cached = reload ? undefined : domain.conversations.known(conversation);
       const before = cached ?? (await domain.conversations.current(conversation, reload));
-      const ids = messages.flatMap(({ id }) => (id === undefined ? [] : [id]));
+      const ids = [place?.answers, ...messages.map(({ id }) => id)].filter((id) => id !== undefined);
       const known = ids.length === 0 ? new Map() : await findMessages(domain, before.number, ids);
+      if (place !== undefined) {
+        const displaced = await displacedMessages(domain, before.number, place, known);
+        if (displaced === null) return;
+        if (displaced.size > 0) removeMessages(domain, draft, before, displaced);
+      }
       const updatedAt = Math.max(now, before.updatedAt);
       const written = writeMessages(domain, draft, before, messages, now, known);
       const after = changedSnapshot(before, { updatedAt, ...written, head: before.head }, before.revision);

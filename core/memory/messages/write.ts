@@ -82,4 +82,17 @@ export function writeMessages(
   return { messages: sequence, latest };
 }
 
+/** Adds the removal of messages to a commit. @param positions by id */
+export function removeMessages(
+  domain: Domain,
+  draft: Draft,
+  target: Target,
+  positions: ReadonlyMap<string, string>,
+): void {
+  for (const [id, position] of positions)
+    draft.delete.push(messageKey(target.number, position), messageIdKey(target.number, id));
+  const places = [...positions.values()].map((position) => messagePlace(target, position));
+  domain.semantic.get(target.memory)?.deleted(draft, places);
+}
+
 const positionTime = (position: string): number => decodeNumber(position.slice(0, position.indexOf("/")));

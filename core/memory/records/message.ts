@@ -53,6 +53,14 @@ export function hasId(text: string, id: string): boolean {
   return text.startsWith(`${JSON.stringify(id)},`, start);
 }
 
+/** The id of the message that a row holds. */
+export function idOf(text: string): string {
+  const start = text.indexOf(',"id":') + 6;
+  let end = start + 1;
+  while (text[end] !== '"') end += text[end] === "\\" ? 2 : 1;
+  return JSON.parse(text.slice(start, end + 1)) as string;
+}
+
 export const parseMessage = (text: string): Message => JSON.parse(text) as Message;
 
 /** @param texts JSON texts with commas between them, in pieces */

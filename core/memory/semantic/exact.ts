@@ -165,7 +165,7 @@ export class ExactVectors implements VectorIndex, Vectors {
   }
 
   async *#rows(prefix: string): AsyncGenerator<VectorRow> {
-    for await (const rows of allRows(this.#store, prefix, ROWS_PER_READ)) {
+    for await (const rows of allRows(this.#store, { prefix }, ROWS_PER_READ)) {
       for (const { value } of rows) yield readVector(value);
     }
   }

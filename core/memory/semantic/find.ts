@@ -29,6 +29,8 @@ interface RunConversation {
 
 interface Found {
   readonly message: Message;
+  /** The number of its conversation. */
+  readonly number: number;
   readonly conversationId: string;
   readonly score: number;
   /** Its position in the conversation, as text that sorts by time. */
@@ -36,6 +38,8 @@ interface Found {
 }
 
 const MAX_HITS = 1000;
+/** For messages that the run must not get, since its client has left them. */
+const EXTRA_HITS = 100;
 
 /** @throws ServiceError `invalid_input` for a memory that cannot be searched */
 export function requireSemantic(memory: string, semantic: Semantic | undefined): Semantic {
@@ -63,21 +67,24 @@ export async function findSimilar(
   domain: Domain,
   semantic: Semantic,
   { memory, owner, conversation }: RunConversation,
-  { text, limit, threshold, scope, told, whole }: SimilarQuery,
+  { text, limit, threshold, scope, knownMessageIds, knowsWholeConversation, before }: SimilarQuery,
 ): Promise<Message[]> {
   const everywhere = searchesAllConversations(scope, owner);
-  if (!everywhere && (conversation === undefined || whole)) return [];
-  if (whole && !(await hasOthers(domain, memory, owner, conversation))) return [];
+  if (!everywhere && (conversation === undefined || knowsWholeConversation)) return [];
+  if (knowsWholeConversation && !(await hasOthers(domain, memory, owner, conversation))) return [];
   const found = await find(domain, semantic, {
     text,
     owner,
     conversation: everywhere ? undefined : conversation,
     // The messages that the run gets anyway are often the nearest ones, and must not take the place of others.
-    limit: Math.min(limit + told.size, MAX_HITS),
+    limit: Math.min(limit + knownMessageIds.size + (before === undefined ? 0 : EXTRA_HITS), MAX_HITS),
     threshold,
   });
   return found
-    .filter(({ message }) => !told.has(message.id))
+    .filter(({ message, number, position }) => {
+      if (knownMessageIds.has(message.id)) return false;
+      return before === undefined || number !== conversation?.number || position < before;
+    })
     .slice(0, limit)
     .sort((a, b) => (a.position < b.position ? -1 : 1))
     .map(({ message }) => message);
@@ -103,13 +110,13 @@ async function find(domain: Domain, semantic: Semantic, query: FindQuery): Promi
     ...places.map(({ number, message }) => messageKey(number, message)),
     ...places.map(({ number }) => conversationKey(number)),
   ]);
-  return places.flatMap(({ score, message: position }, index): Found[] => {
+  return places.flatMap(({ score, number, message: position }, index): Found[] => {
     const row = rows[index];
     const parent = rows[places.length + index];
     // Deleted during the search.
     if (row === undefined || parent === undefined) return [];
     const { id: conversationId, userId } = parseConversation(parent.value);
     if (owner !== undefined && userId !== owner) return [];
-    return [{ message: parseMessage(row.value), conversationId, score, position }];
+    return [{ message: parseMessage(row.value), number, conversationId, score, position }];
   });
 }

@@ -4,6 +4,7 @@
  */
 import type { Logger } from "pino";
 import { messageOf } from "../../lib/errors.ts";
+import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
 import type { Layout } from "./layout.ts";
@@ -127,9 +128,7 @@ export class EmbeddingQueue {
   async #embedWaiting(): Promise<unknown> {
     const { store, layout, signal } = this.#parts;
     const prefix = layout.waiting();
-    let after: string | undefined;
-    while (!signal.aborted) {
-      const rows = await store.scan({ prefix, after, limit: BATCH_ROWS });
+    for await (const rows of allRows(store, { prefix }, BATCH_ROWS)) {
       const items = rows
         .filter(({ key, revision }) => this.#refused.get(key) !== revision)
         .map((row) => ({ ...row, waiting: readWaiting(row.value) }));
@@ -144,8 +143,7 @@ export class EmbeddingQueue {
         }
         this.#endRound();
       }
-      if (rows.length < BATCH_ROWS) return null;
-      after = rows[rows.length - 1]!.key;
+      if (signal.aborted) break;
     }
     return null;
   }

@@ -17,13 +17,13 @@ export async function* storedMessages(store: Store, memory: string): AsyncGenera
 }
 
 async function* messagesBelow(store: Store, memory: string, prefix: string): AsyncGenerator<SearchedMessage> {
-  for await (const rows of allRows(store, prefix)) {
+  for await (const rows of allRows(store, { prefix })) {
     for (const row of rows) {
       const number = JSON.parse(row.value) as number;
       const conversation = await store.get(conversationKey(number));
       if (conversation === undefined) continue;
       const { userId } = parseConversation(conversation.value);
-      for await (const messages of allRows(store, messageRows(number), MESSAGES_PER_READ)) {
+      for await (const messages of allRows(store, { prefix: messageRows(number) }, MESSAGES_PER_READ)) {
         for (const { key, value } of messages) {
           const place = messagePlace({ memory, number, userId }, positionFromKey(key));
           yield { ...place, text: searchableText(parseMessage(value)) };

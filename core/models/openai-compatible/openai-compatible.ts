@@ -3,15 +3,17 @@
  *
  * `providerOptions` of a request are read under the provider's key in the manifest (or `name`) and `openaiCompatible`.
  */
+import { RecentMap } from "../../lib/recent-map.ts";
 import { defineProvider } from "../../plugin/plugin.ts";
-import { relaxSchema } from "./strict.ts";
+import type { Learned } from "./language-model.ts";
 
 interface Config {
   baseURL: string;
   apiKey: string;
   headers: Record<string, string>;
   queryParams: Record<string, string>;
-  connections: number;
+  connections?: number;
+  queue: number;
   includeUsage: boolean;
   structuredOutputs: boolean;
   name?: string;
@@ -19,10 +21,20 @@ interface Config {
 
 const strings = { type: "object", additionalProperties: { type: "string" }, default: {} };
 
+/** What is learned is kept for so many models: names that are computed for a request may be any. */
+const MAX_LEARNED = 1000;
+
 function parseBaseURL(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url?.protocol === "http:" || url?.protocol === "https:") return url;
   throw new Error(`baseURL must begin with http:// or https://, like "https://api.openai.com/v1"`);
+}
+
+/** Where `providerOptions` of a request may stand: under the provider's name, and under that in camel case. */
+function optionKeysOf(name: string): string[] {
+  const key = name.split(".")[0]!.trim();
+  const camel = key.replace(/[_-]([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  return camel === key ? [key] : [key, camel];
 }
 
 export default defineProvider({
@@ -36,9 +48,25 @@ export default defineProvider({
       apiKey: { type: "string", default: "", description: "Without one no Authorization is sent." },
       headers: { ...strings, description: "Sent with every call." },
       queryParams: { ...strings, description: "Added to every URL." },
-      connections: { type: "integer", minimum: 1, maximum: 10_000, default: 64 },
+      connections: {
+        type: "integer",
+        minimum: 1,
+        maximum: 100_000,
+        description: "Most connections at a time; default: as many as there are calls.",
+      },
+      queue: {
+        type: "integer",
+        minimum: 0,
+        maximum: 100_000,
+        default: 1000,
+        description: "How many calls may wait for one of `connections`. One more is 429.",
+      },
       includeUsage: { type: "boolean", default: true, description: "Ask for the usage of streams." },
-      structuredOutputs: { type: "boolean", default: true, description: "Send JSON Schemas as response_format." },
+      structuredOutputs: {
+        type: "boolean",
+        default: true,
+        description: "Whether JSON Schemas may be sent as response_format; see structuredOutput.",
+      },
       name: {
         type: "string",
         minLength: 1,
@@ -48,33 +76,31 @@ export default defineProvider({
   },
   async create(config: Config, host) {
     const baseURL = parseBaseURL(config.baseURL);
-    // The SDK and undici are two hundred files, which only a manifest that uses this provider has to load.
-    const [{ createOpenAICompatible }, { createUpstream }] = await Promise.all([
-      import("@ai-sdk/openai-compatible"),
+    // undici is a hundred files, which only a manifest that uses this provider has to load.
+    const [{ ChatModel, Learned }, { EmbeddingModel }, { createUpstream }] = await Promise.all([
+      import("./language-model.ts"),
+      import("./embedding-model.ts"),
       import("./upstream.ts"),
     ]);
-    const upstream = createUpstream(baseURL, { connections: config.connections });
+    const { headers, queryParams, connections, queue, includeUsage } = config;
+    const apiKey = config.apiKey.trim();
+    const upstream = createUpstream({ baseURL, apiKey, headers, queryParams, connections, queue });
     host.onClose(() => upstream.close());
-    const shared = {
-      name: config.name ?? host.name ?? "openai-compatible",
-      baseURL: config.baseURL,
-      apiKey: config.apiKey.trim(),
-      headers: config.headers,
-      queryParams: config.queryParams,
-      includeUsage: config.includeUsage,
-      supportsStructuredOutputs: config.structuredOutputs,
-      supportedUrls: () => ({ "image/*": [/^https?:\/\//] }),
-    };
+    const name = config.name ?? host.name ?? "openai-compatible";
+    const optionKeys = optionKeysOf(name);
+    const chat = upstream.endpoint("/chat/completions");
+    const embeddings = upstream.endpoint("/embeddings");
+    const learnedOf = new RecentMap<Learned>(MAX_LEARNED);
     return {
-      languageModel: (id, { timeouts }) =>
-        createOpenAICompatible({
-          ...shared,
-          fetch: upstream.fetch(timeouts),
-          // The SDK copies providerOptions of a request into the body: they must not change the model.
-          transformRequestBody: (body) => relaxSchema({ ...body, model: id }),
-        }).languageModel(id),
-      embeddingModel: (id, { timeouts }) =>
-        createOpenAICompatible({ ...shared, fetch: upstream.fetch(timeouts) }).embeddingModel(id),
+      languageModel(modelId, settings) {
+        const learned = learnedOf.get(modelId) ?? new Learned();
+        learnedOf.set(modelId, learned);
+        if (!config.structuredOutputs) learned.modes.add("json_schema");
+        const { logger } = host;
+        return new ChatModel({ name, modelId, optionKeys, includeUsage, endpoint: chat, settings, learned, logger });
+      },
+      embeddingModel: (modelId, { timeouts }) =>
+        new EmbeddingModel({ name, modelId, optionKeys, endpoint: embeddings, timeouts }),
     };
   },
 });

@@ -9,7 +9,7 @@ const BOUNDS_IN_MILLISECONDS = Float64Array.from(BOUNDS, (seconds) => seconds * 
 const SUM = BOUNDS.length + 1;
 
 /** The place of a duration among the bounds; that after the last is for what is longer. */
-export function bucketOf(milliseconds: number): number {
+export function bucketIndex(milliseconds: number): number {
   let bucket = 0;
   while (bucket < BOUNDS_IN_MILLISECONDS.length && milliseconds > BOUNDS_IN_MILLISECONDS[bucket]!) bucket++;
   return bucket;
@@ -20,7 +20,7 @@ export class Durations {
   readonly #values = new Float64Array(BOUNDS.length + 2);
 
   /** @param bucket what `bucketOf` gives, where it is at hand */
-  observe(milliseconds: number, bucket: number = bucketOf(milliseconds)): void {
+  observe(milliseconds: number, bucket: number = bucketIndex(milliseconds)): void {
     this.#values[bucket]!++;
     this.#values[SUM]! += milliseconds;
   }

@@ -1,6 +1,6 @@
 /** The families as text in the format of Prometheus, by prom-client. */
 import { type Metric, Registry } from "prom-client";
-import { familiesOf } from "./families.ts";
+import { collectFamilies } from "./families.ts";
 import type { Family } from "./family.ts";
 import type { Meters } from "./meters.ts";
 import { processFamilies, watchEventLoop } from "./process-families.ts";
@@ -14,7 +14,8 @@ export interface Exposition {
 export function createExposition(meters: Meters): Exposition {
   const delay = watchEventLoop();
   const registry = new Registry();
-  for (const family of [...familiesOf(meters), ...processFamilies(delay)]) registry.registerMetric(metricOf(family));
+  for (const family of [...collectFamilies(meters), ...processFamilies(delay)])
+    registry.registerMetric(lazyMetric(family));
   return {
     text: () => registry.metrics(),
     close: () => delay.disable(),
@@ -22,7 +23,7 @@ export function createExposition(meters: Meters): Exposition {
 }
 
 /** What the registry asks of a metric: its values when they are wanted. It has no type of its own there. */
-function metricOf({ name, help, type, samples }: Family): Metric {
+function lazyMetric({ name, help, type, samples }: Family): Metric {
   const get = async () => ({
     name,
     help,

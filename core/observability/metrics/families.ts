@@ -1,13 +1,15 @@
 /** From what was counted to the families of `/metrics`. The names are part of the interface: docs/observability.md, "Metrics". */
 import { type Family, histogramSamples, type Sample, tallySamples } from "./family.ts";
 import type { Meters } from "./meters.ts";
+import { OTHER } from "./named.ts";
+import { CIRCUIT_STATES } from "./outcomes.ts";
 import type { RequestMeter } from "./request-meter.ts";
 
 /** Those that are there from 0 on; the others from the first on. */
 const USUAL: ReadonlySet<string> = new Set(["2xx", "4xx", "5xx"]);
 const NONE: ReadonlySet<string> = new Set();
 
-export function familiesOf(meters: Meters): Family[] {
+export function collectFamilies(meters: Meters): Family[] {
   return [...requests(meters), ...models(meters), ...work(meters), ...store(meters), ...readings(meters)];
 }
 
@@ -56,6 +58,15 @@ function models({ models }: Meters): Family[] {
       samples: () => models.entries.flatMap(([model, { durations }]) => histogramSamples({ model }, durations)),
     },
     {
+      name: "penstock_model_circuit_state",
+      help: "Whether a model is called: 0 closed (it is), 1 one trial call is under way, 2 open (it failed too often).",
+      type: "gauge",
+      samples: () =>
+        models.entries
+          .filter(([model]) => model !== OTHER)
+          .map(([model, { circuit }]) => ({ labels: { model }, value: CIRCUIT_STATES.indexOf(circuit) })),
+    },
+    {
       name: "penstock_model_tokens_total",
       help: "Tokens that models say they read and wrote.",
       type: "counter",
@@ -64,6 +75,15 @@ function models({ models }: Meters): Family[] {
           { labels: { model, direction: "input" }, value: inputTokens },
           { labels: { model, direction: "output" }, value: outputTokens },
         ]),
+    },
+    {
+      name: "penstock_model_cost_usd_total",
+      help: "What the tokens cost, in US dollars, of models with prices.",
+      type: "counter",
+      samples: () =>
+        models.entries.flatMap(([model, { cost }]): Sample[] =>
+          cost === undefined ? [] : [{ labels: { model }, value: cost }],
+        ),
     },
   ];
 }

@@ -1,5 +1,12 @@
 /** The meters of one model, one tool and one workflow, and meters by name. */
-import { EXECUTION_OUTCOMES, MODEL_OUTCOMES, STEP_OUTCOMES, type StepOutcome, TOOL_OUTCOMES } from "./outcomes.ts";
+import {
+  type CircuitState,
+  EXECUTION_OUTCOMES,
+  MODEL_OUTCOMES,
+  STEP_OUTCOMES,
+  type StepOutcome,
+  TOOL_OUTCOMES,
+} from "./outcomes.ts";
 import { SampledDurations } from "./sampled-durations.ts";
 import { Tally } from "./tally.ts";
 
@@ -10,12 +17,17 @@ export class ModelMeter {
   readonly calls = new Tally(MODEL_OUTCOMES);
   /** From the call to the end of the answer, for successful calls. */
   readonly durations = new SampledDurations();
+  /** Of its circuit breaker. */
+  circuit: CircuitState = "closed";
   inputTokens = 0;
   outputTokens = 0;
+  /** In US dollars; undefined for a model without prices. */
+  cost: number | undefined;
 
-  used({ promptTokens, completionTokens }: { promptTokens: number; completionTokens: number }): void {
-    this.inputTokens += promptTokens;
-    this.outputTokens += completionTokens;
+  used(usage: { promptTokens: number; completionTokens: number; cost?: number }): void {
+    this.inputTokens += usage.promptTokens;
+    this.outputTokens += usage.completionTokens;
+    if (usage.cost !== undefined) this.cost = (this.cost ?? 0) + usage.cost;
   }
 }
 

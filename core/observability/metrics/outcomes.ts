@@ -4,12 +4,19 @@
 export const MODEL_OUTCOMES = [
   "ok",
   "rate limited",
+  "overloaded",
   "timed out",
   "unavailable",
+  "context_length",
   "refused the request",
+  "refused to answer",
   "aborted",
 ] as const;
 export type ModelOutcome = (typeof MODEL_OUTCOMES)[number];
+
+/** Of a model's circuit breaker, in the order of the numbers that the metric has. */
+export const CIRCUIT_STATES = ["closed", "trial", "open"] as const;
+export type CircuitState = (typeof CIRCUIT_STATES)[number];
 
 /** Of a run of an agent, as its history has it. */
 export const RUN_OUTCOMES = ["completed", "error", "cancelled"] as const;

@@ -1,5 +1,5 @@
 /** Durations of work that mostly takes next to no time, so that reading the clock twice would cost too much. */
-import { bucketOf, Durations } from "./durations.ts";
+import { bucketIndex, Durations } from "./durations.ts";
 
 /** The duration of work that was done at once and not timed. */
 export const UNTIMED = -1;
@@ -31,7 +31,7 @@ export class SampledDurations extends Durations {
       this.observe(this.#typical, this.#typicalBucket);
       return;
     }
-    const bucket = bucketOf(milliseconds);
+    const bucket = bucketIndex(milliseconds);
     this.observe(milliseconds, bucket);
     if (waited) return;
     this.#typical = milliseconds;

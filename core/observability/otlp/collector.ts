@@ -48,7 +48,7 @@ export class Collector {
   send(spans: readonly QueuedSpan[]): Promise<Sent> {
     return new Promise((resolve) => {
       const readable = spans.map((span) => readableSpan(span, this.#resource, this.#source));
-      this.#exporter.export(readable, ({ error }) => resolve(error === undefined ? SENT : outcomeOf(error)));
+      this.#exporter.export(readable, ({ error }) => resolve(error === undefined ? SENT : sendOutcome(error)));
     });
   }
 
@@ -61,7 +61,7 @@ export class Collector {
 const SENT: Sent = { kind: "sent" };
 
 /** Only what the collector refused for good has a status. */
-function outcomeOf(error: Error & { code?: unknown }): Sent {
+function sendOutcome(error: Error & { code?: unknown }): Sent {
   if (typeof error.code === "number") return { kind: "refused", reason: `status ${error.code}` };
   return { kind: "failed", reason: messageOf(error) || String(error.code ?? error.name) };
 }

@@ -3,9 +3,11 @@
  * another process recovers the executions that it ran. A single execution needs no lease of its own: its open row names its process,
  * and every commit to its journal expects that row to be unchanged.
  */
-import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
+import { removeUnchanged } from "../../storage/conflict.ts";
 import { PROCESSES, processKey } from "../../storage/keys.ts";
+import { Leases } from "../../storage/leases.ts";
 import type { Row } from "../../storage/store.ts";
 import type { Engine } from "../engine.ts";
 import { recoverExecutions } from "./recovery.ts";
@@ -26,17 +28,10 @@ const DEFAULT_PROCESS_TIMES: ProcessTimes = {
   leaseTimeout: 30_000,
   stopRequestInterval: 250,
 };
-const MAX_PROCESSES = 1_000;
 /** Its clock may differ from ours: only a process whose heartbeat has not changed during so many of our own is taken for dead. */
 const UNCHANGED_HEARTBEATS = 3;
 /** Every so many rounds all open executions are read, even when no process has gone: usually there is nothing to recover. */
 const ROUNDS_PER_FULL_SCAN = 12;
-
-interface SeenHeartbeat {
-  readonly value: string;
-  /** When this process first saw that value. */
-  readonly since: number;
-}
 
 export class Processes {
   readonly #engine: Engine;
@@ -45,8 +40,7 @@ export class Processes {
   /** Apart from the recovery, so that however much there is to recover, no heartbeat is late. */
   readonly #heartbeats: Interval;
   readonly #recovery: Interval;
-  /** The last heartbeat of each process, by its key. */
-  #seen = new Map<string, SeenHeartbeat>();
+  readonly #leases: Leases;
   #round = 0;
   /** Whether there may be executions to recover that have not been looked for. */
   #recoveryDue = true;
@@ -55,6 +49,7 @@ export class Processes {
   constructor(engine: Engine, times: ProcessTimes = DEFAULT_PROCESS_TIMES) {
     this.#engine = engine;
     this.#times = times;
+    this.#leases = new Leases(engine.store, { prefix: PROCESSES, readTime: Number });
     this.#stopRequests = new StopRequests(engine, times.stopRequestInterval);
     const failed = (what: string) => (error: unknown) =>
       engine.logger.warn({ err: error }, `${what}: ${messageOf(error)}`);
@@ -100,27 +95,27 @@ export class Processes {
 
   /** Recovers the executions of processes that are gone. */
   async #recover(): Promise<void> {
-    const { store } = this.#engine;
-    const known = this.#seen;
-    const rows = await store.scan({ prefix: PROCESSES, limit: MAX_PROCESSES });
-    const dead = this.#deadProcesses(rows, Date.now());
-    const hasDeregistered = [...known.keys()].some((key) => !this.#seen.has(key));
+    const before = this.#leases.keys;
+    const dead = await this.#deadProcesses();
+    const { keys } = this.#leases;
+    const hasDeregistered = [...before].some((key) => !keys.has(key));
     const isFullScan = ++this.#round % ROUNDS_PER_FULL_SCAN === 0;
     if (dead.length > 0 || hasDeregistered || isFullScan || this.#engine.mayHaveUnowned) this.#recoveryDue = true;
     if (!this.#recoveryDue || this.#stopped) return;
     this.#engine.mayHaveUnowned = false;
-    await this.#recoverFrom(rows, new Set(dead.map(({ key }) => key)));
+    await this.#recoverFrom(keys, new Set(dead.map(({ key }) => key)));
     if (this.#stopped) return;
     this.#recoveryDue = false;
-    await Promise.all(dead.map((row) => this.#forget(row)));
+    // A process that has written another heartbeat meanwhile keeps its lease.
+    await Promise.all(dead.map((row) => removeUnchanged(this.#engine.store, row)));
   }
 
-  async #recoverFrom(rows: readonly Row[], dead: ReadonlySet<string>): Promise<void> {
+  async #recoverFrom(known: ReadonlySet<string>, dead: ReadonlySet<string>): Promise<void> {
     const { store, logger } = this.#engine;
-    const gone = new Map(rows.map(({ key }) => [key, dead.has(key)]));
+    const gone = new Map([...known].map((key) => [key, dead.has(key)]));
     const isGone = async (process: string) => {
       const key = processKey(process);
-      // A process that started after the scan wrote its heartbeat before it ran anything.
+      // A process that started after the reading wrote its heartbeat before it ran anything.
       if (!gone.has(key)) gone.set(key, (await store.get(key)) === undefined);
       return gone.get(key) === true;
     };
@@ -128,30 +123,13 @@ export class Processes {
     if (count > 0) logger.info({ executions: count }, "recovered executions of a process that is gone");
   }
 
-  /** Removes the heartbeat of a dead process, unless that has written another one meanwhile. */
-  async #forget({ key, revision }: Row): Promise<void> {
-    try {
-      await this.#engine.store.commit({ delete: [key], expect: [[key, revision]] });
-    } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
-    }
-  }
-
-  /** Those whose lease has run out. */
-  #deadProcesses(rows: readonly Row[], now: number): Row[] {
+  /** The leases that have run out. */
+  async #deadProcesses(): Promise<Row[]> {
     const own = processKey(this.#engine.environment.process);
-    const seen = new Map<string, SeenHeartbeat>();
-    for (const { key, value } of rows) {
-      const before = this.#seen.get(key);
-      seen.set(key, before?.value === value ? before : { value, since: now });
-    }
-    this.#seen = seen;
     const { heartbeatInterval, leaseTimeout } = this.#times;
-    return rows.filter(({ key }) => {
-      const { value, since } = seen.get(key)!;
-      return (
-        key !== own && Number(value) < now - leaseTimeout && since <= now - UNCHANGED_HEARTBEATS * heartbeatInterval
-      );
-    });
+    const dead: Row[] = [];
+    const timeout = { sinceHeartbeat: leaseTimeout, unchanged: UNCHANGED_HEARTBEATS * heartbeatInterval };
+    for await (const row of this.#leases.expired(timeout)) if (row.key !== own) dead.push(row);
+    return dead;
   }
 }

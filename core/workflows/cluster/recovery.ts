@@ -1,7 +1,7 @@
 /** Recovers executions: those that a process which is gone left running go on here. */
-
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { indexedExecution, OPEN_EXECUTIONS } from "../../storage/keys.ts";
+import { allRows } from "../../storage/ranges.ts";
 import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
@@ -31,9 +31,7 @@ export async function recoverExecutions(
 ): Promise<number> {
   let count = 0;
   const live = engine.liveNumbers();
-  for (let after: string | undefined; ; ) {
-    const range = { prefix: OPEN_EXECUTIONS, limit: ROWS_PER_READ };
-    const rows = await engine.store.scan(after === undefined ? range : { ...range, after });
+  for await (const rows of allRows(engine.store, { prefix: OPEN_EXECUTIONS }, ROWS_PER_READ)) {
     for (const row of rows) {
       if (isStopped()) return count;
       try {
@@ -49,9 +47,8 @@ export async function recoverExecutions(
         engine.logger.error({ err: error, execution: indexedExecution(row.key) }, message);
       }
     }
-    if (rows.length < ROWS_PER_READ) return count;
-    after = rows.at(-1)?.key;
   }
+  return count;
 }
 
 async function recoverOne(engine: Engine, row: Row, number: number): Promise<boolean> {

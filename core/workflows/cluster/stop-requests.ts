@@ -4,8 +4,9 @@
  * execution until it has come to rest.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
+import { removeUnchanged, unlessConflict } from "../../storage/conflict.ts";
 import { indexedExecution, openExecutionKey, STOP_REQUESTS, stopRequestKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Engine } from "../engine.ts";
@@ -76,30 +77,19 @@ async function writeRequest(store: Store, open: Row, number: number, { kind, rea
     if (about === open.revision && (knownKind === "cancel" || knownKind === kind)) return true;
   }
   const stored: StoredRequest = [kind, reason, open.revision];
-  try {
-    await store.commit({
-      put: [[key, JSON.stringify(stored)]],
-      expect: [
-        [open.key, open.revision],
-        [key, known?.revision ?? null],
-      ],
-    });
-    return true;
-  } catch (error) {
-    if (error instanceof CommitConflict) return false;
-    throw error;
-  }
+  const expect: [string, number | null][] = [
+    [open.key, open.revision],
+    [key, known?.revision ?? null],
+  ];
+  return unlessConflict(store.commit({ put: [[key, JSON.stringify(stored)]], expect }));
 }
 
 /** Removes the request for a run that is over, but not one that is already about the next run. */
 async function withdrawRequest(store: Store, number: number, open: number): Promise<void> {
   const row = await store.get(stopRequestKey(number));
   if (row === undefined || parseRequest(row)[2] !== open) return;
-  await removeRow(store, row);
+  await removeUnchanged(store, row);
 }
-
-const removeRow = (store: Store, { key, revision }: Row) =>
-  store.commit({ delete: [key], expect: [[key, revision]] }).then(() => {}, ignoreConflict);
 
 /** Reads the stop requests for executions that run in this process, and stops them. */
 export class StopRequests {
@@ -125,7 +115,7 @@ export class StopRequests {
     const rows = await store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ });
     const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
     const stale = rows.filter((row, index) => open[index]?.revision !== parseRequest(row)[2]);
-    await Promise.all(stale.map((row) => removeRow(store, row)));
+    await Promise.all(stale.map((row) => removeUnchanged(store, row)));
     this.#reads.start();
   }
 
@@ -146,12 +136,7 @@ export class StopRequests {
       if (open !== execution.revision) continue;
       execution.stop(stopFromRequest({ kind, reason }));
       // If this process ends before the execution has come to rest, whoever asked writes the request for the next process.
-      await removeRow(store, row);
+      await removeUnchanged(store, row);
     }
   }
-}
-
-/** The row has been replaced by a newer request, which must stay. */
-function ignoreConflict(error: unknown): void {
-  if (!(error instanceof CommitConflict)) throw error;
 }

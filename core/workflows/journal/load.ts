@@ -2,6 +2,7 @@
 import { ServiceError, unavailable } from "../../lib/errors.ts";
 import { findIdPlace, findIdPlaces, type IdSpaces } from "../../storage/id-spaces.ts";
 import { executionKey, executionNameKeys, journalRows, openExecutionKey } from "../../storage/keys.ts";
+import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
 import { parseOwnId } from "./ids.ts";
@@ -140,14 +141,8 @@ export const incompleteJournal = (id: string) =>
 
 /** Rows of the journal; with `behind`, only those after the row with that key. */
 export async function readJournal(store: Store, number: number, behind?: string): Promise<Row[]> {
-  const prefix = journalRows(number);
+  const range = { prefix: journalRows(number), ...(behind !== undefined && { after: behind }) };
   const all: Row[] = [];
-  for (;;) {
-    const after = all.at(-1)?.key ?? behind;
-    const rows = await store.scan(
-      after === undefined ? { prefix, limit: ROWS_PER_READ } : { prefix, after, limit: ROWS_PER_READ },
-    );
-    all.push(...rows);
-    if (rows.length < ROWS_PER_READ) return all;
-  }
+  for await (const rows of allRows(store, range, ROWS_PER_READ)) all.push(...rows);
+  return all;
 }

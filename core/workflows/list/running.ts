@@ -1,5 +1,6 @@
 /** Executions that other processes of a shared store run, read from their open rows and journals. */
 import { executionKey, indexedExecution, OPEN_EXECUTIONS } from "../../storage/keys.ts";
+import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
@@ -41,10 +42,8 @@ export class RemoteExecutions {
 
 async function readStarts(store: Store, known: { has(number: number): boolean }): Promise<ListedStart[]> {
   const starts: ListedStart[] = [];
-  let before: string | undefined;
-  for (;;) {
-    const range = { prefix: OPEN_EXECUTIONS, reverse: true, limit: ROWS_PER_READ };
-    const rows = await store.scan(before === undefined ? range : { ...range, before });
+  const newestFirst = { prefix: OPEN_EXECUTIONS, reverse: true };
+  for await (const rows of allRows(store, newestFirst, ROWS_PER_READ)) {
     const others = rows.filter(({ key }) => !known.has(indexedExecution(key)));
     const opened = others.map(({ value }) => parseOpenRow(value).start);
     const resumed = others.filter((_row, index) => opened[index] === null).map(({ key }) => indexedExecution(key));
@@ -52,9 +51,8 @@ async function readStarts(store: Store, known: { has(number: number): boolean })
     for (const start of opened) if (start !== null) starts.push(withoutInput(start));
     for (const record of records)
       if (record !== undefined) starts.push(withoutInput(parseRecordRow(record.value).start));
-    if (rows.length < ROWS_PER_READ) return starts;
-    before = rows.at(-1)!.key;
   }
+  return starts;
 }
 
 /** The input may be large. */

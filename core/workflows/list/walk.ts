@@ -84,7 +84,7 @@ export class IndexWalk {
     let open = cursors;
     while (taken.length < count) {
       let first = open[0]!;
-      for (const cursor of open) if (entryOf(cursor) > entryOf(first)) first = cursor;
+      for (const cursor of open) if (currentEntry(cursor) > currentEntry(first)) first = cursor;
       const item = first.items[first.next++]!;
       // An execution that has come to rest meanwhile is among the running ones and in an index.
       if (item.entry !== this.#last) taken.push(item);
@@ -103,7 +103,7 @@ interface Cursor {
   next: number;
 }
 
-const entryOf = ({ items, next }: Cursor): string => items[next]!.entry;
+const currentEntry = ({ items, next }: Cursor): string => items[next]!.entry;
 
 async function refill(store: Store, cursor: Cursor, limit: number): Promise<void> {
   const { range } = cursor;

@@ -10,7 +10,7 @@ import type { JournalState } from "../journal/state.ts";
 export type Reopening = Pick<Commit, "delete" | "expect">;
 
 /** @param state before the resume */
-export const reopeningOf = ({ start, status }: JournalState, recordRow: Row): Reopening => ({
+export const reopeningCommit = ({ start, status }: JournalState, recordRow: Row): Reopening => ({
   delete: indexKeys(start, status),
   expect: [
     [recordRow.key, recordRow.revision],

@@ -16,7 +16,7 @@ import { entriesText, openRowText, recordRowText, reopenedRowText } from "../jou
 import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
 import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./environment.ts";
-import { type Reopening, reopeningOf, restRows, restWithoutReopening, withChosenId } from "./execution-commits.ts";
+import { type Reopening, reopeningCommit, restRows, restWithoutReopening, withChosenId } from "./execution-commits.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
@@ -85,7 +85,7 @@ export class Execution {
   /** A resume: with the first commit the entries that the record row holds move into the journal. */
   #reopen(recordRow: Row, tail: readonly JournalEntry[]): void {
     this.#pending = tail.map((entry) => JSON.stringify(entry));
-    this.#reopening = reopeningOf(this.state, recordRow);
+    this.#reopening = reopeningCommit(this.state, recordRow);
   }
 
   /** Whether the store knows that it runs here, or that it has come to rest. */

@@ -64,6 +64,6 @@ class StepSink implements PartSink {
 /** Leaves out fields of the provider that deltas may carry. */
 function streamedPart(part: AgentPart): unknown {
   if (part.type !== "text-delta" && part.type !== "reasoning-delta") return part;
-  const { type, id, delta, subAgentId, subAgentName } = part;
-  return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName };
+  const { type, id, delta, subAgentId, subAgentName, subAgentCallId } = part;
+  return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName, subAgentCallId };
 }

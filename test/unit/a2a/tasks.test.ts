@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { followRemoteTask, type TaskEvent } from "../../../core/a2a/follow.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
-import { openRow, TaskRows } from "../../../core/a2a/task-rows.ts";
+import { TaskRows, taskLeaseText } from "../../../core/a2a/task-rows.ts";
 import { MAX_ANSWER_CHARACTERS, type TaskRun } from "../../../core/a2a/task-run.ts";
 import { Tasks } from "../../../core/a2a/tasks.ts";
 import type { Agent } from "../../../core/agents/agent.ts";
@@ -99,12 +99,12 @@ describe("two processes on one store", () => {
     const run = await one.begin("slow");
     const keeper = two.keeper();
     const look = async () => {
-      await keeper.interrupt(40);
+      await keeper.interrupt({ sinceHeartbeat: 0, unchanged: 40 });
       await sleep(50);
       return two.stateOf("slow", idOf(run));
     };
     assert.equal(await look(), "TASK_STATE_WORKING", "it is not known for long");
-    const alive: [string, string] = [openTaskKey(idOf(run)), openRow("slow", Date.now())];
+    const alive: [string, string] = [openTaskKey(idOf(run)), taskLeaseText("slow", Date.now())];
     await store.commit({ put: [alive] });
     assert.equal(await look(), "TASK_STATE_WORKING", "its heartbeat is new");
     assert.equal(await look(), "TASK_STATE_FAILED");
@@ -116,7 +116,7 @@ describe("two processes on one store", () => {
     const store = shared();
     const [one, two] = [processOn(t, store), processOn(t, store)];
     const run = await one.begin("slow");
-    const slow: [string, string] = [openTaskKey(idOf(run)), openRow("slow", Date.now() - 3_600_000)];
+    const slow: [string, string] = [openTaskKey(idOf(run)), taskLeaseText("slow", Date.now() - 3_600_000)];
     await store.commit({ put: [slow] });
     const keeper = two.keeper();
     await keeper.start();

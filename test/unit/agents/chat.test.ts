@@ -20,7 +20,7 @@ interface UiMessage {
   role: string;
   parts: Record<string, unknown>[];
 }
-const CLIENTS = ["ai-5", "ai-6.0.0", "ai"];
+const CLIENTS = ["ai-5", "ai-6.0.0", "ai", "ai-7"];
 
 /** Sends the messages as the hook does, and gives the assistant's message that the client builds of our events. */
 async function converse(client: Client, agent: Agent, messages: object[]): Promise<UiMessage> {

@@ -170,7 +170,7 @@ test("input as model messages takes strings and parts in all four roles", () => 
       role: "user",
       content: [
         { type: "text", text: "look" },
-        { type: "file", data: "iVBORw0KGgo=", mediaType: "image/*" },
+        { type: "file", data: "iVBORw0KGgo=", mediaType: "image/png" },
         { type: "file", data: new URL("https://example.com/a.png"), mediaType: "image/png" },
         { type: "file", data: "AAAA", mediaType: "application/pdf", filename: "b.pdf" },
       ],
@@ -185,6 +185,97 @@ test("input as model messages takes strings and parts in all four roles", () => 
     },
     { role: "assistant", content: [{ type: "text", text: "done" }] },
   ]);
+});
+
+const CACHED = { anthropic: { cacheControl: { type: "ephemeral" } } };
+
+test("what messages and parts of the input carry for the provider goes to it", () => {
+  const carried = { providerOptions: CACHED };
+  const call = { type: "tool-call", toolCallId: "c", toolName: "add", input: {}, ...carried };
+  const result = {
+    type: "tool-result",
+    toolCallId: "c",
+    toolName: "add",
+    output: { type: "json", value: 1 },
+    ...carried,
+  };
+  const messages = [
+    { role: "system", content: "Theirs", ...carried },
+    { role: "user", content: [{ type: "text", text: "hello", ...carried }], ...carried },
+    { role: "assistant", content: [{ type: "reasoning", text: "Hm", ...carried }, call], ...carried },
+    { role: "tool", content: [result], ...carried },
+  ];
+  assert.deepEqual(buildPrompt("", messages), messages);
+});
+
+test("what the provider said of the parts of a UI message goes back to it, but for a part that was not finished", () => {
+  const providerMetadata = CACHED;
+  const call = { type: "tool-add", toolCallId: "c", state: "output-available", input: {}, output: 1 };
+  const prompt = buildPrompt("", [
+    { role: "user", parts: [{ type: "text", text: "hello", providerMetadata }] },
+    {
+      role: "assistant",
+      parts: [
+        { type: "reasoning", text: "", providerMetadata },
+        { type: "file", url: "data:image/png;base64,AAAA", mediaType: "image/png", providerMetadata },
+        { type: "text", text: "", providerMetadata },
+        { ...call, callProviderMetadata: CACHED, resultProviderMetadata: CACHED },
+        { type: "text", text: "cut", state: "streaming", providerMetadata },
+      ],
+    },
+  ]);
+  const carried = { providerOptions: CACHED };
+  assert.deepEqual(prompt, [
+    { role: "user", content: [{ type: "text", text: "hello", ...carried }] },
+    {
+      role: "assistant",
+      content: [
+        { type: "reasoning", text: "", ...carried },
+        { type: "file", data: "AAAA", mediaType: "image/png", ...carried },
+        { type: "text", text: "", ...carried },
+        { type: "tool-call", toolCallId: "c", toolName: "add", input: {}, ...carried },
+        { type: "text", text: "cut" },
+      ],
+    },
+    {
+      role: "tool",
+      content: [
+        { type: "tool-result", toolCallId: "c", toolName: "add", output: { type: "json", value: 1 }, ...carried },
+      ],
+    },
+  ]);
+  refuses(
+    [{ role: "user", parts: [{ type: "text", text: "x", providerMetadata: { anthropic: 1 } }] }],
+    "input[0].parts[0].providerMetadata must be an object of objects, one for each provider",
+  );
+  refuses(
+    [{ role: "user", content: "x", providerOptions: [] }],
+    "input[0].providerOptions must be an object of objects, one for each provider",
+  );
+});
+
+test("files without a media type, or with a wildcard, are known by their bytes", () => {
+  const bytes: Record<string, number[]> = {
+    "image/png": [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a],
+    "image/jpeg": [0xff, 0xd8, 0xff, 0xe0],
+    "image/gif": [...Buffer.from("GIF89a")],
+    "image/webp": [...Buffer.from("RIFF1234WEBP")],
+    "application/pdf": [...Buffer.from("%PDF-1.7")],
+    "audio/wav": [...Buffer.from("RIFF1234WAVE")],
+    "video/mp4": [...Buffer.from("1234ftypisom")],
+  };
+  for (const [mediaType, head] of Object.entries(bytes)) {
+    const data = Buffer.from([...head, 0, 0, 0]).toString("base64");
+    for (const part of [
+      { type: "file", data },
+      { type: "image", image: data },
+      { type: "image", image: data, mediaType: "image/*" },
+      { type: "file", data: `data:;base64,${data}` },
+    ]) {
+      const [message] = buildPrompt("", [{ role: "user", content: [part] }]);
+      assert.deepEqual(message!.content, [{ type: "file", data, mediaType }]);
+    }
+  }
 });
 
 test("UI and model messages may stand side by side in one input", () => {

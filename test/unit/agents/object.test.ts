@@ -79,7 +79,7 @@ test("POST /agents/:id/stream-object sends partial updates while the object grow
     "each is longer than the one before",
   );
   const final = events.list.at(-1)!;
-  assert.deepEqual(Object.keys(final).sort(), ["finalObject", "finishReason", "type", "usage"]);
+  assert.deepEqual(Object.keys(final).sort(), ["finalObject", "finishReason", "model", "type", "usage"]);
   assert.deepEqual(final.finalObject, ADA);
   assert.equal(final.finishReason, "stop");
   assert.equal(events.list.length, partials.length + 1);

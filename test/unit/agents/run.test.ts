@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../core/lib/errors.ts";
-import { agentsOf, assistant, caller, historyOf, usage } from "../../support/agents.ts";
+import { agentsOf, assistant, caller, eventsOf, historyOf, usage } from "../../support/agents.ts";
 
 const SUM = { when: "add", call: { tool: "add", input: { a: 2, b: 3 } }, then: "It is {{ result.sum }}." };
 
-test("POST /agents/:id/text gives the text, the five numbers of usage and the finish reason", async (t) => {
+test("POST /agents/:id/text gives the text, the five numbers of usage, the model and the finish reason", async (t) => {
   const agent = await assistant(t, { instructions: "Be kind." });
   assert.deepEqual(await agent.generateText({ input: "hello there you" }, caller()), {
     text: "hello there you",
     usage: usage(5, 3),
+    model: "demo/echo",
     finishReason: "stop",
     toolCalls: [],
     toolResults: [],
@@ -289,4 +290,51 @@ test("GET /agents and GET /agents/:id describe an agent, without its instruction
   assert.deepEqual(detail.tools, ["add"]);
   assert.equal(detail.memory, null);
   assert.doesNotMatch(JSON.stringify([summary, detail]), /SECRET/);
+});
+
+const ENDED = {
+  type: "finish",
+  finishReason: { unified: "tool-calls", raw: "tool_calls" },
+  usage: { inputTokens: { total: 1 }, outputTokens: { total: 1 } },
+};
+const begun = (id: string) => ({ type: "tool-input-start", id, toolName: "whoami" });
+const called = (toolCallId: string) => ({ type: "tool-call", toolCallId, toolName: "whoami", input: "{}" });
+
+test("POST /agents/:id/text: calls with one id are calls of their own, in one step and in several, with keys of their own", async (t) => {
+  const step = [begun("call_0"), called("call_0"), called("call_0"), called(""), called(""), ENDED];
+  const agents = await agentsOf(t, {
+    providers: { p: { use: "parts", steps: { m: [step, step] } } },
+    tools: { whoami: { use: "whoami" } },
+    agents: { a: { model: "p/m", tools: ["whoami"], maxSteps: 2 } },
+  });
+  const { toolCalls, toolResults } = await agents.get("a")!.generateText({ input: "go" }, caller());
+  const ids = ["call_0", "call_0_2", "call_2", "call_3", "call_0_3", "call_0_4", "call_4", "call_5"];
+  assert.deepEqual(
+    toolCalls.map(({ toolCallId }) => toolCallId),
+    ids,
+  );
+  const keys = toolResults.map(({ output }) => (output as { key: string }).key);
+  const [run] = keys[0]!.split(":");
+  assert.deepEqual(
+    keys,
+    ids.map((id, index) => `${run}:${index < 4 ? 1 : 2}:${id}`),
+  );
+});
+
+test("POST /agents/:id/stream: the pieces of an input have the id of their call, whatever the model calls it", async (t) => {
+  const step = [
+    begun("call_0"),
+    { type: "tool-input-delta", id: "call_0", delta: "{}" },
+    { type: "tool-input-end", id: "call_0" },
+    called("call_0"),
+    ENDED,
+  ];
+  const agents = await agentsOf(t, {
+    providers: { p: { use: "parts", steps: { m: [step, step] } } },
+    tools: { whoami: { use: "whoami" } },
+    agents: { a: { model: "p/m", tools: ["whoami"], maxSteps: 2 } },
+  });
+  const { list } = await eventsOf(agents.get("a")!.stream({ input: "go" }, caller()));
+  const ids = list.flatMap(({ type, id, toolCallId }) => (String(type).startsWith("tool-") ? [id ?? toolCallId] : []));
+  assert.deepEqual(ids, [...Array(5).fill("call_0"), ...Array(5).fill("call_0_2")]);
 });

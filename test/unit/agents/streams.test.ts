@@ -17,8 +17,8 @@ test("POST /agents/:id/stream sends the parts of a run in order, each with the f
     { type: "text-delta", id: "text", delta: "hell" },
     { type: "text-delta", id: "text", delta: "o you" },
     { type: "text-end", id: "text" },
-    { type: "finish-step", usage: TOTAL(2, 2), finishReason: "stop" },
-    { type: "finish", finishReason: "stop", totalUsage: TOTAL(2, 2) },
+    { type: "finish-step", usage: TOTAL(2, 2), model: "demo/echo", finishReason: "stop" },
+    { type: "finish", finishReason: "stop", totalUsage: TOTAL(2, 2), model: "demo/echo" },
   ]);
 });
 
@@ -96,25 +96,32 @@ const rich = (t: Parameters<typeof agentsOf>[0]) =>
     agents: { assistant: { model: "p/m" } },
   });
 
-test("POST /agents/:id/stream carries reasoning, sources, files and the provider's own tools, and no provider metadata", async (t) => {
+test("POST /agents/:id/stream carries reasoning, sources, files and the provider's own tools, each with what the provider wants back", async (t) => {
   const agent = (await rich(t)).get("assistant")!;
   const events = await eventsOf(agent.stream({ input: "go" }, caller()));
   const call = { toolCallId: "c", toolName: "search", input: { q: 1 }, providerExecuted: true };
   assert.deepEqual(events.list.slice(2, -2), [
-    { type: "reasoning-start", id: "1" },
+    { type: "reasoning-start", id: "1", providerMetadata: { p: { a: 1 } } },
     { type: "reasoning-delta", id: "1", delta: "hm\n" },
-    { type: "reasoning-end", id: "1" },
+    { type: "reasoning-end", id: "1", providerMetadata: { p: { a: 1, signature: "s" } } },
     { type: "text-start", id: "1" },
     { type: "text-delta", id: "1", delta: 'say "hi"' },
-    { type: "text-end", id: "1" },
-    { type: "source", sourceType: "url", id: "s1", url: "https://example.com", title: "T" },
+    { type: "text-end", id: "1", providerMetadata: { p: {} } },
+    {
+      type: "source",
+      sourceType: "url",
+      id: "s1",
+      url: "https://example.com",
+      title: "T",
+      providerMetadata: { p: {} },
+    },
     { type: "source", sourceType: "document", id: "s2", mediaType: "application/pdf", title: "D", filename: "d.pdf" },
     { type: "file", file: { base64: "AQID", mediaType: "image/png" } },
     { type: "tool-input-start", id: "c", toolName: "search", providerExecuted: true },
     { type: "tool-input-delta", id: "c", delta: "{}" },
     { type: "tool-input-end", id: "c" },
     { type: "tool-call", ...call },
-    { type: "tool-result", ...call, output: { hits: 1 } },
+    { type: "tool-result", ...call, output: { hits: 1 }, providerMetadata: { p: {} } },
     { type: "tool-call", toolCallId: "d", toolName: "search", input: {}, providerExecuted: true },
     {
       type: "tool-error",

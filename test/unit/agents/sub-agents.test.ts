@@ -29,7 +29,7 @@ test("a sub-agent is the tool delegate_task of the agent above it, and its answe
   assert.equal(entry!.status, "completed");
 });
 
-test("POST /agents/:id/stream carries a sub-agent's parts with subAgentId and subAgentName, and one start and finish", async (t) => {
+test("POST /agents/:id/stream carries a sub-agent's parts with subAgentId, subAgentName and subAgentCallId, and one start and finish", async (t) => {
   const agents = await team(t, [{ call: delegate("writer"), then: "done" }]);
   const events = await eventsOf(agents.get("chief")!.stream({ input: "go" }, caller()));
   const marked = events.list.filter((event) => event.subAgentId !== undefined);
@@ -37,12 +37,14 @@ test("POST /agents/:id/stream carries a sub-agent's parts with subAgentId and su
     marked.map((event) => event.type),
     ["start-step", "text-start", "text-delta", "text-end", "finish-step"],
   );
+  const callId = events.of("tool-call")[0]!.toolCallId;
   assert.deepEqual(marked[2], {
     type: "text-delta",
-    id: "text",
+    id: `${callId}:text`,
     delta: "Write a poem",
     subAgentId: "writer",
     subAgentName: "Writer",
+    subAgentCallId: callId,
   });
   assert.equal(events.of("start").length, 1);
   assert.equal(events.of("finish").length, 1);

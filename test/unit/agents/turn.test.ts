@@ -43,7 +43,7 @@ async function remembering(t: TestContext, store: Store, agent: object = {}) {
   );
   assert.deepEqual(problems, []);
   const texts = async () => {
-    const messages = await memories.get("default")!.for(EVERYTHING).recent("c", 100);
+    const { messages } = await memories.get("default")!.for(EVERYTHING).earlier("c", { limit: 100 });
     return messages.map(({ role, parts }) => [role, parts!.flatMap(({ text }) => text ?? []).join("")]);
   };
   return { agent: agents.get("assistant")!, texts };
@@ -86,6 +86,30 @@ for (const how of GENERATIONS) {
     assert.equal((await texts()).length, 4);
   });
 }
+
+test("POST /agents/:id/text with the id of a stored message removes what came after it in the commit that stores the turn", async (t) => {
+  const { store, state } = fragile();
+  const { agent, texts } = await remembering(t, store);
+  const said = (id: string, content: string) => [{ id, role: "user", content }];
+  for (const [id, content] of [
+    ["u1", "one"],
+    ["u2", "two"],
+  ] as const)
+    await agent.generateText({ input: said(id, content), options }, caller());
+  const before = await texts();
+  state.writes = false;
+  await assert.rejects(agent.generateText({ input: said("u1", "uno"), options }, caller()), isUnavailable);
+  assert.deepEqual(await texts(), before);
+  state.writes = true;
+  const { length } = state.commits;
+  await agent.generateText({ input: said("u1", "uno"), options }, caller());
+  const commits = state.commits.slice(length).filter(({ put = [] }) => put.some(([key]) => key.startsWith("c/")));
+  assert.equal(commits.length, 1);
+  assert.deepEqual(await texts(), [
+    ["user", "uno"],
+    ["assistant", "uno"],
+  ]);
+});
 
 test("POST /agents/:id/stream says finish only when the turn is stored", async (t) => {
   const { store, state } = fragile();

@@ -2,18 +2,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ROUTES } from "../../../core/api/routes/index.ts";
-import { classOf, compileAccess } from "../../../core/auth/classes.ts";
+import { accessClass, compileAccess } from "../../../core/auth/classes.ts";
 import { describeAccess } from "../../../core/auth/document.ts";
 import { fitPattern } from "../../../core/auth/match-patterns.ts";
 import { parsePattern } from "../../../core/http/pattern.ts";
 import type { AccessGroup } from "../../../core/http/route.ts";
 import type { AuthManifest } from "../../../core/manifest/manifest.ts";
-import {
-  DEFAULT_CONSOLE_ROUTES,
-  DEFAULT_LEGACY_PUBLIC_ROUTES,
-  DEFAULT_PUBLIC_ROUTES,
-  PROTECTED_ROUTES,
-} from "../../../core/plugin/plugin.ts";
+import { DEFAULT_CONSOLE_ROUTES, DEFAULT_PUBLIC_ROUTES, PROTECTED_ROUTES } from "../../../core/plugin/plugin.ts";
 
 const DEFAULTS: AuthManifest = {
   mode: "authNext",
@@ -74,7 +69,7 @@ describe("classes of routes", () => {
   });
 
   test("every row of ours is in a list of legacy, or known to be in none: a new one cannot be forgotten", () => {
-    const lists = [...DEFAULT_LEGACY_PUBLIC_ROUTES, ...PROTECTED_ROUTES].map(parsePattern);
+    const lists = [...DEFAULT_PUBLIC_ROUTES, ...PROTECTED_ROUTES].map(parsePattern);
     const forgotten = ROUTES.filter(
       (each) => !isHeld(each) && !lists.some((list) => fitPattern(list, each) === "always"),
     );
@@ -85,13 +80,12 @@ describe("classes of routes", () => {
   });
 
   test("lists are exported, frozen, and share nothing but what a mode says twice", () => {
-    assert.equal(DEFAULT_PUBLIC_ROUTES, DEFAULT_LEGACY_PUBLIC_ROUTES);
-    for (const list of [DEFAULT_CONSOLE_ROUTES, DEFAULT_LEGACY_PUBLIC_ROUTES, PROTECTED_ROUTES]) {
+    for (const list of [DEFAULT_CONSOLE_ROUTES, DEFAULT_PUBLIC_ROUTES, PROTECTED_ROUTES]) {
       assert.ok(Object.isFrozen(list));
       assert.equal(new Set(list).size, list.length);
     }
     assert.deepEqual(
-      PROTECTED_ROUTES.filter((text) => DEFAULT_LEGACY_PUBLIC_ROUTES.includes(text)),
+      PROTECTED_ROUTES.filter((text) => DEFAULT_PUBLIC_ROUTES.includes(text)),
       [],
     );
     assert.ok(PROTECTED_ROUTES.some((text) => text.endsWith("/cancel")));
@@ -163,9 +157,9 @@ describe("classes of requests", () => {
   const order = access.of(row("GET /orders/:id"));
 
   test("a value is compared decoded, whole, and as it is written", () => {
-    for (const raw of ["free", "%66ree", "a%20b"]) assert.equal(classOf(order, [raw]), "public", raw);
+    for (const raw of ["free", "%66ree", "a%20b"]) assert.equal(accessClass(order, [raw]), "public", raw);
     for (const raw of ["Free", "free%2F", "free%00", "%", "%zz", "%2566ree", ""])
-      assert.equal(classOf(order, [raw]), "user", raw);
+      assert.equal(accessClass(order, [raw]), "user", raw);
   });
 
   test("what no route answers has the class of a custom route, or that of the route whose path it spells otherwise", () => {

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { shapeOf } from "../../../core/api/custom/route-conflicts.ts";
-import { type AccessRules, classOf, compileAccess } from "../../../core/auth/classes.ts";
+import { requestShape } from "../../../core/api/custom/route-conflicts.ts";
+import { type AccessRules, accessClass, compileAccess } from "../../../core/auth/classes.ts";
 import { compilePattern } from "../../../core/http/pattern.ts";
 import { createRouter } from "../../../core/http/router.ts";
 import { createSocketRouter } from "../../../core/http/socket-router.ts";
@@ -20,7 +20,7 @@ const route = fc.record({
   path: routePath,
   group: fc.constant("custom" as const),
 });
-const table = fc.uniqueArray(route, { selector: shapeOf, minLength: 1, maxLength: 6 });
+const table = fc.uniqueArray(route, { selector: requestShape, minLength: 1, maxLength: 6 });
 const pattern = fc
   .tuple(
     fc.constantFrom("", "GET ", "POST "),
@@ -64,7 +64,7 @@ function compile(given: object, rows: readonly { method: string; path: string; g
   return (method: string, target: string) => {
     const match = router.find(target);
     const row = match?.endpoint.methods.get(method);
-    return row === undefined ? access.ofUnknown(method, target) : classOf(access.of(row), match!.values);
+    return row === undefined ? access.ofUnknown(method, target) : accessClass(access.of(row), match!.values);
   };
 }
 

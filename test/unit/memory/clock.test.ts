@@ -24,7 +24,7 @@ const save = (access: MemoryAccess, text: string, more: object = {}) =>
 async function assertOrder(access: MemoryAccess, texts: string[]): Promise<void> {
   const { messages } = await pageOf(access, "c");
   assert.deepEqual(messages.map(textOf), texts);
-  assert.deepEqual((await access.recent("c", 100)).map(textOf), texts);
+  assert.deepEqual((await access.earlier("c", { limit: 100 })).messages.map(textOf), texts);
   const times = messages.map(({ createdAt }) => Date.parse(createdAt));
   assert.deepEqual(
     times,
@@ -102,7 +102,13 @@ test("what is said after a message that its client dated ahead of the clock come
   await assertOrder(access, ["zero", "one", "two", "three"]);
   await access.clone("c", { newConversationId: "copy", includeMessages: true });
   await access.save([{ conversationId: "copy", message: said("four") }]);
-  assert.deepEqual((await access.recent("copy", 100)).map(textOf), ["zero", "one", "two", "three", "four"]);
+  assert.deepEqual((await access.earlier("copy", { limit: 100 })).messages.map(textOf), [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+  ]);
   assert.equal(await updatedAt(access), NOON);
 });
 

@@ -37,7 +37,7 @@ test("messages come back in the form in which they were saved", async () => {
     page.messages,
     messages.map((message) => ({ metadata: {}, ...message })),
   );
-  assert.deepEqual(await access.recent("c", 2), page.messages.slice(1));
+  assert.deepEqual((await access.earlier("c", { limit: 2 })).messages, page.messages.slice(1));
   assert.deepEqual(page.conversation, await access.get("c"));
 });
 
@@ -210,13 +210,13 @@ test("a page is what a list of all messages, filtered, ends with", async () => {
 test("a generation's messages make the conversation, with a short title, and go on in it afterwards", async () => {
   const { access } = await openMemories();
   const title = `${"ä".repeat(79)}😀 and so on`;
-  assert.deepEqual(await access.recent("c", 10), []);
+  assert.deepEqual((await access.earlier("c", { limit: 10 })).messages, []);
   await access.append({ ...ADA, title }, [said("one", "1")]);
   await access.append({ ...ADA, title: "other" }, [said("uno", "1"), said("two")]);
   await access.append({ ...ADA, id: "empty" }, []);
   assert.deepEqual(await textsOf(access, "c"), ["uno", "two"]);
   assert.equal((await access.get("c")).title, `${"ä".repeat(79)}😀`);
-  assert.deepEqual((await access.recent("c", 1)).map(textOf), ["two"]);
-  assert.deepEqual(await access.recent("c", 0), []);
+  assert.deepEqual((await access.earlier("c", { limit: 1 })).messages.map(textOf), ["two"]);
+  assert.deepEqual((await access.earlier("c", { limit: 0 })).messages, []);
   assert.deepEqual(await textsOf(access, "empty"), []);
 });

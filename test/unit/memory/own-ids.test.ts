@@ -24,11 +24,11 @@ async function costs(isolated: boolean) {
   const [first, second] = [await open(), await open()];
   return {
     "the first turn of a conversation": await count(async () => {
-      await first.recent("c", 10, "ada");
+      await first.earlier("c", { limit: 10 }, "ada");
       await first.append(desk("c", "ada"), [said("a")]);
     }),
     "the next turn": await count(async () => {
-      await first.recent("c", 10, "ada");
+      await first.earlier("c", { limit: 10 }, "ada");
       await first.append(desk("c", "ada"), [said("b")]);
     }),
     "a save where it is known": await count(() => first.save([{ conversationId: "c", message: said("c") }])),

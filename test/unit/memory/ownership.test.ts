@@ -7,7 +7,14 @@ import { everyRow, listed, openMemories, pageOf, rejectsAs, said, textsOf, user 
 const FIRST = { limit: 50, offset: 0, orderBy: "updated_at", orderDirection: "DESC" } as const;
 const ADA = { id: "c", userId: "ada", resourceId: "desk" };
 
-const SIMILAR = { text: "x", limit: 5, threshold: 0, scope: "user", told: new Set<string>(), whole: false } as const;
+const SIMILAR = {
+  text: "x",
+  limit: 5,
+  threshold: 0,
+  scope: "user",
+  knownMessageIds: new Set<string>(),
+  knowsWholeConversation: false,
+} as const;
 
 /** Every method that names a conversation. */
 const METHODS: {
@@ -24,7 +31,7 @@ const METHODS: {
   updateWorkingMemory: (access) => access.updateWorkingMemory("c", "x", "replace", {}),
   search: (access) => access.search({ text: "x", conversationId: "c", limit: 5, threshold: 0 }),
   similar: (access) => access.similar({ id: "c", userId: "bob" }, SIMILAR),
-  recent: (access) => access.recent("c", 10),
+  earlier: (access) => access.earlier("c", { limit: 10 }),
   workingMemoryIfAny: (access) => access.workingMemoryIfAny({ id: "c", userId: "bob" }),
   append: (access) => access.append({ ...ADA, userId: "bob" }, [said("x")]),
 };
@@ -80,7 +87,7 @@ test("an isolated caller lists its own conversations only, and cannot name anoth
     bob.deleteMessages("b", ["m"], "ada"),
     bob.append(ADA, [said("x")]),
     bob.search({ text: "x", userId: "ada", limit: 5, threshold: 0 }),
-    bob.recent("b", 5, "ada"),
+    bob.earlier("b", { limit: 5 }, "ada"),
   ];
   for (const call of foreign) await rejectsAs(call, "invalid_input", /userId must be the user of the token/);
 });
@@ -105,7 +112,7 @@ test("without isolation a named user must be the conversation's, or it does not 
     access.deleteMessages("c", ["m"], "bob"),
     access.append({ ...ADA, userId: "bob" }, [said("x")]),
     access.append({ ...ADA, userId: "bob" }, []),
-    access.recent("c", 5, "bob"),
+    access.earlier("c", { limit: 5 }, "bob"),
     access.search({ text: "x", conversationId: "c", userId: "bob", limit: 5, threshold: 0 }),
     access.workingMemoryIfAny({ id: "c", userId: "bob" }),
   ];

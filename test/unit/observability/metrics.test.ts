@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { BOUNDS, bucketOf, Durations } from "../../../core/observability/metrics/durations.ts";
-import { familiesOf } from "../../../core/observability/metrics/families.ts";
+import { BOUNDS, bucketIndex, Durations } from "../../../core/observability/metrics/durations.ts";
+import { collectFamilies } from "../../../core/observability/metrics/families.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
 import { NamedMeters } from "../../../core/observability/metrics/named.ts";
 import { RequestMeter } from "../../../core/observability/metrics/request-meter.ts";
@@ -24,7 +24,7 @@ test("a duration counts in every bucket whose bound it does not pass, and in the
       assert.ok(Math.abs(durations.sum - sum) <= sum * 1e-9);
     }),
   );
-  assert.deepEqual([0, 1, 1.001, 60_000, 60_001].map(bucketOf), [0, 0, 1, BOUNDS.length - 1, BOUNDS.length]);
+  assert.deepEqual([0, 1, 1.001, 60_000, 60_001].map(bucketIndex), [0, 0, 1, BOUNDS.length - 1, BOUNDS.length]);
 });
 
 test("of requests that are answered at once one in sixteen is timed, and stands for those that follow", () => {
@@ -82,7 +82,7 @@ test("every family has a name and labels of Prometheus, a help of one line, and 
   meters.workflows.of("w").steps.declare(["one", "two/three"]);
   meters.ofRoute({ operation: "agents.list", path: "/agents", method: "GET" }).finished(200, 1, true);
   meters.add({ name: "sockets_open", help: "Now.", type: "gauge", read: () => 7 });
-  const families = familiesOf(meters);
+  const families = collectFamilies(meters);
   assert.equal(new Set(families.map(({ name }) => name)).size, families.length);
   for (const { name, help, type, samples } of families) {
     assert.match(name, /^penstock_[a-z_]+$/);

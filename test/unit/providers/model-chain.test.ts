@@ -81,42 +81,39 @@ const STALLS: [string, () => Reply][] = [
 ];
 const PATIENT = { connect: 600_000, firstByte: 600_000, idle: 600_000 };
 
-for (const [stalls, replies] of [
-  [false, TRANSIENT],
-  [true, STALLS],
-] as const) {
-  for (const [title, reply] of replies) {
-    /** The answer. The limit of a stalled call passes once the call has arrived, and at no other time. */
-    const answer = async (context: TestContext, { first, chain }: Setup) => {
-      const clock = jumpingClock(context);
-      const parts = partsOf(chain, ask("hello"));
-      for (let count = 0; stalls && count < 2; count++) {
-        await first.request(count);
-        clock.advance(11 * 60_000);
-      }
-      return textOf(await parts);
-    };
+for (const [title, reply] of TRANSIENT) {
+  test(`${title} is tried again on the same model until it answers`, async (context) => {
+    const { first, second, chain } = await setUp(context);
+    first.replies(reply(), reply());
+    assert.equal(textOf(await partsOf(chain, ask("hello"))), "hello");
+    assert.equal(first.requests.length, 3);
+    assert.equal(second.requests.length, 0);
+  });
 
-    test(`${title} is tried again on the same model until it answers`, async (context) => {
-      const setup = await setUp(context, { timeouts: PATIENT });
-      setup.first.replies(reply(), reply());
-      assert.equal(await answer(context, setup), "hello");
-      assert.equal(setup.first.requests.length, 3);
-      assert.equal(setup.second.requests.length, 0);
-    });
+  test(`${title} on every try falls back to the next model of the chain`, async (context) => {
+    const { first, second, chain, log } = await setUp(context, { retries: 1 });
+    first.fallback(reply());
+    assert.equal(textOf(await partsOf(chain, ask("hello"))), "hello");
+    assert.equal(first.requests.length, 2);
+    assert.equal(second.requests.length, 1);
+    assert.equal(second.requests[0]?.body.model, "model-1");
+    assert.equal(log.length, 2);
+    assert.match(log[1] ?? "", /falling back$/);
+  });
+}
 
-    test(`${title} on every try falls back to the next model of the chain`, async (context) => {
-      const setup = await setUp(context, { timeouts: PATIENT, retries: 1 });
-      const { first, second, log } = setup;
-      first.fallback(reply());
-      assert.equal(await answer(context, setup), "hello");
-      assert.equal(first.requests.length, 2);
-      assert.equal(second.requests.length, 1);
-      assert.equal(second.requests[0]?.body.model, "model-1");
-      assert.equal(log.length, 2);
-      assert.match(log[1] ?? "", /falling back$/);
-    });
-  }
+for (const [title, reply] of STALLS) {
+  test(`${title} ends at timeouts.firstByte, and the next model of the chain answers without another try`, async (context) => {
+    const { first, second, chain } = await setUp(context, { timeouts: PATIENT });
+    first.fallback(reply());
+    const clock = jumpingClock(context);
+    const parts = partsOf(chain, ask("hello"));
+    await first.request(0);
+    clock.advance(11 * 60_000);
+    assert.equal(textOf(await soon(parts, "the answer")), "hello");
+    assert.equal(first.requests.length, 1);
+    assert.equal(second.requests.length, 1);
+  });
 }
 
 for (const status of [400, 401, 403, 404, 422]) {
@@ -134,7 +131,8 @@ test("when every model fails, the last failure is the one that is told", async (
   first.fallback(failure(500));
   second.fallback(failure(429));
   await assert.rejects(partsOf(chain, ask("hello")), {
-    kind: "provider_failed",
+    kind: "rate_limited",
+    source: "provider",
     message: "model provider failed: rate limited",
   });
 });

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { APICallError, UnsupportedFunctionalityError } from "@ai-sdk/provider";
-import { classifyFailure } from "../../../core/models/failure.ts";
+import { classifyFailure, isContextLengthError, providerFailed } from "../../../core/models/failure.ts";
+import { ModelRefusal } from "../../../core/models/refusal.ts";
 
 const status = (statusCode: number, responseHeaders?: Record<string, string>) =>
   new APICallError({ message: "no", url: "http://x", requestBodyValues: {}, statusCode, responseHeaders });
@@ -17,7 +18,8 @@ const CASES: [string, unknown, string, boolean][] = [
   ["408", status(408), "timed out", true],
   ["504", status(504), "timed out", true],
   ["500", status(500), "unavailable", true],
-  ["529", status(529), "unavailable", true],
+  ["503", status(503), "overloaded", true],
+  ["529", status(529), "overloaded", true],
   ["400", status(400), "refused the request", false],
   ["401", status(401), "refused the request", false],
   [
@@ -49,6 +51,7 @@ const CASES: [string, unknown, string, boolean][] = [
   ["an event with a status as code", { message: "x", code: 429 }, "rate limited", true],
   ["an event that blames the request", { message: "x", type: "invalid_request_error" }, "refused the request", false],
   ["an event about the server", { message: "x", type: "server_error" }, "unavailable", true],
+  ["a refusal of the model", new ModelRefusal("I cannot help with that."), "refused to answer", false],
   ["a string", "boom", "unavailable", true],
   ["nothing", undefined, "unavailable", true],
 ];
@@ -84,3 +87,69 @@ for (const [headers, expected] of [
     assert.equal(classifyFailure(status(429, headers), NOW).retryAfter, expected);
   });
 }
+
+const said = (statusCode: number, message: string, code?: string) =>
+  new APICallError({
+    message,
+    url: "http://x",
+    requestBodyValues: {},
+    statusCode,
+    responseBody: JSON.stringify({ error: { message, code } }),
+  });
+
+const TOO_LONG: [string, unknown][] = [
+  [
+    "OpenAI",
+    said(
+      400,
+      "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
+    ),
+  ],
+  [
+    "OpenAI's Responses API",
+    said(400, "Your input exceeds the context window of this model.", "context_length_exceeded"),
+  ],
+  ["a code alone", said(400, "no", "context_length_exceeded")],
+  ["Anthropic", said(400, "prompt is too long: 210000 tokens > 200000 maximum")],
+  [
+    "Anthropic with max_tokens",
+    said(400, "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"),
+  ],
+  ["Gemini", said(400, "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).")],
+  ["vLLM", said(400, "The decoder prompt (length 5000) is longer than the maximum model length of 4096.")],
+  ["llama.cpp", said(500, "the request exceeds the available context size, try increasing it")],
+  ["Mistral", said(400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length")],
+  ["Cohere", said(400, "too many tokens: total number of tokens in the prompt cannot exceed 4081")],
+  ["xAI", said(400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens.")],
+  ["Bedrock", said(400, "Input is too long for requested model.")],
+  ["GitHub Models", said(413, "Request body too large for gpt-4o model.", "tokens_limit_reached")],
+  ["an event within a stream", { message: "no", type: "invalid_request_error", code: "context_length_exceeded" }],
+  ["an event that is a text", "This model's maximum context length is 8192 tokens."],
+];
+for (const [title, thrown] of TOO_LONG) {
+  test(`a prompt that is too long is recognised as ${title} says it`, () => {
+    assert.equal(isContextLengthError(thrown), true);
+    const error = providerFailed(classifyFailure(thrown), thrown);
+    assert.equal(isContextLengthError(error), true, "and so is the error that clients get");
+    assert.match(error.message, /context_length/);
+    assert.equal(classifyFailure(thrown).retry, false);
+  });
+}
+
+for (const [title, thrown] of [
+  [
+    "a rate limit of tokens",
+    said(429, "Request too large for gpt-4o on tokens per min (TPM). The maximum context length"),
+  ],
+  ["too many output tokens", said(400, "max_tokens is too large: 200000. This model supports at most 16384 tokens")],
+  ["a text that is too long", said(400, "Invalid 'messages[0].content': string too long.", "string_above_max_length")],
+  ["a body that is too large", said(413, "Request exceeds the maximum size", "request_too_large")],
+] as [string, unknown][]) {
+  test(`${title} is not taken for a prompt that is too long`, () => assert.equal(isContextLengthError(thrown), false));
+}
+
+test("the text of a refusal is in the error that clients see", () => {
+  const refusal = new ModelRefusal("I cannot help with that.");
+  const error = providerFailed(classifyFailure(refusal), refusal);
+  assert.equal(error.message, "model provider failed: refused to answer: I cannot help with that.");
+});

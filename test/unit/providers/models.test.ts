@@ -133,10 +133,10 @@ test("a package that is for import alone is found as well", async (context) => {
 
 test("a missing package of a named provider is a problem that says how to install it, and where", async (context) => {
   const folder = await folderFor(context);
-  const providers = { claude: { use: "@ai-sdk/anthropic", options: { apiKey: "k" } } };
+  const providers = { claude: { use: "@ai-sdk/cerebras", options: { apiKey: "k" } } };
   const { problems } = await setUp(context, { providers, models: ["claude/claude-x"], folder });
   assert.deepEqual(problems, [
-    `providers.claude.use: the package "@ai-sdk/anthropic" is not installed: run npm install @ai-sdk/anthropic@3 in ${folder}`,
+    `providers.claude.use: the package "@ai-sdk/cerebras" is not installed: run npm install @ai-sdk/cerebras in ${folder}`,
   ]);
 });
 
@@ -163,11 +163,14 @@ test("a key that the package itself misses is one problem, in the package's word
   assert.deepEqual(problems, ["providers.k: Keyed API key is missing: set KEYED_API_KEY."]);
 });
 
-test("a package of another AI SDK version is a problem that says which version is needed", async (context) => {
-  const entry = 'exports.createNew = () => ({ languageModel: () => ({ specificationVersion: "v4" }) });';
+test("a package of a version of the AI SDK's interface that is not known is a problem that names it and what to install", async (context) => {
+  const entry = 'exports.createNew = () => ({ languageModel: () => ({ specificationVersion: "v5" }) });';
   const folder = await folderFor(context, packageFiles("new-one", entry));
   const { problems } = await setUp(context, { providers: { n: { use: "new-one" } }, models: [["n/m"]], folder });
-  assert.match(problems[0]!, /^providers\.n: it speaks version v4 of the AI SDK's model interface, and v3 is needed/);
+  assert.match(
+    problems[0]!,
+    /^providers\.n: the models of "new-one" speak version v5 of the AI SDK's model interface, and v2, v3, v4 are understood: install/,
+  );
 });
 
 const BAD_PACKAGES: [string, string, RegExp][] = [
@@ -198,7 +201,7 @@ for (const [title, entry, message] of BAD_PACKAGES) {
 test("a provider that nobody names is neither made nor imported, and needs no key", async (context) => {
   const providers = {
     demo: { use: "scripted" },
-    claude: { use: "@ai-sdk/anthropic", options: { apiKey: "${ANTHROPIC_API_KEY:-}" } },
+    claude: { use: "@ai-sdk/cerebras", options: { apiKey: "${ANTHROPIC_API_KEY:-}" } },
     openai: { use: "openai-compatible", baseURL: "https://api.openai.com/v1", apiKey: "${OPENAI_API_KEY:-}" },
   };
   const { models, problems } = await setUp(context, { providers, models: ["demo/echo"] });
@@ -210,7 +213,7 @@ test("a provider that nobody names is still checked for its shape", async (conte
   const providers = {
     demo: { use: "scripted", chunks: "many" },
     openai: { use: "openai-compatible", conections: 5 },
-    claude: { use: "@ai-sdk/anthropic", apiKey: "k" },
+    claude: { use: "@ai-sdk/cerebras", apiKey: "k" },
     "x.y": { use: "scripted", "x-note": "our own" },
   };
   const { problems } = await setUp(context, { providers });
@@ -255,13 +258,13 @@ test("a memory's embedding model names its provider too", async (context) => {
   const folder = await folderFor(context);
   const { problems } = await setUp(context, { providers, rest: { memory }, folder });
   assert.deepEqual(problems, [
-    `providers.vectors.use: the package "@ai-sdk/nothing" is not installed: run npm install @ai-sdk/nothing@3 in ${folder}`,
+    `providers.vectors.use: the package "@ai-sdk/nothing" is not installed: run npm install @ai-sdk/nothing in ${folder}`,
     "memory.first.semantic.embedding: demo/e: the provider has no embedding models",
   ]);
 });
 
 test("where an agent computes its model, every provider that can be made is there, and the others are no problem", async (context) => {
-  const providers = { demo: { use: "scripted" }, missing: { use: "@ai-sdk/anthropic" } };
+  const providers = { demo: { use: "scripted" }, missing: { use: "@ai-sdk/cerebras" } };
   const folder = await folderFor(context);
   const { models, problems } = await setUp(context, { providers, models: ["{{ context.model }}"], folder });
   assert.deepEqual(problems, []);

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import { nextTurn } from "../../../core/lib/event-loop-turns.ts";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
+import { ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 import { jumpingClock } from "../../support/jumping-clock.ts";
 import { MODEL, openaiOver, rootOf, thrownBy, upstreamFor } from "../../support/openai-provider.ts";
 import {
@@ -18,7 +19,7 @@ import {
   stallsBeforeText,
   startOpenAIUpstream,
 } from "../../support/openai-upstream.ts";
-import { ask, batchesOf, chainOf, makeProvider, partsOf, soon, textOf } from "../../support/providers.ts";
+import { ask, batchesOf, chainOf, makeProvider, partsOf, settingsOf, soon, textOf } from "../../support/providers.ts";
 
 const LIMITS = { connect: 5_000, firstByte: 5_000, idle: 5_000, total: 20_000 };
 
@@ -61,19 +62,56 @@ test("timeouts.connect ends a call whose TLS handshake is not answered", async (
   assert.equal(error.message, "model provider failed: timed out");
 });
 
-test("timeouts.connect ends a call that waits for a free connection", async (context) => {
-  const { upstream, chain } = await openaiOver(
-    context,
-    { connections: 1 },
-    { timeouts: { ...LIMITS, connect: 1_000 } },
-  );
+test("a call that waits for a free connection is not connecting: no time-out counts until it has one", async (context) => {
+  const limits = { connect: 30, firstByte: 60_000, idle: 60_000 };
+  const { upstream, chain } = await openaiOver(context, { connections: 1 }, { timeouts: limits });
+  upstream.replies({ steps: [{ text: "busy" }, { wait: 300 }, { finish: "stop" }, { done: true }] });
+  const first = await chain.stream(ask("first"));
+  const second = partsOf(chain, ask("second"));
+  assert.equal(textOf((await batchesOf(first)).flat()), "busy");
+  assert.equal(textOf(await soon(second, "the second answer")), "second");
+  assert.equal(await upstream.connections(), 1);
+});
+
+test("a call that finds the queue for a connection full fails at once with status 429 and Retry-After", async (context) => {
+  const { upstream, provider, chain } = await openaiOver(context, { connections: 1, queue: 1 });
   upstream.replies(stallsAfter("busy"));
   const first = await chain.stream(ask("first"));
-  assert.notEqual(await first.next(), null);
-  const error = await thrownBy(partsOf(chain, ask("second")));
-  assert.equal(rootOf(error).limit, "connect");
+  const second = partsOf(chain, ask("second"));
+  const model = provider.languageModel(MODEL, settingsOf());
+  const error = await thrownBy(Promise.resolve(model.doStream(ask("third"))));
+  assert.ok(error instanceof ProviderQueueFull);
+  assert.equal(error.statusCode, 429);
+  assert.match(error.responseHeaders["retry-after"]!, /^\d+$/);
   assert.equal(upstream.requests.length, 1);
   first.cancel();
+  assert.equal(textOf(await soon(second, "the answer to the one that waited")), "second");
+});
+
+test("an abort while a call waits for a free connection takes it out of the queue", async (context) => {
+  const { upstream, chain } = await openaiOver(context, { connections: 1, queue: 1 });
+  upstream.replies(stallsAfter("busy"));
+  const first = await chain.stream(ask("first"));
+  const controller = new AbortController();
+  const left = partsOf(chain, ask("second", { abortSignal: controller.signal }));
+  const reason = new Error("client left");
+  controller.abort(reason);
+  await assert.rejects(soon(left, "the end"), (thrown) => thrown === reason);
+  const third = partsOf(chain, ask("third"));
+  first.cancel();
+  assert.equal(textOf(await soon(third, "the third answer")), "third");
+  assert.deepEqual(
+    upstream.requests.map(({ lastUserText }) => lastUserText),
+    ["first", "third"],
+  );
+});
+
+test("without connections in the manifest 200 calls at once have a connection each", async (context) => {
+  const { upstream, chain } = await openaiOver(context);
+  upstream.fallback(() => ({ steps: [{ text: "on" }, { stall: true }] }));
+  const streams = await Promise.all(Array.from({ length: 200 }, () => chain.stream(ask("hi"))));
+  assert.equal(await upstream.connections(), 200);
+  for (const stream of streams) stream.cancel();
 });
 
 test("a slow reader does not trip timeouts.idle, and holds the upstream back", async (context) => {

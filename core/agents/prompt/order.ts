@@ -1,0 +1,33 @@
+/** The order of a prompt that every provider accepts. */
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import type { AssistantContent } from "./content.ts";
+
+/** What a conversation begins with in which the assistant speaks first: Anthropic wants a question before every answer. */
+const OPENING: LanguageModelV3Message = { role: "user", content: [{ type: "text", text: "(The assistant begins.)" }] };
+
+/**
+ * System messages go to the front, in their order: Anthropic and Gemini take them nowhere else. So the client's come before the
+ * conversation that was recalled.
+ */
+export function inAcceptedOrder(prompt: LanguageModelV3Message[]): LanguageModelV3Message[] {
+  const begin = prompt.findIndex(({ role }) => role !== "system");
+  if (begin === -1) return prompt;
+  const assistantBegins = prompt[begin]!.role === "assistant";
+  const isOrdered = prompt.findLastIndex(({ role }) => role === "system") < begin;
+  if (isOrdered && !assistantBegins) return prompt;
+  const systems = prompt.filter(({ role }) => role === "system");
+  const others = prompt.filter(({ role }) => role !== "system");
+  return assistantBegins ? [...systems, OPENING, ...others] : [...systems, ...others];
+}
+
+/**
+ * Leaves out reasoning that leads to nothing, with which an answer ends that was cut off, and text without a word that carries
+ * nothing for the provider: both are refused.
+ */
+export function withoutLooseEnds(content: AssistantContent): AssistantContent {
+  const kept = content.filter(
+    (part) => part.type !== "text" || /\S/.test(part.text) || part.providerOptions !== undefined,
+  );
+  while (kept.at(-1)?.type === "reasoning") kept.pop();
+  return kept;
+}

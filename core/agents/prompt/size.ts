@@ -1,0 +1,61 @@
+/** Estimates how long a prompt is for a model. */
+import type {
+  LanguageModelV3FunctionTool,
+  LanguageModelV3Message,
+  LanguageModelV3ProviderTool,
+} from "@ai-sdk/provider";
+
+/** Most texts have about four bytes of UTF-8 to a token, in English and, near enough, in scripts with three bytes a character. */
+export const BYTES_PER_TOKEN = 4;
+/** What providers put around a message or a part of it. */
+const BYTES_AROUND = 16;
+/** An image costs some hundred tokens whatever its bytes are, a page of a document some more. */
+const IMAGE_BYTES = 1_000 * BYTES_PER_TOKEN;
+const FILE_BYTES = 3_000 * BYTES_PER_TOKEN;
+
+type Part = Exclude<LanguageModelV3Message["content"], string>[number];
+
+export function messageBytes({ content }: LanguageModelV3Message): number {
+  if (typeof content === "string") return BYTES_AROUND + Buffer.byteLength(content);
+  let bytes = BYTES_AROUND;
+  for (const part of content) bytes += BYTES_AROUND + partBytes(part);
+  return bytes;
+}
+
+function partBytes(part: Part): number {
+  switch (part.type) {
+    case "text":
+    case "reasoning":
+      return Buffer.byteLength(part.text);
+    case "file":
+      return fileBytes(part);
+    case "tool-call":
+      return jsonBytes(part.input);
+    case "tool-result":
+      return "value" in part.output ? jsonBytes(part.output.value) : 0;
+    default:
+      return 0;
+  }
+}
+
+function fileBytes({ mediaType, data }: Extract<Part, { type: "file" }>): number {
+  if (mediaType.startsWith("text/") && !(data instanceof URL)) return Math.ceil(data.length * 0.75);
+  return mediaType.startsWith("image/") ? IMAGE_BYTES : FILE_BYTES;
+}
+
+const jsonBytes = (value: unknown): number =>
+  Buffer.byteLength(typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
+
+type Tools = readonly (LanguageModelV3FunctionTool | LanguageModelV3ProviderTool)[];
+const toolBytesKnown = new WeakMap<Tools, number>();
+
+/** The definitions of the tools, which are part of every prompt. Most agents have one list of them for all runs. */
+export function toolBytes(tools: Tools | undefined): number {
+  if (tools === undefined) return 0;
+  let bytes = toolBytesKnown.get(tools);
+  if (bytes === undefined) {
+    bytes = jsonBytes(tools);
+    toolBytesKnown.set(tools, bytes);
+  }
+  return bytes;
+}

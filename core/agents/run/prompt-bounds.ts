@@ -1,0 +1,112 @@
+/** Keeps the prompts of a run within what its model takes and its memory allows. */
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import { isContextLengthError } from "../../models/failure.ts";
+import { learnTokens, statedLimit } from "../../models/token-scale.ts";
+import { clipResults } from "../prompt/clip.ts";
+import { fitPrompt, lastUserIndex } from "../prompt/fit.ts";
+import { BYTES_PER_TOKEN, messageBytes, toolBytes } from "../prompt/size.ts";
+import type { RunPlan } from "./run.ts";
+
+type Prompt = LanguageModelV3Message[];
+
+/** Of a model's window, at most this part is kept free for the answer. */
+const MOST_FOR_ANSWER = 0.5;
+/** How much of the limit is used after a provider has refused a prompt: estimates may be wrong in both directions. */
+const MARGIN = 0.8;
+/** A refused prompt is cut to this part when the provider does not say how long it may be. */
+const HALF = 0.5;
+
+export class PromptBounds {
+  readonly #plan: RunPlan;
+  /** The user's message of this turn. */
+  readonly #kept: LanguageModelV3Message | undefined;
+  /** Messages whose results are no longer than they may be. */
+  readonly #clipped = new WeakSet<LanguageModelV3Message>();
+  /** Estimated tokens of the last prompt without correction; 0 when none was needed. */
+  #estimated = 0;
+  #shortened: Prompt | null = null;
+
+  constructor(plan: RunPlan) {
+    this.#plan = plan;
+    this.#kept = plan.prompt[lastUserIndex(plan.prompt)];
+  }
+
+  /** What is sent of a prompt. */
+  fit(prompt: Prompt): Prompt {
+    const shown = this.#clip(prompt);
+    const limit = this.#limit();
+    if (limit === undefined) return shown;
+    const fitted = this.#fit(shown, limit);
+    this.#estimated = this.#estimate(fitted);
+    return fitted;
+  }
+
+  /** Takes in what the provider counted for the prompt that was fitted last. */
+  learn(promptTokens: number): void {
+    if (this.#estimated > 0) learnTokens(this.#plan.chain.tokens, this.#estimated, promptTokens);
+    this.#estimated = 0;
+  }
+
+  /** A shorter prompt in place of one that the provider refused for its length; null when it would refuse this one again. */
+  shorten(prompt: Prompt, error: unknown): Prompt | null {
+    // Once for each prompt: what the first try could not do, another cannot either.
+    if (prompt === this.#shortened || !isContextLengthError(error)) return null;
+    const { tokens } = this.#plan.chain;
+    const stated = statedLimit(error);
+    const estimated = this.#estimate(prompt);
+    if (stated !== null) {
+      tokens.window = stated.limit;
+      learnTokens(tokens, estimated, stated.used);
+    }
+    const part = stated === null ? HALF : MARGIN * (stated.limit / stated.used);
+    const shorter = this.#fit(prompt, Math.floor(estimated * part) * tokens.ratio);
+    if (shorter === prompt) return null;
+    this.#estimated = this.#estimate(shorter);
+    this.#shortened = shorter;
+    this.#plan.call.logger.warn({ model: this.#plan.chain.id }, "the prompt is too long for the model: shortened");
+    return shorter;
+  }
+
+  /** Tokens of a prompt with its tools; undefined: nothing bounds it. */
+  #limit(): number | undefined {
+    const { chain, settings, contextTokens } = this.#plan;
+    const window = Math.min(
+      chain.contextWindow ?? Number.POSITIVE_INFINITY,
+      chain.tokens.window ?? Number.POSITIVE_INFINITY,
+    );
+    const forAnswer = Math.min(settings.maxOutputTokens ?? 0, window * MOST_FOR_ANSWER);
+    const limit = Math.min(
+      contextTokens ?? Number.POSITIVE_INFINITY,
+      window === Number.POSITIVE_INFINITY ? window : window - forAnswer,
+    );
+    return Number.isFinite(limit) ? limit : undefined;
+  }
+
+  /** @param limit in tokens as the provider counts them */
+  #fit(prompt: Prompt, limit: number): Prompt {
+    const { chain, tools } = this.#plan;
+    const bytes = (limit / chain.tokens.ratio) * BYTES_PER_TOKEN - toolBytes(tools.definitions);
+    const kept = this.#kept === undefined ? -1 : prompt.indexOf(this.#kept);
+    return fitPrompt(prompt, bytes, kept === -1 ? lastUserIndex(prompt) : kept) as Prompt;
+  }
+
+  #estimate(prompt: Prompt): number {
+    let bytes = toolBytes(this.#plan.tools.definitions);
+    for (const message of prompt) bytes += messageBytes(message);
+    return bytes / BYTES_PER_TOKEN;
+  }
+
+  #clip(prompt: Prompt): Prompt {
+    const { tools, toolOutput } = this.#plan;
+    const limitOf = (name: string) => tools.byName.get(name)?.outputLimit ?? toolOutput;
+    let changed = false;
+    const clipped = prompt.map((message) => {
+      if (message.role !== "tool" || this.#clipped.has(message)) return message;
+      const shown = clipResults(message, limitOf);
+      this.#clipped.add(shown);
+      changed ||= shown !== message;
+      return shown;
+    });
+    return changed ? clipped : prompt;
+  }
+}

@@ -1,0 +1,42 @@
+/** What is stored of a conversation beside the messages that a client posts. */
+import { conversationKey, messageKey, messageRows, positionFromKey } from "../../storage/keys.ts";
+import type { Domain } from "../domain.ts";
+import type { Discarded, EarlierQuery } from "../memory.ts";
+import { type MessagePage, unfilteredPage } from "./pages.ts";
+import { findMessages } from "./write.ts";
+
+interface EarlierPage extends MessagePage {
+  readonly before: string | undefined;
+  readonly discarded: Discarded | null;
+}
+
+/**
+ * The newest messages before the first one that the client posts again: from there on the client's list is the conversation. Stored
+ * messages after the last one that it posts again are a branch that it has left.
+ */
+export async function earlierMessages(domain: Domain, number: number, query: EarlierQuery): Promise<EarlierPage> {
+  const { limit, posted = [], complete = false } = query;
+  const known = [...(await findMessages(domain, number, posted)).values()].sort();
+  const before = known[0] ?? (complete ? NOWHERE : undefined);
+  const last = known.at(-1);
+  const [page, discarded] = await Promise.all([
+    newestBefore(domain, number, limit, before),
+    last === undefined ? null : messagesAfter(domain, number, last),
+  ]);
+  return { ...page, before, discarded };
+}
+
+/** A position before all others. */
+const NOWHERE = "";
+
+async function newestBefore({ store }: Domain, number: number, limit: number, before: string | undefined) {
+  if (limit === 0 || before === NOWHERE)
+    return { conversation: await store.get(conversationKey(number)), messages: [] };
+  return unfilteredPage(store, number, before === undefined ? {} : { before: messageKey(number, before) }, limit);
+}
+
+async function messagesAfter({ store }: Domain, number: number, position: string): Promise<Discarded | null> {
+  const range = { prefix: messageRows(number), after: messageKey(number, position), reverse: true, limit: 1 };
+  const [newest] = await store.scan(range);
+  return newest === undefined ? null : { after: position, until: positionFromKey(newest.key) };
+}

@@ -1,0 +1,45 @@
+/** Threads: what sub-agents remember of a conversation, each in a conversation of its own whose id says so. */
+import type { Principal } from "../identity/principal.ts";
+import { ServiceError } from "../lib/errors.ts";
+import type { Manifest } from "../manifest/manifest.ts";
+import type { Memory } from "./memory.ts";
+
+export const threadId = (conversationId: string, agentId: string): string => `${conversationId}:${agentId}`;
+
+interface Memories {
+  readonly manifest: Manifest;
+  /** By name. */
+  readonly memories: ReadonlyMap<string, Memory>;
+}
+
+/** Deletes the threads of a conversation: of every agent that one with this memory may delegate to, over others too. */
+export async function deleteThreads(
+  { manifest, memories }: Memories,
+  memory: Memory,
+  principal: Principal,
+  conversation: { readonly id: string; readonly userId: string },
+): Promise<void> {
+  for (const agentId of subAgentsOf(manifest, memory.name)) {
+    const { memory: name } = manifest.agents[agentId]!;
+    const access = name === false ? undefined : memories.get(name)?.for(principal);
+    try {
+      await access?.delete(threadId(conversation.id, agentId), conversation.userId);
+    } catch (error) {
+      // The agent was never asked in this conversation.
+      if (!(error instanceof ServiceError) || error.kind !== "not_found") throw error;
+    }
+  }
+}
+
+function subAgentsOf({ agents }: Manifest, memory: string): Set<string> {
+  const found = new Set<string>();
+  const add = (id: string): void => {
+    for (const subAgent of agents[id]?.subAgents ?? []) {
+      if (found.has(subAgent)) continue;
+      found.add(subAgent);
+      add(subAgent);
+    }
+  };
+  for (const [id, agent] of Object.entries(agents)) if (agent.memory === memory) add(id);
+  return found;
+}

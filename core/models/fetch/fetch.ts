@@ -1,0 +1,95 @@
+/**
+ * The `fetch` that AI SDK packages are given: connections are kept by origin, an abort closes the socket at once, no time limit but
+ * that for connecting, and no redirect leads to another origin, where the key would be sent along.
+ */
+import { Agent, type Dispatcher } from "undici";
+import { decodeBody } from "./decode-body.ts";
+import { FetchCall } from "./fetch-call.ts";
+
+interface PackageFetch {
+  readonly fetch: typeof fetch;
+  /** Closes every connection at once. */
+  close(): Promise<void>;
+}
+
+interface FetchOptions {
+  /** Milliseconds until there is a connection. */
+  readonly connectTimeout: number;
+}
+
+const MAX_REDIRECTS = 5;
+/** Those that repeat the request as it is. */
+const REPEATING_REDIRECTS: ReadonlySet<number> = new Set([307, 308]);
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+
+interface OutgoingRequest {
+  readonly method: string;
+  readonly headers: Record<string, string>;
+  readonly body: string | Uint8Array | null;
+  readonly signal: AbortSignal | undefined;
+  readonly redirect: Request["redirect"];
+}
+
+export function createFetch({ connectTimeout }: FetchOptions): PackageFetch {
+  const agent = new Agent({ connect: { timeout: connectTimeout }, headersTimeout: 0, bodyTimeout: 0 });
+  return {
+    fetch: (target, init = {}) => {
+      if (typeof target === "string" || target instanceof URL) {
+        const { body = null } = init;
+        if (body === null || typeof body === "string" || body instanceof Uint8Array)
+          return follow(agent, new URL(target), {
+            method: init.method ?? "GET",
+            headers: headersOf(init.headers),
+            body,
+            signal: init.signal ?? undefined,
+            redirect: init.redirect ?? "follow",
+          });
+      }
+      return fetchRequest(agent, new Request(target, init));
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+/** Forms, blobs and streams as body: `Request` knows how these are written. */
+async function fetchRequest(agent: Agent, request: Request): Promise<Response> {
+  const { method, signal, redirect } = request;
+  const body = request.body === null ? null : new Uint8Array(await request.arrayBuffer());
+  return follow(agent, new URL(request.url), { method, headers: headersOf(request.headers), body, signal, redirect });
+}
+
+function headersOf(given: RequestInit["headers"]): Record<string, string> {
+  const headers: Record<string, string> = { accept: "*/*" };
+  const entries = given instanceof Headers || Array.isArray(given) ? given : Object.entries(given ?? {});
+  for (const [name, value] of entries as Iterable<[string, string | undefined]>)
+    if (value !== undefined) headers[name.toLowerCase()] = value;
+  return headers;
+}
+
+async function follow(agent: Agent, start: URL, request: OutgoingRequest): Promise<Response> {
+  let url = start;
+  for (let redirects = 0; ; redirects++) {
+    const response = await dispatch(agent, url, request);
+    const location = REDIRECTS.has(response.status) ? response.headers.get("location") : null;
+    if (location === null || request.redirect === "manual") return decodeBody(response);
+    const next = URL.canParse(location, url.href) ? new URL(location, url) : null;
+    const repeatable = REPEATING_REDIRECTS.has(response.status) || request.method === "GET";
+    if (request.redirect === "error" || next?.origin !== start.origin || !repeatable || redirects === MAX_REDIRECTS) {
+      await response.body?.cancel();
+      throw new Error(
+        `${url.origin} redirects to ${next?.origin ?? "no valid URL"}, which is not followed: set its own URL`,
+      );
+    }
+    await response.body?.cancel();
+    url = next;
+  }
+}
+
+function dispatch(agent: Agent, url: URL, { method, headers, body, signal }: OutgoingRequest): Promise<Response> {
+  return new Promise((resolve, reject) => {
+    const call = new FetchCall(signal, resolve, reject);
+    if (call.ended) return;
+    const { origin, pathname, search } = url;
+    agent.dispatch({ origin, path: pathname + search, method: method as Dispatcher.HttpMethod, headers, body }, call);
+  });
+}

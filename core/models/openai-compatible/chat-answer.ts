@@ -1,0 +1,224 @@
+/**
+ * One answer as it comes: a stream of events, or a completion in one piece where the server does not stream. What came in one
+ * piece of the network is one batch.
+ */
+import { StringDecoder } from "node:string_decoder";
+import type { LanguageModelV3StreamPart, PartBatch, PartSource } from "../../plugin/plugin.ts";
+import { ChatParts, parseEvent } from "./chat-parts.ts";
+import { EventReader } from "./event-reader.ts";
+import { MAX_ERROR_CHARACTERS, refusedCall } from "./refused-call.ts";
+import type { Receiver, ResponseHeaders, UpstreamCall } from "./upstream-call.ts";
+
+/** How far to read ahead of a slow reader before the connection is paused (back-pressure). */
+const MAX_BUFFERED_BYTES = 64 * 1024;
+
+interface Form {
+  readonly url: string;
+  readonly metadataKey: string;
+  readonly raw: boolean;
+}
+
+/** Text that is read when it is complete. */
+class Whole {
+  readonly #decoder = new StringDecoder("utf8");
+  readonly #pieces: string[] = [];
+  length = 0;
+
+  push(chunk: Buffer): void {
+    const text = this.#decoder.write(chunk);
+    this.length += text.length;
+    this.#pieces.push(text);
+  }
+
+  end(): string {
+    return this.#pieces.join("") + this.#decoder.end();
+  }
+}
+
+export class ChatAnswer implements Receiver, PartSource {
+  readonly #form: Form;
+  readonly #parts: ChatParts;
+  #call: UpstreamCall | null = null;
+  #accepted!: () => void;
+  #refused!: (thrown: unknown) => void;
+  /** Settles when the provider has accepted the call or refused it. */
+  readonly opened = new Promise<void>((resolve, reject) => {
+    this.#accepted = resolve;
+    this.#refused = reject;
+  });
+  #status = 0;
+  #headers: ResponseHeaders = {};
+  #events: EventReader | null = null;
+  #whole: Whole | null = null;
+  /** Whether `#whole` may be a completion: else it is an error, of which the beginning is enough. */
+  #mayBeAnswer = false;
+  #buffered = 0;
+  #ended = false;
+  #failure: { thrown: unknown } | null = null;
+  #waiting: { resolve(batch: PartBatch | null): void; reject(thrown: unknown): void } | null = null;
+
+  constructor(form: Form, first: LanguageModelV3StreamPart) {
+    this.#form = form;
+    this.#parts = new ChatParts(form, first);
+  }
+
+  /** Begins the call whose answer this is. */
+  follow(call: UpstreamCall): void {
+    this.#call = call;
+    call.start();
+  }
+
+  next(): PartBatch | null | Promise<PartBatch | null> {
+    if (this.#parts.length > 0) return this.#take();
+    if (this.#failure !== null) throw this.#failure.thrown;
+    if (this.#ended) return null;
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+      this.#buffered = 0;
+      this.#call?.resume();
+    });
+  }
+
+  cancel(): void {
+    // After its last event an answer only has to be closed by the server: its connection can be used again.
+    const running = !this.#ended;
+    this.#ended = true;
+    this.#failure = null;
+    this.#parts.take();
+    this.#deliver();
+    if (running) this.#call?.fail(new Error("the reader has left"));
+  }
+
+  started(status: number, headers: ResponseHeaders): void {
+    this.#status = status;
+    this.#headers = headers;
+    if (status < 300) this.#accepted();
+    else this.#beginWhole(false);
+  }
+
+  received(chunk: Buffer): boolean {
+    if (this.#ended) return true;
+    try {
+      this.#read(chunk);
+    } catch (thrown) {
+      // What came before it is still delivered.
+      this.#end({ thrown });
+      throw thrown;
+    }
+    this.#buffered += chunk.length;
+    this.#deliver();
+    return this.#ended || this.#waiting !== null || this.#whole !== null || this.#buffered < MAX_BUFFERED_BYTES;
+  }
+
+  completed(): void {
+    if (this.#ended) return;
+    try {
+      this.#complete();
+      this.#end(null);
+    } catch (thrown) {
+      this.#end({ thrown });
+    }
+  }
+
+  failed(thrown: unknown): void {
+    this.#end({ thrown });
+  }
+
+  #read(piece: Buffer): void {
+    let chunk = piece;
+    if (this.#events === null && this.#whole === null) {
+      chunk = withoutLead(piece);
+      if (chunk.length === 0) return;
+      // Only a JSON object and a page of HTML are something else, whatever the Content-Type says.
+      if (chunk[0] === BRACE || chunk[0] === LESS_THAN) this.#beginWhole(chunk[0] === BRACE);
+      else this.#events = new EventReader((data) => this.#parts.event(data));
+    }
+    if (this.#events !== null) {
+      this.#events.push(chunk);
+      if (this.#parts.complete) this.#end(null);
+      return;
+    }
+    const whole = this.#whole!;
+    whole.push(chunk);
+    if (!this.#mayBeAnswer && whole.length > MAX_ERROR_CHARACTERS) throw this.#refusal(whole.end());
+  }
+
+  #beginWhole(mayBeAnswer: boolean): void {
+    this.#whole = new Whole();
+    this.#mayBeAnswer = mayBeAnswer;
+  }
+
+  #complete(): void {
+    if (this.#whole === null) {
+      const rest = this.#events?.end() ?? null;
+      if (rest !== null) this.#lastEvent(rest);
+    } else this.#readWhole(this.#whole.end());
+    if (!this.#parts.complete) this.#parts.finish();
+  }
+
+  /** An event without its empty line may have been cut: then it is only missing, which shows if it was needed. */
+  #lastEvent(data: string): void {
+    try {
+      if (data !== "[DONE]") JSON.parse(data);
+    } catch {
+      return;
+    }
+    this.#parts.event(data);
+  }
+
+  #readWhole(text: string): void {
+    if (!this.#mayBeAnswer) throw this.#refusal(text);
+    const completion = parseEvent(text);
+    if (!Array.isArray(completion.choices) && !completion.error) throw this.#refusal(text);
+    this.#parts.chunk(completion);
+  }
+
+  #refusal(body: string): Error {
+    const { url } = this.#form;
+    return refusedCall({
+      url,
+      status: this.#status,
+      headers: this.#headers,
+      body: body.slice(0, MAX_ERROR_CHARACTERS),
+    });
+  }
+
+  #take(): PartBatch {
+    const parts = this.#parts.take();
+    this.#buffered = 0;
+    // It may read what has come in the meantime before it returns.
+    this.#call?.resume();
+    return parts;
+  }
+
+  #end(failure: { thrown: unknown } | null): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#failure = failure;
+    if (failure === null) this.#accepted();
+    else this.#refused(failure.thrown);
+    this.#deliver();
+  }
+
+  /** Resolves the pending `next`, if there is one. */
+  #deliver(): void {
+    const waiting = this.#waiting;
+    if (waiting === null || (this.#parts.length === 0 && !this.#ended)) return;
+    this.#waiting = null;
+    if (this.#parts.length > 0) waiting.resolve(this.#take());
+    else if (this.#failure !== null) waiting.reject(this.#failure.thrown);
+    else waiting.resolve(null);
+  }
+}
+
+const LESS_THAN = 60;
+const BRACE = 123;
+/** White space, and the bytes of a byte order mark. */
+const LEAD: ReadonlySet<number> = new Set([9, 10, 13, 32, 0xef, 0xbb, 0xbf]);
+
+/** The bytes from the first on that says what kind of answer it is. */
+function withoutLead(chunk: Buffer): Buffer {
+  let index = 0;
+  while (index < chunk.length && LEAD.has(chunk[index]!)) index++;
+  return index === 0 ? chunk : chunk.subarray(index);
+}

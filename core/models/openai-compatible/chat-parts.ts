@@ -1,0 +1,197 @@
+/** Turns the events of one answer into parts: one JSON.parse for each, and no object beside the parts themselves. */
+import { InvalidResponseDataError } from "@ai-sdk/provider";
+import { isObject } from "../../lib/is-object.ts";
+import { type LanguageModelV3FinishReason, type LanguageModelV3StreamPart, ModelRefusal } from "../../plugin/plugin.ts";
+import { RepeatedDelta } from "./repeated-delta.ts";
+import { ToolCalls } from "./tool-calls.ts";
+import { readFinishReason, readUsage } from "./usage.ts";
+import type { WireChunk, WireDelta, WireUsage } from "./wire.ts";
+
+const TEXT = "txt-0";
+const REASONING = "reasoning-0";
+const TEXT_START: LanguageModelV3StreamPart = Object.freeze({ type: "text-start", id: TEXT });
+const TEXT_END: LanguageModelV3StreamPart = Object.freeze({ type: "text-end", id: TEXT });
+const REASONING_START: LanguageModelV3StreamPart = Object.freeze({ type: "reasoning-start", id: REASONING });
+const REASONING_END: LanguageModelV3StreamPart = Object.freeze({ type: "reasoning-end", id: REASONING });
+const DONE = "[DONE]";
+
+/** An event of the stream, or a whole answer, that says what went wrong. The provider's own words are its `cause`. */
+class ProviderError extends Error {
+  override readonly name = "ProviderError";
+
+  constructor(error: unknown) {
+    const { message } = isObject(error) ? error : { message: error };
+    super(typeof message === "string" ? message : "the provider sent an error", { cause: error });
+  }
+}
+
+interface Form {
+  /** Key of the provider's metadata. */
+  readonly metadataKey: string;
+  /** Whether each event is passed on as it came, too. */
+  readonly raw: boolean;
+}
+
+export class ChatParts {
+  readonly #form: Form;
+  #parts: LanguageModelV3StreamPart[];
+  readonly #repeated = new RepeatedDelta();
+  #open: "text" | "reasoning" | null = null;
+  #tools: ToolCalls | null = null;
+  #refusal = "";
+  #begun = false;
+  #finishReason: LanguageModelV3FinishReason | null = null;
+  #usage: WireUsage | null = null;
+  /** Whether the `finish` part has been made. */
+  complete = false;
+
+  constructor(form: Form, first: LanguageModelV3StreamPart) {
+    this.#form = form;
+    this.#parts = [first];
+  }
+
+  get length(): number {
+    return this.#parts.length;
+  }
+
+  take(): LanguageModelV3StreamPart[] {
+    const parts = this.#parts;
+    this.#parts = [];
+    return parts;
+  }
+
+  /** Reads the data of one event. Throws what the provider says went wrong, or what is wrong with the event itself. */
+  event(data: string): void {
+    if (this.complete || data === "") return;
+    const repeated = this.#open === "text" ? this.#repeated.read(data) : null;
+    if (repeated !== null) this.#parts.push({ type: "text-delta", id: TEXT, delta: repeated });
+    else if (data === DONE) this.finish();
+    else {
+      const chunk = parseEvent(data);
+      this.chunk(chunk);
+      const text = this.#form.raw ? null : plainDelta(chunk);
+      if (text !== null) this.#repeated.learn(data, text);
+    }
+  }
+
+  chunk(chunk: WireChunk): void {
+    if (this.#form.raw) this.#parts.push({ type: "raw", rawValue: chunk });
+    if (chunk.error !== undefined && chunk.error !== null) throw new ProviderError(chunk.error);
+    if (!this.#begun) this.#begin(chunk);
+    if (isObject(chunk.usage)) this.#usage = chunk.usage;
+    const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
+    if (!isObject(choice)) return;
+    if (typeof choice.finish_reason === "string") this.#finishReason = readFinishReason(choice.finish_reason);
+    const delta = choice.delta ?? choice.message;
+    if (isObject(delta)) this.#delta(delta);
+  }
+
+  /** The answer has come to its end. Throws when it is not complete, and when the model has declined. */
+  finish(): void {
+    if (this.complete) return;
+    this.#close();
+    this.#tools?.finish(this.#parts);
+    if (this.#refusal !== "") throw new ModelRefusal(this.#refusal);
+    const finishReason = this.#finishReason;
+    if (finishReason === null)
+      throw new InvalidResponseDataError({ data: undefined, message: "the answer ended without a finish reason" });
+    this.complete = true;
+    const providerMetadata = { [this.#form.metadataKey]: predictions(this.#usage) };
+    this.#parts.push({ type: "finish", finishReason, usage: readUsage(this.#usage), providerMetadata });
+  }
+
+  #begin({ id, model, created }: WireChunk): void {
+    this.#begun = true;
+    this.#parts.push({
+      type: "response-metadata",
+      id: id ?? undefined,
+      modelId: model ?? undefined,
+      timestamp: typeof created === "number" ? new Date(created * 1000) : undefined,
+    } as LanguageModelV3StreamPart);
+  }
+
+  #delta(delta: WireDelta): void {
+    const reasoning = delta.reasoning_content ?? delta.reasoning;
+    if (typeof reasoning === "string" && reasoning !== "") this.#addReasoning(reasoning);
+    const { content } = delta;
+    if (typeof content === "string") {
+      if (content !== "") this.#addText(content);
+    } else if (Array.isArray(content)) this.#addContent(content);
+    if (typeof delta.refusal === "string") this.#refusal += delta.refusal;
+    if (!Array.isArray(delta.tool_calls) || delta.tool_calls.length === 0) return;
+    if (this.#open === "reasoning") this.#close();
+    this.#tools ??= new ToolCalls(this.#form.metadataKey);
+    for (const call of delta.tool_calls) if (isObject(call)) this.#tools.add(call, this.#parts);
+  }
+
+  #addText(delta: string): void {
+    if (this.#open !== "text") {
+      this.#close();
+      this.#open = "text";
+      this.#parts.push(TEXT_START);
+    }
+    this.#parts.push({ type: "text-delta", id: TEXT, delta });
+  }
+
+  #addReasoning(delta: string): void {
+    if (this.#open !== "reasoning") {
+      this.#close();
+      this.#open = "reasoning";
+      this.#parts.push(REASONING_START);
+    }
+    this.#parts.push({ type: "reasoning-delta", id: REASONING, delta });
+  }
+
+  /** Mistral: a list of texts and of thoughts, each of which is a list of texts. */
+  #addContent(content: readonly unknown[]): void {
+    for (const part of content) {
+      if (!isObject(part)) continue;
+      if (part.type === "text" && typeof part.text === "string" && part.text !== "") this.#addText(part.text);
+      if (part.type !== "thinking" || !Array.isArray(part.thinking)) continue;
+      const thought = part.thinking
+        .map((each) => (isObject(each) && each.type === "text" && typeof each.text === "string" ? each.text : ""))
+        .join("");
+      if (thought !== "") this.#addReasoning(thought);
+    }
+  }
+
+  #close(): void {
+    if (this.#open !== null) this.#parts.push(this.#open === "text" ? TEXT_END : REASONING_END);
+    this.#open = null;
+  }
+}
+
+/** The text of a chunk that has nothing else which counts, or null. */
+function plainDelta({ choices, usage, error }: WireChunk): string | null {
+  if (usage || error || !Array.isArray(choices)) return null;
+  const [choice] = choices;
+  if (!isObject(choice) || choice.finish_reason || choice.message || !isObject(choice.delta)) return null;
+  const { content, reasoning_content, reasoning, refusal, tool_calls } = choice.delta as WireDelta;
+  const others = reasoning_content || reasoning || refusal || tool_calls;
+  return typeof content === "string" && content !== "" && !others ? content : null;
+}
+
+export function parseEvent(data: string): WireChunk {
+  let value: unknown;
+  try {
+    value = JSON.parse(data);
+  } catch (error) {
+    throw new InvalidResponseDataError({
+      data: excerpt(data),
+      message: `an event is not JSON: ${(error as Error).message}`,
+    });
+  }
+  if (isObject(value)) return value;
+  throw new InvalidResponseDataError({ data: excerpt(data), message: "an event is not a JSON object" });
+}
+
+const excerpt = (text: string): string => text.slice(0, 2000);
+
+function predictions(usage: WireUsage | null): Record<string, number> {
+  const { accepted_prediction_tokens: accepted, rejected_prediction_tokens: rejected } =
+    usage?.completion_tokens_details ?? {};
+  return {
+    ...(typeof accepted === "number" ? { acceptedPredictionTokens: accepted } : {}),
+    ...(typeof rejected === "number" ? { rejectedPredictionTokens: rejected } : {}),
+  };
+}

@@ -1,0 +1,127 @@
+/** Connections to one origin, each with one call at a time. Calls wait in a queue where the number is limited. */
+import type { Socket } from "node:net";
+import { buildConnector, Client } from "undici";
+import { ProviderQueueFull } from "../../plugin/plugin.ts";
+
+/** What waits for a connection. It is given one, and gives it back with `release` or `drop`. */
+export interface Waiting {
+  begin(connection: Connection): void;
+  fail(reason: Error): void;
+}
+
+interface Limits {
+  /** Most connections at a time; default: as many as there are calls. */
+  readonly connections?: number | undefined;
+  /** How many calls may wait for one of them. */
+  readonly queue: number;
+}
+
+/** undici's own time-outs are inexact, and cannot tell the wait for a connection from connecting: `UpstreamCall` has its own. */
+const CLIENT_OPTIONS = { pipelining: 1, headersTimeout: 0, bodyTimeout: 0 } as const;
+
+export class Connections {
+  readonly #origin: string;
+  readonly #limits: Limits;
+  /** One for all, so that they share their TLS sessions. */
+  readonly #connector = buildConnector({ timeout: 0 });
+  /** The one that was used last is used next, so that those that are not needed are closed in time. */
+  readonly #idle: Connection[] = [];
+  readonly #open = new Set<Connection>();
+  readonly #waiting = new Set<Waiting>();
+  #closed = false;
+
+  constructor(origin: string, limits: Limits) {
+    this.#origin = origin;
+    this.#limits = limits;
+  }
+
+  /** Begins the call at once, or as soon as a connection is free. Throws ProviderQueueFull when too many wait already. */
+  take(call: Waiting): void {
+    if (this.#closed) throw new Error("the service stops");
+    const idle = this.#idle.pop();
+    if (idle !== undefined) return call.begin(idle);
+    const { connections = Number.POSITIVE_INFINITY, queue } = this.#limits;
+    if (this.#open.size < connections) return call.begin(this.#create());
+    if (this.#waiting.size >= queue) throw new ProviderQueueFull(connections, queue);
+    this.#waiting.add(call);
+  }
+
+  /** Takes a call out of the queue. */
+  leave(call: Waiting): void {
+    this.#waiting.delete(call);
+  }
+
+  /** After a complete answer: the connection may be used again. */
+  release(connection: Connection): void {
+    if (!this.#open.has(connection)) return;
+    const next = this.#nextWaiting();
+    if (next === null) this.#idle.push(connection);
+    else next.begin(connection);
+  }
+
+  /** After anything else: the connection is closed at once. */
+  drop(connection: Connection, reason: Error): void {
+    this.#forget(connection);
+    connection.destroy(reason);
+    if (this.#closed) return;
+    const next = this.#nextWaiting();
+    if (next !== null) next.begin(this.#create());
+  }
+
+  /** Closes every connection at once. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    const reason = new Error("the service stops");
+    for (const call of this.#waiting) call.fail(reason);
+    for (const connection of [...this.#open]) this.drop(connection, reason);
+  }
+
+  #create(): Connection {
+    const connection = new Connection(this.#origin, this.#connector, () => {
+      const index = this.#idle.indexOf(connection);
+      if (index === -1) return;
+      this.#idle.splice(index, 1);
+      this.#forget(connection);
+      connection.destroy(new Error("no longer connected"));
+    });
+    this.#open.add(connection);
+    return connection;
+  }
+
+  #forget(connection: Connection): void {
+    this.#open.delete(connection);
+  }
+
+  #nextWaiting(): Waiting | null {
+    for (const call of this.#waiting) {
+      this.#waiting.delete(call);
+      return call;
+    }
+    return null;
+  }
+}
+
+/** A client with one socket, which it opens with the first call, and again when it was closed in between. */
+export class Connection {
+  readonly client: Client;
+  #connecting: Socket | null = null;
+
+  constructor(origin: string, connector: buildConnector.connector, disconnected: () => void) {
+    this.client = new Client(origin, {
+      ...CLIENT_OPTIONS,
+      connect: (options, callback) => {
+        // The connector returns its socket, which is not in its type: an attempt can only be given up by it.
+        this.#connecting = connector(options, (...result) => {
+          this.#connecting = null;
+          callback(...result);
+        }) as unknown as Socket;
+      },
+    });
+    this.client.on("disconnect", disconnected);
+  }
+
+  destroy(reason: Error): void {
+    this.client.destroy(reason).catch(() => undefined);
+    this.#connecting?.destroy(reason);
+  }
+}

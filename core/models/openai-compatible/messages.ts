@@ -1,0 +1,119 @@
+/** The prompt in OpenAI's wire format. */
+import { UnsupportedFunctionalityError } from "@ai-sdk/provider";
+import type { LanguageModelV3Prompt } from "../../plugin/plugin.ts";
+
+type Message = LanguageModelV3Prompt[number];
+type Content<R extends Message["role"]> = Extract<Message, { role: R }>["content"][number];
+type File = Extract<Content<"user">, { type: "file" }>;
+type ToolCall = Extract<Content<"assistant">, { type: "tool-call" }>;
+type ToolOutput = Extract<Content<"tool">, { type: "tool-result" }>["output"];
+export type WireMessage = Record<string, unknown>;
+
+const AUDIO_FORMATS: Readonly<Record<string, string>> = {
+  "audio/wav": "wav",
+  "audio/mp3": "mp3",
+  "audio/mpeg": "mp3",
+};
+
+/** @param metadataKey under which a signature of Gemini came */
+export function toMessages(prompt: LanguageModelV3Prompt, metadataKey: string): WireMessage[] {
+  const messages: WireMessage[] = [];
+  for (const message of prompt) {
+    if (message.role === "tool") addToolResults(message.content, messages);
+    else messages.push(toMessage(message, metadataKey));
+  }
+  return messages;
+}
+
+function toMessage(message: Exclude<Message, { role: "tool" }>, metadataKey: string): WireMessage {
+  switch (message.role) {
+    case "system":
+      return withExtras({ role: "system", content: message.content }, message);
+    case "user": {
+      const [first] = message.content;
+      if (message.content.length === 1 && first?.type === "text")
+        return withExtras(withExtras({ role: "user", content: first.text }, message), first);
+      return withExtras({ role: "user", content: message.content.map(toUserPart) }, message);
+    }
+    case "assistant":
+      return withExtras(toAssistantMessage(message.content, metadataKey), message);
+  }
+}
+
+/** `providerOptions.openaiCompatible` of a message or a part becomes keys of its own. */
+function withExtras(wire: WireMessage, { providerOptions }: Pick<Message, "providerOptions">): WireMessage {
+  const extras = providerOptions?.openaiCompatible;
+  return extras === undefined ? wire : Object.assign(wire, extras);
+}
+
+function toUserPart(part: Content<"user">): WireMessage {
+  return withExtras(part.type === "text" ? { type: "text", text: part.text } : toFilePart(part), part);
+}
+
+function toFilePart({ data, mediaType, filename }: File): WireMessage {
+  if (mediaType.startsWith("image/")) {
+    const type = mediaType === "image/*" ? "image/jpeg" : mediaType;
+    const url = data instanceof URL ? data.toString() : `data:${type};base64,${toBase64(data)}`;
+    return { type: "image_url", image_url: { url } };
+  }
+  if (mediaType.startsWith("text/")) return { type: "text", text: fileText(data) };
+  if (data instanceof URL) throw unsupported(`files of type ${mediaType} by URL`);
+  if (Object.hasOwn(AUDIO_FORMATS, mediaType))
+    return { type: "input_audio", input_audio: { data: toBase64(data), format: AUDIO_FORMATS[mediaType] } };
+  if (mediaType !== "application/pdf") throw unsupported(`files of type ${mediaType}`);
+  const file_data = `data:application/pdf;base64,${toBase64(data)}`;
+  return { type: "file", file: { filename: filename ?? "document.pdf", file_data } };
+}
+
+const unsupported = (functionality: string) => new UnsupportedFunctionalityError({ functionality });
+
+const toBase64 = (data: Exclude<File["data"], URL>): string =>
+  typeof data === "string" ? data : Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("base64");
+
+function fileText(data: File["data"]): string {
+  if (data instanceof URL) return data.toString();
+  return (typeof data === "string" ? Buffer.from(data, "base64") : Buffer.from(data)).toString();
+}
+
+function toAssistantMessage(content: Content<"assistant">[], metadataKey: string): WireMessage {
+  let text = "";
+  let reasoning = "";
+  const calls: WireMessage[] = [];
+  for (const part of content) {
+    if (part.type === "text") text += part.text;
+    else if (part.type === "reasoning") reasoning += part.text;
+    else if (part.type === "tool-call") calls.push(toWireCall(part, metadataKey));
+  }
+  const message: WireMessage = { role: "assistant", content: calls.length > 0 && text === "" ? null : text };
+  if (reasoning !== "") message.reasoning_content = reasoning;
+  if (calls.length > 0) message.tool_calls = calls;
+  return message;
+}
+
+function toWireCall(part: ToolCall, metadataKey: string): WireMessage {
+  const { toolCallId: id, toolName: name, input, providerOptions } = part;
+  const call = withExtras({ id, type: "function", function: { name, arguments: JSON.stringify(input) } }, part);
+  const signature = providerOptions?.[metadataKey]?.thoughtSignature ?? providerOptions?.google?.thoughtSignature;
+  if (signature) call.extra_content = { google: { thought_signature: String(signature) } };
+  return call;
+}
+
+function addToolResults(content: Content<"tool">[], messages: WireMessage[]): void {
+  for (const part of content) {
+    if (part.type !== "tool-result") continue;
+    const message = { role: "tool", tool_call_id: part.toolCallId, content: outputText(part.output) };
+    messages.push(withExtras(message, part));
+  }
+}
+
+function outputText(output: ToolOutput): string {
+  switch (output.type) {
+    case "text":
+    case "error-text":
+      return output.value;
+    case "execution-denied":
+      return output.reason ?? "Tool call execution denied.";
+    default:
+      return JSON.stringify(output.value);
+  }
+}

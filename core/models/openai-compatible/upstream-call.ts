@@ -1,0 +1,184 @@
+/** One POST to the provider: its time limits, its abort, its size, and the back-pressure of its reader. */
+import type { Dispatcher } from "undici";
+import type { ModelTimeouts } from "../../plugin/plugin.ts";
+import type { Connection, Connections, Waiting } from "./connections.ts";
+
+export interface UpstreamRequest {
+  readonly path: string;
+  /** Names and values in turn. */
+  readonly headers: string[];
+  readonly body: string;
+}
+
+export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+/** Takes the answer. Nothing comes after `completed` or `failed`. */
+export interface Receiver {
+  started(status: number, headers: ResponseHeaders): void;
+  /** Returns false when its reader is behind: more comes only after `resume`. Whatever it throws ends the call. */
+  received(chunk: Buffer): boolean;
+  completed(): void;
+  failed(thrown: unknown): void;
+}
+
+/** Has the name of the errors of `AbortSignal.timeout`, by which timeouts are recognised. */
+class UpstreamTimeout extends Error {
+  override readonly name = "TimeoutError";
+  readonly limit: keyof ModelTimeouts;
+
+  constructor(limit: keyof ModelTimeouts, milliseconds: number) {
+    super(`the provider took longer than timeouts.${limit} (${milliseconds} ms)`);
+    this.limit = limit;
+  }
+}
+
+/** Of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
+const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+
+export class UpstreamCall implements Dispatcher.DispatchHandler, Waiting {
+  readonly #connections: Connections;
+  readonly #timeouts: ModelTimeouts;
+  readonly #request: UpstreamRequest;
+  readonly #receiver: Receiver;
+  readonly #signal: AbortSignal | undefined;
+  #connection: Connection | null = null;
+  #controller: Dispatcher.DispatchController | null = null;
+  /** The limit that applies beside the total one, and since when. */
+  #limit: Exclude<keyof ModelTimeouts, "total"> = "connect";
+  #limitStart = 0;
+  /** When the first byte came; 0 before. */
+  #firstByteAt = 0;
+  #bytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+  ended = false;
+
+  constructor(
+    connections: Connections,
+    timeouts: ModelTimeouts,
+    request: UpstreamRequest,
+    receiver: Receiver,
+    signal: AbortSignal | undefined,
+  ) {
+    this.#connections = connections;
+    this.#timeouts = timeouts;
+    this.#request = request;
+    this.#receiver = receiver;
+    this.#signal = signal;
+  }
+
+  start(): void {
+    const signal = this.#signal;
+    if (signal?.aborted) return this.fail(signal.reason);
+    signal?.addEventListener("abort", this, { once: true });
+    try {
+      this.#connections.take(this);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  begin(connection: Connection): void {
+    this.#connection = connection;
+    this.#limitStart = performance.now();
+    const { path, headers, body } = this.#request;
+    connection.client.dispatch({ method: "POST", path, headers, body }, this);
+    if (!this.ended) this.#watch();
+  }
+
+  /** More of the answer is wanted. */
+  resume(): void {
+    if (this.ended || this.#controller?.paused !== true) return;
+    // The provider is not to blame for the pause.
+    this.#limitStart = performance.now();
+    this.#controller.resume();
+  }
+
+  /** Ends the call, and closes its connection at once. */
+  fail(thrown: unknown): void {
+    if (this.ended) return;
+    this.#end();
+    const connection = this.#connection;
+    if (connection === null) this.#connections.leave(this);
+    else this.#connections.drop(connection, thrown instanceof Error ? thrown : new Error("aborted"));
+    this.#receiver.failed(thrown);
+  }
+
+  /** The signal has aborted. */
+  handleEvent(): void {
+    this.fail(this.#signal?.reason);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.ended) return controller.abort(new Error("aborted"));
+    this.#limit = "firstByte";
+    this.#limitStart = performance.now();
+  }
+
+  onResponseStart(_controller: unknown, status: number, headers: ResponseHeaders): void {
+    if (status >= 200 && !this.ended) this.#receiver.started(status, headers);
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.ended) return;
+    this.#limitStart = performance.now();
+    if (this.#firstByteAt === 0) {
+      this.#firstByteAt = this.#limitStart;
+      this.#limit = "idle";
+    }
+    this.#bytes += chunk.length;
+    if (this.#bytes > MAX_ANSWER_BYTES)
+      return this.fail(new Error(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`));
+    try {
+      if (!this.#receiver.received(chunk)) controller.pause();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  onResponseEnd(): void {
+    if (this.ended) return;
+    this.#end();
+    this.#connections.release(this.#connection!);
+    this.#receiver.completed();
+  }
+
+  onResponseError(_controller: unknown, error: Error): void {
+    this.fail(error);
+  }
+
+  /**
+   * One timer for all limits, set for the shortest of those that apply now or later: so it is never late, and need not be set
+   * anew when a limit begins or a chunk comes.
+   */
+  #watch(): void {
+    const now = performance.now();
+    const limits = this.#timeouts;
+    if (this.#controller?.paused) this.#limitStart = now;
+    const { total = Number.POSITIVE_INFINITY } = limits;
+    const phaseLeft = this.#limitStart + limits[this.#limit] - now;
+    const totalLeft = this.#firstByteAt === 0 ? total : this.#firstByteAt + total - now;
+    const left = Math.min(phaseLeft, totalLeft);
+    if (left <= 0) {
+      const limit = totalLeft <= phaseLeft ? "total" : this.#limit;
+      this.fail(new UpstreamTimeout(limit, limits[limit] ?? 0));
+      return;
+    }
+    const later = this.#limit === "connect" ? Math.min(limits.firstByte, limits.idle) : limits.idle;
+    const wait = Math.min(Math.ceil(Math.min(left, later)), MAX_TIMER_MS);
+    this.#timer = setTimeout(UpstreamCall.#timerFired, wait, this);
+  }
+
+  static #timerFired(call: UpstreamCall): void {
+    call.#watch();
+  }
+
+  #end(): void {
+    this.ended = true;
+    clearTimeout(this.#timer);
+    this.#signal?.removeEventListener("abort", this);
+  }
+}
+
+/** What `setTimeout` takes. */
+const MAX_TIMER_MS = 2 ** 31 - 1;

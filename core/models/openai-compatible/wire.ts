@@ -1,0 +1,48 @@
+/** What a provider may send, as far as it is read. Nothing of it is certain to be there. */
+
+export interface WireChunk {
+  readonly id?: string | null;
+  readonly model?: string | null;
+  readonly created?: number | null;
+  readonly choices?: readonly (WireChoice | null)[] | null;
+  readonly usage?: WireUsage | null;
+  readonly error?: unknown;
+}
+
+interface WireChoice {
+  /** Of a stream. */
+  readonly delta?: WireDelta | null;
+  /** Of a completion in one piece. */
+  readonly message?: WireDelta | null;
+  readonly finish_reason?: string | null;
+}
+
+export interface WireDelta {
+  readonly content?: string | readonly unknown[] | null;
+  /** DeepSeek and most others. */
+  readonly reasoning_content?: string | null;
+  /** OpenRouter, vLLM. */
+  readonly reasoning?: string | null;
+  readonly refusal?: string | null;
+  readonly tool_calls?: readonly (WireToolCall | null)[] | null;
+}
+
+export interface WireToolCall {
+  readonly index?: number | null;
+  readonly id?: string | null;
+  readonly function?: { readonly name?: string | null; readonly arguments?: unknown } | null;
+  readonly extra_content?: { readonly google?: { readonly thought_signature?: string | null } | null } | null;
+}
+
+export interface WireUsage {
+  readonly prompt_tokens?: number | null;
+  readonly completion_tokens?: number | null;
+  readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null;
+  /** DeepSeek. */
+  readonly prompt_cache_hit_tokens?: number | null;
+  readonly completion_tokens_details?: {
+    readonly reasoning_tokens?: number | null;
+    readonly accepted_prediction_tokens?: number | null;
+    readonly rejected_prediction_tokens?: number | null;
+  } | null;
+}

@@ -1,0 +1,48 @@
+/** What a model's answers have taught of its tokens, as long as the process lives. */
+export interface TokenScale {
+  /** Tokens for each estimated one. */
+  ratio: number;
+  /** The limit that the provider named when it refused a prompt. */
+  window: number | undefined;
+}
+
+export const createTokenScale = (): TokenScale => ({ ratio: 1, window: undefined });
+
+/** The weight of the last call in the average. */
+const WEIGHT = 0.3;
+/** Shorter prompts say more of what providers add to every call than of the text. */
+const LEAST_TOKENS = 100;
+const [LEAST_RATIO, MOST_RATIO] = [0.5, 8];
+
+/** Corrects the scale by a call. @param estimated tokens of the prompt before any correction @param counted by the provider */
+export function learnTokens(scale: TokenScale, estimated: number, counted: number): void {
+  if (counted <= 0 || estimated < LEAST_TOKENS) return;
+  const ratio = scale.ratio + WEIGHT * (counted / estimated - scale.ratio);
+  scale.ratio = Math.min(MOST_RATIO, Math.max(LEAST_RATIO, ratio));
+}
+
+const MAXIMUM = /maximum[^.\d]{0,60}(\d[\d,]*)|(\d[\d,]*)\s*maximum/i;
+const NUMBERS = /\d[\d,]{2,}/g;
+const MAX_CHARACTERS = 16 * 1024;
+const toNumber = (digits: string) => Number(digits.replaceAll(",", ""));
+
+/** The limit and the length of the prompt, in tokens, as an error of the provider says them; null when it does not. */
+export function statedLimit(error: unknown): { limit: number; used: number } | null {
+  const text = textOf(error, 0).slice(0, MAX_CHARACTERS);
+  const match = MAXIMUM.exec(text);
+  if (match === null) return null;
+  const limit = toNumber(match[1] ?? match[2]!);
+  const used = Math.max(...[...text.matchAll(NUMBERS)].map(([digits]) => toNumber(digits)));
+  return limit > 0 && used > limit && Number.isSafeInteger(used) ? { limit, used } : null;
+}
+
+const MAX_DEPTH = 8;
+
+/** The messages of an error, of what it wraps and of its causes. */
+function textOf(error: unknown, depth: number): string {
+  if (typeof error === "string") return error;
+  if (typeof error !== "object" || error === null || depth === MAX_DEPTH) return "";
+  const { message, error: inner, cause } = error as { message?: unknown; error?: unknown; cause?: unknown };
+  const own = typeof message === "string" ? message : "";
+  return [own, textOf(inner, depth + 1), textOf(cause, depth + 1)].filter(Boolean).join("\n");
+}

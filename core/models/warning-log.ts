@@ -1,0 +1,23 @@
+/** Logs the warnings of providers, each once for each model: a provider repeats them with every call. */
+import type { Logger } from "pino";
+
+/** After so many nothing new is logged: providers may put what changes with every request into their warnings. */
+const MAX_WARNINGS = 1000;
+const MAX_LENGTH = 1000;
+
+export class WarningLog {
+  readonly #seen = new Set<string>();
+  readonly #logger: Pick<Logger, "warn">;
+
+  constructor(logger: Pick<Logger, "warn">) {
+    this.#logger = logger;
+  }
+
+  readonly add = (model: string, text: string): void => {
+    const warning = text.slice(0, MAX_LENGTH);
+    const key = `${model} ${warning}`;
+    if (this.#seen.has(key) || this.#seen.size >= MAX_WARNINGS) return;
+    this.#seen.add(key);
+    this.#logger.warn({ model, warning }, "model provider warns");
+  };
+}

@@ -1,0 +1,26 @@
+/** Errors of model providers that the core tells apart from all others. */
+
+/** The model has declined to answer, in words of its own. The same call again would be declined again. */
+export class ModelRefusal extends Error {
+  override readonly name = "ModelRefusal";
+  readonly refusal: string;
+
+  constructor(refusal: string) {
+    super(`the model declined: ${refusal}`);
+    this.refusal = refusal;
+  }
+}
+
+/**
+ * Too many calls wait for a connection to the provider. The limit is the service's own and nothing was sent: the same model
+ * need not be called again at once.
+ */
+export class ProviderQueueFull extends Error {
+  override readonly name = "ProviderQueueFull";
+  readonly statusCode = 429;
+  readonly responseHeaders: Readonly<Record<string, string>> = { "retry-after": "1" };
+
+  constructor(connections: number, queue: number) {
+    super(`all ${connections} connections to the provider are busy, and ${queue} calls wait for one already`);
+  }
+}
