@@ -46,12 +46,14 @@ export function parseTurnInput(input: unknown): TurnInput {
   const messages = input as readonly Fields[];
   const userMessages = messages.filter((message) => message.role === "user");
   const ids = messages.flatMap((message) => messageId(message) ?? []);
+  const results = postedResults(messages);
   return {
     user: userMessage(messages),
     messageIds: new Set(ids),
-    complete: hasHistory(messages),
+    // Results alone belong to calls that are stored.
+    complete: results.size === 0 && hasHistory(messages),
     continued: continuedMessage(messages.at(-1)!),
-    results: postedResults(messages),
+    results,
     text: userMessages.length === 0 ? "" : inputText(userMessages.at(-1)!),
     title: userMessages.length === 0 ? "" : makeTitle(inputText(userMessages[0]!)),
   };
