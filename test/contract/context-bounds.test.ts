@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
-import { calls, failure, failsAfter, says } from "../support/openai-upstream.ts";
+import { calls, failsAfter, failure, says } from "../support/openai-upstream.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { parseEvents } from "../support/service.ts";
 
@@ -55,7 +55,11 @@ const results = (messages: Loose[]) => messages.filter(({ role }) => role === "t
 for (const [title, setting, most] of [
   ["at 32 KiB by default", {}, 32 * 1024],
   ["at an agent's toolOutput", { agent: { toolOutput: "4KiB" } }, 4096],
-  ["at a tool's toolOutput, which goes before the agent's", { agent: { toolOutput: "4KiB" }, tool: { toolOutput: 300 } }, 300],
+  [
+    "at a tool's toolOutput, which goes before the agent's",
+    { agent: { toolOutput: "4KiB" }, tool: { toolOutput: 300 } },
+    300,
+  ],
 ] as const) {
   test(`POST /agents/:id/text and later turns show the model a tool's result cut ${title}; the client and the conversation have it whole`, async (t) => {
     const { service, upstream, say, prompt } = await serve(t, { length: 100_000, ...setting });

@@ -20,6 +20,10 @@ export interface RecalledContext {
   readonly workingMemory: string | null | undefined;
   /** Stored messages that the client no longer has: the turn takes their place. */
   readonly discarded: Discarded | null;
+  /** Of what was said before these messages; undefined when there is none. */
+  readonly summary: string | undefined;
+  /** Which of the messages are of this conversation: their ids. */
+  readonly ids: ReadonlyMap<LanguageModelV3Message, string>;
 }
 
 export interface Conversation {
@@ -42,7 +46,7 @@ export async function recall(
   const { id, userId } = conversation;
   const { contextLimit } = settings;
   const { messageIds: posted, complete } = input;
-  const [{ messages: recent, before, discarded }, workingMemory] = await Promise.all([
+  const [{ messages: recent, before, discarded, summary }, workingMemory] = await Promise.all([
     access.earlier(id, { limit: contextLimit, posted, complete }, userId),
     readWorkingMemory(memory, access, conversation),
   ]);
@@ -58,7 +62,12 @@ export async function recall(
     span,
   );
   const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](recent, similar);
-  return { messages: toPrompt(merged, call), workingMemory, discarded };
+  const ids = new Map<LanguageModelV3Message, string>();
+  const own = new Set(recent);
+  const messages = toPrompt(merged, call, (message, first) => {
+    if (own.has(message)) ids.set(first, message.id);
+  });
+  return { messages, workingMemory, discarded, summary, ids };
 }
 
 type Merge = (recent: Message[], similar: Message[]) => Message[];
@@ -115,7 +124,11 @@ async function readWorkingMemory(
 }
 
 /** Skips stored messages that are not valid for a model: one of them must not make the conversation unusable. */
-function toPrompt(messages: readonly Message[], call: RunCall): LanguageModelV3Message[] {
+function toPrompt(
+  messages: readonly Message[],
+  call: RunCall,
+  converts: (message: Message, first: LanguageModelV3Message) => void,
+): LanguageModelV3Message[] {
   const prompt: LanguageModelV3Message[] = [];
   for (const message of messages) {
     const converted: LanguageModelV3Message[] = [];
@@ -126,6 +139,7 @@ function toPrompt(messages: readonly Message[], call: RunCall): LanguageModelV3M
       continue;
     }
     prompt.push(...converted);
+    if (converted.length > 0) converts(message, converted[0]!);
   }
   return repairPrompt(prompt);
 }

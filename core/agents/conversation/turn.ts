@@ -3,6 +3,7 @@
  * while it goes on and when it is over. The last part of the run waits for `finish`, so that a client that has seen it
  * knows that the turn is stored.
  */
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { messageOf } from "../../lib/errors.ts";
 import type { Discarded, Memory, MemoryAccess, NewMessage, TurnPlace } from "../../memory/memory.ts";
 import { MEMORY_SPANS, memoryAttributes } from "../../observability/attributes.ts";
@@ -12,6 +13,7 @@ import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
+import type { Summarizer } from "./summary.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
 
@@ -38,6 +40,9 @@ export class Turn {
   readonly #startedAt: number;
   /** What the turn takes the place of; it is removed when the turn is stored. */
   #discarded: Discarded | null = null;
+  #recalled: RecalledContext["ids"] = new Map();
+  /** Id of the oldest message that the model was told of this conversation. */
+  #firstTold: string | undefined;
   #message: TurnMessage | null = null;
   /** The user's message until it is stored. */
   #user: NewMessage | null;
@@ -55,7 +60,8 @@ export class Turn {
     this.#startedAt = options.memory.now();
     this.#input = parseTurnInput(options.input);
     this.#user = this.#input.user;
-    this.#choosesIds = options.clientKnowsMessageId || this.#input.continued !== null;
+    const { summary } = options.memory.settings;
+    this.#choosesIds = options.clientKnowsMessageId || this.#input.continued !== null || summary !== undefined;
   }
 
   /** Whether the run may write to the conversation. */
@@ -70,7 +76,24 @@ export class Turn {
     const found = recall(memory, access, conversation, settings, this.#input, call, span);
     const recalled = await spanned(span, found);
     this.#discarded = recalled.discarded;
+    this.#recalled = recalled.ids;
     return recalled;
+  }
+
+  /** Takes note of the prompt of the first call, from which messages may have been left out. */
+  told(prompt: readonly LanguageModelV3Message[]): void {
+    if (this.#recalled.size === 0) return;
+    const first = prompt.find((message) => this.#recalled.has(message));
+    if (first !== undefined) this.#firstTold = this.#recalled.get(first);
+    this.#recalled = new Map();
+  }
+
+  /** After the turn is stored: sums up what the model was not told, if it is time. Never rejects. */
+  async summarize(summarizer: Summarizer): Promise<void> {
+    const { access, conversation, messageId, call } = this.#options;
+    const own = this.#input.user?.id ?? (this.#input.user === null ? this.#input.continued?.id : `${messageId}_user`);
+    const before = this.#firstTold ?? own;
+    if (this.writable && before !== undefined) await summarizer.catchUp(access, conversation, before, call);
   }
 
   /** Wraps the sink of the run, so that its parts are stored as well. */

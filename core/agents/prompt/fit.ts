@@ -9,7 +9,8 @@ type Message = LanguageModelV3Message;
 const RESULT_BYTES = [16, 8, 4, 2, 1, 0.5].map((kib) => kib * 1024);
 
 /** The index of the last message of the user; -1 when there is none. */
-export const lastUserIndex = (prompt: readonly Message[]): number => prompt.findLastIndex(({ role }) => role === "user");
+export const lastUserIndex = (prompt: readonly Message[]): number =>
+  prompt.findLastIndex(({ role }) => role === "user");
 
 /**
  * The prompt with at most `limit` bytes, or with as few as can be: messages of the system, those of the user from `kept` on and the

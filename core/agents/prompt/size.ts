@@ -1,5 +1,9 @@
 /** Estimates how long a prompt is for a model. */
-import type { LanguageModelV3FunctionTool, LanguageModelV3Message, LanguageModelV3ProviderTool } from "@ai-sdk/provider";
+import type {
+  LanguageModelV3FunctionTool,
+  LanguageModelV3Message,
+  LanguageModelV3ProviderTool,
+} from "@ai-sdk/provider";
 
 /** Most texts have about four bytes of UTF-8 to a token, in English and, near enough, in scripts with three bytes a character. */
 export const BYTES_PER_TOKEN = 4;

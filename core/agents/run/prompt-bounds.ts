@@ -33,11 +33,13 @@ export class PromptBounds {
 
   /** What is sent of a prompt. */
   fit(prompt: Prompt): Prompt {
-    const shown = this.#clip(prompt);
+    let fitted = this.#clip(prompt);
     const limit = this.#limit();
-    if (limit === undefined) return shown;
-    const fitted = this.#fit(shown, limit);
-    this.#estimated = this.#estimate(fitted);
+    if (limit !== undefined) {
+      fitted = this.#fit(fitted, limit);
+      this.#estimated = this.#estimate(fitted);
+    }
+    this.#plan.turn?.told(fitted);
     return fitted;
   }
 
@@ -70,9 +72,15 @@ export class PromptBounds {
   /** Tokens of a prompt with its tools; undefined: nothing bounds it. */
   #limit(): number | undefined {
     const { chain, settings, contextTokens } = this.#plan;
-    const window = Math.min(chain.contextWindow ?? Number.POSITIVE_INFINITY, chain.tokens.window ?? Number.POSITIVE_INFINITY);
+    const window = Math.min(
+      chain.contextWindow ?? Number.POSITIVE_INFINITY,
+      chain.tokens.window ?? Number.POSITIVE_INFINITY,
+    );
     const forAnswer = Math.min(settings.maxOutputTokens ?? 0, window * MOST_FOR_ANSWER);
-    const limit = Math.min(contextTokens ?? Number.POSITIVE_INFINITY, window === Number.POSITIVE_INFINITY ? window : window - forAnswer);
+    const limit = Math.min(
+      contextTokens ?? Number.POSITIVE_INFINITY,
+      window === Number.POSITIVE_INFINITY ? window : window - forAnswer,
+    );
     return Number.isFinite(limit) ? limit : undefined;
   }
 
