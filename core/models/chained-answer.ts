@@ -13,6 +13,7 @@ import type { Span } from "../observability/span.ts";
 import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream } from "./chain.ts";
 import { classifyFailure, providerFailed } from "./failure.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
+import { createTokenScale } from "./token-scale.ts";
 
 /** The first pause between two tries. */
 const BACKOFF_MS = 500;
@@ -202,8 +203,8 @@ export class ChainedAnswer implements ModelStream {
     const failure = classifyFailure(thrown);
     this.#count(signal?.aborted ? "aborted" : failure.reason);
     if (signal?.aborted) throw signal.reason;
-    if (this.#options.shorten?.(thrown)) return;
-    const { id, retries } = this.#models[this.#position]!;
+    const { id, retries, tokens = createTokenScale() } = this.#models[this.#position]!;
+    if (this.#options.shorten?.(thrown, tokens)) return;
     const { logger = this.#settings.logger } = this.#options;
     const wait = failure.retryAfter ?? this.#backoff();
     if (failure.retry && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
