@@ -73,6 +73,8 @@ export interface Earlier {
   /** The position from which on the posted messages are the conversation; undefined: they come after all that is stored. */
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
+  /** Id of the last stored message that is posted again. */
+  readonly last: string | undefined;
   /** Of messages before these. Undefined when nothing has been summed up. */
   readonly summary: string | undefined;
 }

@@ -182,7 +182,8 @@ class ScopedMemory implements MemoryAccess {
       const { domain, settings } = this.#memory;
       return earlierMessages(domain, number, query, settings.summary !== undefined);
     });
-    if (page === undefined) return { messages: [], before: undefined, discarded: null, summary: undefined };
+    if (page === undefined)
+      return { messages: [], before: undefined, discarded: null, last: undefined, summary: undefined };
     return { ...page, messages: parseMessages(page.messages) };
   }
 

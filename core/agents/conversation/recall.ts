@@ -20,6 +20,8 @@ export interface RecalledContext {
   readonly workingMemory: string | null | undefined;
   /** Stored messages that the client no longer has: the turn takes their place. */
   readonly discarded: Discarded | null;
+  /** Id of the last stored message that the client posts again. */
+  readonly last: string | undefined;
   /** Of what was said before these messages; undefined when there is none. */
   readonly summary: string | undefined;
   /** Which of the messages are of this conversation: their ids. */
@@ -46,7 +48,7 @@ export async function recall(
   const { id, userId } = conversation;
   const { contextLimit } = settings;
   const { messageIds: posted, complete } = input;
-  const [{ messages: recent, before, discarded, summary }, workingMemory] = await Promise.all([
+  const [{ messages: recent, before, discarded, last, summary }, workingMemory] = await Promise.all([
     access.earlier(id, { limit: contextLimit, posted, complete }, userId),
     readWorkingMemory(memory, access, conversation),
   ]);
@@ -67,7 +69,7 @@ export async function recall(
   const messages = toPrompt(merged, call, (message, first) => {
     if (own.has(message)) ids.set(first, message.id);
   });
-  return { messages, workingMemory, discarded, summary, ids };
+  return { messages, workingMemory, discarded, last, summary, ids };
 }
 
 type Merge = (recent: Message[], similar: Message[]) => Message[];

@@ -40,6 +40,8 @@ export class Turn {
   readonly #startedAt: number;
   /** What the turn takes the place of; it is removed when the turn is stored. */
   #discarded: Discarded | null = null;
+  /** What the client has in the place of that, before this turn: answers that it keeps under ids of its own, or that failed. */
+  #branch: readonly NewMessage[] = [];
   #recalled: RecalledContext["ids"] = new Map();
   /** Id of the oldest message that the model was told of this conversation. */
   #firstTold: string | undefined;
@@ -76,6 +78,7 @@ export class Turn {
     const found = recall(memory, access, conversation, settings, this.#input, call, span);
     const recalled = await spanned(span, found);
     this.#discarded = recalled.discarded;
+    if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
     this.#recalled = recalled.ids;
     return recalled;
   }
@@ -193,7 +196,7 @@ export class Turn {
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };
     if (!last && this.#discarded !== null) return access.append(begun, []);
-    const messages: NewMessage[] = [];
+    const messages: NewMessage[] = [...this.#branch];
     const user = this.#user;
     if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
     const parts = this.#message?.parts(last) ?? null;

@@ -9,6 +9,7 @@ import { findMessages } from "./write.ts";
 interface EarlierPage extends MessagePage {
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
+  readonly last: string | undefined;
   readonly summary: string | undefined;
 }
 
@@ -23,15 +24,17 @@ export async function earlierMessages(
   summarized: boolean,
 ): Promise<EarlierPage> {
   const { limit, posted = [], complete = false } = query;
-  const known = [...(await findMessages(domain, number, posted)).values()].sort();
-  const before = known[0] ?? (complete ? NOWHERE : undefined);
-  const last = known.at(-1);
+  const known = [...(await findMessages(domain, number, posted))].sort(([, left], [, right]) =>
+    left < right ? -1 : 1,
+  );
+  const before = known[0]?.[1] ?? (complete ? NOWHERE : undefined);
+  const [last, end] = known.at(-1) ?? [];
   const [page, discarded, summary] = await Promise.all([
     newestBefore(domain, number, limit, before),
-    last === undefined ? null : messagesAfter(domain, number, last),
+    end === undefined ? null : messagesAfter(domain, number, end),
     summarized ? summaryBefore(domain.store, number, before) : undefined,
   ]);
-  return { ...page, before, discarded, summary };
+  return { ...page, before, discarded, last, summary };
 }
 
 /** A position before all others. */
