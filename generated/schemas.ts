@@ -568,7 +568,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "messageId": {
         "type": "string",
-        "description": "The message to regenerate.",
+        "description": "The message that is edited, or made again with `regenerate-message`; what comes after it is not read.",
         "maxLength": 256
       }
     },

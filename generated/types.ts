@@ -1786,7 +1786,7 @@ export interface ChatRequest {
    */
   trigger?: string;
   /**
-   * The message to regenerate.
+   * The message that is edited, or made again with `regenerate-message`; what comes after it is not read.
    */
   messageId?: string;
 }

@@ -33,7 +33,7 @@ export interface ChatBody {
   /** `regenerate-message` to replace an answer with a new one. */
   trigger?: string;
   /** The message that is edited or made again; what comes after it in the list is not read. */
-  messageId?: unknown;
+  messageId?: string;
 }
 
 /** What a workflow step asks an agent for. */

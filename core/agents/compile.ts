@@ -98,7 +98,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
       toolOutput: agent.toolOutput,
-      memory: memory === undefined ? null : agentMemory(id, memory),
+      memory: memory === undefined ? null : agentMemory(id, memory, models),
       history: histories.forAgent(id),
       newRunId,
       activity,

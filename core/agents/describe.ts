@@ -56,8 +56,9 @@ function describeSubAgent(facts: AgentFacts | undefined): SubAgent[] {
 
 /** A memory's settings. Of a plugin only the name is shown: its other settings may hold a secret. */
 export function memoryConfig(name: string, settings: MemoryManifest): Record<string, unknown> {
-  const { contextLimit, workingMemory, semantic } = settings;
-  const config: Record<string, unknown> = { name, contextLimit };
+  const { contextLimit, contextTokens, summary, workingMemory, semantic } = settings;
+  const config: Record<string, unknown> = { name, contextLimit, ...(contextTokens !== undefined && { contextTokens }) };
+  if (summary !== undefined) config.summary = { model: summary.model, after: summary.after };
   if (workingMemory !== undefined) {
     const { scope, format, template, schema } = workingMemory;
     config.workingMemory = {

@@ -81,7 +81,7 @@ function prepareChat(agent: CompiledAgent, body: ChatBody, call: RunCall): Prepa
  * client that sends the whole list.
  */
 function throughMessage(input: unknown, { trigger, messageId }: ChatBody): unknown {
-  if (!Array.isArray(input) || typeof messageId !== "string") return input;
+  if (!Array.isArray(input) || messageId === undefined) return input;
   const index = input.findIndex((message) => message?.id === messageId);
   if (index === -1) return input;
   const again = trigger === "regenerate-message" && input[index].role === "assistant";

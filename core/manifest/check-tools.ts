@@ -59,6 +59,8 @@ export function checkMemories(check: CheckContext, schemas: SchemaCompiler): voi
     if (isObject(memory.workingMemory)) {
       checkSchema(check, [...path, "workingMemory", "schema"], memory.workingMemory.schema, schemas);
     }
+    if (isObject(memory.summary) && typeof memory.summary.model === "string")
+      checkModelName(check, [...path, "summary", "model"], memory.summary.model);
     if (!isObject(memory.semantic)) continue;
     const { embedding, vectors } = memory.semantic;
     const at = [...path, "semantic", "embedding"];

@@ -73,6 +73,19 @@ export interface Earlier {
   /** The position from which on the posted messages are the conversation; undefined: they come after all that is stored. */
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
+  /** Id of the last stored message that is posted again. */
+  readonly last: string | undefined;
+  /** Of messages before these. Undefined when nothing has been summed up. */
+  readonly summary: string | undefined;
+}
+
+/** Messages that are not in the summary yet. */
+export interface Unsummarized {
+  readonly summary: string | undefined;
+  /** The oldest first. */
+  readonly messages: readonly Message[];
+  /** Where they stand. */
+  readonly positions: readonly string[];
 }
 
 /** Stored messages between two positions, the first exclusive: a branch of the conversation that the client has left. */
@@ -160,6 +173,14 @@ export interface MemoryAccess {
 
   /** For generation: the last `limit` messages before the posted ones. Empty when the conversation does not exist yet. */
   earlier(id: string, query: EarlierQuery, userId?: string): Promise<Earlier>;
+  /** For generation: messages before the one of that id that are not summed up. Null when that one is gone. */
+  unsummarized(
+    conversation: { id: string; userId: string },
+    before: string,
+    limit: number,
+  ): Promise<Unsummarized | null>;
+  /** For generation: replaces the summary of the conversation by one that goes up to a position. */
+  summarize(conversation: { id: string; userId: string }, text: string, through: string): Promise<void>;
   /** For generation: earlier messages of similar meaning, in the order in which they were said. */
   similar(conversation: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]>;
   /**

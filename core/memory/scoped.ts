@@ -26,6 +26,7 @@ import type {
 import { earlierMessages } from "./messages/earlier.ts";
 import { messagePage } from "./messages/pages.ts";
 import type { SaveBatch, Saver } from "./messages/save.ts";
+import { unsummarized, writeSummary } from "./messages/summary.ts";
 import { conversationFromSnapshot, type Snapshot } from "./records/conversation.ts";
 import { ConversationGone } from "./records/directory.ts";
 import { type PreparedMessage, parseMessages, prepareMessage } from "./records/message.ts";
@@ -177,9 +178,23 @@ class ScopedMemory implements MemoryAccess {
   }
 
   async earlier(id: string, query: EarlierQuery, userId?: string): Promise<Earlier> {
-    const page = await this.#lookup.page(id, userId, (number) => earlierMessages(this.#memory.domain, number, query));
-    if (page === undefined) return { messages: [], before: undefined, discarded: null };
+    const page = await this.#lookup.page(id, userId, (number) => {
+      const { domain, settings } = this.#memory;
+      return earlierMessages(domain, number, query, settings.summary !== undefined);
+    });
+    if (page === undefined)
+      return { messages: [], before: undefined, discarded: null, last: undefined, summary: undefined };
     return { ...page, messages: parseMessages(page.messages) };
+  }
+
+  async unsummarized({ id, userId }: { id: string; userId: string }, before: string, limit: number) {
+    const owner = permittedUser(this.#principal, userId)!;
+    const conversation = await this.#lookup.ownedIfAny(id, owner);
+    return conversation === undefined ? null : unsummarized(this.#memory.domain, conversation.number, before, limit);
+  }
+
+  summarize({ id, userId }: { id: string; userId: string }, text: string, through: string): Promise<void> {
+    return this.#change(id, userId, (found) => writeSummary(this.#memory.domain, found, { text, through }));
   }
 
   async workingMemoryIfAny({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {

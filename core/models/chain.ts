@@ -29,8 +29,8 @@ export interface ModelStream extends PartSource {
 /** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
 export interface ModelCallOptions extends LanguageModelV3CallOptions {
   readonly logger?: ChainSettings["logger"];
-  /** Makes the prompt shorter after a failure for its length; the same model is called again when it says true. */
-  shorten?(error: unknown): boolean;
+  /** Makes the prompt shorter after a failure for its length; the same model, whose tokens these are, is called again when it says true. */
+  shorten?(error: unknown, tokens: TokenScale): boolean;
 }
 
 export interface ModelChain {
@@ -66,7 +66,7 @@ export interface ChainedModel {
   readonly timeouts?: ModelTimeouts;
   readonly circuit?: Circuit;
   readonly contextWindow?: number | undefined;
-  /** Kept for all chains of the model. */
+  /** Kept for all chains of the model. Default: kept for this one. */
   readonly tokens?: TokenScale;
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;

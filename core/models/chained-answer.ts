@@ -22,6 +22,7 @@ import {
   type StreamingResult,
   StreamSource,
 } from "./part-source.ts";
+import { createTokenScale } from "./token-scale.ts";
 
 /** The first pause between two tries. */
 const BACKOFF_MS = 500;
@@ -257,9 +258,9 @@ export class ChainedAnswer implements ModelStream {
     const failure = classifyFailure(thrown);
     this.#count(signal?.aborted ? "aborted" : failure.reason);
     if (signal?.aborted) throw signal.reason;
-    if (this.#options.shorten?.(thrown)) return;
+    const { id, retries, tokens = createTokenScale() } = this.#models[this.#position]!;
+    if (this.#options.shorten?.(thrown, tokens)) return;
     this.#failure = { failure, thrown };
-    const { id, retries } = this.#models[this.#position]!;
     const { logger = this.#settings.logger } = this.#options;
     const wait = failure.retryAfter ?? this.#backoff();
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {

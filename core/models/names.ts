@@ -25,7 +25,9 @@ export function namedModels(manifest: Manifest): { names: NamedModel[]; dynamic:
       else names.push({ name, kind: "language", path });
     }
   }
-  for (const [id, { semantic }] of Object.entries(manifest.memory)) {
+  for (const [id, { semantic, summary }] of Object.entries(manifest.memory)) {
+    if (summary !== undefined)
+      names.push({ name: summary.model, kind: "language", path: ["memory", id, "summary", "model"] });
     const embedding = semantic?.embedding;
     if (typeof embedding !== "string" || !Object.hasOwn(manifest.providers, splitModelName(embedding).provider))
       continue;

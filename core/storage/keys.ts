@@ -9,6 +9,7 @@
  *   c/#/m/#time/#sequence           -> the message as the API gives it, `role` first
  *   c/#/n                           -> [the conversation as the API gives it (updatedAt last), messages it ever had];
  *                                   changes with every commit to its messages, so that it is stored next to the last of them
+ *   c/#/s                           -> its summary, and up to which position it goes
  *   c/#/w                           -> its working memory
  *   u/MEMORY/USER/#updatedAt/#      -> resource id; the user's conversations by their last change
  *   r/MEMORY/RESOURCE/#updatedAt/#  -> user id; the resource's conversations by their last change
@@ -78,6 +79,7 @@ export const positionFromKey = (messageKey: string) => messageKey.slice("c/#####
 export const messageIdKey = (conversation: number, id: string) => `c/${encodeNumber(conversation)}/i/${encodeText(id)}`;
 export const UNFINISHED_COPIES = "cc/";
 export const unfinishedCopyKey = (conversation: number) => `cc/${encodeNumber(conversation)}`;
+export const conversationSummaryKey = (conversation: number) => `c/${encodeNumber(conversation)}/s`;
 export const conversationWorkingMemoryKey = (conversation: number) => `c/${encodeNumber(conversation)}/w`;
 export const userWorkingMemoryKey = (memory: string, user: string) => `w/${encodeText(memory)}/${encodeText(user)}`;
 

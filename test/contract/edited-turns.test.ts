@@ -103,6 +103,32 @@ for (const store of STORES) {
       assert.equal((await served.lines()).join(), "user: question 1,assistant: A1,user: something else,assistant: B2");
     });
 
+    test("POST /agents/:id/text keeps the answers of a client that has them under ids of its own, once each", async (t) => {
+      const served = await serve(t);
+      served.upstream.replies(says("A1"), says("A2"), says("A3"));
+      const messages: Loose[] = [];
+      for (const turn of [1, 2, 3]) {
+        messages.push(user(`u${turn}`, `question ${turn}`));
+        const { text: answer } = await served.say(messages);
+        messages.push({ id: `mine${turn}`, role: "assistant", parts: [{ type: "text", text: answer }] });
+      }
+      assert.deepEqual(served.told(), ["question 1", "A1", "question 2", "A2", "question 3"]);
+      const lines = messages.map((message) => `${message.role}: ${text(message)}`);
+      assert.deepEqual(await served.lines(), lines);
+    });
+
+    test("POST /agents/:id/chat after an edit that broke off stores what the client shows: the edited message and the half answer", async (t) => {
+      const served = await serve(t);
+      const messages = await threeTurns(served);
+      served.upstream.replies(failsAfter("Half an"), says("Whole"));
+      const edited = [...messages.slice(0, 2), user("u2", "edited")];
+      const half = await served.chat(edited, { trigger: "submit-message", messageId: "u2" });
+      half.parts = [{ type: "text", text: "Half an" }];
+      await served.chat([...edited, half, user("u9", "go on")]);
+      const lines = ["user: question 1", "assistant: A1", "user: edited", "assistant: Half an"];
+      assert.deepEqual(await served.lines(), [...lines, "user: go on", "assistant: Whole"]);
+    });
+
     test("POST /agents/:id/text with the id of a message far back is told what was said before it and nothing after", async (t) => {
       const served = await serve(t, { contextLimit: 2 });
       for (const turn of [1, 2, 3, 4, 5, 6]) {

@@ -3,11 +3,13 @@ import { actingUser } from "../../identity/acting-user.ts";
 import { ANONYMOUS } from "../../identity/ownership.ts";
 import { EVERYTHING, type Principal } from "../../identity/principal.ts";
 import type { Memory } from "../../memory/memory.ts";
+import type { Models } from "../../models/models.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunPlan } from "../run/run.ts";
 import type { AgentTool, ToolSet } from "../run/tool-set.ts";
 import { dropResults } from "./open-calls.ts";
+import { createSummarizer, type Summarizer, summarySection } from "./summary.ts";
 import { Turn } from "./turn.ts";
 import { withWorkingMemory, workingMemorySection, workingMemoryTool } from "./working-memory.ts";
 
@@ -30,15 +32,19 @@ export interface AgentMemory {
   tools(own: ToolSet): ToolSet;
   /** Puts earlier messages and the working memory into the prompt of a run. Rejects like `Turn.recall`. */
   addToPrompt(plan: RunPlan, turn: Turn): Promise<void>;
+  /** After the reply: sums up what the prompts have no room for. Undefined for a memory without summaries. */
+  readonly summarize: ((turn: Turn) => Promise<void>) | undefined;
 }
 
-export function agentMemory(agentId: string, memory: Memory): AgentMemory {
+/** @param models for the one that writes summaries */
+export function agentMemory(agentId: string, memory: Memory, models: Models): AgentMemory {
   const { workingMemory } = memory.settings;
   const tool = workingMemory === undefined ? null : workingMemoryTool(workingMemory);
   const everything = memory.for(EVERYTHING);
   const extended = new WeakMap<ToolSet, ToolSet>();
   return {
     contextTokens: memory.settings.contextTokens,
+    summarize: summarizerOf(memory, models),
     turn({ runId, input, settings, clientKnowsMessageId, principal }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
@@ -57,12 +63,16 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
     },
     tools: tool === null ? (own) => own : (own) => extend(own, tool, extended),
     async addToPrompt(plan, turn) {
-      const { messages, workingMemory: content } = await turn.recall();
+      const { messages, workingMemory: content, summary } = await turn.recall();
       const { prompt } = plan;
       dropResults(prompt, turn.results);
       let position = plan.hasInstructions ? 1 : 0;
-      if (content !== undefined) {
-        const section = workingMemorySection(workingMemory!, content, turn.writable && plan.canUpdateWorkingMemory);
+      const sections: string[] = [];
+      if (content !== undefined)
+        sections.push(workingMemorySection(workingMemory!, content, turn.writable && plan.canUpdateWorkingMemory));
+      if (summary !== undefined) sections.push(summarySection(summary));
+      if (sections.length > 0) {
+        const section = sections.join("\n\n");
         const first = prompt[0]!;
         if (plan.hasInstructions && first.role === "system") {
           prompt[0] = { role: "system", content: `${first.content}\n\n${section}` };
@@ -73,6 +83,16 @@ export function agentMemory(agentId: string, memory: Memory): AgentMemory {
       }
       prompt.splice(position, 0, ...messages);
     },
+  };
+}
+
+/** An unknown model was reported when the models were created. */
+function summarizerOf({ settings: { summary } }: Memory, models: Models): AgentMemory["summarize"] {
+  if (summary === undefined) return undefined;
+  let summarizer: Summarizer | undefined;
+  return (turn) => {
+    summarizer ??= createSummarizer(summary, models.chain([summary.model]));
+    return turn.summarize(summarizer);
   };
 }
 

@@ -23,6 +23,12 @@ export interface RecalledContext {
   readonly discarded: Discarded | null;
   /** The stored answer that the run continues, since the request has results for its open calls. */
   readonly continued: CompletedMessage | null;
+  /** Id of the last stored message that the client posts again. */
+  readonly last: string | undefined;
+  /** Of what was said before these messages; undefined when there is none. */
+  readonly summary: string | undefined;
+  /** Which of the messages are of this conversation: their ids. */
+  readonly ids: ReadonlyMap<LanguageModelV3Message, string>;
 }
 
 export interface Conversation {
@@ -49,7 +55,7 @@ export async function recall(
     access.earlier(id, { limit: contextLimit, posted, complete }, userId),
     readWorkingMemory(memory, access, conversation),
   ]);
-  const { before, discarded } = earlier;
+  const { before, discarded, last, summary } = earlier;
   const { messages: recent, continued } = completeCalls(earlier.messages, input.results);
   const told = new Set([...recent.map((message) => message.id), ...posted]);
   const whole = recent.length < contextLimit;
@@ -64,7 +70,12 @@ export async function recall(
   );
   const begun = whole ? recent : fromFirstQuestion(recent);
   const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](begun, similar);
-  return { messages: toPrompt(merged, call), workingMemory, discarded, continued };
+  const ids = new Map<LanguageModelV3Message, string>();
+  const own = new Set(begun);
+  const messages = toPrompt(merged, call, (message, first) => {
+    if (own.has(message)) ids.set(first, message.id);
+  });
+  return { messages, workingMemory, discarded, continued, last, summary, ids };
 }
 
 /** Without the end of the turn that the limit has cut in two: providers refuse an answer without its question. */
@@ -127,7 +138,11 @@ async function readWorkingMemory(
 }
 
 /** Skips stored messages that are not valid for a model: one of them must not make the conversation unusable. */
-function toPrompt(messages: readonly Message[], call: RunCall): LanguageModelV3Message[] {
+function toPrompt(
+  messages: readonly Message[],
+  call: RunCall,
+  converts: (message: Message, first: LanguageModelV3Message) => void,
+): LanguageModelV3Message[] {
   const prompt: LanguageModelV3Message[] = [];
   for (const message of messages) {
     const converted: LanguageModelV3Message[] = [];
@@ -138,6 +153,7 @@ function toPrompt(messages: readonly Message[], call: RunCall): LanguageModelV3M
       continue;
     }
     prompt.push(...converted);
+    if (converted.length > 0) converts(message, converted[0]!);
   }
   return repairPrompt(prompt);
 }

@@ -13,6 +13,8 @@ export interface TurnInput {
   readonly user: NewMessage | null;
   /** Ids of the messages in the request: they need not be read from the conversation. */
   readonly messageIds: ReadonlySet<string>;
+  /** What the request has between its message of that id and this turn; that message too, where it is the user's. */
+  since(id: string): NewMessage[];
   /** Whether the request has a conversation of its own, more than what is said in this turn. */
   readonly complete: boolean;
   /** The assistant's message that the run continues. */
@@ -36,6 +38,7 @@ export function parseTurnInput(input: unknown): TurnInput {
     return {
       user,
       messageIds: NO_IDS,
+      since: () => [],
       complete: false,
       continued: null,
       results: NO_RESULTS,
@@ -50,6 +53,7 @@ export function parseTurnInput(input: unknown): TurnInput {
   return {
     user: userMessage(messages),
     messageIds: new Set(ids),
+    since: (id) => messagesSince(messages, id),
     // Results alone belong to calls that are stored.
     complete: results.size === 0 && hasHistory(messages),
     continued: continuedMessage(messages.at(-1)!),
@@ -78,6 +82,21 @@ function hasHistory(messages: readonly Fields[]): boolean {
   const { begin, end } = turnBounds(messages);
   const before = end < messages.length ? end : begin;
   return messages.slice(0, before).some(({ role }) => role !== "system");
+}
+
+function messagesSince(messages: readonly Fields[], id: string): NewMessage[] {
+  const first = messages.findLastIndex((message) => message.id === id);
+  const earlier = messages.slice(messages[first]!.role === "user" ? first : first + 1, turnBounds(messages).begin);
+  return earlier.map((message): NewMessage => {
+    const { role, parts, content, metadata } = message;
+    const stored: NewMessage = { role: role as NewMessage["role"] };
+    const own = messageId(message);
+    if (own !== undefined) stored.id = own;
+    if (Array.isArray(parts)) stored.parts = parts;
+    else stored.content = content;
+    if (isObject(metadata)) stored.metadata = metadata;
+    return stored;
+  });
 }
 
 /** All that the user said after the last assistant message, as one message. */

@@ -3,6 +3,7 @@
  * while it goes on and when it is over. The last part of the run waits for `finish`, so that a client that has seen it
  * knows that the turn is stored.
  */
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { messageOf } from "../../lib/errors.ts";
 import type { Discarded, Memory, MemoryAccess, NewMessage, TurnPlace } from "../../memory/memory.ts";
 import { MEMORY_SPANS, memoryAttributes } from "../../observability/attributes.ts";
@@ -13,6 +14,7 @@ import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
 import type { PostedResults } from "./open-calls.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
+import type { Summarizer } from "./summary.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
 
@@ -41,6 +43,11 @@ export class Turn {
   #discarded: Discarded | null = null;
   /** The assistant's message that the run continues. */
   #continued: TurnInput["continued"];
+  /** What the client has in the place of that, before this turn: answers that it keeps under ids of its own, or that failed. */
+  #branch: readonly NewMessage[] = [];
+  #recalled: RecalledContext["ids"] = new Map();
+  /** Id of the oldest message that the model was told of this conversation. */
+  #firstTold: string | undefined;
   #message: TurnMessage | null = null;
   /** The user's message until it is stored. */
   #user: NewMessage | null;
@@ -58,8 +65,9 @@ export class Turn {
     this.#startedAt = options.memory.now();
     this.#input = parseTurnInput(options.input);
     this.#user = this.#input.user;
+    const { summary } = options.memory.settings;
     this.#continued = this.#input.continued;
-    this.#choosesIds = options.clientKnowsMessageId || this.#continued !== null;
+    this.#choosesIds = options.clientKnowsMessageId || this.#continued !== null || summary !== undefined;
   }
 
   /** Results in the request that have become a part of the stored answer that the run continues. */
@@ -83,7 +91,25 @@ export class Turn {
       this.#continued = recalled.continued;
       this.#choosesIds = true;
     }
+    if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
+    this.#recalled = recalled.ids;
     return recalled;
+  }
+
+  /** Takes note of the prompt of the first call, from which messages may have been left out. */
+  told(prompt: readonly LanguageModelV3Message[]): void {
+    if (this.#recalled.size === 0) return;
+    const first = prompt.find((message) => this.#recalled.has(message));
+    if (first !== undefined) this.#firstTold = this.#recalled.get(first);
+    this.#recalled = new Map();
+  }
+
+  /** After the turn is stored: sums up what the model was not told, if it is time. Never rejects. */
+  async summarize(summarizer: Summarizer): Promise<void> {
+    const { access, conversation, messageId, call } = this.#options;
+    const own = this.#input.user?.id ?? (this.#input.user === null ? this.#input.continued?.id : `${messageId}_user`);
+    const before = this.#firstTold ?? own;
+    if (this.writable && before !== undefined) await summarizer.catchUp(access, conversation, before, call);
   }
 
   /** Wraps the sink of the run, so that its parts are stored as well. */
@@ -184,7 +210,7 @@ export class Turn {
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };
     if (ended === null && this.#discarded !== null) return access.append(begun, []);
-    const messages: NewMessage[] = [];
+    const messages: NewMessage[] = [...this.#branch];
     const user = this.#user;
     if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
     const parts = this.#message?.parts(ended) ?? null;

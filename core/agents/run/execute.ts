@@ -144,6 +144,7 @@ export async function execute(
     const wait = agent.history.end(record, "completed", outcome);
     if (wait !== undefined) await wait;
     if (plan.span !== null) endRunSpan(plan.span, outcome);
+    if (turn !== null) sumUp(agent, turn);
     return outcome;
   } catch (error) {
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
@@ -155,6 +156,14 @@ export async function execute(
   } finally {
     agent.activity.leave();
   }
+}
+
+/** Sums up the conversation after the reply. A shutdown waits for it as for a run. */
+function sumUp({ memory, activity }: CompiledAgent, turn: Turn): void {
+  const summing = memory?.summarize?.(turn);
+  if (summing === undefined) return;
+  activity.enter();
+  void summing.finally(() => activity.leave());
 }
 
 /** Adds the conversation to the prompt. A run that fails here is not in the history, only in its trace. */

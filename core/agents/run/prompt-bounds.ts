@@ -1,7 +1,7 @@
 /** Keeps the prompts of a run within what its model takes and its memory allows. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { isContextLengthError } from "../../models/failure.ts";
-import { learnTokens, statedLimit } from "../../models/token-scale.ts";
+import { learnTokens, statedLimit, type TokenScale } from "../../models/token-scale.ts";
 import { clipResults } from "../prompt/clip.ts";
 import { fitPrompt, lastUserIndex } from "../prompt/fit.ts";
 import { BYTES_PER_TOKEN, messageBytes, toolBytes } from "../prompt/size.ts";
@@ -9,6 +9,8 @@ import type { RunPlan } from "./run.ts";
 
 type Prompt = LanguageModelV3Message[];
 
+/** Kept free for the answer where the run does not bound it. */
+const ANSWER_TOKENS = 4_096;
 /** Of a model's window, at most this part is kept free for the answer. */
 const MOST_FOR_ANSWER = 0.5;
 /** How much of the limit is used after a provider has refused a prompt: estimates may be wrong in both directions. */
@@ -21,7 +23,7 @@ export class PromptBounds {
   /** The user's message of this turn. */
   readonly #kept: LanguageModelV3Message | undefined;
   /** Messages whose results are no longer than they may be. */
-  readonly #clipped = new WeakSet<LanguageModelV3Message>();
+  #clipped: WeakSet<LanguageModelV3Message> | null = null;
   /** Estimated tokens of the last prompt without correction; 0 when none was needed. */
   #estimated = 0;
   #shortened: Prompt | null = null;
@@ -33,11 +35,13 @@ export class PromptBounds {
 
   /** What is sent of a prompt. */
   fit(prompt: Prompt): Prompt {
-    const shown = this.#clip(prompt);
+    let fitted = this.#clip(prompt);
     const limit = this.#limit();
-    if (limit === undefined) return shown;
-    const fitted = this.#fit(shown, limit);
-    this.#estimated = this.#estimate(fitted);
+    if (limit !== undefined) {
+      fitted = this.#fit(fitted, limit / this.#plan.chain.tokens.ratio);
+      this.#estimated = this.#estimate(fitted);
+    }
+    this.#plan.turn?.told(fitted);
     return fitted;
   }
 
@@ -48,10 +52,9 @@ export class PromptBounds {
   }
 
   /** A shorter prompt in place of one that the provider refused for its length; null when it would refuse this one again. */
-  shorten(prompt: Prompt, error: unknown): Prompt | null {
+  shorten(prompt: Prompt, error: unknown, tokens: TokenScale): Prompt | null {
     // Once for each prompt: what the first try could not do, another cannot either.
     if (prompt === this.#shortened || !isContextLengthError(error)) return null;
-    const { tokens } = this.#plan.chain;
     const stated = statedLimit(error);
     const estimated = this.#estimate(prompt);
     if (stated !== null) {
@@ -59,7 +62,7 @@ export class PromptBounds {
       learnTokens(tokens, estimated, stated.used);
     }
     const part = stated === null ? HALF : MARGIN * (stated.limit / stated.used);
-    const shorter = this.#fit(prompt, Math.floor(estimated * part) * tokens.ratio);
+    const shorter = this.#fit(prompt, estimated * part);
     if (shorter === prompt) return null;
     this.#estimated = this.#estimate(shorter);
     this.#shortened = shorter;
@@ -74,7 +77,7 @@ export class PromptBounds {
       chain.contextWindow ?? Number.POSITIVE_INFINITY,
       chain.tokens.window ?? Number.POSITIVE_INFINITY,
     );
-    const forAnswer = Math.min(settings.maxOutputTokens ?? 0, window * MOST_FOR_ANSWER);
+    const forAnswer = Math.min(settings.maxOutputTokens ?? ANSWER_TOKENS, window * MOST_FOR_ANSWER);
     const limit = Math.min(
       contextTokens ?? Number.POSITIVE_INFINITY,
       window === Number.POSITIVE_INFINITY ? window : window - forAnswer,
@@ -82,10 +85,9 @@ export class PromptBounds {
     return Number.isFinite(limit) ? limit : undefined;
   }
 
-  /** @param limit in tokens as the provider counts them */
+  /** @param limit in estimated tokens, without correction */
   #fit(prompt: Prompt, limit: number): Prompt {
-    const { chain, tools } = this.#plan;
-    const bytes = (limit / chain.tokens.ratio) * BYTES_PER_TOKEN - toolBytes(tools.definitions);
+    const bytes = limit * BYTES_PER_TOKEN - toolBytes(this.#plan.tools.definitions);
     const kept = this.#kept === undefined ? -1 : prompt.indexOf(this.#kept);
     return fitPrompt(prompt, bytes, kept === -1 ? lastUserIndex(prompt) : kept) as Prompt;
   }
@@ -97,16 +99,16 @@ export class PromptBounds {
   }
 
   #clip(prompt: Prompt): Prompt {
+    if (!prompt.some(({ role }) => role === "tool")) return prompt;
     const { tools, toolOutput } = this.#plan;
+    this.#clipped ??= new WeakSet();
+    const clipped = this.#clipped;
     const limitOf = (name: string) => tools.byName.get(name)?.outputLimit ?? toolOutput;
-    let changed = false;
-    const clipped = prompt.map((message) => {
-      if (message.role !== "tool" || this.#clipped.has(message)) return message;
+    return prompt.map((message) => {
+      if (message.role !== "tool" || clipped.has(message)) return message;
       const shown = clipResults(message, limitOf);
-      this.#clipped.add(shown);
-      changed ||= shown !== message;
+      clipped.add(shown);
       return shown;
     });
-    return changed ? clipped : prompt;
   }
 }

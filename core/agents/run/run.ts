@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
+import type { TokenScale } from "../../models/token-scale.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
@@ -129,8 +130,8 @@ export class CallOptions implements ModelCallOptions {
     this.#bounds.learn(promptTokens);
   }
 
-  shorten(error: unknown): boolean {
-    const shorter = this.#bounds.shorten(this.prompt, error);
+  shorten(error: unknown, tokens: TokenScale): boolean {
+    const shorter = this.#bounds.shorten(this.prompt, error, tokens);
     if (shorter === null) return false;
     this.prompt = shorter;
     return true;

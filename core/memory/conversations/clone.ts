@@ -4,6 +4,7 @@ import { CommitConflict } from "../../lib/errors.ts";
 import { decodeNumber } from "../../storage/encoding.ts";
 import {
   conversationKey,
+  conversationSummaryKey,
   conversationWorkingMemoryKey,
   messageKey,
   messageRows,
@@ -88,6 +89,8 @@ async function copy(domain: Domain, source: Snapshot, pending: PendingConversati
   }
   const workingMemory = await store.get(conversationWorkingMemoryKey(source.number));
   if (workingMemory !== undefined) draft.put.push([conversationWorkingMemoryKey(pending.number), workingMemory.value]);
+  const summary = includeMessages ? await store.get(conversationSummaryKey(source.number)) : undefined;
+  if (summary !== undefined) draft.put.push([conversationSummaryKey(pending.number), summary.value]);
   // Fails when something was saved to the source meanwhile, so that the copy shows one state of it.
   draft.expect.push([conversationKey(source.number), source.revision]);
   // The copied messages keep their numbers, so that messages saved later come after them.

@@ -1,6 +1,7 @@
 /** Deleting conversations and messages, with everything that belongs to them, in one commit. */
 import { conversationRows } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
+import { dropSummaryOf } from "../messages/summary.ts";
 import { findMessages, removeMessages } from "../messages/write.ts";
 import { idRowKey, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
@@ -46,6 +47,7 @@ export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly st
       }
       const draft = createDraft();
       removeMessages(domain, draft, before, positions);
+      await dropSummaryOf(store, draft, before.number, positions.values());
       const after = { ...before, updatedAt: Math.max(domain.now(), before.updatedAt) };
       changeConversation(draft, before, after);
       const revision = await store.commit(draft);

@@ -3,27 +3,38 @@ import { conversationKey, messageKey, messageRows, positionFromKey } from "../..
 import type { Domain } from "../domain.ts";
 import type { Discarded, EarlierQuery } from "../memory.ts";
 import { type MessagePage, unfilteredPage } from "./pages.ts";
+import { summaryBefore } from "./summary.ts";
 import { findMessages } from "./write.ts";
 
 interface EarlierPage extends MessagePage {
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
+  readonly last: string | undefined;
+  readonly summary: string | undefined;
 }
 
 /**
  * The newest messages before the first one that the client posts again: from there on the client's list is the conversation. Stored
  * messages after the last one that it posts again are a branch that it has left.
  */
-export async function earlierMessages(domain: Domain, number: number, query: EarlierQuery): Promise<EarlierPage> {
+export async function earlierMessages(
+  domain: Domain,
+  number: number,
+  query: EarlierQuery,
+  summarized: boolean,
+): Promise<EarlierPage> {
   const { limit, posted = [], complete = false } = query;
-  const known = [...(await findMessages(domain, number, posted)).values()].sort();
-  const before = known[0] ?? (complete ? NOWHERE : undefined);
-  const last = known.at(-1);
-  const [page, discarded] = await Promise.all([
+  const known = [...(await findMessages(domain, number, posted))].sort(([, left], [, right]) =>
+    left < right ? -1 : 1,
+  );
+  const before = known[0]?.[1] ?? (complete ? NOWHERE : undefined);
+  const [last, end] = known.at(-1) ?? [];
+  const [page, discarded, summary] = await Promise.all([
     newestBefore(domain, number, limit, before),
-    last === undefined ? null : messagesAfter(domain, number, last),
+    end === undefined ? null : messagesAfter(domain, number, end),
+    summarized ? summaryBefore(domain.store, number, before) : undefined,
   ]);
-  return { ...page, before, discarded };
+  return { ...page, before, discarded, last, summary };
 }
 
 /** A position before all others. */

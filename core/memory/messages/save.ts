@@ -8,6 +8,7 @@ import { changeConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft } from "../semantic/semantic.ts";
 import { displacedMessages } from "./displaced.ts";
+import { dropSummaryOf } from "./summary.ts";
 import { findMessages, removeMessages, writeMessages } from "./write.ts";
 
 /** Messages for one conversation. */
@@ -107,7 +108,10 @@ function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
       if (place !== undefined) {
         const displaced = await displacedMessages(domain, before.number, place, known);
         if (displaced === null) return;
-        if (displaced.size > 0) removeMessages(domain, draft, before, displaced);
+        if (displaced.size > 0) {
+          removeMessages(domain, draft, before, displaced);
+          await dropSummaryOf(domain.store, draft, before.number, displaced.values());
+        }
       }
       const updatedAt = Math.max(now, before.updatedAt);
       const written = writeMessages(domain, draft, before, messages, now, known);

@@ -31,13 +31,15 @@ const METHODS: {
   updateWorkingMemory: (access) => access.updateWorkingMemory("c", "x", "replace", {}),
   search: (access) => access.search({ text: "x", conversationId: "c", limit: 5, threshold: 0 }),
   similar: (access) => access.similar({ id: "c", userId: "bob" }, SIMILAR),
+  unsummarized: (access) => access.unsummarized({ id: "c", userId: "bob" }, "m", 10),
+  summarize: (access) => access.summarize({ id: "c", userId: "bob" }, "x", "0"),
   earlier: (access) => access.earlier("c", { limit: 10 }),
   workingMemoryIfAny: (access) => access.workingMemoryIfAny({ id: "c", userId: "bob" }),
   append: (access) => access.append({ ...ADA, userId: "bob" }, [said("x")]),
 };
 
 /** Those that name their user. */
-const NAMING = new Set(["similar", "workingMemoryIfAny", "append"]);
+const NAMING = new Set(["similar", "workingMemoryIfAny", "append", "unsummarized", "summarize"]);
 
 async function opened() {
   const semantic = new Map([

@@ -1,0 +1,90 @@
+/** The running summary of a conversation: the text, and up to which message it goes. */
+import type { Message } from "../../../generated/types.ts";
+import {
+  conversationKey,
+  conversationSummaryKey,
+  messageKey,
+  messageRows,
+  positionFromKey,
+} from "../../storage/keys.ts";
+import type { Store } from "../../storage/store.ts";
+import type { Domain } from "../domain.ts";
+import type { Unsummarized } from "../memory.ts";
+import type { Snapshot } from "../records/conversation.ts";
+import { retryOnConflict } from "../records/directory.ts";
+import { parseMessage } from "../records/message.ts";
+import type { Draft } from "../semantic/semantic.ts";
+import { findMessages } from "./write.ts";
+
+interface Summary {
+  readonly text: string;
+  /** Position of the last message in it. */
+  readonly through: string;
+}
+
+async function readSummary(store: Store, number: number): Promise<(Summary & { revision: number }) | undefined> {
+  const row = await store.get(conversationSummaryKey(number));
+  return row === undefined ? undefined : { ...(JSON.parse(row.value) as Summary), revision: row.revision };
+}
+
+/** The summary, unless it goes beyond `before`: then it tells of messages that the client has left. */
+export async function summaryBefore(store: Store, number: number, before: string | undefined) {
+  const summary = await readSummary(store, number);
+  return summary === undefined || (before !== undefined && summary.through >= before) ? undefined : summary.text;
+}
+
+/** The oldest messages that are not summed up, at most `limit`, of those before the message `before`. Null when that is gone. */
+export async function unsummarized(
+  domain: Domain,
+  number: number,
+  before: string,
+  limit: number,
+): Promise<Unsummarized | null> {
+  const { store } = domain;
+  const [summary, positions] = await Promise.all([readSummary(store, number), findMessages(domain, number, [before])]);
+  const end = positions.get(before);
+  if (end === undefined) return null;
+  const rows = await store.scan({
+    prefix: messageRows(number),
+    ...(summary !== undefined && { after: messageKey(number, summary.through) }),
+    before: messageKey(number, end),
+    limit,
+  });
+  const messages: Message[] = rows.map(({ value }) => parseMessage(value));
+  return { summary: summary?.text, messages, positions: rows.map(({ key }) => positionFromKey(key)) };
+}
+
+/**
+ * Stores a summary. Nothing is stored when its last message is gone: what it tells of may have been taken back meanwhile.
+ *
+ * @throws ConversationGone when the conversation has been deleted
+ */
+export function writeSummary(domain: Domain, found: Snapshot, { text, through }: Summary): Promise<void> {
+  return domain.mutex.run([found.number], () =>
+    retryOnConflict(async () => {
+      const { number, revision } = await domain.conversations.current(found, true);
+      if ((await domain.store.get(messageKey(number, through))) === undefined) return;
+      await domain.store.commit({
+        put: [[conversationSummaryKey(number), JSON.stringify({ text, through })]],
+        expect: [[conversationKey(number), revision]],
+      });
+    }),
+  );
+}
+
+/** Adds to a commit that removes messages the removal of a summary that tells of them. */
+export async function dropSummaryOf(
+  store: Store,
+  draft: Draft,
+  number: number,
+  positions: Iterable<string>,
+): Promise<void> {
+  const summary = await readSummary(store, number);
+  draft.expect.push([conversationSummaryKey(number), summary?.revision ?? null]);
+  if (summary === undefined) return;
+  for (const position of positions) {
+    if (position > summary.through) continue;
+    draft.delete.push(conversationSummaryKey(number));
+    return;
+  }
+}
