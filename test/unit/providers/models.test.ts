@@ -167,7 +167,10 @@ test("a package of a version of the AI SDK's interface that is not known is a pr
   const entry = 'exports.createNew = () => ({ languageModel: () => ({ specificationVersion: "v5" }) });';
   const folder = await folderFor(context, packageFiles("new-one", entry));
   const { problems } = await setUp(context, { providers: { n: { use: "new-one" } }, models: [["n/m"]], folder });
-  assert.match(problems[0]!, /^providers\.n: the models of "new-one" speak version v5 of the AI SDK's model interface, and v2, v3, v4 are understood: install/);
+  assert.match(
+    problems[0]!,
+    /^providers\.n: the models of "new-one" speak version v5 of the AI SDK's model interface, and v2, v3, v4 are understood: install/,
+  );
 });
 
 const BAD_PACKAGES: [string, string, RegExp][] = [
