@@ -79,12 +79,15 @@ test("a model that has failed five times in a row is not called, in any chain, u
   await times(3, () => answers(chain("p/bad", "p/good")));
   assert.equal(bad.calls, 5, "it is spared");
 
-  await assert.rejects(partsOf(chain("p/bad"), ask("x")), (error: { kind: string; headers: Record<string, string> }) => {
-    assert.equal(error.kind, "unavailable");
-    const wait = Number(error.headers["retry-after"]);
-    assert.ok(wait >= 1 && wait <= 10, `retry-after ${wait}`);
-    return true;
-  });
+  await assert.rejects(
+    partsOf(chain("p/bad"), ask("x")),
+    (error: { kind: string; headers: Record<string, string> }) => {
+      assert.equal(error.kind, "unavailable");
+      const wait = Number(error.headers["retry-after"]);
+      assert.ok(wait >= 1 && wait <= 10, `retry-after ${wait}`);
+      return true;
+    },
+  );
   assert.equal(bad.calls, 5, "a chain of it alone answers without a call");
 
   clock.advance(10_001);
@@ -242,13 +245,13 @@ for (const [title, total, ends] of [
 ] as const) {
   test(`a stream that flows ${title}`, async (context) => {
     const clock = jumpingClock(context);
-    let controller: ReadableStreamDefaultController<LanguageModelV3StreamPart> | null = null;
+    const open: ReadableStreamDefaultController<LanguageModelV3StreamPart>[] = [];
     const stream = new ReadableStream<LanguageModelV3StreamPart>({
       start(given) {
-        controller = given;
+        open.push(given);
       },
       cancel() {
-        controller = null;
+        open.pop();
       },
     });
     const timeouts = total === undefined ? LONG : { ...LONG, total };
@@ -256,7 +259,7 @@ for (const [title, total, ends] of [
     const answer = await chain("p/m").stream(ask("x"));
     const flow = (async () => {
       for (let count = 0; count < 30; count++) {
-        controller?.enqueue(DELTA);
+        open[0]?.enqueue(DELTA);
         await answer.next();
         clock.advance(300_000);
       }
@@ -279,9 +282,6 @@ test("a provider's warnings are told once for each call, as events of its span",
   while ((await stream.next()) !== null);
   assert.deepEqual(told, ["p/m: unsupported: seed (it is ignored)"]);
   assert.deepEqual(seen, [
-    [
-      "gen_ai.warning",
-      { "gen_ai.request.model": "p/m", "warning.message": "unsupported: seed (it is ignored)" },
-    ],
+    ["gen_ai.warning", { "gen_ai.request.model": "p/m", "warning.message": "unsupported: seed (it is ignored)" }],
   ]);
 });

@@ -54,7 +54,7 @@ async function serve(test: TestContext, answer: Answer | ((request: Received) =>
   return { baseURL: `${origin}/v1`, origin, requests };
 }
 
-const events = (list: readonly { type: string }[]) =>
+const events = (list: readonly Record<string, unknown>[]) =>
   list.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join("");
 
 const ANTHROPIC = events([
@@ -68,7 +68,7 @@ const ANTHROPIC = events([
   { type: "content_block_stop", index: 0 },
   { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: { output_tokens: 5 } },
   { type: "message_stop" },
-] as { type: string }[]);
+]);
 
 const RESPONSES = events([
   { type: "response.created", response: { id: "r1", created_at: 1, model: "m" } },
@@ -77,7 +77,7 @@ const RESPONSES = events([
   { type: "response.output_text.delta", item_id: "msg1", output_index: 0, content_index: 0, delta: "day" },
   { type: "response.output_item.done", output_index: 0, item: { type: "message", id: "msg1" } },
   { type: "response.completed", response: { usage: { input_tokens: 10, output_tokens: 5 } } },
-] as { type: string }[]);
+]);
 
 function packageFetch(test: TestContext) {
   const { fetch, close } = createFetch({ connectTimeout: 5_000 });
