@@ -7,7 +7,7 @@ type SupportedUrls = Record<string, RegExp[]>;
 type UserMessage = Extract<LanguageModelV3Message, { role: "user" }>;
 type Place = { readonly message: number; readonly part: number; readonly file: LanguageModelV3FilePart };
 
-export interface FileLimits {
+interface FileLimits {
   /** Bytes of all files of one call together. */
   readonly max: number;
   /** Milliseconds for all of them. */
