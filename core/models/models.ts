@@ -146,7 +146,7 @@ class ModelTable implements Models {
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
       return {
         id: name,
-        model: toStreamingModel(this.#model(name)),
+        model: this.#create(name, () => toStreamingModel(this.#model(name))),
         retries,
         timeouts: entry.timeouts,
         circuit: this.#circuits.of(name),
