@@ -689,6 +689,38 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     },
     "additionalProperties": false
   },
+  "DownloadsManifest": {
+    "title": "Downloads",
+    "description": "Files that clients name by URL, and a model that does not take the URL: the service downloads them.",
+    "type": "object",
+    "properties": {
+      "max": {
+        "description": "Most bytes of all files of one model call.",
+        "$ref": "#/$defs/Size",
+        "default": "20MiB"
+      },
+      "timeout": {
+        "description": "Longest time for all of them.",
+        "$ref": "#/$defs/Duration",
+        "pattern": "[1-9]",
+        "patternErrorMessage": "must be longer than 0",
+        "default": "30s"
+      },
+      "allowPrivate": {
+        "description": "Host names, addresses and networks (CIDR) that may be downloaded from although they are not on the public internet.",
+        "type": "array",
+        "items": {
+          "type": "string",
+          "minLength": 1
+        },
+        "default": []
+      }
+    },
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
   "Duration": {
     "title": "Duration",
     "description": "A number and a unit: `250ms`, `5s`, `2m`, `12h`, `30d`. Milliseconds after loading.",
@@ -1692,6 +1724,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "additionalProperties": {
           "$ref": "#/$defs/CorsManifest"
         },
+        "default": {}
+      },
+      "downloads": {
+        "$ref": "#/$defs/DownloadsManifest",
         "default": {}
       },
       "limits": {

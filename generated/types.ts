@@ -652,7 +652,26 @@ export interface ServerManifest {
   corsRoutes: {
     [k: string]: CorsManifest;
   };
+  downloads: DownloadsManifest;
   limits: LimitsManifest;
+}
+
+/**
+ * Files that clients name by URL, and a model that does not take the URL: the service downloads them.
+ */
+export interface DownloadsManifest {
+  /**
+   * Most bytes of all files of one model call.
+   */
+  max: Size;
+  /**
+   * Longest time for all of them.
+   */
+  timeout: Duration;
+  /**
+   * Host names, addresses and networks (CIDR) that may be downloaded from although they are not on the public internet.
+   */
+  allowPrivate: string[];
 }
 
 /**
@@ -5569,6 +5588,7 @@ export interface Schemas {
   ModelSettingsManifest: ModelSettingsManifest;
   ModelPricesManifest: ModelPricesManifest;
   ServerManifest: ServerManifest;
+  DownloadsManifest: DownloadsManifest;
   CorsManifest: CorsManifest;
   BodyLimitsManifest: BodyLimitsManifest;
   LimitsManifest: LimitsManifest;

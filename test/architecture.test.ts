@@ -37,6 +37,7 @@ const RANKS: readonly (readonly string[])[] = [
     "core/auth",
     "core/memory/embedding",
     "core/models/fetch",
+    "core/models/files",
     "core/models/openai-compatible",
     "core/models/scripted",
   ],

@@ -7,6 +7,7 @@ import type { Span } from "../observability/span.ts";
 import type { ModelPrices, ModelTimeouts } from "../plugin/plugin.ts";
 import { ChainedAnswer } from "./chained-answer.ts";
 import type { Circuit } from "./circuit.ts";
+import type { PromptFiles } from "./files/prompt-files.ts";
 import { splitModelName } from "./names.ts";
 import type { PartSource, StreamingModel } from "./part-source.ts";
 import { createTokenScale, type TokenScale } from "./token-scale.ts";
@@ -79,6 +80,8 @@ export interface ChainSettings {
   backoff?: number;
   /** Is told every warning of a provider. */
   warned?(model: string, text: string): void;
+  /** Loads files for models that do not take their URLs. Default: URLs are handed on. */
+  files?: PromptFiles;
 }
 
 /** @param models at least one */

@@ -11,9 +11,11 @@ import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
 import type { ModelPrices } from "../plugin/plugin.ts";
+import { backoff } from "./backoff.ts";
 import { CallLimits } from "./call-limits.ts";
 import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream } from "./chain.ts";
 import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
+import { hasFileUrls } from "./files/prompt-files.ts";
 import {
   isBatched,
   type PartBatch,
@@ -23,10 +25,8 @@ import {
   StreamSource,
 } from "./part-source.ts";
 import { createTokenScale } from "./token-scale.ts";
+import { warningText } from "./warning-log.ts";
 
-/** The first pause between two tries. */
-const BACKOFF_MS = 500;
-const MAX_BACKOFF_MS = 8000;
 /** When a model asks for a longer pause, the next one of the chain is called. */
 const MAX_RETRY_AFTER_MS = 30_000;
 
@@ -46,6 +46,7 @@ export class ChainedAnswer implements ModelStream {
   readonly #options: ModelCallOptions;
   readonly #batched: WeakSet<StreamingModel>;
   readonly #span: Span | null;
+  readonly #hasFileUrls: boolean;
   /** Index of the model in the chain, and how often it has been retried. */
   #position = 0;
   #retries = 0;
@@ -77,23 +78,39 @@ export class ChainedAnswer implements ModelStream {
     this.#options = options;
     this.#batched = batched;
     this.#span = span;
+    this.#hasFileUrls = settings.files !== undefined && hasFileUrls(options.prompt);
   }
 
   async open(): Promise<ModelStream> {
     for (;;) {
       const { model, meter, timeouts } = this.#admit();
+      const options = this.#hasFileUrls ? await this.#withFiles(model) : this.#options;
       try {
         this.#calling = true;
         // Models that answer in batches may answer at once, which takes less time than reading the clock: only some are timed.
         const inBatches = this.#batched.has(model);
         const timed = !inBatches || meter?.durations.begin() === true;
         this.#startedAt = timed ? performance.now() : 0;
-        if (inBatches) this.#open(model, await model.doStream(this.#options), null);
-        else await this.#call(model, new CallLimits(timeouts, this.#options.abortSignal));
+        if (inBatches) this.#open(model, await model.doStream(options), null);
+        else await this.#call(model, options, new CallLimits(timeouts, this.#options.abortSignal));
         return this;
       } catch (thrown) {
         await this.#chooseNextTry(thrown);
       }
+    }
+  }
+
+  /** The options of the call, with the files that the model cannot load itself. */
+  async #withFiles(model: StreamingModel): Promise<ModelCallOptions> {
+    const { prompt, abortSignal: signal } = this.#options;
+    try {
+      const loaded = await this.#settings.files?.load(prompt, await model.supportedUrls, signal);
+      if (loaded === undefined || loaded === prompt) return this.#options;
+      // The signal may be given by a getter, which a spread leaves out.
+      return { ...this.#options, prompt: loaded, ...(signal === undefined ? {} : { abortSignal: signal }) };
+    } catch (thrown) {
+      if (this.#isTrial) this.#models[this.#position]!.circuit?.abandoned();
+      throw thrown;
     }
   }
 
@@ -165,10 +182,10 @@ export class ChainedAnswer implements ModelStream {
     this.#source = null;
   }
 
-  async #call(model: StreamingModel, limits: CallLimits): Promise<void> {
+  async #call(model: StreamingModel, options: ModelCallOptions, limits: CallLimits): Promise<void> {
     this.#limits = limits;
     // A provider may copy its options with a spread, which leaves out what a getter gives.
-    const call = model.doStream({ ...this.#options, abortSignal: limits.signal });
+    const call = model.doStream({ ...options, abortSignal: limits.signal });
     this.#open(model, await untilAborted(call, limits.signal, discard), limits);
   }
 
@@ -262,7 +279,7 @@ export class ChainedAnswer implements ModelStream {
     if (this.#options.shorten?.(thrown, tokens)) return;
     this.#failure = { failure, thrown };
     const { logger = this.#settings.logger } = this.#options;
-    const wait = failure.retryAfter ?? this.#backoff();
+    const wait = failure.retryAfter ?? backoff(this.#retries, this.#settings.backoff);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
       this.#retries++;
       this.#span?.event(MODEL_EVENTS.retry, retryAttributes(id, failure.reason, this.#retries, wait));
@@ -283,12 +300,6 @@ export class ChainedAnswer implements ModelStream {
     if (!retry || !isClosed(this.#models[this.#position]!)) return false;
     return reason !== "timed out" || !this.#models.slice(this.#position + 1).some(isClosed);
   }
-
-  /** Doubles with every try. Half of it is random, so that clients that failed together do not retry together. */
-  #backoff(): number {
-    const longest = Math.min((this.#settings.backoff ?? BACKOFF_MS) * 2 ** this.#retries, MAX_BACKOFF_MS);
-    return Math.round(longest * (0.5 + Math.random() / 2));
-  }
 }
 
 /** Cancels the answer of a provider that has ignored the abort signal. */
@@ -296,8 +307,3 @@ function discard(result: StreamingResult): void {
   if (isBatched(result)) result.batches.cancel();
   else result.stream.cancel().catch(() => undefined);
 }
-
-const warningText = (warning: SharedV3Warning): string =>
-  warning.type === "other"
-    ? warning.message
-    : `${warning.type}: ${warning.feature}${warning.details === undefined ? "" : ` (${warning.details})`}`;

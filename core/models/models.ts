@@ -13,6 +13,8 @@ import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { Circuits } from "./circuits.ts";
 import { knownContextWindow } from "./context-windows.ts";
+import type { Downloader } from "./files/download.ts";
+import { PromptFiles } from "./files/prompt-files.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
@@ -83,7 +85,12 @@ export async function createModels(
     }
   }
 
-  const models = new ModelTable(providers, host, options.meters ?? new NamedMeters(() => new ModelMeter()));
+  const models = new ModelTable(
+    providers,
+    host,
+    options.meters ?? new NamedMeters(() => new ModelMeter()),
+    promptFiles(manifest.server.downloads, host),
+  );
   const faulty = new Set<string>();
   for (const { name, kind, path } of names) {
     const { provider } = splitModelName(name);
@@ -106,6 +113,20 @@ interface ConfiguredProvider {
 
 /** These see to `structuredOutput` themselves. */
 const OWN_STRUCTURED_OUTPUT: ReadonlySet<string> = new Set(["openai-compatible"]);
+/** Nothing is opened before the first file. */
+function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"], host: Host): PromptFiles {
+  let downloader: Promise<Downloader> | undefined;
+  const open = async () => {
+    const { createDownloader } = await import("./files/download.ts");
+    const opened = createDownloader(allowPrivate);
+    host.onClose(opened.close);
+    return opened;
+  };
+  return new PromptFiles(() => {
+    downloader ??= open();
+    return downloader;
+  }, limits);
+}
 
 class ModelTable implements Models {
   readonly #providers: ReadonlyMap<string, ConfiguredProvider>;
@@ -114,13 +135,20 @@ class ModelTable implements Models {
   readonly #circuits: Circuits;
   readonly #warnings: WarningLog;
   readonly #tokens = new RecentMap<TokenScale>(MAX_TOKEN_SCALES);
+  readonly #files: PromptFiles;
 
-  constructor(providers: ReadonlyMap<string, ConfiguredProvider>, host: Host, meters: NamedMeters<ModelMeter>) {
+  constructor(
+    providers: ReadonlyMap<string, ConfiguredProvider>,
+    host: Host,
+    meters: NamedMeters<ModelMeter>,
+    files: PromptFiles,
+  ) {
     this.#providers = providers;
     this.#host = host;
     this.#meters = meters;
     this.#circuits = new Circuits(host.logger, meters);
     this.#warnings = new WarningLog(host.logger);
+    this.#files = files;
   }
 
   chain(names: readonly string[]): ModelChain {
@@ -145,7 +173,7 @@ class ModelTable implements Models {
         prices,
       };
     });
-    return createModelChain(chained, { logger: this.#host.logger, warned: this.#warnings.add });
+    return createModelChain(chained, { logger: this.#host.logger, warned: this.#warnings.add, files: this.#files });
   }
 
   embedding(name: string): EmbeddingModelV3 {

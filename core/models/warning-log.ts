@@ -1,4 +1,5 @@
 /** Logs the warnings of providers, each once for each model: a provider repeats them with every call. */
+import type { SharedV3Warning } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 
 /** After so many nothing new is logged: providers may put what changes with every request into their warnings. */
@@ -21,3 +22,8 @@ export class WarningLog {
     this.#logger.warn({ model, warning }, "model provider warns");
   };
 }
+
+export const warningText = (warning: SharedV3Warning): string =>
+  warning.type === "other"
+    ? warning.message
+    : `${warning.type}: ${warning.feature}${warning.details === undefined ? "" : ` (${warning.details})`}`;

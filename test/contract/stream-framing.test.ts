@@ -72,8 +72,8 @@ for (const transport of TRANSPORTS) {
         upstream.replies({ ...failure(429, { message: "you owe us money" }), headDelay: 50 });
         const reply = await service.post(path, BODY);
         assert.match(reply.headers.get("content-type") ?? "", /^application\/json/);
-        assert.equal(reply.headers.get("x-error-code"), "provider_failed");
-        assert.deepEqual(await errorOf(reply), { status: 500, error: "model provider failed: rate limited" });
+        assert.equal(reply.headers.get("x-error-code"), "rate_limited");
+        assert.deepEqual(await errorOf(reply), { status: 429, error: "model provider failed: rate limited" });
       });
 
       const BREAKS = {

@@ -15,15 +15,17 @@ export type AnyLanguageModel = LanguageModelV2 | LanguageModelV3 | (LanguageMode
 
 export const VERSIONS: readonly unknown[] = ["v2", "v3", "v4"];
 
-/** @param model of one of the versions above */
+/** @throws Error for any other version, which is found at boot unless a request computes the model */
 export function toStreamingModel(model: AnyLanguageModel): StreamingModel {
   switch (model.specificationVersion) {
     case "v2":
       return languageModelV2(model);
+    case "v3":
+      return model as StreamingModel;
     case "v4":
       return languageModelV4(model);
     default:
-      return model as StreamingModel;
+      throw new Error("its version of the AI SDK's model interface is not known");
   }
 }
 

@@ -1,0 +1,68 @@
+/** Which addresses a URL of a client may lead to: public ones, and private ones that the manifest allows. */
+import { type LookupAddress, type LookupOptions, lookup } from "node:dns";
+import { BlockList, isIP } from "node:net";
+
+/** Not on the public internet: this machine, private and shared networks, link-local (cloud metadata), multicast, reserved. */
+const PRIVATE_NETWORKS = [
+  ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"],
+  ...["192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4"],
+  ...["240.0.0.0/4", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2001:db8::/32", "2002::/16"],
+  ...["fc00::/7", "fe80::/10", "ff00::/8"],
+];
+
+const MAPPED = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i;
+
+function networks(list: readonly string[]): BlockList {
+  const found = new BlockList();
+  for (const entry of list) {
+    const [address = "", bits] = entry.split("/");
+    const family = isIP(address);
+    if (family !== 0)
+      found.addSubnet(address, Number(bits ?? (family === 4 ? 32 : 128)), family === 4 ? "ipv4" : "ipv6");
+  }
+  return found;
+}
+
+const contains = (list: BlockList, address: string): boolean =>
+  list.check(address, isIP(address) === 4 ? "ipv4" : "ipv6");
+
+type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
+
+export class AllowedAddresses {
+  readonly #private = networks(PRIVATE_NETWORKS);
+  readonly #allowed: BlockList;
+  readonly #names: ReadonlySet<string>;
+
+  /** @param allowPrivate host names, addresses or networks */
+  constructor(allowPrivate: readonly string[]) {
+    this.#allowed = networks(allowPrivate);
+    this.#names = new Set(allowPrivate.map((name) => name.toLowerCase()));
+  }
+
+  /** Whether the host of a URL may be called; a name is only known once it is looked up. */
+  allowsHost(hostname: string): boolean {
+    const address = hostname.replace(/^\[|\]$/g, "");
+    return isIP(address) === 0 || this.#allows(address);
+  }
+
+  /** For sockets: they connect to the addresses that were checked, and no second lookup gives others. */
+  readonly lookup = (name: string, options: LookupOptions, found: Found): void => {
+    lookup(name, { ...options, all: true }, (error, addresses) => {
+      const wrong = this.#names.has(name.toLowerCase())
+        ? undefined
+        : addresses?.find((one) => !this.#allows(one.address));
+      const [first] = addresses ?? [];
+      if (error !== null) found(error, []);
+      else if (wrong !== undefined) found(new Error(`${name} is at ${wrong.address}, a private address`), []);
+      else if (options.all === true) found(null, addresses);
+      else if (first === undefined) found(new Error(`${name} has no address`), []);
+      else found(null, first.address, first.family);
+    });
+  };
+
+  #allows(given: string): boolean {
+    const address = MAPPED.exec(given)?.[1] ?? given;
+    const mapped = isIP(address) === 6 && /^::ffff:/i.test(address);
+    return contains(this.#allowed, address) || !(mapped || contains(this.#private, address));
+  }
+}

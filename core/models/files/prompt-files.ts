@@ -1,0 +1,136 @@
+/** Files that a prompt names by URL: where the model does not take the URL, it is given what is there. */
+import type { LanguageModelV3FilePart, LanguageModelV3Message, LanguageModelV3Prompt } from "@ai-sdk/provider";
+import { invalid, messageOf } from "../../lib/errors.ts";
+import type { DownloadedFile, Downloader } from "./download.ts";
+
+type SupportedUrls = Record<string, RegExp[]>;
+type UserMessage = Extract<LanguageModelV3Message, { role: "user" }>;
+type Place = { readonly message: number; readonly part: number; readonly file: LanguageModelV3FilePart };
+
+interface FileLimits {
+  /** Bytes of all files of one call together. */
+  readonly max: number;
+  /** Milliseconds for all of them. */
+  readonly timeout: number;
+}
+
+/** Of one call; they are loaded at the same time. */
+const MAX_FILES = 32;
+
+/** Whether a file of the prompt is a URL, for any model. */
+export const hasFileUrls = (prompt: LanguageModelV3Prompt): boolean =>
+  prompt.some(({ role, content }) => role === "user" && content.some((part) => urlOf(part) !== null));
+
+function urlOf(part: { type: string; data?: unknown }): URL | null {
+  const { type, data } = part;
+  if (type !== "file") return null;
+  if (data instanceof URL) return /^https?:$/.test(data.protocol) ? data : null;
+  return typeof data === "string" && /^https?:\/\//i.test(data) && URL.canParse(data) ? new URL(data) : null;
+}
+
+function isSupported(url: URL, mediaType: string, supported: SupportedUrls): boolean {
+  const type = mediaType.toLowerCase();
+  return Object.entries(supported).some(([pattern, urls]) => {
+    const prefix = pattern === "*" || pattern === "*/*" ? "" : pattern.toLowerCase().replace("*", "");
+    return type.startsWith(prefix) && urls.some((expression) => expression.test(url.href));
+  });
+}
+
+export class PromptFiles {
+  readonly #downloader: () => Promise<Downloader>;
+  readonly #limits: FileLimits;
+  /** By part of a message, which stays the same from step to step of a run. */
+  readonly #loaded = new WeakMap<LanguageModelV3FilePart, DownloadedFile>();
+
+  /** @param downloader is asked for when the first file is to be loaded */
+  constructor(downloader: () => Promise<Downloader>, limits: FileLimits) {
+    this.#downloader = downloader;
+    this.#limits = limits;
+  }
+
+  /**
+   * The prompt with the files that the model cannot load itself. An earlier file that cannot be loaded any more becomes a note:
+   * it must not end the conversation for good.
+   *
+   * @throws ServiceError `invalid_input` when one of the last message cannot be loaded
+   */
+  async load(
+    prompt: LanguageModelV3Prompt,
+    supported: SupportedUrls,
+    signal: AbortSignal | undefined,
+  ): Promise<LanguageModelV3Prompt> {
+    const places = prompt.flatMap((message, index) =>
+      message.role === "user" ? filesOf(message, index, supported) : [],
+    );
+    if (places.length === 0) return prompt;
+    const spoken = prompt.findLastIndex(({ role }) => role === "user");
+    const newest = places.filter(({ message }) => message === spoken);
+    const earlier = places.filter(({ message }) => message !== spoken);
+    if (newest.length > MAX_FILES)
+      throw invalid(`the last message has more than ${MAX_FILES} files by URL to download`);
+    const budget = { bytes: this.#limits.max };
+    const limit = AbortSignal.timeout(this.#limits.timeout);
+    const until = signal === undefined ? limit : AbortSignal.any([limit, signal]);
+    const parts = new Map<LanguageModelV3FilePart, UserMessage["content"][number]>();
+
+    await Promise.all(
+      newest.map(async ({ file, part }) => {
+        try {
+          parts.set(file, await this.#fill(file, budget, until));
+        } catch (thrown) {
+          signal?.throwIfAborted();
+          throw invalid(`part ${part + 1} of the last message: ${failureOf(file, thrown)}`, { cause: thrown });
+        }
+      }),
+    );
+    const kept = earlier.slice(Math.max(0, earlier.length - (MAX_FILES - newest.length)));
+    for (const { file } of earlier) parts.set(file, note(file, new Error("the conversation has too many files")));
+    await Promise.all(
+      kept.map(async ({ file }) => {
+        const filled = await this.#fill(file, budget, until).catch((thrown: unknown) => note(file, thrown));
+        parts.set(file, filled);
+      }),
+    );
+    signal?.throwIfAborted();
+    return prompt.map((message) =>
+      message.role === "user"
+        ? { ...message, content: message.content.map((part) => parts.get(part as LanguageModelV3FilePart) ?? part) }
+        : message,
+    );
+  }
+
+  async #fill(
+    file: LanguageModelV3FilePart,
+    budget: { bytes: number },
+    signal: AbortSignal,
+  ): Promise<LanguageModelV3FilePart> {
+    let loaded = this.#loaded.get(file);
+    if (loaded === undefined) {
+      loaded = await (await this.#downloader()).download(urlOf(file)!, budget, signal);
+      this.#loaded.set(file, loaded);
+    }
+    return { ...file, data: loaded.data, mediaType: preciseType(file.mediaType, loaded.mediaType) };
+  }
+}
+
+const filesOf = ({ content }: UserMessage, message: number, supported: SupportedUrls): Place[] =>
+  content.flatMap((file, part) => {
+    const url = urlOf(file);
+    if (url === null || file.type !== "file" || isSupported(url, file.mediaType, supported)) return [];
+    return [{ message, part, file }];
+  });
+
+/** `image/*` is what a client says who does not know: then the server's word counts. */
+function preciseType(asked: string, served: string | undefined): string {
+  if (served === undefined || !(asked.includes("*") || asked === "application/octet-stream")) return asked;
+  return served.startsWith(asked.split("*")[0]!) || asked === "application/octet-stream" ? served : asked;
+}
+
+function failureOf(file: LanguageModelV3FilePart, thrown: unknown): string {
+  const url = String(urlOf(file)).slice(0, 200);
+  const late = (thrown as { name?: unknown } | null)?.name === "TimeoutError";
+  return `${url} cannot be downloaded: ${late ? "it takes longer than server.downloads.timeout" : messageOf(thrown)}`;
+}
+
+const note = (file: LanguageModelV3FilePart, thrown: unknown) =>
+  ({ type: "text", text: `[A file was here: ${failureOf(file, thrown)}]` }) as const;

@@ -1,0 +1,93 @@
+/** What clients are told when a provider fails, and whose failure it was. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { failure, type Reply, stallsBeforeHead, startOpenAIUpstream } from "../support/openai-upstream.ts";
+import { serveUpstream } from "../support/served-upstream.ts";
+import { manifestWith, startService } from "../support/service.ts";
+
+interface Expected {
+  status: number;
+  code: string;
+  retryAfter: string | null;
+  message: RegExp;
+}
+
+const TOO_LONG = { message: "This model's maximum context length is 8 tokens.", code: "context_length_exceeded" };
+
+const CASES: [string, Reply, Expected][] = [
+  ["429", failure(429), { status: 429, code: "rate_limited", retryAfter: "5", message: /: rate limited$/ }],
+  [
+    "429 with Retry-After",
+    failure(429, { retryAfter: 17 }),
+    { status: 429, code: "rate_limited", retryAfter: "17", message: /: rate limited$/ },
+  ],
+  ["503", failure(503), { status: 503, code: "unavailable", retryAfter: "5", message: /: overloaded$/ }],
+  ["500", failure(500), { status: 500, code: "provider_failed", retryAfter: null, message: /: unavailable$/ }],
+  ["401", failure(401), { status: 500, code: "provider_failed", retryAfter: null, message: /: refused the request$/ }],
+  [
+    "a prompt that is too long",
+    failure(400, TOO_LONG),
+    { status: 500, code: "provider_failed", retryAfter: null, message: /: context_length$/ },
+  ],
+];
+
+for (const [title, reply, expected] of CASES) {
+  for (const endpoint of ["text", "stream"]) {
+    test(`POST /agents/:id/${endpoint} tells a client of the provider's ${title}, and that it is the provider's`, async (context) => {
+      const { service, upstream } = await serveUpstream(context);
+      upstream.fallback(reply);
+      const answer = await service.post(`/agents/assistant/${endpoint}`, { input: "hello" });
+      assert.equal(answer.status, expected.status);
+      assert.equal(answer.headers.get("x-error-code"), expected.code);
+      assert.equal(answer.headers.get("x-error-source"), "provider");
+      assert.equal(answer.headers.get("retry-after"), expected.retryAfter);
+      assert.match(((await answer.json()) as { error: string }).error, expected.message);
+    });
+  }
+}
+
+test("POST /agents/:id/text says of its own errors that they are the service's", async (context) => {
+  const { service } = await serveUpstream(context);
+  const answer = await service.post("/agents/assistant/text", { input: 7 });
+  assert.equal(answer.status, 400);
+  assert.equal(answer.headers.get("x-error-source"), "service");
+});
+
+test("POST /agents/:id/text answers 503 at once while the only model's circuit is open, and /metrics shows it", async (context) => {
+  const { service, upstream } = await serveUpstream(context);
+  upstream.fallback(failure(500));
+  const ask = () => service.post("/agents/assistant/text", { input: "hello" });
+  for (let count = 0; count < 5; count++) assert.equal((await ask()).status, 500);
+  const refused = await ask();
+  assert.equal(refused.status, 503);
+  assert.equal(refused.headers.get("x-error-source"), "provider");
+  const wait = Number(refused.headers.get("retry-after"));
+  assert.ok(wait >= 1 && wait <= 10, `retry-after ${wait}`);
+  assert.equal(upstream.requests.length, 5);
+  const metrics = await (await service.get("/metrics")).text();
+  assert.match(metrics, /^penstock_model_circuit_state\{model="up\/test-model"\} 2$/m);
+});
+
+test("POST /agents/:id/text is answered by the next model when the first hangs, with an AI SDK package too", async (context) => {
+  const upstream = await startOpenAIUpstream();
+  context.after(() => upstream.close());
+  const { baseURL } = upstream;
+  const providers = {
+    silent: {
+      use: "@ai-sdk/openai-compatible",
+      timeouts: { firstByte: "300ms" },
+      options: { name: "silent", baseURL, apiKey: "x" },
+    },
+    up: { use: "openai-compatible", baseURL },
+  };
+  const service = await startService(context, manifestWith({ model: ["silent/one", "up/test-model"] }, { providers }));
+  upstream.fallback(({ body, lastUserText }) =>
+    body.model === "one" ? stallsBeforeHead() : { steps: [{ text: lastUserText }, { finish: "stop" }, { done: true }] },
+  );
+  const answer = await service.post("/agents/assistant/text", { input: "hello" });
+  assert.equal(answer.status, 200);
+  assert.deepEqual(
+    upstream.requests.map(({ body }) => body.model),
+    ["one", "test-model"],
+  );
+});
