@@ -74,7 +74,7 @@ export interface SpecialScenario {
 }
 
 /** The table of the real path (`bench/upstream`). */
-export interface UpstreamScenario {
+interface UpstreamScenario {
   kind: "upstream";
   name: "upstream";
   title: string;

@@ -18,7 +18,7 @@ export type UpstreamOptions = Pick<Options, "seconds" | "rounds" | "rate" | "onl
 
 export const startProvider = (): Promise<Running> => startHelper(LOAD_CORE, "upstream/provider.ts");
 
-export const originOf = ({ port }: Running) => `http://127.0.0.1:${port}`;
+const originOf = ({ port }: Running) => `http://127.0.0.1:${port}`;
 
 export const startFloor = (provider: Running): Promise<Running> =>
   startHelper(SERVER_CORE, "upstream/floor.ts", { args: [originOf(provider)] });
@@ -59,7 +59,7 @@ async function load(server: Running, row: Row, manner: Manner, seconds: number):
 }
 
 /** Rows whose name has one of the words in it, with those that they are compared with; all without words. */
-export function rowsOf(only: readonly string[]): Row[] {
+function rowsOf(only: readonly string[]): Row[] {
   const wanted = ROWS.filter(({ name }) => only.length === 0 || only.some((word) => name.includes(word)));
   if (wanted.length === 0) throw new Error(`--only: the rows are ${ROWS.map(({ name }) => name).join(", ")}`);
   const beside = new Set([ROWS[0]!.name, ...wanted.map(({ floor }) => floor)]);

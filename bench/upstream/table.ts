@@ -32,7 +32,7 @@ export const mannerText = ({ connections, rate }: Manner) =>
   rate === null ? `${connections} ${connections === 1 ? "connection" : "connections"}` : `${rate} a second`;
 
 /** What a row adds to the provider's own answer, and its share of the floor's rate; null without the other row. */
-export function compared(cell: Cell, cells: readonly Cell[]) {
+function compared(cell: Cell, cells: readonly Cell[]) {
   const beside = (name: string | null) =>
     cells.find(({ row, manner }) => row.name === name && manner === cell.manner)?.counts ?? null;
   const direct = cell.row.server === "provider" ? null : beside(ROWS[0]!.name);

@@ -42,7 +42,7 @@ const PATIENCE = 30_000;
 const MEASURES = 20;
 const SETTLE = 30_000;
 
-export interface CallsSettings {
+interface CallsSettings {
   readonly calls: number;
   readonly seed: number;
   readonly transport: string;

@@ -8,6 +8,8 @@ const HEAP_GROWTH = 1.1;
 const HEAP_SLACK = 4_000_000;
 /** The least number of answers by which each kind of fault must have come about. */
 const ENOUGH = 5_000;
+/** So many refusals are chance in a short run. */
+const FEW = 50;
 
 /** Calls by the outcome that is chosen. */
 function count({ outcomes }: CallsReport, chosen: (outcome: string) => boolean): number {
@@ -25,8 +27,8 @@ export function judgeCalls(report: CallsReport, calls: number): string[] {
   const refused = count(report, (outcome) => outcome.startsWith("refused"));
   expect(answered + refused === calls, `${calls} calls, of which ${answered} were answered and ${refused} refused`);
   // A fault before the first visible part is tried again: those after it, and a second one, may refuse.
-  const most = FAULT_KINDS.length * FAULT_SHARE;
-  expect(refused <= most * calls, `${refused} of ${calls} calls were refused`);
+  const most = Math.max(FEW, FAULT_KINDS.length * FAULT_SHARE * calls);
+  expect(refused <= most, `${refused} of ${calls} calls were refused`);
   for (const kind of FAULT_KINDS) expect(calls < ENOUGH || (gave[kind] ?? 0) > 0, `the model made no ${kind}`);
   const quarter = (from: number) => {
     const size = measures.length / 4;
