@@ -7,6 +7,7 @@ import type { Span } from "../observability/span.ts";
 import { ChainedAnswer } from "./chained-answer.ts";
 import { splitModelName } from "./names.ts";
 import type { PartSource } from "./part-source.ts";
+import type { ThinkHabit } from "./think-tags.ts";
 
 export type { PartBatch } from "./part-source.ts";
 
@@ -51,6 +52,8 @@ export interface ChainedModel {
   readonly retries: number;
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
+  /** Set where text in `<think>` tags is reasoning. */
+  readonly think?: ThinkHabit;
 }
 
 export interface ChainSettings {

@@ -13,6 +13,7 @@ import type { Span } from "../observability/span.ts";
 import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream } from "./chain.ts";
 import { classifyFailure, providerFailed } from "./failure.ts";
 import { type BatchedStreamResult, type PartBatch, type PartSource, StreamSource } from "./part-source.ts";
+import { ThinkTags } from "./think-tags.ts";
 
 /** The first pause between two tries. */
 const BACKOFF_MS = 500;
@@ -138,6 +139,8 @@ export class ChainedAnswer implements ModelStream {
       this.#batched.delete(model);
       this.#source = new StreamSource(result.stream, this.#options.abortSignal);
     }
+    const { think } = this.#models[this.#position]!;
+    if (think !== undefined) this.#source = new ThinkTags(this.#source, think);
     // It was cancelled during the call.
     if (this.#cancelled) this.cancel();
   }

@@ -13,6 +13,7 @@ import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
+import { ThinkHabit } from "./think-tags.ts";
 
 export interface Models {
   /**
@@ -108,7 +109,9 @@ class ModelTable implements Models {
     const chained = names.map((name): ChainedModel => {
       const { provider, entry } = this.#provider(name);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
-      return { id: name, model: this.#model(name), retries, meter: this.#meters.of(name) };
+      const { extractReasoning } = modelSettings(entry, splitModelName(name).model);
+      const think = extractReasoning ? { think: new ThinkHabit() } : undefined;
+      return { id: name, model: this.#model(name), retries, meter: this.#meters.of(name), ...think };
     });
     return createModelChain(chained, { logger: this.#host.logger });
   }
