@@ -70,10 +70,14 @@ export class ThinkTags implements PartSource {
   }
 
   #part(part: Part): void {
-    if (this.#state !== "text" && (part.type === "text-start" || part.type === "text-delta" || part.type === "text-end"))
+    if (
+      this.#state !== "text" &&
+      (part.type === "text-start" || part.type === "text-delta" || part.type === "text-end")
+    )
       return this.#textPart(part);
     // A server that tells reasoning apart itself, and a model that has said enough to call a tool.
-    if (part.type === "reasoning-start" || part.type === "tool-input-start" || part.type === "tool-call") this.#release();
+    if (part.type === "reasoning-start" || part.type === "tool-input-start" || part.type === "tool-call")
+      this.#release();
     this.#out.push(part);
   }
 

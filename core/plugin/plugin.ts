@@ -38,7 +38,6 @@ export {
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
 export type { Host } from "./host.ts";
-export { ModelRefusal, ProviderQueueFull } from "./model-errors.ts";
 export type {
   AuthProvider,
   Embedding,
@@ -52,6 +51,7 @@ export type {
   VectorQuery,
   Vectors,
 } from "./instances.ts";
+export { ModelRefusal, ProviderQueueFull } from "./model-errors.ts";
 export { compilePluginTemplate, type Template } from "./template.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: a plugin author writes the type of its own input

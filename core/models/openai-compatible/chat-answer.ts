@@ -175,7 +175,12 @@ export class ChatAnswer implements Receiver, PartSource {
 
   #refusal(body: string): Error {
     const { url } = this.#form;
-    return refusedCall({ url, status: this.#status, headers: this.#headers, body: body.slice(0, MAX_ERROR_CHARACTERS) });
+    return refusedCall({
+      url,
+      status: this.#status,
+      headers: this.#headers,
+      body: body.slice(0, MAX_ERROR_CHARACTERS),
+    });
   }
 
   #take(): PartBatch {

@@ -1,11 +1,7 @@
 /** Turns the events of one answer into parts: one JSON.parse for each, and no object beside the parts themselves. */
 import { InvalidResponseDataError } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
-import {
-  type LanguageModelV3FinishReason,
-  type LanguageModelV3StreamPart,
-  ModelRefusal,
-} from "../../plugin/plugin.ts";
+import { type LanguageModelV3FinishReason, type LanguageModelV3StreamPart, ModelRefusal } from "../../plugin/plugin.ts";
 import { RepeatedDelta } from "./repeated-delta.ts";
 import { ToolCalls } from "./tool-calls.ts";
 import { readFinishReason, readUsage } from "./usage.ts";
@@ -85,7 +81,9 @@ export class ChatParts {
     if (isObject(chunk.usage)) this.#usage = chunk.usage;
     const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
     if (!isObject(choice)) return;
-    if (typeof choice.finish_reason === "string") this.#finishReason = readFinishReason(choice.finish_reason);
+    // Some servers send an empty one with each delta.
+    if (typeof choice.finish_reason === "string" && choice.finish_reason !== "")
+      this.#finishReason = readFinishReason(choice.finish_reason);
     const delta = choice.delta ?? choice.message;
     if (isObject(delta)) this.#delta(delta);
   }
@@ -180,7 +178,10 @@ export function parseEvent(data: string): WireChunk {
   try {
     value = JSON.parse(data);
   } catch (error) {
-    throw new InvalidResponseDataError({ data: excerpt(data), message: `an event is not JSON: ${(error as Error).message}` });
+    throw new InvalidResponseDataError({
+      data: excerpt(data),
+      message: `an event is not JSON: ${(error as Error).message}`,
+    });
   }
   if (isObject(value)) return value;
   throw new InvalidResponseDataError({ data: excerpt(data), message: "an event is not a JSON object" });

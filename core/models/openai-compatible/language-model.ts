@@ -12,7 +12,14 @@ import type {
 } from "../../plugin/plugin.ts";
 import { ChatAnswer } from "./chat-answer.ts";
 import { collect } from "./collect.ts";
-import { applyRules, LearnedRules, type ParameterRules, readComplaint, refusedParameter, rulesFor } from "./parameters.ts";
+import {
+  applyRules,
+  LearnedRules,
+  type ParameterRules,
+  readComplaint,
+  refusedParameter,
+  rulesFor,
+} from "./parameters.ts";
 import { type Body, type ModelForm, metadataKeyOf, namedOptions, toBody, warningsOf } from "./request-body.ts";
 import { askForJson, chooseMode, isAboutSchema, type OutputMode, refusedMode } from "./structured-output.ts";
 import type { Endpoint } from "./upstream.ts";
@@ -108,7 +115,10 @@ export class ChatModel implements LanguageModelV3 {
       if (isAboutSchema(complaint)) unfit.add(mode);
       else if (!learned.modes.has(mode)) {
         learned.modes.add(mode);
-        logger.warn({ model, response_format: mode, err: error }, "the model does not take this response_format: no longer sent");
+        logger.warn(
+          { model, response_format: mode, err: error },
+          "the model does not take this response_format: no longer sent",
+        );
       }
       return true;
     }
@@ -116,7 +126,8 @@ export class ChatModel implements LanguageModelV3 {
     if (parameter === null) return false;
     const known = learned.parameters.omit.has(parameter) || learned.parameters.rename.has(parameter);
     const as = learned.parameters.refuse(parameter, complaint.words);
-    if (!known) logger.warn({ model, parameter, as, err: error }, "the model does not take this parameter: no longer sent");
+    if (!known)
+      logger.warn({ model, parameter, as, err: error }, "the model does not take this parameter: no longer sent");
     return true;
   }
 }

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import { nextTurn } from "../../../core/lib/event-loop-turns.ts";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
+import { ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 import { jumpingClock } from "../../support/jumping-clock.ts";
 import { MODEL, openaiOver, rootOf, thrownBy, upstreamFor } from "../../support/openai-provider.ts";
 import {
@@ -18,7 +19,6 @@ import {
   stallsBeforeText,
   startOpenAIUpstream,
 } from "../../support/openai-upstream.ts";
-import { ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 import { ask, batchesOf, chainOf, makeProvider, partsOf, settingsOf, soon, textOf } from "../../support/providers.ts";
 
 const LIMITS = { connect: 5_000, firstByte: 5_000, idle: 5_000, total: 20_000 };
