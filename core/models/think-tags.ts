@@ -73,8 +73,10 @@ export class ThinkTags implements PartSource {
     if (
       this.#state !== "text" &&
       (part.type === "text-start" || part.type === "text-delta" || part.type === "text-end")
-    )
-      return this.#textPart(part);
+    ) {
+      this.#textPart(part);
+      return;
+    }
     // A server that tells reasoning apart itself, and a model that has said enough to call a tool.
     if (part.type === "reasoning-start" || part.type === "tool-input-start" || part.type === "tool-call")
       this.#release();
@@ -90,11 +92,14 @@ export class ThinkTags implements PartSource {
   #add(delta: string): void {
     switch (this.#state) {
       case "start":
-        return this.#addAtStart(delta);
+        this.#addAtStart(delta);
+        return;
       case "thinking":
-        return this.#addThought(delta);
+        this.#addThought(delta);
+        return;
       case "held":
-        return this.#addHeld(delta);
+        this.#addHeld(delta);
+        return;
       case "after": {
         const text = delta.trimStart();
         if (text !== "") this.#beginText(text);
@@ -112,10 +117,17 @@ export class ThinkTags implements PartSource {
       this.#habit.showsOpeningTag = true;
       this.#state = "thinking";
       this.#out.push({ type: "reasoning-start", id: this.#reasoningId });
-      return this.#addThought(begun.slice(OPEN.length));
+      this.#addThought(begun.slice(OPEN.length));
+      return;
     }
-    if (OPEN.startsWith(begun)) return this.#hold(text);
-    if (this.#habit.showsOpeningTag) return this.#beginText(text);
+    if (OPEN.startsWith(begun)) {
+      this.#hold(text);
+      return;
+    }
+    if (this.#habit.showsOpeningTag) {
+      this.#beginText(text);
+      return;
+    }
     this.#state = "held";
     this.#addHeld(text);
   }
@@ -125,7 +137,10 @@ export class ThinkTags implements PartSource {
     const close = text.indexOf(CLOSE);
     const end = close === -1 ? text.length - beginningOf(CLOSE, text) : close;
     if (end > 0) this.#out.push({ type: "reasoning-delta", id: this.#reasoningId, delta: text.slice(0, end) });
-    if (close === -1) return this.#hold(text.slice(end));
+    if (close === -1) {
+      this.#hold(text.slice(end));
+      return;
+    }
     this.#endThought(text.slice(close + CLOSE.length));
   }
 

@@ -38,7 +38,9 @@ export function chainOf(
   settings: Partial<ModelSettings> = {},
 ): ModelChain {
   const think = settings.extractReasoning === true ? { think: new ThinkHabit() } : undefined;
-  const chained = [{ id: `demo/${model}`, model: provider.languageModel(model, settingsOf(settings)), retries, ...think }];
+  const chained = [
+    { id: `demo/${model}`, model: provider.languageModel(model, settingsOf(settings)), retries, ...think },
+  ];
   return createModelChain(chained, { logger: silent, backoff: 1 });
 }
 
