@@ -1488,7 +1488,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Duration",
         "pattern": "[1-9]",
         "patternErrorMessage": "must be longer than 0",
-        "default": "120s"
+        "default": "90s"
       },
       "idle": {
         "description": "Between two pieces of the answer.",

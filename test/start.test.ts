@@ -91,6 +91,8 @@ const LATE = [
   "core/storage/sqlite-store.ts",
   "core/transport/node.ts",
   "generated/schemas.ts",
+  "core/models/openai-compatible/embedding-model.ts",
+  "core/models/openai-compatible/language-model.ts",
   "core/models/openai-compatible/upstream.ts",
 ];
 const LATE_PACKAGES = [
@@ -98,7 +100,6 @@ const LATE_PACKAGES = [
   "@a2a-js/sdk/compat/v0_3/server",
   "@a2a-js/sdk/errors",
   "@a2a-js/sdk/server",
-  "@ai-sdk/openai-compatible",
   "@keyv/postgres",
   "@keyv/sqlite",
   "@modelcontextprotocol/client",

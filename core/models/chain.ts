@@ -10,6 +10,7 @@ import type { Circuit } from "./circuit.ts";
 import type { PromptFiles } from "./files/prompt-files.ts";
 import { splitModelName } from "./names.ts";
 import type { PartSource, StreamingModel } from "./part-source.ts";
+import type { ThinkHabit } from "./think-tags.ts";
 import { createTokenScale, type TokenScale } from "./token-scale.ts";
 
 export type { PartBatch } from "./part-source.ts";
@@ -72,6 +73,8 @@ export interface ChainedModel {
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
   readonly prices?: ModelPrices | undefined;
+  /** Set where text in `<think>` tags is reasoning. */
+  readonly think?: ThinkHabit;
 }
 
 export interface ChainSettings {

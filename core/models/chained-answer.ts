@@ -1,7 +1,7 @@
 /**
  * One answer of a model chain: calls the models, tries again and falls back until something is visible, and passes the parts on.
  */
-import type { LanguageModelV3StreamPart, SharedV3Warning } from "@ai-sdk/provider";
+import type { SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
 import { caught } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
@@ -16,6 +16,7 @@ import { CallLimits } from "./call-limits.ts";
 import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream } from "./chain.ts";
 import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
 import { hasFileUrls } from "./files/prompt-files.ts";
+import { HeldParts } from "./held-parts.ts";
 import {
   isBatched,
   type PartBatch,
@@ -24,21 +25,12 @@ import {
   type StreamingResult,
   StreamSource,
 } from "./part-source.ts";
+import { ThinkTags } from "./think-tags.ts";
 import { createTokenScale } from "./token-scale.ts";
 import { warningText } from "./warning-log.ts";
 
 /** When a model asks for a longer pause, the next one of the chain is called. */
 const MAX_RETRY_AFTER_MS = 30_000;
-
-/** Parts that are not sent to clients: after them another try is still possible. */
-const INVISIBLE_PARTS: ReadonlySet<string> = new Set<LanguageModelV3StreamPart["type"]>([
-  "stream-start",
-  "response-metadata",
-  "raw",
-]);
-
-/** How many of them are held back. After more, a failure is final. */
-const MAX_INVISIBLE_PARTS = 1024;
 
 export class ChainedAnswer implements ModelStream {
   readonly #models: readonly ChainedModel[];
@@ -53,8 +45,8 @@ export class ChainedAnswer implements ModelStream {
   #source: PartSource | null = null;
   /** Whether a client has seen a part of this answer. */
   #visible = false;
-  /** Invisible parts, held back until the first visible one: after a retry they would come twice. */
-  #held: LanguageModelV3StreamPart[] | null = null;
+  /** Made when the first part comes. */
+  #held: HeldParts | null = null;
   #cancelled = false;
   /** When the current try began (0 if it is not timed), and whether there is one. */
   #startedAt = 0;
@@ -200,6 +192,8 @@ export class ChainedAnswer implements ModelStream {
       const { timeouts } = this.#models[this.#position]!;
       this.#source = new StreamSource(result, limits ?? new CallLimits(timeouts, this.#options.abortSignal));
     }
+    const { think } = this.#models[this.#position]!;
+    if (think !== undefined) this.#source = new ThinkTags(this.#source, think);
     // It was cancelled during the call.
     if (this.#cancelled) this.cancel();
   }
@@ -216,21 +210,15 @@ export class ChainedAnswer implements ModelStream {
     return this.#visible ? batch : (this.#releaseVisible(batch) ?? this.next());
   }
 
-  /** The batch with all that was held back, if it has a visible part. Else null, and it is held back as well. */
+  /** The batch with all that was held back, or null when nothing of it is for clients. */
   #releaseVisible(batch: PartBatch): PartBatch | null {
-    const held = this.#held;
-    const long = held !== null && held.length > MAX_INVISIBLE_PARTS;
-    for (const part of batch) {
-      if (part.type === "stream-start" && part.warnings.length > 0) this.#warn(part.warnings);
-      if (INVISIBLE_PARTS.has(part.type) && !long) continue;
-      this.#visible = true;
-      if (this.#isTrial) this.#models[this.#position]!.circuit?.began();
-      this.#held = null;
-      return held === null ? batch : [...held, ...batch];
-    }
-    if (held === null) this.#held = [...batch];
-    else held.push(...batch);
-    return null;
+    this.#held ??= new HeldParts((warnings) => this.#warn(warnings));
+    const released = this.#held.release(batch);
+    if (released === null) return null;
+    this.#visible = true;
+    this.#held = null;
+    if (this.#isTrial) this.#models[this.#position]!.circuit?.began();
+    return released;
   }
 
   #warn(warnings: readonly SharedV3Warning[]): void {
@@ -245,9 +233,7 @@ export class ChainedAnswer implements ModelStream {
   #ended(): PartBatch | null {
     this.#count("ok");
     this.#source = null;
-    const held = this.#held;
-    this.#held = null;
-    return held;
+    return this.#held?.take() ?? null;
   }
 
   async #failed(rejection: unknown): Promise<PartBatch | null> {

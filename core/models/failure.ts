@@ -1,7 +1,7 @@
 /** Classifies failures of model calls: what clients may know of them, and whether to try again. */
 import { type ErrorKind, ServiceError } from "../lib/errors.ts";
+import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
 import { saysContextLength } from "./context-length.ts";
-import { ModelRefusal } from "./refusal.ts";
 
 export type FailureReason =
   | "rate limited"
@@ -96,7 +96,8 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
   reason ??= "unavailable";
   return {
     reason,
-    retry: !OF_THE_REQUEST.has(reason),
+    // Calls wait for a connection already: one more would wait as long.
+    retry: !OF_THE_REQUEST.has(reason) && !(thrown instanceof ProviderQueueFull),
     fallback: reason !== "refused to answer",
     retryAfter,
   };
@@ -114,7 +115,7 @@ export function providerFailed(
   const kind = KINDS[reason];
   return new ServiceError(kind ?? "provider_failed", `model provider failed: ${reason}${said}`, {
     cause,
-    source: "provider",
+    source: cause instanceof ProviderQueueFull ? "service" : "provider",
     ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
   });
 }

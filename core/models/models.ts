@@ -20,6 +20,7 @@ import type { StreamingModel } from "./part-source.ts";
 import { configurationProblems, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
+import { ThinkHabit } from "./think-tags.ts";
 import { createTokenScale, type TokenScale } from "./token-scale.ts";
 import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel } from "./versions/versions.ts";
 import { WarningLog } from "./warning-log.ts";
@@ -156,7 +157,7 @@ class ModelTable implements Models {
     const chained = names.map((name): ChainedModel => {
       const { provider, entry } = this.#provider(name);
       const { model } = splitModelName(name);
-      const { prices, contextWindow } = modelSettings(entry, model);
+      const { prices, contextWindow, extractReasoning } = modelSettings(entry, model);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
       const meter = this.#meters.of(name);
       // From 0 on, so that the first call is seen as an increase.
@@ -171,6 +172,7 @@ class ModelTable implements Models {
         circuit: this.#circuits.of(name),
         meter,
         prices,
+        ...(extractReasoning && { think: new ThinkHabit() }),
       };
     });
     return createModelChain(chained, { logger: this.#host.logger, warned: this.#warnings.add, files: this.#files });

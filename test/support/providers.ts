@@ -5,6 +5,7 @@ import { pino } from "pino";
 import type { ModelChain, ModelStream } from "../../core/models/chain.ts";
 import { createModelChain } from "../../core/models/chain.ts";
 import { modelSettings } from "../../core/models/settings.ts";
+import { ThinkHabit } from "../../core/models/think-tags.ts";
 import type { ModelProvider, ModelSettings, ProviderPlugin } from "../../core/plugin/plugin.ts";
 import { createInstance } from "../../core/registry/create.ts";
 import { createHost } from "../../core/registry/host.ts";
@@ -36,7 +37,10 @@ export function chainOf(
   retries = provider.retries ?? 2,
   settings: Partial<ModelSettings> = {},
 ): ModelChain {
-  const chained = [{ id: `demo/${model}`, model: provider.languageModel(model, settingsOf(settings)), retries }];
+  const think = settings.extractReasoning === true ? { think: new ThinkHabit() } : undefined;
+  const chained = [
+    { id: `demo/${model}`, model: provider.languageModel(model, settingsOf(settings)), retries, ...think },
+  ];
   return createModelChain(chained, { logger: silent, backoff: 1 });
 }
 

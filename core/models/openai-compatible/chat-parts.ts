@@ -81,7 +81,9 @@ export class ChatParts {
     if (isObject(chunk.usage)) this.#usage = chunk.usage;
     const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
     if (!isObject(choice)) return;
-    if (typeof choice.finish_reason === "string") this.#finishReason = readFinishReason(choice.finish_reason);
+    // Some servers send an empty one with each delta.
+    if (typeof choice.finish_reason === "string" && choice.finish_reason !== "")
+      this.#finishReason = readFinishReason(choice.finish_reason);
     const delta = choice.delta ?? choice.message;
     if (isObject(delta)) this.#delta(delta);
   }

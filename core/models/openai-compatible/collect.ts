@@ -9,7 +9,7 @@ import type {
 type Finish = Extract<LanguageModelV3StreamPart, { type: "finish" }>;
 type Start = Extract<LanguageModelV3StreamPart, { type: "stream-start" }>;
 
-export async function collect(source: PartSource): Promise<LanguageModelV3GenerateResult> {
+export async function collectAnswer(source: PartSource): Promise<LanguageModelV3GenerateResult> {
   const content: LanguageModelV3Content[] = [];
   let warnings: Start["warnings"] = [];
   let response: LanguageModelV3GenerateResult["response"] = {};

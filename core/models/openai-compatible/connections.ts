@@ -4,7 +4,7 @@ import { buildConnector, Client } from "undici";
 import { ProviderQueueFull } from "../../plugin/plugin.ts";
 
 /** What waits for a connection. It is given one, and gives it back with `release` or `drop`. */
-export interface Waiting {
+export interface PooledCall {
   begin(connection: Connection): void;
   fail(reason: Error): void;
 }
@@ -27,7 +27,7 @@ export class Connections {
   /** The one that was used last is used next, so that those that are not needed are closed in time. */
   readonly #idle: Connection[] = [];
   readonly #open = new Set<Connection>();
-  readonly #waiting = new Set<Waiting>();
+  readonly #waiting = new Set<PooledCall>();
   #closed = false;
 
   constructor(origin: string, limits: Limits) {
@@ -36,18 +36,24 @@ export class Connections {
   }
 
   /** Begins the call at once, or as soon as a connection is free. Throws ProviderQueueFull when too many wait already. */
-  take(call: Waiting): void {
+  take(call: PooledCall): void {
     if (this.#closed) throw new Error("the service stops");
     const idle = this.#idle.pop();
-    if (idle !== undefined) return call.begin(idle);
+    if (idle !== undefined) {
+      call.begin(idle);
+      return;
+    }
     const { connections = Number.POSITIVE_INFINITY, queue } = this.#limits;
-    if (this.#open.size < connections) return call.begin(this.#create());
+    if (this.#open.size < connections) {
+      call.begin(this.#create());
+      return;
+    }
     if (this.#waiting.size >= queue) throw new ProviderQueueFull(connections, queue);
     this.#waiting.add(call);
   }
 
   /** Takes a call out of the queue. */
-  leave(call: Waiting): void {
+  leave(call: PooledCall): void {
     this.#waiting.delete(call);
   }
 
@@ -92,7 +98,7 @@ export class Connections {
     this.#open.delete(connection);
   }
 
-  #nextWaiting(): Waiting | null {
+  #nextWaiting(): PooledCall | null {
     for (const call of this.#waiting) {
       this.#waiting.delete(call);
       return call;

@@ -12,7 +12,7 @@ import { refusedCall } from "./refused-call.ts";
 import type { Endpoint } from "./upstream.ts";
 import type { Receiver, ResponseHeaders } from "./upstream-call.ts";
 
-export interface EmbeddingModelConfig {
+interface EmbeddingModelConfig {
   readonly name: string;
   readonly modelId: string;
   readonly optionKeys: readonly string[];
@@ -61,7 +61,6 @@ export class EmbeddingModel implements EmbeddingModelV3 {
 }
 
 function check(name: string, value: unknown, type: "number" | "string"): void {
-  // biome-ignore lint/suspicious/useValidTypeof: the type is one of two
   if (value === undefined || typeof value === type) return;
   throw new InvalidArgumentError({ argument: "providerOptions", message: `${name} must be a ${type}` });
 }
@@ -94,7 +93,10 @@ class JsonReceiver implements Receiver {
   completed(): void {
     const body = Buffer.concat(this.#pieces).toString();
     try {
-      if (this.#status < 300) return this.#resolve(JSON.parse(body));
+      if (this.#status < 300) {
+        this.#resolve(JSON.parse(body));
+        return;
+      }
     } catch {
       // What is not JSON is no answer.
     }

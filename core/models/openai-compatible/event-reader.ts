@@ -56,7 +56,10 @@ export class EventReader {
   }
 
   #endLine(text: string, from: number, end: number): void {
-    if (this.#pieces.length === 0) return this.#line(text, from, end);
+    if (this.#pieces.length === 0) {
+      this.#line(text, from, end);
+      return;
+    }
     this.#pieces.push(text.slice(from, end));
     const line = this.#pieces.join("");
     this.#pieces = [];

@@ -11,7 +11,7 @@ import type {
   PartSource,
 } from "../../plugin/plugin.ts";
 import { ChatAnswer } from "./chat-answer.ts";
-import { collect } from "./collect.ts";
+import { collectAnswer } from "./collect.ts";
 import {
   applyRules,
   LearnedRules,
@@ -30,7 +30,7 @@ export class Learned {
   readonly modes = new Set<OutputMode>();
 }
 
-export interface ChatModelConfig extends ModelForm {
+interface ChatModelConfig extends ModelForm {
   /** Name of the provider. */
   readonly name: string;
   readonly endpoint: Endpoint;
@@ -75,7 +75,7 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   async doGenerate(options: LanguageModelV3CallOptions): Promise<LanguageModelV3GenerateResult> {
-    return collect((await this.doStream(options)).batches);
+    return collectAnswer((await this.doStream(options)).batches);
   }
 
   #body(options: LanguageModelV3CallOptions, unfit: ReadonlySet<OutputMode>): Body {

@@ -7,7 +7,7 @@ type Content<R extends Message["role"]> = Extract<Message, { role: R }>["content
 type File = Extract<Content<"user">, { type: "file" }>;
 type ToolCall = Extract<Content<"assistant">, { type: "tool-call" }>;
 type ToolOutput = Extract<Content<"tool">, { type: "tool-result" }>["output"];
-export type WireMessage = Record<string, unknown>;
+type WireMessage = Record<string, unknown>;
 
 const AUDIO_FORMATS: Readonly<Record<string, string>> = {
   "audio/wav": "wav",

@@ -112,9 +112,9 @@ export function refusedParameter(complaint: Complaint, body: Body): string | nul
 /** A name that is also an English word counts only in quotes. */
 function names(words: string, parameter: string): boolean {
   const camel = parameter.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-  const plain = `\\b(?:${escape(parameter)}|${escape(camel)})\\b`;
+  const plain = `\\b(?:${quoted(parameter)}|${quoted(camel)})\\b`;
   const distinct = parameter !== camel || parameter === "temperature" || parameter === "seed";
   return new RegExp(distinct ? plain : `["'\`]${plain}["'\`]`).test(words);
 }
 
-const escape = (text: string): string => text.replace(/[^\w]/g, "\\$&");
+const quoted = (text: string): string => text.replace(/[^\w]/g, "\\$&");

@@ -22,9 +22,10 @@ export class RepeatedDelta {
   /** The text of the event, if the event is like the one that was learned; null if it has to be parsed. */
   read(data: string): string | null {
     const before = this.#before;
-    if (before === "" || !data.startsWith(before) || !data.endsWith(this.#after)) return null;
     const end = data.length - this.#after.length;
-    if (end <= before.length) return null;
+    if (before === "" || end <= before.length) return null;
+    // Slices, since `startsWith` and `endsWith` take four times as long.
+    if (data.slice(0, before.length) !== before || data.slice(end) !== this.#after) return null;
     const text = data.slice(before.length, end);
     return NOT_PLAIN.test(text) ? null : text;
   }

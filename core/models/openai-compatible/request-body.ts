@@ -25,7 +25,7 @@ const NAMED_OPTIONS: Readonly<Record<string, "string" | "boolean">> = {
 const SHARED_KEYS = ["openai-compatible", "openaiCompatible"];
 const STREAM_OPTIONS = { include_usage: true };
 
-export interface NamedOptions {
+interface NamedOptions {
   user?: string;
   reasoningEffort?: string;
   textVerbosity?: string;
@@ -46,7 +46,6 @@ export function namedOptions({ optionKeys }: ModelForm, { providerOptions }: Lan
     for (const [name, type] of Object.entries(NAMED_OPTIONS)) {
       const value = given[name];
       if (value === undefined) continue;
-      // biome-ignore lint/suspicious/useValidTypeof: the type is one of the table above
       if (typeof value !== type)
         throw new InvalidArgumentError({ argument: "providerOptions", message: `${key}.${name} must be a ${type}` });
       named[name] = value;

@@ -1,9 +1,9 @@
 /** One POST to the provider: its time limits, its abort, its size, and the back-pressure of its reader. */
 import type { Dispatcher } from "undici";
 import type { ModelTimeouts } from "../../plugin/plugin.ts";
-import type { Connection, Connections, Waiting } from "./connections.ts";
+import type { Connection, Connections, PooledCall } from "./connections.ts";
 
-export interface UpstreamRequest {
+interface UpstreamRequest {
   readonly path: string;
   /** Names and values in turn. */
   readonly headers: string[];
@@ -35,7 +35,7 @@ class UpstreamTimeout extends Error {
 /** Of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
 const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 
-export class UpstreamCall implements Dispatcher.DispatchHandler, Waiting {
+export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall {
   readonly #connections: Connections;
   readonly #timeouts: ModelTimeouts;
   readonly #request: UpstreamRequest;
@@ -68,7 +68,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, Waiting {
 
   start(): void {
     const signal = this.#signal;
-    if (signal?.aborted) return this.fail(signal.reason);
+    if (signal?.aborted) {
+      this.fail(signal.reason);
+      return;
+    }
     signal?.addEventListener("abort", this, { once: true });
     try {
       this.#connections.take(this);
@@ -110,7 +113,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, Waiting {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.ended) return controller.abort(new Error("aborted"));
+    if (this.ended) {
+      controller.abort(new Error("aborted"));
+      return;
+    }
     this.#limit = "firstByte";
     this.#limitStart = performance.now();
   }
@@ -127,8 +133,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, Waiting {
       this.#limit = "idle";
     }
     this.#bytes += chunk.length;
-    if (this.#bytes > MAX_ANSWER_BYTES)
-      return this.fail(new Error(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`));
+    if (this.#bytes > MAX_ANSWER_BYTES) {
+      this.fail(new Error(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`));
+      return;
+    }
     try {
       if (!this.#receiver.received(chunk)) controller.pause();
     } catch (error) {

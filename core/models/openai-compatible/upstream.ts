@@ -26,7 +26,7 @@ export interface Endpoint {
   ): UpstreamCall;
 }
 
-export interface Upstream {
+interface Upstream {
   endpoint(path: string): Endpoint;
   /** Closes every connection at once. */
   close(): Promise<void>;

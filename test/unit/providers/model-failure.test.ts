@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { APICallError, UnsupportedFunctionalityError } from "@ai-sdk/provider";
 import { classifyFailure, isContextLengthError, providerFailed } from "../../../core/models/failure.ts";
-import { ModelRefusal } from "../../../core/models/refusal.ts";
+import { ModelRefusal, ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 
 const status = (statusCode: number, responseHeaders?: Record<string, string>) =>
   new APICallError({ message: "no", url: "http://x", requestBodyValues: {}, statusCode, responseHeaders });
@@ -152,4 +152,12 @@ test("the text of a refusal is in the error that clients see", () => {
   const refusal = new ModelRefusal("I cannot help with that.");
   const error = providerFailed(classifyFailure(refusal), refusal);
   assert.equal(error.message, "model provider failed: refused to answer: I cannot help with that.");
+});
+
+test("a full queue of the service's own is a 429 of the service: the model is not called again, another one may be", () => {
+  const full = new ProviderQueueFull(4, 1000);
+  const failure = classifyFailure(full);
+  assert.deepEqual([failure.reason, failure.retry, failure.fallback], ["rate limited", false, true]);
+  const { kind, source, headers } = providerFailed(failure, full);
+  assert.deepEqual([kind, source, headers], ["rate_limited", "service", { "retry-after": "1" }]);
 });
