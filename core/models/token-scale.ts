@@ -21,7 +21,7 @@ export function learnTokens(scale: TokenScale, estimated: number, counted: numbe
   scale.ratio = Math.min(MOST_RATIO, Math.max(LEAST_RATIO, ratio));
 }
 
-const MAXIMUM = /maximum[^.\d]{0,60}(\d[\d,]*)|(\d[\d,]*)\s*maximum/i;
+const MAXIMUM = /maximum[^.\d]{0,60}(\d[\d,]{0,15})|(\d[\d,]{0,15})\s{0,2}maximum/i;
 const NUMBERS = /\d[\d,]{2,}/g;
 const MAX_CHARACTERS = 16 * 1024;
 const toNumber = (digits: string) => Number(digits.replaceAll(",", ""));

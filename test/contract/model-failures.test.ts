@@ -27,7 +27,7 @@ const CASES: [string, Reply, Expected][] = [
   [
     "a prompt that is too long",
     failure(400, TOO_LONG),
-    { status: 500, code: "provider_failed", retryAfter: null, message: /: context_length$/ },
+    { status: 500, code: "context_length", retryAfter: null, message: /: context_length$/ },
   ],
 ];
 

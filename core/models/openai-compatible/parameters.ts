@@ -109,12 +109,13 @@ export function refusedParameter(complaint: Complaint, body: Body): string | nul
   return order.find((name) => sent.includes(name) && names(words, name)) ?? null;
 }
 
+const QUOTES = ['"', "'", "`"];
+
 /** A name that is also an English word counts only in quotes. */
 function names(words: string, parameter: string): boolean {
   const camel = parameter.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-  const plain = `\\b(?:${quoted(parameter)}|${quoted(camel)})\\b`;
+  const spellings = [parameter, camel];
   const distinct = parameter !== camel || parameter === "temperature" || parameter === "seed";
-  return new RegExp(distinct ? plain : `["'\`]${plain}["'\`]`).test(words);
+  if (distinct) return words.split(/\W+/).some((word) => spellings.includes(word));
+  return spellings.some((name) => QUOTES.some((quote) => words.includes(`${quote}${name}${quote}`)));
 }
-
-const quoted = (text: string): string => text.replace(/[^\w]/g, "\\$&");

@@ -192,7 +192,7 @@ test("listeners on the caller's signal are gone when the answer is complete", as
 const FAILURES: [string, () => Reply, string][] = [
   ["429", () => failure(429), "rate limited"],
   ["500", () => failure(500), "unavailable"],
-  ["503 without a body", () => ({ status: 503, json: "" }), "unavailable"],
+  ["503 without a body", () => ({ status: 503, json: "" }), "overloaded"],
   ["401", () => failure(401, { message: "Incorrect API key provided: sk-12345" }), "refused the request"],
   ["404", () => failure(404), "refused the request"],
   ["a cut before the first token", () => cutsAfter(""), "unavailable"],
