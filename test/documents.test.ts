@@ -202,7 +202,8 @@ test("README: the provider snippet, written into service.yaml, sends the agent's
   const { text } = await dataOf(service.post("/agents/support/text", { input: "Good morning" }));
   assert.equal(text, "Good morning");
   assert.equal(upstream.requests[0]?.headers.authorization, "Bearer sk-readme");
-  assert.equal(upstream.requests[0]?.body.model, "gpt-4o-mini");
+  const { model, max_completion_tokens, max_tokens, temperature } = upstream.requests[0]!.body;
+  assert.deepEqual([model, max_completion_tokens, max_tokens, temperature], ["gpt-5-mini", 8000, undefined, undefined]);
 });
 
 test("README: without the provider's key, and without a provider's package, check says what to do", async (t) => {
