@@ -351,3 +351,11 @@ test("a model that declines is an error with its own words", async (context) => 
     (thrown) => thrown instanceof ModelRefusal && thrown.refusal === "I cannot help.",
   );
 });
+
+test("a model that declines at great length is quoted with 4,000 characters", async (context) => {
+  const event = { choices: [{ index: 0, delta: { refusal: "no ".repeat(100_000) }, finish_reason: "stop" }] };
+  const { call } = await setUp(context, () => ({
+    steps: [{ raw: `data: ${JSON.stringify(event)}\n\n` }, { done: true }],
+  }));
+  await assert.rejects(call("m", {}), (thrown) => thrown instanceof ModelRefusal && thrown.refusal.length === 4_000);
+});
