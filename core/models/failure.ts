@@ -110,7 +110,8 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
     retry: !OF_THE_REQUEST.has(reason) && !(thrown instanceof ProviderQueueFull),
     fallback: reason !== "refused to answer",
     retryAfter: retryAfter === null ? null : Math.min(retryAfter, MAX_RETRY_AFTER_MS),
-    shows: thrown instanceof ProviderQueueFull ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
+    shows:
+      thrown instanceof ProviderQueueFull ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
   };
 }
 

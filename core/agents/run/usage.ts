@@ -23,7 +23,8 @@ export function toUsage(usage: LanguageModelV3Usage): Usage {
   };
 }
 
-const count = (value: unknown): number => (Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : 0);
+const count = (value: unknown): number =>
+  Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : 0;
 
 /**
  * In US dollars. Reasoning is part of the output. Cached tokens are part of the input; where a provider leaves them out of its

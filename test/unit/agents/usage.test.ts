@@ -28,7 +28,10 @@ test("counts that a provider leaves out of its totals are paid beside them", () 
 for (const wrong of ["7", -5, Number.NaN, Number.POSITIVE_INFINITY, 1.5, {}, null])
   test(`a count of tokens that is ${typeof wrong === "number" ? wrong : JSON.stringify(wrong)} counts as none`, () => {
     const each = wrong as never;
-    const [inputTokens, outputTokens] = [{ total: each, cacheRead: each }, { total: 2, reasoning: each }];
+    const [inputTokens, outputTokens] = [
+      { total: each, cacheRead: each },
+      { total: 2, reasoning: each },
+    ];
     const used = toUsage({ inputTokens, outputTokens } as unknown as Parameters<typeof toUsage>[0]);
     assert.deepEqual(used, usage(0, 2));
   });
