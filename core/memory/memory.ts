@@ -86,6 +86,8 @@ export interface Unsummarized {
   readonly messages: readonly Message[];
   /** Where they stand. */
   readonly positions: readonly string[];
+  /** Whether these are as many as are read at once, by number or by size: there may be others. */
+  readonly full: boolean;
 }
 
 /** Stored messages between two positions, the first exclusive: a branch of the conversation that the client has left. */

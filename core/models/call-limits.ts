@@ -4,9 +4,11 @@ import type { ModelTimeouts } from "../plugin/plugin.ts";
 /** Has the name of the errors of `AbortSignal.timeout`, by which timeouts are recognised. */
 class ModelTimeout extends Error {
   override readonly name = "TimeoutError";
+  readonly limit: keyof ModelTimeouts;
 
   constructor(limit: keyof ModelTimeouts, milliseconds: number) {
     super(`the model took longer than timeouts.${limit} (${milliseconds} ms)`);
+    this.limit = limit;
   }
 }
 

@@ -152,14 +152,14 @@ export class ChainedAnswer implements ModelStream {
   }
 
   /** Counts how a try ended, once for each. */
-  #count(outcome: ModelOutcome): void {
+  #count(outcome: ModelOutcome, failure?: ModelFailure): void {
     if (!this.#calling) return;
     this.#calling = false;
     this.#limits?.end();
     this.#limits = null;
     const { meter, circuit } = this.#models[this.#position]!;
     if (outcome === "ok") circuit?.succeeded();
-    else if (outcome !== "aborted") circuit?.failed(outcome);
+    else if (failure !== undefined && outcome !== "aborted") circuit?.failed(failure);
     else if (this.#isTrial) circuit?.abandoned();
     if (meter === undefined) return;
     meter.calls.count(outcome);
@@ -245,7 +245,7 @@ export class ChainedAnswer implements ModelStream {
     if (this.#visible) {
       const { abortSignal } = this.#options;
       const failure = classifyFailure(thrown);
-      this.#count(abortSignal?.aborted ? "aborted" : failure.reason);
+      this.#count(abortSignal?.aborted ? "aborted" : failure.reason, failure);
       if (abortSignal?.aborted) throw abortSignal.reason;
       throw providerFailed(failure, thrown);
     }
@@ -259,7 +259,7 @@ export class ChainedAnswer implements ModelStream {
     const thrown = caught(rejection);
     const signal = this.#options.abortSignal;
     const failure = classifyFailure(thrown);
-    this.#count(signal?.aborted ? "aborted" : failure.reason);
+    this.#count(signal?.aborted ? "aborted" : failure.reason, failure);
     if (signal?.aborted) throw signal.reason;
     const { id, retries, tokens = createTokenScale() } = this.#models[this.#position]!;
     if (this.#options.shorten?.(thrown, tokens)) return;

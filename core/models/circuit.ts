@@ -3,15 +3,12 @@
  * while, so that requests are spared the wait. Then one call is let through, and decides.
  */
 import type { CircuitState } from "../observability/metrics/outcomes.ts";
-import type { FailureReason } from "./failure.ts";
+import type { ModelFailure } from "./failure.ts";
 
 /** Failures in a row that open it. */
 const THRESHOLD = 5;
 /** From then on until the trial call. */
 const OPEN_MS = 10_000;
-
-/** Failures of the model. All others are answers to a request that it does not take: they show that it is there. */
-const OF_THE_MODEL: ReadonlySet<FailureReason> = new Set(["timed out", "unavailable", "overloaded"]);
 
 export class Circuit {
   readonly #changed: (state: CircuitState) => void;
@@ -54,11 +51,10 @@ export class Circuit {
     if (this.#state !== "closed") this.#change("closed");
   }
 
-  failed(reason: FailureReason): void {
-    if (!OF_THE_MODEL.has(reason)) {
-      this.succeeded();
-      return;
-    }
+  failed({ shows }: Pick<ModelFailure, "shows">): void {
+    if (shows === "present") this.succeeded();
+    if (shows === "nothing") this.abandoned();
+    if (shows !== "absent") return;
     this.#failures++;
     if (this.#state === "open" || this.#failures < THRESHOLD) return;
     this.#openedAt = performance.now();

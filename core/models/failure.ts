@@ -20,7 +20,12 @@ export interface ModelFailure {
   fallback: boolean;
   /** How long the provider asked to wait, in milliseconds; null when it did not say. */
   retryAfter: number | null;
+  /** What it says of the model, whoever asks: that it is not there, that it answers, or nothing. */
+  shows: "absent" | "present" | "nothing";
 }
+
+/** Failures of the model. All others are answers to a request that it does not take: they show that it is there. */
+const OF_THE_MODEL: ReadonlySet<FailureReason> = new Set(["timed out", "unavailable", "overloaded"]);
 
 /** Reasons that lie in the request: the same call would fail again. */
 const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
@@ -79,17 +84,22 @@ const EVENT_WORDS: readonly [RegExp, FailureReason][] = [
 ];
 
 const MAX_CAUSE_DEPTH = 8;
+/** A provider may ask for any time, or for an endless one. */
+const MAX_RETRY_AFTER_MS = 24 * 60 * 60 * 1000;
 
 /** Classifies anything that a provider threw, or sent as an error in its stream. */
 export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure {
   let current = thrown;
   let reason: FailureReason | null = null;
   let retryAfter: number | null = null;
+  let answered = false;
   for (let depth = 0; depth < MAX_CAUSE_DEPTH; depth++) {
     if (typeof current === "string") current = { message: current };
     if (typeof current !== "object" || current === null) break;
     const error = current as Record<string, unknown>;
     reason ??= errorReason(error);
+    // An answer that is longer than it may be flows until then: whoever asks for long answers must not stop those of others.
+    answered ||= error.name === "TimeoutError" && error.limit === "total";
     retryAfter ??= readRetryAfter(error.responseHeaders, now);
     current = error.cause;
   }
@@ -99,7 +109,9 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
     // Calls wait for a connection already: one more would wait as long.
     retry: !OF_THE_REQUEST.has(reason) && !(thrown instanceof ProviderQueueFull),
     fallback: reason !== "refused to answer",
-    retryAfter,
+    retryAfter: retryAfter === null ? null : Math.min(retryAfter, MAX_RETRY_AFTER_MS),
+    shows:
+      thrown instanceof ProviderQueueFull ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
   };
 }
 

@@ -1,13 +1,17 @@
 /** Errors of model providers that the core tells apart from all others. */
 
+/** Clients are told the model's words. */
+const MAX_REFUSAL_CHARACTERS = 4_000;
+
 /** The model has declined to answer, in words of its own. The same call again would be declined again. */
 export class ModelRefusal extends Error {
   override readonly name = "ModelRefusal";
   readonly refusal: string;
 
   constructor(refusal: string) {
-    super(`the model declined: ${refusal}`);
-    this.refusal = refusal;
+    const words = refusal.slice(0, MAX_REFUSAL_CHARACTERS);
+    super(`the model declined: ${words}`);
+    this.refusal = words;
   }
 }
 

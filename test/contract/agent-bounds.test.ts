@@ -229,6 +229,60 @@ describe("provider options of requests", () => {
       await dataOf(service.post(TEXT, { input: [question, answer, question] }));
   });
 
+  const EXTRAS = { openaiCompatible: { cache_control: { type: "ephemeral" } }, google: { thoughtSignature: "s" } };
+  const EXCHANGE = [
+    { role: "user", content: "look it up" },
+    {
+      role: "assistant",
+      parts: [
+        {
+          type: "tool-find",
+          toolCallId: "1",
+          state: "output-available",
+          input: {},
+          output: 1,
+          callProviderMetadata: EXTRAS,
+          resultProviderMetadata: EXTRAS,
+        },
+      ],
+    },
+  ];
+  const QUESTION = { role: "user", content: "and now?" };
+  const OPEN = { open: { model: "up/test-model", allowProviderOptions: ["openaiCompatible.cache_control"] } };
+
+  test("POST /agents/:id/text: under the parts of an answer a client sends back signatures, but asks for no cache", async (t) => {
+    const { service, upstream } = await serveUpstream(t, {}, { agents: OPEN });
+    const input = [...EXCHANGE, QUESTION];
+    for (const agent of ["assistant", "open"]) await dataOf(service.post(`/agents/${agent}/text`, { input }));
+    const [gated, open] = upstream.requests.map(({ body }) =>
+      body.messages.filter(({ role }: Loose) => role === "assistant" || role === "tool"),
+    );
+    assert.equal(gated[0].tool_calls[0].extra_content.google.thought_signature, "s");
+    assert.ok(!JSON.stringify(gated).includes("cache_control"));
+    assert.ok(open[0].tool_calls[0].cache_control);
+    assert.ok(open[1].cache_control);
+  });
+
+  test("POST /api/memory/save-messages: options of stored messages reach a provider only where the agent lists them", async (t) => {
+    const agents = { open: { ...OPEN.open, memory: "default" } };
+    const { service, upstream } = await serveUpstream(t, { memory: "default" }, { agents, memory: { default: {} } });
+    const conversationId = "c";
+    await service.post("/api/memory/conversations", { conversationId, userId: "ada", resourceId: "assistant" });
+    const stored = [
+      { role: "user", content: [{ type: "text", text: "x", providerOptions: EXTRAS }] },
+      { ...EXCHANGE[1] },
+    ];
+    const messages = stored.map((message) => ({ ...message, conversationId, userId: "ada" }));
+    await dataOf(service.post("/api/memory/save-messages", { messages }));
+    const memory = { userId: "ada", conversationId, options: { readOnly: true } };
+    for (const agent of ["assistant", "open"])
+      await dataOf(service.post(`/agents/${agent}/text`, { input: "and now?", options: { memory } }));
+    const [gated, open] = upstream.requests.map(({ body }) => JSON.stringify(body.messages));
+    assert.ok(!gated!.includes("cache_control"), gated);
+    assert.match(gated!, /thought_signature/);
+    assert.equal(open!.split("cache_control").length - 1, 3, open);
+  });
+
   test("POST /agents/:id/chat: a chat hook's messages are named in the error as it sent them", async (t) => {
     const { service } = await serveUpstream(t);
     const messages = [{ id: "1", role: "user", parts: [{ type: "text", text: "x", providerOptions: CACHED }] }];

@@ -10,9 +10,13 @@ const AGENT = "/agents/assistant";
 const user = (id: string, said: string) => [{ id, role: "user", parts: [{ type: "text", text: said }] }];
 
 for (const store of STORES) {
-  const serve = async (t: TestContext, memory: object = {}) => {
+  const serve = async (t: TestContext, memory: object = {}, provider: object = {}) => {
     const summary = { model: "up/writer", after: 4 };
-    const setting = { store: await store.url(), memory: { default: { contextLimit: 2, summary, ...memory } } };
+    const setting = {
+      store: await store.url(),
+      memory: { default: { contextLimit: 2, summary, ...memory } },
+      provider,
+    };
     const { service, upstream } = await serveUpstream(t, { memory: "default" }, setting);
     const written: Loose[] = [];
     const answered: Loose[] = [];
@@ -115,6 +119,16 @@ for (const store of STORES) {
       await served.summaries(2);
       await turns(served, 6, 6);
       assert.match(served.system(), /late/);
+    });
+
+    test("GET /metrics: tokens of summaries and their cost count for the model that writes them", async (t) => {
+      const models = { writer: { prices: { input: 1_000, output: 1_000, asOf: "2026-11-22" } } };
+      const served = await serve(t, {}, { models });
+      await turns(served, 1, 4);
+      await served.summaries(1);
+      const metrics = await (await served.service.get("/metrics")).text();
+      assert.match(metrics, /^penstock_model_tokens_total\{model="up\/writer",direction="input"\} 10$/m);
+      assert.match(metrics, /^penstock_model_cost_usd_total\{model="up\/writer"\} 0\.015$/m);
     });
 
     test("what memory.NAME.contextTokens leaves out is summed up too", async (t) => {

@@ -1,10 +1,11 @@
 /** Files that clients name by URL, and models that do not take URLs. */
 import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { AllowedAddresses } from "../../core/models/files/allowed-addresses.ts";
-import { type OpenAIUpstream, startOpenAIUpstream } from "../support/openai-upstream.ts";
+import { calls, type OpenAIUpstream, startOpenAIUpstream } from "../support/openai-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 
 const PIXEL = Buffer.from("iVBORw0KGgo=", "base64");
@@ -12,8 +13,10 @@ const PIXEL = Buffer.from("iVBORw0KGgo=", "base64");
 /** A server of files: /a.png, /big, /missing, /to?TARGET, and one that never answers. */
 async function fileServer(test: TestContext) {
   const paths: string[] = [];
+  const left = new EventEmitter();
   const server = createServer(({ url = "" }, response) => {
     paths.push(url);
+    response.once("close", () => left.emit(url));
     if (url.startsWith("/to?")) response.writeHead(302, { location: decodeURIComponent(url.slice(4)) }).end();
     else if (url === "/big") response.writeHead(200, { "content-type": "image/png" }).end(Buffer.alloc(70_000));
     else if (url === "/missing") response.writeHead(404).end();
@@ -25,7 +28,7 @@ async function fileServer(test: TestContext) {
     server.close();
   });
   const { port } = server.address() as AddressInfo;
-  return { port, paths, url: `http://127.0.0.1:${port}` };
+  return { port, paths, url: `http://127.0.0.1:${port}`, closed: (path: string) => once(left, path) };
 }
 
 /** The package `@ai-sdk/openai-compatible` takes no URLs of images unless it is told so. */
@@ -89,7 +92,7 @@ for (const [title, server, path, message] of [
     "a name of a private address",
     {},
     (url: string) => `${url.replace("127.0.0.1", "localhost")}/a.png`,
-    /localhost is at (127\.0\.0\.1|::1), a private address/,
+    /localhost is at a private address/,
   ],
   [
     "a redirect to a private address",
@@ -130,6 +133,24 @@ test("POST /agents/:id/text goes on with a note where an earlier image of the co
   assert.match(JSON.stringify(upstream.requests[0]?.body.messages), /A file was here: .*the server answers 404/);
 });
 
+test("POST /agents/:id/text asks once for an earlier image that cannot be downloaded, however many steps the run has", async (context) => {
+  const { files, upstream, service } = await setUp(context, ALLOWED);
+  upstream.replies(calls([{ name: "nothing", input: {} }]), calls([{ name: "nothing", input: {} }]));
+  const input = [...ask(`${files.url}/missing`).input, { role: "assistant", content: "ok" }, ...ask().input];
+  const reply = await service.post("/agents/assistant/text", { input, options: { maxSteps: 3 } });
+  assert.equal(reply.status, 200, await reply.text());
+  assert.equal(upstream.requests.length, 3);
+  assert.deepEqual(files.paths, ["/missing"]);
+});
+
+test("POST /agents/:id/text leaves the other downloads as soon as one of the last message has failed", async (context) => {
+  const { files, service } = await setUp(context, { downloads: { allowPrivate: ["127.0.0.1"], timeout: "10m" } });
+  const closed = files.closed("/silent");
+  const reply = await service.post("/agents/assistant/text", ask(`${files.url}/silent`, `${files.url}/missing`));
+  assert.equal(reply.status, 400);
+  await closed;
+});
+
 for (const [address, allowed] of [
   ["8.8.8.8", true],
   ["2606:4700::1111", true],
@@ -143,6 +164,15 @@ for (const [address, allowed] of [
   ["::ffff:127.0.0.1", false],
   ["::ffff:7f00:1", false],
   ["64:ff9b::7f00:1", false],
+  ["fec0::1", false],
+  ["::ffff:0:7f00:1", false],
+  ["::127.0.0.1", false],
+  ["2002:7f00:1::", false],
+  ["5f00::1", false],
+  ["3fff::1", false],
+  ["2130706433", false],
+  ["0177.0.0.1", false],
+  ["0x7f.1", false],
   ["192.168.7.7", true],
   ["192.168.8.1", false],
 ] as const) {

@@ -1,10 +1,12 @@
 /** Sums up what a prompt has no room for. It happens after the reply, and a failure is only logged. */
+import type { LanguageModelV3Usage } from "@ai-sdk/provider";
 import type { Message, SummaryManifest } from "../../../generated/types.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 import type { MemoryAccess } from "../../memory/memory.ts";
-import type { ModelChain } from "../../models/chain.ts";
+import type { ModelChain, ModelStream } from "../../models/chain.ts";
 import type { RunCall } from "../agent.ts";
+import { costOf, toUsage } from "../run/usage.ts";
 import type { Conversation } from "./recall.ts";
 
 /** Most messages that one call of the model sums up, and most characters of one of them and of all. */
@@ -12,7 +14,7 @@ const MESSAGES_PER_CALL = 100;
 const MESSAGE_CHARACTERS = 4_000;
 const CALL_CHARACTERS = 48_000;
 /** Most calls after one turn: a conversation that was long before may take several turns. */
-const MAX_CALLS = 10;
+const MAX_CALLS = 3;
 const MAX_OUTPUT_TOKENS = 1_000;
 const MAX_SUMMARY_CHARACTERS = 16_000;
 const TIMEOUT_MS = 120_000;
@@ -37,12 +39,12 @@ export function createSummarizer({ after }: SummaryManifest, chain: ModelChain):
   ): Promise<boolean> {
     const limit = Math.max(after, MESSAGES_PER_CALL);
     const left = await access.unsummarized(conversation, before, limit);
-    if (left === null || left.messages.length < after) return false;
+    if (left === null || (left.messages.length < after && !left.full)) return false;
     const { text, count } = transcript(left.messages);
     const summary = await write(chain, left.summary, text, call);
     if (summary === "") return false;
     await access.summarize(conversation, summary, left.positions[count - 1]!);
-    return count < left.messages.length || left.messages.length === limit;
+    return count < left.messages.length || left.full;
   }
 
   return {
@@ -79,12 +81,22 @@ async function write(chain: ModelChain, summary: string | undefined, text: strin
     for (;;) {
       const batch = await stream.next();
       if (batch === null) return written.trim();
-      for (const part of batch) if (part.type === "text-delta") written += part.delta;
+      for (const part of batch) {
+        if (part.type === "text-delta") written += part.delta;
+        else if (part.type === "finish") meterUsage(stream, part.usage);
+      }
       if (written.length > MAX_SUMMARY_CHARACTERS) return written.slice(0, MAX_SUMMARY_CHARACTERS).trim();
     }
   } finally {
     stream.cancel();
   }
+}
+
+/** The user did not ask for this call, so that no reply tells of what it costs. */
+function meterUsage({ meter, prices }: ModelStream, counted: LanguageModelV3Usage): void {
+  const usage = toUsage(counted);
+  if (prices !== undefined && usage.totalTokens > 0) usage.cost = costOf(usage, prices);
+  meter?.used(usage);
 }
 
 /** As many of the messages as fit into one call, at least one. */

@@ -1,5 +1,9 @@
 /** `providerOptions` of requests: which of them an agent lets through, and how they join the agent's own. */
-import type { SharedV3ProviderOptions } from "@ai-sdk/provider";
+import type {
+  LanguageModelV3Message,
+  LanguageModelV3ToolResultOutput,
+  SharedV3ProviderOptions,
+} from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 
@@ -97,6 +101,65 @@ function checkOwn(allowed: AllowedOptions, fields: Fields, key: string, path: ()
   const value = fields[key];
   // Null is nothing to the readers of the input too.
   if (value !== undefined && value !== null) checkProviderOptions(allowed, value, `${path()}.${key}`);
+}
+
+/**
+ * Takes out of a prompt what no request may ask for: stored messages may have been saved by a client. Parts of an assistant's message
+ * keep what a provider gives out (signatures, ids of its own); that it caches something is no answer of a provider.
+ *
+ * @param prompt as it was read from the input and the conversation; its parts are changed
+ */
+export function keepAllowed(allowed: AllowedOptions, prompt: readonly LanguageModelV3Message[]): void {
+  for (const message of prompt) {
+    keepIn(message, allowed);
+    if (message.role === "system") continue;
+    const isAnswer = message.role === "assistant";
+    for (const part of message.content) {
+      if (part.type === "tool-approval-response") continue;
+      keepIn(part, allowed, isAnswer);
+      if (part.type === "tool-result") keepInResult(part, allowed);
+    }
+  }
+}
+
+type Carrier = { providerOptions?: SharedV3ProviderOptions | undefined };
+
+function keepIn(carrier: Carrier, allowed: AllowedOptions, isAnswer = false): void {
+  const { providerOptions } = carrier;
+  if (providerOptions === undefined) return;
+  const kept = Object.entries(providerOptions).map(([provider, values]) => {
+    const level = allowed.get(provider);
+    const given = Object.entries(values).filter(([key]) => isAnswer && !ASKS_FOR_CACHE.test(key));
+    return [provider, level === null ? values : { ...Object.fromEntries(given), ...permitted(level, values) }] as const;
+  });
+  const some = kept.filter(([, values]) => Object.keys(values).length > 0);
+  carrier.providerOptions = some.length === 0 ? undefined : (Object.fromEntries(some) as SharedV3ProviderOptions);
+}
+
+/** Anthropic's `cacheControl`, `cache_control` of others, `cachePoint` of Bedrock: what is cached costs more. */
+const ASKS_FOR_CACHE = /^cache/i;
+
+function permitted(allowed: AllowedOptions | undefined, value: object): Record<string, unknown> {
+  const kept = Object.entries(value).flatMap(([key, below]): [string, unknown][] => {
+    const level = allowed?.get(key);
+    if (level === null) return [[key, below]];
+    return level === undefined || !isObject(below) ? [] : [[key, permitted(level, below)]];
+  });
+  return Object.fromEntries(kept);
+}
+
+function keepInResult(part: { output: LanguageModelV3ToolResultOutput }, allowed: AllowedOptions): void {
+  if (part.output.type !== "content" && part.output.providerOptions === undefined) return;
+  // The value may be that of the request, which the history has too.
+  const output = { ...part.output };
+  keepIn(output as Carrier, allowed);
+  if (output.type === "content")
+    output.value = output.value.map((item) => {
+      const own = { ...item };
+      keepIn(own as Carrier, allowed);
+      return own;
+    });
+  part.output = output;
 }
 
 /** `over` takes precedence, option by option: what an operator has set stays where the request says nothing of it. */

@@ -9,6 +9,7 @@ import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { wasAborted } from "./abort.ts";
+import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
@@ -136,6 +137,7 @@ export async function execute(
   const { turn } = plan;
   beginRunSpan(agent, prepared);
   if (turn !== null) await addConversation(agent, plan, turn, outcome);
+  keepAllowed(agent.bounds.providerOptions, plan.prompt);
   const record = agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
   agent.activity.enter();
   try {

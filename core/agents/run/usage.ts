@@ -7,18 +7,24 @@ export function zeroUsage(): Usage {
   return { promptTokens: 0, completionTokens: 0, totalTokens: 0, cachedInputTokens: 0, reasoningTokens: 0 };
 }
 
-/** `promptTokens` counts all input, cached or not. Counts that the provider does not give are 0. */
+/**
+ * `promptTokens` counts all input, cached or not. Counts that the provider does not give are 0, and so is what is no count: it would
+ * spoil every sum that it goes into, in the metrics for good.
+ */
 export function toUsage(usage: LanguageModelV3Usage): Usage {
-  const promptTokens = usage.inputTokens.total ?? 0;
-  const completionTokens = usage.outputTokens.total ?? 0;
+  const promptTokens = count(usage.inputTokens.total);
+  const completionTokens = count(usage.outputTokens.total);
   return {
     promptTokens,
     completionTokens,
     totalTokens: promptTokens + completionTokens,
-    cachedInputTokens: usage.inputTokens.cacheRead ?? 0,
-    reasoningTokens: usage.outputTokens.reasoning ?? 0,
+    cachedInputTokens: count(usage.inputTokens.cacheRead),
+    reasoningTokens: count(usage.outputTokens.reasoning),
   };
 }
+
+const count = (value: unknown): number =>
+  Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : 0;
 
 /**
  * In US dollars. Reasoning is part of the output. Cached tokens are part of the input; where a provider leaves them out of its

@@ -5,7 +5,8 @@ import type { Domain } from "../domain.ts";
 import type { TurnPlace } from "../memory.ts";
 import { idOf, roleHead } from "../records/message.ts";
 
-const ROWS_PER_READ = 200;
+/** Messages may have files in them. */
+const ROWS_PER_READ = 32;
 const USER = roleHead("user");
 
 /**

@@ -7,6 +7,7 @@ import {
   messageRows,
   positionFromKey,
 } from "../../storage/keys.ts";
+import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import type { Unsummarized } from "../memory.ts";
@@ -15,6 +16,10 @@ import { retryOnConflict } from "../records/directory.ts";
 import { parseMessage } from "../records/message.ts";
 import type { Draft } from "../semantic/semantic.ts";
 import { findMessages } from "./write.ts";
+
+/** Messages may have files in them, of which a summary tells the type alone. */
+const ROWS_PER_READ = 16;
+const MAX_READ_CHARACTERS = 8 * 1024 * 1024;
 
 interface Summary {
   readonly text: string;
@@ -41,17 +46,27 @@ export async function unsummarized(
   limit: number,
 ): Promise<Unsummarized | null> {
   const { store } = domain;
-  const [summary, positions] = await Promise.all([readSummary(store, number), findMessages(domain, number, [before])]);
-  const end = positions.get(before);
+  const [summary, known] = await Promise.all([readSummary(store, number), findMessages(domain, number, [before])]);
+  const end = known.get(before);
   if (end === undefined) return null;
-  const rows = await store.scan({
+  const messages: Message[] = [];
+  const positions: string[] = [];
+  const range = {
     prefix: messageRows(number),
     ...(summary !== undefined && { after: messageKey(number, summary.through) }),
     before: messageKey(number, end),
-    limit,
-  });
-  const messages: Message[] = rows.map(({ value }) => parseMessage(value));
-  return { summary: summary?.text, messages, positions: rows.map(({ key }) => positionFromKey(key)) };
+  };
+  let size = 0;
+  for await (const rows of allRows(store, range, Math.min(ROWS_PER_READ, limit))) {
+    for (const { key, value } of rows.slice(0, limit - messages.length)) {
+      messages.push(parseMessage(value));
+      positions.push(positionFromKey(key));
+      size += value.length;
+    }
+    if (messages.length === limit || size > MAX_READ_CHARACTERS) break;
+  }
+  const full = messages.length === limit || size > MAX_READ_CHARACTERS;
+  return { summary: summary?.text, messages, positions, full };
 }
 
 /**

@@ -2,12 +2,16 @@
 import { type LookupAddress, type LookupOptions, lookup } from "node:dns";
 import { BlockList, isIP } from "node:net";
 
-/** Not on the public internet: this machine, private and shared networks, link-local (cloud metadata), multicast, reserved. */
+/** The only addresses of IPv6 that are public; those that are not assigned yet may become anything. */
+const PUBLIC_IPV6 = ["2000::/3"];
+/**
+ * Not on the public internet: this machine, private and shared networks, link-local (cloud metadata), multicast, reserved, and those
+ * that lead on to an address of IPv4.
+ */
 const PRIVATE_NETWORKS = [
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"],
-  ...["192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4"],
-  ...["240.0.0.0/4", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2001:db8::/32", "2002::/16"],
-  ...["fc00::/7", "fe80::/10", "ff00::/8"],
+  ...["192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"],
+  ...["224.0.0.0/4", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"],
 ];
 
 const MAPPED = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i;
@@ -30,6 +34,7 @@ type Found = (error: Error | null, address: string | LookupAddress[], family?: n
 
 export class AllowedAddresses {
   readonly #private = networks(PRIVATE_NETWORKS);
+  readonly #publicIPv6 = networks(PUBLIC_IPV6);
   readonly #allowed: BlockList;
   readonly #names: ReadonlySet<string>;
 
@@ -53,7 +58,8 @@ export class AllowedAddresses {
         : addresses?.find((one) => !this.#allows(one.address));
       const [first] = addresses ?? [];
       if (error !== null) found(error, []);
-      else if (wrong !== undefined) found(new Error(`${name} is at ${wrong.address}, a private address`), []);
+      // Which one is nothing that a client should learn of a private network.
+      else if (wrong !== undefined) found(new Error(`${name} is at a private address`), []);
       else if (options.all === true) found(null, addresses);
       else if (first === undefined) found(new Error(`${name} has no address`), []);
       else found(null, first.address, first.family);
@@ -62,7 +68,7 @@ export class AllowedAddresses {
 
   #allows(given: string): boolean {
     const address = MAPPED.exec(given)?.[1] ?? given;
-    const mapped = isIP(address) === 6 && /^::ffff:/i.test(address);
-    return contains(this.#allowed, address) || !(mapped || contains(this.#private, address));
+    if (contains(this.#allowed, address)) return true;
+    return (isIP(address) === 4 || contains(this.#publicIPv6, address)) && !contains(this.#private, address);
   }
 }

@@ -39,8 +39,8 @@ function isSupported(url: URL, mediaType: string, supported: SupportedUrls): boo
 export class PromptFiles {
   readonly #downloader: () => Promise<Downloader>;
   readonly #limits: FileLimits;
-  /** By part of a message, which stays the same from step to step of a run. */
-  readonly #loaded = new WeakMap<LanguageModelV3FilePart, DownloadedFile>();
+  /** By part of a message, which stays the same from step to step of a run: nothing is asked for twice, also when it failed. */
+  readonly #loaded = new WeakMap<LanguageModelV3FilePart, Promise<DownloadedFile>>();
 
   /** @param downloader is asked for when the first file is to be loaded */
   constructor(downloader: () => Promise<Downloader>, limits: FileLimits) {
@@ -69,8 +69,9 @@ export class PromptFiles {
     if (newest.length > MAX_FILES)
       throw invalid(`the last message has more than ${MAX_FILES} files by URL to download`);
     const budget = { bytes: this.#limits.max };
-    const limit = AbortSignal.timeout(this.#limits.timeout);
-    const until = signal === undefined ? limit : AbortSignal.any([limit, signal]);
+    const refused = new AbortController();
+    const ends = [AbortSignal.timeout(this.#limits.timeout), refused.signal];
+    const until = AbortSignal.any(signal === undefined ? ends : [...ends, signal]);
     const parts = new Map<LanguageModelV3FilePart, UserMessage["content"][number]>();
 
     await Promise.all(
@@ -78,6 +79,8 @@ export class PromptFiles {
         try {
           parts.set(file, await this.#fill(file, budget, until));
         } catch (thrown) {
+          // The other files are of no use then.
+          refused.abort();
           signal?.throwIfAborted();
           throw invalid(`part ${part + 1} of the last message: ${failureOf(file, thrown)}`, { cause: thrown });
         }
@@ -106,10 +109,11 @@ export class PromptFiles {
   ): Promise<LanguageModelV3FilePart> {
     let loaded = this.#loaded.get(file);
     if (loaded === undefined) {
-      loaded = await (await this.#downloader()).download(urlOf(file)!, budget, signal);
+      loaded = this.#downloader().then(({ download }) => download(urlOf(file)!, budget, signal));
       this.#loaded.set(file, loaded);
     }
-    return { ...file, data: loaded.data, mediaType: preciseType(file.mediaType, loaded.mediaType) };
+    const { data, mediaType } = await loaded;
+    return { ...file, data, mediaType: preciseType(file.mediaType, mediaType) };
   }
 }
 

@@ -30,6 +30,17 @@ export class Learned {
   readonly modes = new Set<OutputMode>();
 }
 
+/**
+ * What it has refused of one call. Only a call that is accepted in the end proves it: the words of an error may be those of a client,
+ * such as the name of a file in its prompt.
+ */
+class Refused extends Learned {
+  /** Modes that the provider takes, but not with this schema. */
+  readonly unfit = new Set<OutputMode>();
+  /** What the log is told once it is proved. */
+  readonly notes: { readonly fields: object; readonly message: string }[] = [];
+}
+
 interface ChatModelConfig extends ModelForm {
   /** Name of the provider. */
   readonly name: string;
@@ -60,16 +71,17 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   async doStream(options: LanguageModelV3CallOptions): Promise<BatchedStreamResult> {
-    /** Modes that the provider takes, but not with this schema. */
-    const unfit = new Set<OutputMode>();
+    let refused: Refused | null = null;
     for (let repeats = 0; ; repeats++) {
-      const body = this.#body(options, unfit);
+      const body = this.#body(options, refused);
       const answer = this.#call(options, body);
       try {
         await answer.opened;
+        if (refused !== null) this.#learn(refused);
         return new Answer(answer);
       } catch (error) {
-        if (repeats === MAX_REPEATS || !this.#adapt(error, body, unfit)) throw error;
+        refused ??= new Refused();
+        if (repeats === MAX_REPEATS || !this.#adapt(error, body, refused)) throw error;
       }
     }
   }
@@ -78,18 +90,19 @@ export class ChatModel implements LanguageModelV3 {
     return collectAnswer((await this.doStream(options)).batches);
   }
 
-  #body(options: LanguageModelV3CallOptions, unfit: ReadonlySet<OutputMode>): Body {
+  #body(options: LanguageModelV3CallOptions, refused: Refused | null): Body {
     const { settings, learned } = this.#config;
     const named = namedOptions(this.#config, options);
     const body = toBody(this.#config, options, named);
     const { responseFormat } = options;
     if (responseFormat?.type === "json") {
-      const refused = unfit.size === 0 ? learned.modes : new Set([...learned.modes, ...unfit]);
-      const mode = chooseMode(settings.structuredOutput, responseFormat, refused);
+      const modes = refused === null ? learned.modes : new Set([...learned.modes, ...refused.modes, ...refused.unfit]);
+      const mode = chooseMode(settings.structuredOutput, responseFormat, modes);
       askForJson(body, responseFormat, mode, named.strictJsonSchema ?? true);
     }
     applyRules(body, this.#rules);
     applyRules(body, learned.parameters);
+    if (refused !== null) applyRules(body, refused.parameters);
     return body;
   }
 
@@ -104,33 +117,45 @@ export class ChatModel implements LanguageModelV3 {
     return answer;
   }
 
-  /** Learns from a refusal. Returns whether the call is to be repeated. */
-  #adapt(error: unknown, body: Body, unfit: Set<OutputMode>): boolean {
+  /** Reads a refusal. Returns whether the call is to be repeated. */
+  #adapt(error: unknown, body: Body, refused: Refused): boolean {
     if (!APICallError.isInstance(error) || !BAD_REQUEST.has(error.statusCode)) return false;
-    const { settings, learned, logger } = this.#config;
+    const { settings } = this.#config;
     const model = `${this.#config.name}/${this.modelId}`;
     const complaint = readComplaint(error.data, error.responseBody ?? "");
     const mode = settings.structuredOutput === "auto" ? refusedMode(complaint, body) : null;
     if (mode !== null) {
-      if (isAboutSchema(complaint)) unfit.add(mode);
-      else if (!learned.modes.has(mode)) {
-        learned.modes.add(mode);
-        logger.warn(
-          { model, response_format: mode, err: error },
-          "the model does not take this response_format: no longer sent",
-        );
+      if (isAboutSchema(complaint)) refused.unfit.add(mode);
+      else {
+        refused.modes.add(mode);
+        const message = "the model does not take this response_format: no longer sent";
+        refused.notes.push({ fields: { model, response_format: mode, err: error }, message });
       }
       return true;
     }
     const parameter = refusedParameter(complaint, body);
-    if (parameter === null) return false;
-    const known = learned.parameters.omit.has(parameter) || learned.parameters.rename.has(parameter);
-    const as = learned.parameters.refuse(parameter, complaint.words);
-    if (!known)
-      logger.warn({ model, parameter, as, err: error }, "the model does not take this parameter: no longer sent");
+    if (parameter === null || isRenamed(refused, parameter)) return false;
+    const as = refused.parameters.refuse(parameter);
+    const message = "the model does not take this parameter: no longer sent";
+    refused.notes.push({ fields: { model, parameter, as, err: error }, message });
     return true;
   }
+
+  /** The provider has accepted the call without what it had refused. */
+  #learn({ parameters, modes, notes }: Refused): void {
+    const { learned, logger } = this.#config;
+    const size = () => learned.modes.size + learned.parameters.omit.size + learned.parameters.rename.size;
+    const before = size();
+    for (const mode of modes) learned.modes.add(mode);
+    learned.parameters.add(parameters);
+    // Calls at the same time learn the same.
+    if (size() > before) for (const { fields, message } of notes) logger.warn(fields, message);
+  }
 }
+
+/** Whether it is the limit under its other name, which was the last thing to try. */
+const isRenamed = ({ parameters }: Refused, parameter: string): boolean =>
+  [...parameters.rename.values()].includes(parameter);
 
 class Answer implements BatchedStreamResult {
   readonly batches: PartSource;

@@ -16,6 +16,10 @@ const REASONING_MODELS = /(?:^|\/)(?:gpt-5|o1|o3|o4)[^/]*$/;
 const SAMPLING = ["temperature", "top_p", "frequency_penalty", "presence_penalty"];
 const LIMIT = "max_tokens";
 const NEW_LIMIT = "max_completion_tokens";
+const OTHER_LIMIT: ReadonlyMap<string, string> = new Map([
+  [LIMIT, NEW_LIMIT],
+  [NEW_LIMIT, LIMIT],
+]);
 
 /** What makes a request what it is: no rule takes it out. */
 const ESSENTIAL: ReadonlySet<string> = new Set([
@@ -54,15 +58,21 @@ export class LearnedRules implements ParameterRules {
   readonly omit = new Set<string>();
   readonly rename = new Map<string, string>();
 
-  /** Remembers a parameter, and returns under which name its value is sent from now on, if at all. */
-  refuse(parameter: string, words: string): string | null {
-    const other = [LIMIT, NEW_LIMIT].find((name) => name !== parameter && words.includes(name));
-    if ((parameter === LIMIT || parameter === NEW_LIMIT) && other !== undefined && !this.rename.has(other)) {
-      this.rename.set(parameter, other);
-      return other;
-    }
-    this.omit.add(parameter);
-    return null;
+  /**
+   * Returns under which name the value of the parameter is sent from now on, if at all. A limit of tokens is not left out, since it
+   * bounds what a call costs: it is tried under its other name.
+   */
+  refuse(parameter: string): string | null {
+    const other = OTHER_LIMIT.get(parameter) ?? null;
+    if (other === null) this.omit.add(parameter);
+    else this.rename.set(parameter, other);
+    return other;
+  }
+
+  add({ omit, rename }: ParameterRules): void {
+    for (const name of omit) this.omit.add(name);
+    // One that leads back to where another begins would undo it.
+    for (const [name, other] of rename) if (!this.rename.has(other)) this.rename.set(name, other);
   }
 }
 

@@ -1,7 +1,7 @@
 /** What tokens cost, and how usage adds up over steps. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addUsage, costOf, zeroUsage } from "../../../core/agents/run/usage.ts";
+import { addUsage, costOf, toUsage, zeroUsage } from "../../../core/agents/run/usage.ts";
 import { usage } from "../../support/agents.ts";
 
 const PRICES = { input: 3, output: 15, cachedInput: 0.3 };
@@ -24,6 +24,17 @@ test("counts that a provider leaves out of its totals are paid beside them", () 
   assert.equal(costOf(used(100_000, 0, { cachedInputTokens: 1_000_000 }), PRICES), 0.6);
   assert.equal(costOf(used(0, 100_000, { reasoningTokens: 900_000 }), PRICES), 15);
 });
+
+for (const wrong of ["7", -5, Number.NaN, Number.POSITIVE_INFINITY, 1.5, {}, null])
+  test(`a count of tokens that is ${typeof wrong === "number" ? wrong : JSON.stringify(wrong)} counts as none`, () => {
+    const each = wrong as never;
+    const [inputTokens, outputTokens] = [
+      { total: each, cacheRead: each },
+      { total: 2, reasoning: each },
+    ];
+    const used = toUsage({ inputTokens, outputTokens } as unknown as Parameters<typeof toUsage>[0]);
+    assert.deepEqual(used, usage(0, 2));
+  });
 
 test("costs add up without errors of binary fractions", () => {
   const sum = zeroUsage();

@@ -220,3 +220,18 @@ test("a generation's messages make the conversation, with a short title, and go 
   assert.deepEqual((await access.earlier("c", { limit: 0 })).messages, []);
   assert.deepEqual(await textsOf(access, "empty"), []);
 });
+
+test("messages to be summed up are read in pieces of some megabytes, however long they are", async () => {
+  const { access } = await opened();
+  const long = "x".repeat(1024 * 1024);
+  for (let count = 0; count < 40; count++)
+    await access.save([{ conversationId: "c", message: said(long, `m${count}`) }]);
+  const first = await access.unsummarized({ id: "c", userId: "ada" }, "m39", 100);
+  assert.equal(first?.full, true);
+  assert.ok(first.messages.length > 0 && first.messages.length < 39, String(first.messages.length));
+  await access.summarize({ id: "c", userId: "ada" }, "long", first.positions.at(-1)!);
+  const second = await access.unsummarized({ id: "c", userId: "ada" }, "m39", 100);
+  assert.equal(second?.messages[0]?.id, `m${first.messages.length}`);
+  const few = await access.unsummarized({ id: "c", userId: "ada" }, "m39", 3);
+  assert.deepEqual([few?.messages.length, few?.full], [3, true]);
+});

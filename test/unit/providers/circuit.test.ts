@@ -5,7 +5,7 @@ import { APICallError, type LanguageModelV3, type LanguageModelV3StreamPart } fr
 import { type ChainSettings, createModelChain } from "../../../core/models/chain.ts";
 import { Circuits } from "../../../core/models/circuits.ts";
 import { ModelMeter, NamedMeters } from "../../../core/observability/metrics/named.ts";
-import type { ModelTimeouts } from "../../../core/plugin/plugin.ts";
+import { type ModelTimeouts, ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 import { jumpingClock } from "../../support/jumping-clock.ts";
 import { ask, partsOf, settingsOf, silent, soon, textOf } from "../../support/providers.ts";
 
@@ -141,6 +141,19 @@ for (const code of [400, 401, 404, 422, 429]) {
     assert.deepEqual(log, []);
   });
 }
+
+test("answers that are cut at timeouts.total, and calls for which the queue is full, do not open the circuit", async () => {
+  const tooLong = Object.assign(new Error("too long"), { name: "TimeoutError", limit: "total" });
+  const long = acting(() => streamOf([DELTA, { type: "error", error: tooLong }]));
+  const crowded = acting((call) => (call % 2 === 0 ? new ProviderQueueFull(1, 0) : status(500)));
+  const { chain, meters } = setUp({ "p/long": long, "p/crowded": crowded });
+  await times(8, () => fails(chain("p/long")));
+  assert.equal(long.calls, 8);
+  await times(9, () => fails(chain("p/crowded")));
+  assert.equal(meters.of("p/crowded").circuit, "closed");
+  await fails(chain("p/crowded"));
+  assert.equal(meters.of("p/crowded").circuit, "open", "nor does a full queue hide that the model fails");
+});
 
 test("a success between failures begins the count anew", async () => {
   const model = acting((call) => (call % 5 === 4 ? undefined : status(500)));

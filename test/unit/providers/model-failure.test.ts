@@ -82,6 +82,8 @@ for (const [headers, expected] of [
   [{ "retry-after": "soon" }, null],
   [{ "retry-after": "-5" }, null],
   [{ "retry-after": "" }, null],
+  [{ "retry-after": "1000000000" }, 86_400_000],
+  [{ "retry-after-ms": "1e400" }, 86_400_000],
 ] as [Record<string, string>, number | null][]) {
   test(`${JSON.stringify(headers)} asks to wait ${expected} ms`, () => {
     assert.equal(classifyFailure(status(429, headers), NOW).retryAfter, expected);

@@ -222,6 +222,33 @@ test("a model that refuses one parameter after the other is called until it take
   assert.equal(upstream.requests.length, 7);
 });
 
+test("a 400 whose words come from the prompt teaches nothing: the next call is sent every parameter", async (context) => {
+  const echo = (prompt: string) =>
+    refusal({ message: `Unsupported file: 'max_tokens temperature top_p' in ${prompt}`, code: "invalid_value" });
+  const { upstream, lines, call } = await setUp(context, ({ lastUserText }) =>
+    lastUserText === "bad" ? echo(lastUserText) : null,
+  );
+  const prompt = [{ role: "user" as const, content: [{ type: "text" as const, text: "bad" }] }];
+  await assert.rejects(call("m", { ...SAMPLING, prompt }), { statusCode: 400 });
+  const before = upstream.requests.length;
+  const body = await call("m", SAMPLING);
+  for (const name of SENT) assert.notEqual(body[name], undefined, name);
+  assert.equal(upstream.requests.length, before + 1);
+  assert.deepEqual(lines, []);
+});
+
+test("a limit of tokens that a model refuses is sent under its other name or not at all, and is never left out", async (context) => {
+  const { upstream, call } = await setUp(context, ({ body, lastUserText }) => {
+    const param = body.max_tokens === undefined ? "max_completion_tokens" : "max_tokens";
+    const refuses = body[param] !== undefined && (param === "max_tokens" || lastUserText === "much");
+    return refuses ? refusal({ message: `${param} of ${body[param]} is not supported`, param }) : null;
+  });
+  const prompt = [{ role: "user" as const, content: [{ type: "text" as const, text: "much" }] }];
+  await assert.rejects(call("m", { ...SAMPLING, prompt }), { statusCode: 400 });
+  assert.equal(upstream.requests.length, 2);
+  assert.equal((await call("m", SAMPLING)).max_completion_tokens, 50);
+});
+
 const NOT_REPEATED: [string, object][] = [
   [
     "a value out of range",
@@ -323,4 +350,12 @@ test("a model that declines is an error with its own words", async (context) => 
     call("m", {}),
     (thrown) => thrown instanceof ModelRefusal && thrown.refusal === "I cannot help.",
   );
+});
+
+test("a model that declines at great length is quoted with 4,000 characters", async (context) => {
+  const event = { choices: [{ index: 0, delta: { refusal: "no ".repeat(100_000) }, finish_reason: "stop" }] };
+  const { call } = await setUp(context, () => ({
+    steps: [{ raw: `data: ${JSON.stringify(event)}\n\n` }, { done: true }],
+  }));
+  await assert.rejects(call("m", {}), (thrown) => thrown instanceof ModelRefusal && thrown.refusal.length === 4_000);
 });
