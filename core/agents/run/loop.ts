@@ -78,7 +78,7 @@ async function runStep(
     if (span !== null) endModelCallSpan(span, plan, options, step, error, answered || undefined);
     throw error;
   } finally {
-    options.learn(step.usage.promptTokens);
+    options.learn(stream.tokens, step.usage.promptTokens);
   }
   settle(outcome, step, stream, stream.id);
   if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
