@@ -11,7 +11,7 @@ import type { RunCall } from "../agent.ts";
 import { pushMessage } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import type { MemorySettings } from "../run/options.ts";
-import { type CompletedMessage, completeCalls } from "./open-calls.ts";
+import { type CompletedMessage, completed, requireOpen } from "./open-calls.ts";
 import type { TurnInput } from "./turn-input.ts";
 
 export interface RecalledContext {
@@ -36,6 +36,9 @@ export interface Conversation {
   readonly userId: string;
 }
 
+/** The user's message, and the answer to it. */
+const MESSAGES_OF_TURN = 2;
+
 /**
  * @throws ServiceError `not_found` when the conversation belongs to another user, `unavailable` when the store fails
  */
@@ -50,15 +53,23 @@ export async function recall(
 ): Promise<RecalledContext> {
   const { id, userId } = conversation;
   const { contextLimit } = settings;
-  const { messageIds: posted, complete } = input;
-  const [earlier, workingMemory] = await Promise.all([
-    access.earlier(id, { limit: contextLimit, posted, complete }, userId),
+  const { messageIds: posted, complete, results } = input;
+  const answersStored = results.alone.size > 0;
+  // Results are nothing without their call and the question that led to it.
+  const limit = answersStored ? Math.max(contextLimit, MESSAGES_OF_TURN) : contextLimit;
+  const [earlier, newest, workingMemory] = await Promise.all([
+    access.earlier(id, { limit, posted, complete }, userId),
+    results.withCalls.size > 0 ? access.earlier(id, { limit: 1 }, userId) : undefined,
     readWorkingMemory(memory, access, conversation),
   ]);
   const { before, discarded, last, summary } = earlier;
-  const { messages: recent, continued } = completeCalls(earlier.messages, input.results);
+  requireOpen(earlier.messages, results.alone);
+  const continued = newest
+    ? completed(newest.messages, results.withCalls)
+    : completed(earlier.messages, results.alone);
+  const recent = earlier.messages.map((message) => (message.id === continued?.id ? continued : message));
   const told = new Set([...recent.map((message) => message.id), ...posted]);
-  const whole = recent.length < contextLimit;
+  const whole = recent.length < limit;
   const similar = await similarMessages(
     memory,
     access,

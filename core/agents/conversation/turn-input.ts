@@ -55,7 +55,7 @@ export function parseTurnInput(input: unknown): TurnInput {
     messageIds: new Set(ids),
     since: (id) => messagesSince(messages, id),
     // Results alone belong to calls that are stored.
-    complete: results.size === 0 && hasHistory(messages),
+    complete: results.alone.size === 0 && hasHistory(messages),
     continued: continuedMessage(messages.at(-1)!),
     results,
     text: userMessages.length === 0 ? "" : inputText(userMessages.at(-1)!),

@@ -2,10 +2,12 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
 import { pushModelMessage } from "./model-input.ts";
+import { repairPrompt } from "./repair.ts";
 import { pushUiMessage } from "./ui-input.ts";
 
 /**
- * Builds the prompt for a model: the agent's instructions, then the input.
+ * Builds the prompt for a model: the agent's instructions, then the input. Calls that the input leaves open are answered in it, and
+ * results without a call are left out: they belong to calls that are stored.
  *
  * @param field the name of the input in the request (`input`, `messages`), for messages.
  * @throws ServiceError `invalid_input` that names the field.
@@ -31,7 +33,7 @@ export function buildPrompt(instructions: string, input: unknown, field = "input
       if (isEmpty(prompt[at]!)) refuseOrDrop(prompt, at, message, path);
   }
   if (prompt.length === before) throw invalid(`${field} must not be empty`);
-  return prompt;
+  return repairPrompt(prompt);
 }
 
 const isBlank = (text: string) => text.trim() === "";

@@ -8,6 +8,7 @@ import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { buildPrompt } from "../prompt/input.ts";
+import { beginOfResults, requireCalls } from "../prompt/results.ts";
 import { wasAborted } from "./abort.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
@@ -66,6 +67,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     agent.memory === null
       ? null
       : startTurn(agent.memory, request, { runId: id, settings: turnSettings(settings, request), principal }, caller);
+  checkResults(request, turn !== null);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
@@ -86,6 +88,12 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     span: null,
   };
   return { plan, input: request.input, parentSpan: request.parentSpan };
+}
+
+/** Results at the end of the input may belong to calls that the conversation has. */
+function checkResults({ input, field = "input" }: RunRequest, hasConversation: boolean): void {
+  if (!Array.isArray(input)) return;
+  requireCalls(input, field, hasConversation ? beginOfResults(input) : input.length);
 }
 
 type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal">;
