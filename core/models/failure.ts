@@ -1,8 +1,8 @@
 /** Classifies failures of model calls: what clients may know of them, and whether to try again. */
 import { type ErrorKind, ServiceError } from "../lib/errors.ts";
 import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
+import { causesText } from "./causes-text.ts";
 import { saysContextLength } from "./context-length.ts";
-import { errorText } from "./error-text.ts";
 
 export type FailureReason =
   | "rate limited"
@@ -112,7 +112,7 @@ const OF_SIGNATURES = /thinking|thought|signature|reasoning|encrypted|item with 
 
 /** Whether a model call failed because of what another model, or the same one long ago, has said for itself. */
 export const isSignatureError = (thrown: unknown): boolean =>
-  classifyFailure(thrown).reason === "refused the request" && OF_SIGNATURES.test(errorText(thrown));
+  classifyFailure(thrown).reason === "refused the request" && OF_SIGNATURES.test(causesText(thrown));
 
 /** The error for clients. The provider's own error is its `cause`, which only the log shows; a refusal is the model's answer. */
 export function providerFailed(

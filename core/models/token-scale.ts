@@ -1,5 +1,5 @@
 /** What a model's answers have taught of its tokens, as long as the process lives. */
-import { errorText } from "./error-text.ts";
+import { causesText } from "./causes-text.ts";
 
 export interface TokenScale {
   /** Tokens for each estimated one. */
@@ -30,7 +30,7 @@ const toNumber = (digits: string) => Number(digits.replaceAll(",", ""));
 
 /** The limit and the length of the prompt, in tokens, as an error of the provider says them; null when it does not. */
 export function statedLimit(error: unknown): { limit: number; used: number } | null {
-  const text = errorText(error).slice(0, MAX_CHARACTERS);
+  const text = causesText(error).slice(0, MAX_CHARACTERS);
   const match = MAXIMUM.exec(text);
   if (match === null) return null;
   const limit = toNumber(match[1] ?? match[2]!);

@@ -259,7 +259,11 @@ test("POST /agents/:id/text with a client's own history and the result of a call
   const { service, upstream } = await serve(t, { memory: "chats" });
   upstream.replies(calls([ASKS]), says("Done."), says("Bye."));
   const { toolCalls } = await dataOf(service.post(TEXT, { input: "Delete it", options }));
-  const input = [{ role: "user", content: "Delete it" }, { role: "assistant", content: toolCalls }, answer("c1", "yes")];
+  const input = [
+    { role: "user", content: "Delete it" },
+    { role: "assistant", content: toolCalls },
+    answer("c1", "yes"),
+  ];
   await dataOf(service.post(TEXT, { input, options }));
   const said = (index: number) =>
     upstream.requests[index]!.body.messages.slice(1).map(({ role, content }: Loose) => [role, content]);

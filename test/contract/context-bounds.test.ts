@@ -271,7 +271,8 @@ test("a prompt that was shortened for one model is shortened again for a fallbac
 
 test("a correction of a structured answer that is too long for the model is shortened, and keeps the request and the correction", async (t) => {
   const { service, upstream } = await serve(t, { memory: { contextLimit: 100 } });
-  for (const turn of [1, 2, 3, 4]) await dataOf(service.post(TEXT, { input: `${turn} ${"word ".repeat(200)}`, options }));
+  for (const turn of [1, 2, 3, 4])
+    await dataOf(service.post(TEXT, { input: `${turn} ${"word ".repeat(200)}`, options }));
   const schema = { type: "object", properties: { sum: { type: "number" } }, required: ["sum"] };
   upstream.replies(says("no JSON"), REFUSALS.OpenAI, says('{"sum":3}'));
   const input = "How much?";

@@ -64,9 +64,7 @@ export async function recall(
   ]);
   const { before, discarded, last, summary } = earlier;
   requireOpen(earlier.messages, results.alone);
-  const continued = newest
-    ? completed(newest.messages, results.withCalls)
-    : completed(earlier.messages, results.alone);
+  const continued = newest ? completed(newest.messages, results.withCalls) : completed(earlier.messages, results.alone);
   const recent = earlier.messages.map((message) => (message.id === continued?.id ? continued : message));
   const told = new Set([...recent.map((message) => message.id), ...posted]);
   const whole = recent.length < limit;

@@ -2,12 +2,10 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
 import { pushModelMessage } from "./model-input.ts";
-import { repairPrompt } from "./repair.ts";
 import { pushUiMessage } from "./ui-input.ts";
 
 /**
- * Builds the prompt for a model: the agent's instructions, then the input. Calls that the input leaves open are answered in it, and
- * results without a call are left out: they belong to calls that are stored.
+ * Builds the prompt for a model: the agent's instructions, then the input.
  *
  * @param field the name of the input in the request (`input`, `messages`), for messages.
  * @throws ServiceError `invalid_input` that names the field.
@@ -33,7 +31,7 @@ export function buildPrompt(instructions: string, input: unknown, field = "input
       if (isEmpty(prompt[at]!)) refuseOrDrop(prompt, at, message, path);
   }
   if (prompt.length === before) throw invalid(`${field} must not be empty`);
-  return repairPrompt(prompt);
+  return prompt;
 }
 
 const isBlank = (text: string) => text.trim() === "";

@@ -8,6 +8,7 @@ import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { buildPrompt } from "../prompt/input.ts";
+import { repairPrompt } from "../prompt/repair.ts";
 import { beginOfResults, requireCalls } from "../prompt/results.ts";
 import { wasAborted } from "./abort.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
@@ -61,7 +62,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const id = agent.newRunId();
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
-  const prompt = buildPrompt(instructions, request.input, request.field);
+  const prompt = repairPrompt(buildPrompt(instructions, request.input, request.field));
   checkInputBounds(agent.bounds, request.input, request.field);
   const turn =
     agent.memory === null
