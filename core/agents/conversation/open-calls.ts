@@ -6,8 +6,8 @@ import { pushModelMessage } from "../prompt/model-input.ts";
 import { beginOfResults, callsIn } from "../prompt/results.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-/** By the id of the call. */
-type Results = ReadonlyMap<string, LanguageModelV3ToolResultOutput>;
+/** How calls have ended, by their ids: what a part of a UI message says of it. */
+type Results = ReadonlyMap<string, Fields>;
 
 /** The results with which a request ends. */
 export interface PostedResults {
@@ -15,6 +15,12 @@ export interface PostedResults {
   readonly alone: Results;
   /** Those whose calls the request has too. */
   readonly withCalls: Results;
+}
+
+/** An answer of the conversation as a client has it, with results of its own in it. */
+export interface ShownAnswer {
+  readonly id: string;
+  readonly results: Results;
 }
 
 export type CompletedMessage = Message & Required<Pick<Message, "parts">>;
@@ -26,17 +32,29 @@ export function postedResults(messages: readonly Fields[]): PostedResults {
   const begin = beginOfResults(messages);
   if (begin === messages.length) return NO_RESULTS;
   const calls = new Set(messages.slice(0, begin).flatMap(callsIn));
-  const alone = new Map<string, LanguageModelV3ToolResultOutput>();
-  const withCalls = new Map<string, LanguageModelV3ToolResultOutput>();
+  const alone = new Map<string, Fields>();
+  const withCalls = new Map<string, Fields>();
   const prompt: LanguageModelV3Message[] = [];
   for (const message of messages.slice(begin)) pushModelMessage(prompt, message, "input");
   for (const message of prompt) {
     if (message.role !== "tool") continue;
     for (const part of message.content)
       if (part.type === "tool-result")
-        (calls.has(part.toolCallId) ? withCalls : alone).set(part.toolCallId, part.output);
+        (calls.has(part.toolCallId) ? withCalls : alone).set(part.toolCallId, outcome(part.output));
   }
   return { alone, withCalls };
+}
+
+/** Of a UI message that ends with calls: answers that go on after their calls are stored as they are. */
+export function shownAnswer({ id, role, parts }: Fields): ShownAnswer | null {
+  if (role !== "assistant" || typeof id !== "string" || !Array.isArray(parts)) return null;
+  if (typeof parts.at(-1)?.toolCallId !== "string") return null;
+  const results = new Map<string, Fields>();
+  for (const { toolCallId, state, output, errorText } of parts as Fields[]) {
+    if (state === "output-available") results.set(toolCallId as string, { state, output });
+    else if (state === "output-error") results.set(toolCallId as string, { state, errorText });
+  }
+  return results.size === 0 ? null : { id, results };
 }
 
 /** @throws ServiceError `invalid_input` for a result whose call is not open in the last answer, or has been answered */
@@ -54,7 +72,7 @@ export function completed(messages: readonly Message[], results: Results): Compl
     const result = results.get(openCall(part) ?? "");
     if (result === undefined) return part;
     changed = true;
-    return { ...part, ...answer(result) };
+    return { ...part, ...result };
   });
   return changed ? ({ ...message, parts } as CompletedMessage) : null;
 }
@@ -68,7 +86,7 @@ function openCall(part: object): string | null {
 }
 
 /** A result as a part of a UI message has it. */
-function answer(output: LanguageModelV3ToolResultOutput): Fields {
+function outcome(output: LanguageModelV3ToolResultOutput): Fields {
   switch (output.type) {
     case "error-text":
       return { state: "output-error", errorText: output.value };

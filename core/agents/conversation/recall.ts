@@ -11,7 +11,7 @@ import type { RunCall } from "../agent.ts";
 import { pushMessage } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import type { MemorySettings } from "../run/options.ts";
-import { type CompletedMessage, completed, requireOpen } from "./open-calls.ts";
+import { type CompletedMessage, completed, NO_RESULTS, requireOpen } from "./open-calls.ts";
 import type { TurnInput } from "./turn-input.ts";
 
 export interface RecalledContext {
@@ -23,6 +23,8 @@ export interface RecalledContext {
   readonly discarded: Discarded | null;
   /** The stored answer that the run continues, since the request has results for its open calls. */
   readonly continued: CompletedMessage | null;
+  /** The last stored answer with results that the client has put into it before this turn. */
+  readonly answered: CompletedMessage | null;
   /** Id of the last stored message that the client posts again. */
   readonly last: string | undefined;
   /** Of what was said before these messages; undefined when there is none. */
@@ -53,18 +55,22 @@ export async function recall(
 ): Promise<RecalledContext> {
   const { id, userId } = conversation;
   const { contextLimit } = settings;
-  const { messageIds: posted, complete, results } = input;
+  const { messageIds: posted, complete, results, shown } = input;
   const answersStored = results.alone.size > 0;
   // Results are nothing without their call and the question that led to it.
   const limit = answersStored ? Math.max(contextLimit, MESSAGES_OF_TURN) : contextLimit;
   const [earlier, newest, workingMemory] = await Promise.all([
     access.earlier(id, { limit, posted, complete }, userId),
-    results.withCalls.size > 0 ? access.earlier(id, { limit: 1 }, userId) : undefined,
+    results.withCalls.size > 0 || shown !== null ? access.earlier(id, { limit: 1 }, userId) : undefined,
     readWorkingMemory(memory, access, conversation),
   ]);
   const { before, discarded, last, summary } = earlier;
   requireOpen(earlier.messages, results.alone);
   const continued = newest ? completed(newest.messages, results.withCalls) : completed(earlier.messages, results.alone);
+  const answered =
+    newest?.messages[0]?.id === shown?.id
+      ? completed(newest?.messages ?? [], shown?.results ?? NO_RESULTS.alone)
+      : null;
   const recent = earlier.messages.map((message) => (message.id === continued?.id ? continued : message));
   const told = new Set([...recent.map((message) => message.id), ...posted]);
   const whole = recent.length < limit;
@@ -84,7 +90,7 @@ export async function recall(
   const messages = toPrompt(merged, call, (message, first) => {
     if (own.has(message)) ids.set(first, message.id);
   });
-  return { messages, workingMemory, discarded, continued, last, summary, ids };
+  return { messages, workingMemory, discarded, continued, answered, last, summary, ids };
 }
 
 /** Without the end of the turn that the limit has cut in two: providers refuse an answer without its question. */

@@ -12,6 +12,7 @@ import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
+import type { CompletedMessage } from "./open-calls.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
 import type { Summarizer } from "./summary.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
@@ -44,7 +45,7 @@ export class Turn {
   #continued: TurnInput["continued"];
   /** Whether that one is stored, with calls to which the request has the results. */
   #completesCalls = false;
-  /** What the client has in the place of what is discarded, before this turn: answers that it keeps under ids of its own, or that failed. */
+  /** What the client has put into the last answer, or has in the place of what is discarded, before this turn: answers that it keeps under ids of its own, or that failed. */
   #branch: readonly NewMessage[] = [];
   #recalled: RecalledContext["ids"] = new Map();
   /** Id of the oldest message that the model was told of this conversation. */
@@ -89,6 +90,7 @@ export class Turn {
       this.#completesCalls = true;
     }
     if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
+    else if (recalled.answered !== null) this.#branch = [newMessage(recalled.answered)];
     this.#recalled = recalled.ids;
     return recalled;
   }
@@ -260,3 +262,10 @@ export class Turn {
     );
   }
 }
+
+const newMessage = ({ id, role, parts, metadata }: CompletedMessage): NewMessage => ({
+  id,
+  role,
+  parts,
+  ...(metadata !== undefined && { metadata }),
+});
