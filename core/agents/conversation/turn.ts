@@ -79,10 +79,8 @@ export class Turn {
 
   /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
   async recall(): Promise<RecalledContext> {
-    const { memory, access, conversation, settings, call } = this.#options;
     const span = this.#span(MEMORY_SPANS.recall);
-    const found = recall(memory, access, conversation, settings, this.#input, call, span);
-    const recalled = await spanned(span, found);
+    const recalled = await spanned(span, recall({ ...this.#options, input: this.#input }, span));
     this.#discarded = recalled.discarded;
     if (recalled.continued !== null) {
       this.#continued = recalled.continued;
