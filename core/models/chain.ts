@@ -26,13 +26,15 @@ export interface ModelStream extends PartSource {
   readonly prices: ModelPrices | undefined;
   /** Its metrics. */
   readonly meter: ModelMeter | undefined;
+  /** What its answers have taught of its tokens. */
+  readonly tokens: TokenScale;
 }
 
 /** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
 export interface ModelCallOptions extends LanguageModelV3CallOptions {
   readonly logger?: ChainSettings["logger"];
-  /** Makes the prompt shorter after a failure for its length; the same model, whose tokens these are, is called again when it says true. */
-  shorten?(error: unknown, tokens: TokenScale): boolean;
+  /** Changes the prompt after a failure that lies in it; the same model, whose tokens these are, is called again when it says true. */
+  adapt?(error: unknown, tokens: TokenScale): boolean;
 }
 
 export interface ModelChain {
@@ -77,6 +79,8 @@ export interface ChainedModel {
   readonly think?: ThinkHabit;
 }
 
+export type ScaledModel = ChainedModel & Required<Pick<ChainedModel, "tokens">>;
+
 export interface ChainSettings {
   logger: Pick<Logger, "info" | "warn">;
   /** The first pause between two tries, in milliseconds; it doubles with each. */
@@ -91,7 +95,8 @@ export interface ChainSettings {
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that have answered in batches: these handle the abort signal themselves, so that it need not be listened to here.
   const batched = new WeakSet<StreamingModel>();
-  const { id, contextWindow, tokens = createTokenScale() } = models[0]!;
+  const scaled = models.map((model): ScaledModel => ({ ...model, tokens: model.tokens ?? createTokenScale() }));
+  const { id, contextWindow, tokens } = scaled[0]!;
   const named = splitModelName(id);
   return {
     id,
@@ -99,6 +104,6 @@ export function createModelChain(models: readonly ChainedModel[], settings: Chai
     contextWindow,
     tokens,
     spanName: modelSpan(named.model),
-    stream: (options, span = null) => new ChainedAnswer(models, settings, options, batched, span).open(),
+    stream: (options, span = null) => new ChainedAnswer(scaled, settings, options, batched, span).open(),
   };
 }

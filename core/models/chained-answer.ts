@@ -13,7 +13,7 @@ import type { Span } from "../observability/span.ts";
 import type { ModelPrices } from "../plugin/plugin.ts";
 import { backoff } from "./backoff.ts";
 import { CallLimits } from "./call-limits.ts";
-import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream } from "./chain.ts";
+import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream, ScaledModel } from "./chain.ts";
 import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
 import { hasFileUrls } from "./files/prompt-files.ts";
 import { HeldParts } from "./held-parts.ts";
@@ -26,14 +26,14 @@ import {
   StreamSource,
 } from "./part-source.ts";
 import { ThinkTags } from "./think-tags.ts";
-import { createTokenScale } from "./token-scale.ts";
+import type { TokenScale } from "./token-scale.ts";
 import { warningText } from "./warning-log.ts";
 
 /** When a model asks for a longer pause, the next one of the chain is called. */
 const MAX_RETRY_AFTER_MS = 30_000;
 
 export class ChainedAnswer implements ModelStream {
-  readonly #models: readonly ChainedModel[];
+  readonly #models: readonly ScaledModel[];
   readonly #settings: ChainSettings;
   readonly #options: ModelCallOptions;
   readonly #batched: WeakSet<StreamingModel>;
@@ -59,7 +59,7 @@ export class ChainedAnswer implements ModelStream {
   #failure: { readonly failure: ModelFailure; readonly thrown: unknown } | null = null;
 
   constructor(
-    models: readonly ChainedModel[],
+    models: readonly ScaledModel[],
     settings: ChainSettings,
     options: ModelCallOptions,
     batched: WeakSet<StreamingModel>,
@@ -149,6 +149,10 @@ export class ChainedAnswer implements ModelStream {
 
   get meter(): ModelMeter | undefined {
     return this.#models[this.#position]!.meter;
+  }
+
+  get tokens(): TokenScale {
+    return this.#models[this.#position]!.tokens;
   }
 
   /** Counts how a try ended, once for each. */
@@ -261,8 +265,8 @@ export class ChainedAnswer implements ModelStream {
     const failure = classifyFailure(thrown);
     this.#count(signal?.aborted ? "aborted" : failure.reason, failure);
     if (signal?.aborted) throw signal.reason;
-    const { id, retries, tokens = createTokenScale() } = this.#models[this.#position]!;
-    if (this.#options.shorten?.(thrown, tokens)) return;
+    const { id, retries } = this.#models[this.#position]!;
+    if (this.#options.adapt?.(thrown, this.tokens)) return;
     this.#failure = { failure, thrown };
     const { logger = this.#settings.logger } = this.#options;
     const wait = failure.retryAfter ?? backoff(this.#retries, this.#settings.backoff);

@@ -1,6 +1,7 @@
 /** Classifies failures of model calls: what clients may know of them, and whether to try again. */
 import { type ErrorKind, ServiceError } from "../lib/errors.ts";
 import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
+import { causesText } from "./causes-text.ts";
 import { saysContextLength } from "./context-length.ts";
 
 export type FailureReason =
@@ -117,6 +118,13 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
 
 /** Whether a model call failed because its prompt is too long for the model. */
 export const isContextLengthError = (thrown: unknown): boolean => classifyFailure(thrown).reason === "context_length";
+
+/** What providers say of thoughts and calls that their own models have not signed, or that they do not keep any more. */
+const OF_SIGNATURES = /thinking|thought|signature|reasoning|encrypted|item with id|item_reference/i;
+
+/** Whether a model call failed because of what another model, or the same one long ago, has said for itself. */
+export const isSignatureError = (thrown: unknown): boolean =>
+  classifyFailure(thrown).reason === "refused the request" && OF_SIGNATURES.test(causesText(thrown));
 
 /** The error for clients. The provider's own error is its `cause`, which only the log shows; a refusal is the model's answer. */
 export function providerFailed(

@@ -1,4 +1,6 @@
 /** What a model's answers have taught of its tokens, as long as the process lives. */
+import { causesText } from "./causes-text.ts";
+
 export interface TokenScale {
   /** Tokens for each estimated one. */
   ratio: number;
@@ -28,21 +30,10 @@ const toNumber = (digits: string) => Number(digits.replaceAll(",", ""));
 
 /** The limit and the length of the prompt, in tokens, as an error of the provider says them; null when it does not. */
 export function statedLimit(error: unknown): { limit: number; used: number } | null {
-  const text = textOf(error, 0).slice(0, MAX_CHARACTERS);
+  const text = causesText(error).slice(0, MAX_CHARACTERS);
   const match = MAXIMUM.exec(text);
   if (match === null) return null;
   const limit = toNumber(match[1] ?? match[2]!);
   const used = Math.max(...[...text.matchAll(NUMBERS)].map(([digits]) => toNumber(digits)));
   return limit > 0 && used > limit && Number.isSafeInteger(used) ? { limit, used } : null;
-}
-
-const MAX_DEPTH = 8;
-
-/** The messages of an error, of what it wraps and of its causes. */
-function textOf(error: unknown, depth: number): string {
-  if (typeof error === "string") return error;
-  if (typeof error !== "object" || error === null || depth === MAX_DEPTH) return "";
-  const { message, error: inner, cause } = error as { message?: unknown; error?: unknown; cause?: unknown };
-  const own = typeof message === "string" ? message : "";
-  return [own, textOf(inner, depth + 1), textOf(cause, depth + 1)].filter(Boolean).join("\n");
 }

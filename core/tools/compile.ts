@@ -126,6 +126,7 @@ function clientTool(name: string, settings: ToolManifest, shared: Shared, report
     tags: settings.tags ?? [],
     parameters,
     client: true,
+    outputLimit: settings.toolOutput,
     approval: false,
     timeout: DEFAULT_TIMEOUT_MS,
     config: {},

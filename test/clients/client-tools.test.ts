@@ -120,5 +120,75 @@ for (const name of ["ai-5", "ai", "ai-7"] as const) {
         ["system", "user", "assistant", "tool"],
       );
     });
+
+    test("POST /agents/:id/chat: a walk of edits, new answers and new messages around calls of a client-side tool leaves what the client shows", async (t) => {
+      const { service, upstream, messages } = await serve(t, { memory: "chats" });
+      const posted: Loose[] = [];
+      const chat: Loose = chatOf(ai, service.url + CHAT, posted, { sendAutomaticallyWhen });
+      const agrees = async (told: string[]) => {
+        assert.equal(chat.error, undefined);
+        const shown = (list: Loose[]) =>
+          list.map(({ id, parts }) => [id, parts.map(({ state, text, output }: Loose) => [state, text, output])]);
+        assert.deepEqual(shown(await messages(posted[0].id)), shown(chat.messages));
+        const roles = upstream.requests.at(-1)!.body.messages.map(({ role, content }: Loose) => `${role}: ${content}`);
+        assert.deepEqual(roles.slice(1), told);
+      };
+      const answers = async (toolCallId: string) => {
+        const before = posted.length;
+        await chat.addToolOutput({ tool: "confirm", toolCallId, output: `yes to ${toolCallId}` });
+        await settled(chat, () => posted.length > before);
+      };
+      const asks = (id: string) => calls([{ ...ASKS, id }]);
+
+      upstream.replies(asks("c1"));
+      await chat.sendMessage({ text: "Q1" });
+      upstream.replies(asks("c2"));
+      await chat.sendMessage({ text: "Q1 edited", messageId: chat.messages[0].id });
+      await agrees(["user: Q1 edited"]);
+
+      upstream.replies(says("A1"));
+      await answers("c2");
+      await agrees(["user: Q1 edited", "assistant: null", "tool: yes to c2"]);
+
+      upstream.replies(asks("c3"));
+      await chat.regenerate();
+      await agrees(["user: Q1 edited"]);
+
+      upstream.replies(says("A2"));
+      await chat.sendMessage({ text: "Q2" });
+      const left = ["user: Q1 edited", "assistant: null", "tool: The call was not completed.", "user: Q2"];
+      await agrees(left);
+
+      upstream.replies(asks("c4"), asks("c5"), says("A3"));
+      await chat.sendMessage({ text: "Q3" });
+      await answers("c4");
+      await answers("c5");
+      const third = ["user: Q3", "assistant: null", "tool: yes to c4", "assistant: null", "tool: yes to c5"];
+      await agrees([...left, "assistant: A2", ...third]);
+    });
+
+    test("POST /agents/:id/chat stores a result that the client has beside its next message", async (t) => {
+      const { service, upstream, messages } = await serve(t, { memory: "chats" });
+      upstream.replies(calls([ASKS, { ...ASKS, id: "c2" }]), says("Done."));
+      const posted: Loose[] = [];
+      const chat: Loose = chatOf(ai, service.url + CHAT, posted);
+      await chat.sendMessage({ text: "Delete it" });
+      await chat.addToolOutput({ tool: "confirm", toolCallId: "c1", output: "yes" });
+      await chat.sendMessage({ text: "Go on" });
+      assert.equal(chat.error, undefined);
+      const outcomes = (list: Loose[]) =>
+        toolParts(list[1]).map(({ toolCallId, state, output }: Loose) => [toolCallId, state, output]);
+      const expected = [
+        ["c1", "output-available", "yes"],
+        ["c2", "input-available", undefined],
+      ];
+      assert.deepEqual(outcomes(chat.messages), expected);
+      const stored = await messages(posted[0].id);
+      assert.deepEqual(outcomes(stored), expected);
+      assert.deepEqual(
+        stored.map(({ id }) => id),
+        chat.messages.map(({ id }: Loose) => id),
+      );
+    });
   });
 }

@@ -44,6 +44,39 @@ for (const client of CLIENTS) {
       }
     }
 
+    for (const name of STRICT_NAMES) {
+      for (const [how, memory] of Object.entries(MEMORIES)) {
+        test(`POST /agents/:id/chat on ${name} ${how}: calls of a client-side tool go on with the thoughts before them`, async (t) => {
+          const all = { ...tools, ask: { client: true, description: "Asks the user" } };
+          const agent = { tools: ["sum", "ask"], memory };
+          const { service, upstream } = await serveStrict(t, name, agent, { tools: all, memory: { default: {} } });
+          upstream.says(
+            { thought: "A sum.", hidden: true, calls: [SUM, { name: "ask" }] },
+            { thought: "Ask again.", calls: [{ name: "ask" }] },
+            { thought: "Now tell.", text: "Three." },
+            { text: "Welcome." },
+          );
+          const { lastAssistantMessageIsCompleteWithToolCalls: sendAutomaticallyWhen } = ai as Loose;
+          const chat: Loose = chatOf(ai, service.url + CHAT, [], { sendAutomaticallyWhen });
+          await chat.sendMessage({ text: "Add" });
+          for (const requests of [2, 3]) {
+            const { toolCallId } = toolParts(chat.messages.at(-1)).at(-1);
+            await (chat.addToolOutput ?? chat.addToolResult).call(chat, { tool: "ask", toolCallId, output: "yes" });
+            const done = () => upstream.requests.length === requests && chat.status === "ready";
+            for (let tries = 0; tries < 2000 && !done() && chat.error === undefined; tries++)
+              await new Promise((resolve) => setTimeout(resolve, 5));
+            assert.deepEqual(upstream.refusals, []);
+            assert.equal(chat.error, undefined);
+          }
+          assert.equal(chat.messages.at(-1).parts.at(-1).text, "Three.");
+          await chat.sendMessage({ text: "Thanks" });
+          assert.deepEqual(upstream.refusals, []);
+          assert.equal(chat.messages.length, 4);
+          assert.doesNotMatch(JSON.stringify(upstream.requests), /skip_thought_signature_validator|not completed/);
+        });
+      }
+    }
+
     test("POST /agents/:id/chat: two calls with the model's id call_0 in two steps are two parts of the message", async (t) => {
       const { service, upstream } = await serveStrict(t, "OpenAI chat completions", { tools: ["sum"] }, { tools });
       const call = (a: number) => ({ calls: [{ name: "sum", input: { a, b: 1 }, id: "call_0" }] });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { FIXTURES } from "../support/fixtures.ts";
-import { calls, says } from "../support/openai-upstream.ts";
+import { calls, failsAfter, failure, says } from "../support/openai-upstream.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { parseEvents } from "../support/service.ts";
 
@@ -169,4 +169,110 @@ test("a client-side tool of an agent that no client reads, a sub-agent or one in
   upstream.replies(calls([ASKS]), says("Could not ask."));
   const execution = await dataOf(service.post("/workflows/w/execute", { input: {} }));
   assert.deepEqual(execution.result ?? execution.output, { text: "Could not ask." });
+});
+
+const options = { memory: { userId: "ada", conversationId: "one" } };
+
+test("POST /agents/:id/text shows the model as much of a client-side tool's result as the tool's toolOutput says", async (t) => {
+  const tools = { ...TOOLS, confirm: { ...CONFIRM, toolOutput: 300 } };
+  const { service, upstream } = await serve(t, { memory: "chats" }, { tools });
+  upstream.replies(calls([ASKS]), says("Done."));
+  await dataOf(service.post(TEXT, { input: "Ask", options }));
+  await dataOf(service.post(TEXT, { input: [answer("c1", "x".repeat(5000))], options }));
+  assert.ok(upstream.requests[1]!.body.messages.at(-1).content.length < 500);
+});
+
+for (const contextLimit of [0, 1]) {
+  test(`POST /agents/:id/text with a result that is posted alone goes on from its call with a contextLimit of ${contextLimit}`, async (t) => {
+    const { service, upstream } = await serve(t, { memory: "chats" });
+    upstream.replies(says("Hello."), calls([ASKS]), says("Done."));
+    for (const input of ["Hello", "Delete it"]) await dataOf(service.post(TEXT, { input, options }));
+    const limited = { memory: { ...options.memory, options: { contextLimit } } };
+    const { text } = await dataOf(service.post(TEXT, { input: [answer("c1", "yes")], options: limited }));
+    assert.equal(text, "Done.");
+    assert.deepEqual(
+      upstream.requests.at(-1)!.body.messages.map(({ role }: Loose) => role),
+      ["system", "user", "assistant", "tool"],
+    );
+  });
+}
+
+test("POST /agents/:id/text: a result whose run fails can be posted again, and the answer goes on from it", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS]), failure(400), failsAfter("Half an"), calls([SUMS]), failure(400), says("Done."));
+  await dataOf(service.post(TEXT, { input: "Delete it", options }));
+  const result = { input: [answer("c1", { ok: true })], options };
+  for (const why of ["before it says anything", "after some words", "after a call of its own"])
+    assert.equal((await service.post(TEXT, result)).status, 500, why);
+  assert.equal((await dataOf(service.post(TEXT, result))).text, "Done.");
+  const { messages } = await dataOf(service.get("/api/memory/conversations/one/messages"));
+  assert.deepEqual(
+    messages[1].parts.map(({ type, state }: Loose) => [type, state]),
+    [
+      ["step-start", undefined],
+      ["tool-confirm", "output-available"],
+      ["step-start", undefined],
+      ["text", "done"],
+    ],
+  );
+});
+
+for (const [how, agent, settings] of [
+  ["of an agent without a memory", {}, undefined],
+  ["of an agent with a memory in no conversation", { memory: "chats" }, undefined],
+  ["before another message", { memory: "chats" }, options],
+] as const) {
+  test(`POST /agents/:id/text with a result ${how} whose call is not in the request is 400 and names the field`, async (t) => {
+    const { service, upstream } = await serve(t, agent);
+    const input = [{ role: "user", content: "Delete it" }, answer("c1", 1), { role: "user", content: "Well?" }];
+    assert.deepEqual(await errorOf(service.post(TEXT, { input, options: settings })), {
+      status: 400,
+      error: 'input[1].content[0].toolCallId: there is no call "c1" before this result',
+    });
+    assert.equal(upstream.requests.length, 0);
+  });
+}
+
+test("POST /agents/:id/text takes a client's own history with a call that nobody has answered, and tells the model so", async (t) => {
+  const { service, upstream } = await serve(t);
+  upstream.replies(calls([ASKS, SUMS]), says("As you like."));
+  const first = await dataOf(service.post(TEXT, { input: "Ask" }));
+  const input = [
+    { role: "user", content: "Ask" },
+    { role: "assistant", content: first.toolCalls },
+    { role: "tool", content: first.toolResults },
+    { role: "user", content: "Never mind" },
+  ];
+  await dataOf(service.post(TEXT, { input }));
+  assert.deepEqual(
+    upstream.requests[1]!.body.messages.slice(2).map(({ role, tool_call_id: id }: Loose) => [role, id]),
+    [
+      ["assistant", undefined],
+      ["tool", "c2"],
+      ["tool", "c1"],
+      ["user", undefined],
+    ],
+  );
+});
+
+test("POST /agents/:id/text with a client's own history and the result of a call that is stored completes the stored answer", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS]), says("Done."), says("Bye."));
+  const { toolCalls } = await dataOf(service.post(TEXT, { input: "Delete it", options }));
+  const input = [
+    { role: "user", content: "Delete it" },
+    { role: "assistant", content: toolCalls },
+    answer("c1", "yes"),
+  ];
+  await dataOf(service.post(TEXT, { input, options }));
+  const said = (index: number) =>
+    upstream.requests[index]!.body.messages.slice(1).map(({ role, content }: Loose) => [role, content]);
+  const turn = [
+    ["user", "Delete it"],
+    ["assistant", null],
+    ["tool", "yes"],
+  ];
+  assert.deepEqual(said(1), turn);
+  await dataOf(service.post(TEXT, { input: "Thanks", options }));
+  assert.deepEqual(said(2), [...turn, ["assistant", "Done."], ["user", "Thanks"]]);
 });

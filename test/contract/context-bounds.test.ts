@@ -209,3 +209,78 @@ test("POST /agents/:id/stream names context_length in its error event when the p
   const reply = await (await service.post("/agents/assistant/stream", { input: "long" })).text();
   assert.match(reply, /context_length/);
 });
+
+test("a tool's toolOutput holds for a tool whose name models are told in another form, in its own run and in later turns", async (t) => {
+  const page = { description: "Reads a page", http: { url: await pages(t, 100_000) }, toolOutput: 300 };
+  const rest = { memory: { default: {} }, tools: { "shop.page": page } };
+  const { service, upstream } = await serveUpstream(t, { memory: "default", tools: ["shop.page"] }, rest);
+  upstream.fallback((request) =>
+    request.toolOutputs.length > 0 || request.lastUserText !== "Read"
+      ? says("Long")
+      : calls([{ name: request.body.tools[0].function.name, input: {} }]),
+  );
+  for (const input of ["Read", "And?"]) {
+    await dataOf(service.post(TEXT, { input, options }));
+    const [shown] = results(upstream.requests.at(-1)!.body.messages);
+    assert.ok(shown.length < 500, `${shown.length} characters of the result are shown`);
+  }
+});
+
+/** A chain of two models on one upstream, which tells them by their names. */
+async function serveChain(t: TestContext, models: object, memory: object = {}) {
+  const rest = { memory: { default: memory }, provider: { models } };
+  const served = await serveUpstream(t, { model: ["up/first", "up/second"], memory: "default" }, rest);
+  return { ...served, say: (input: unknown) => dataOf(served.service.post(TEXT, { input, options })) };
+}
+
+test("what a fallback counts of its prompts does not change how those of the first model are estimated", async (t) => {
+  const told = async (fallbackCounts: number) => {
+    const { upstream, say } = await serveChain(t, {}, { contextTokens: 3000, contextLimit: 100 });
+    const turn = "word ".repeat(100);
+    for (let count = 0; count < 12; count++) {
+      upstream.fallback(({ body }) => {
+        if (body.model === "first" && count < 11) return failure(401);
+        const characters = JSON.stringify(body.messages).length;
+        return says("ok", { usage: { prompt: Math.round(characters * fallbackCounts), completion: 1 } });
+      });
+      await say(turn);
+    }
+    return upstream.requests.at(-1)!.body.messages.length;
+  };
+  const [cheap, dear] = [await told(0.25), await told(1)];
+  assert.equal(dear, cheap);
+});
+
+test("a prompt that was shortened for one model is shortened again for a fallback that takes less", async (t) => {
+  const { upstream, say } = await serveChain(t, {}, { contextLimit: 100 });
+  for (const turn of [1, 2, 3, 4, 5, 6, 7, 8]) await say(`question ${turn} ${"word ".repeat(200)}`);
+  const refuses = (limit: number, used: number) =>
+    failure(400, {
+      code: "context_length_exceeded",
+      message: `This model's maximum context length is ${limit} tokens. However, your messages resulted in ${used} tokens.`,
+    });
+  upstream.replies(refuses(4000, 5000), failure(401), refuses(1000, 3500), says("Fine"));
+  assert.equal((await say("and now?")).text, "Fine");
+  assert.deepEqual(
+    upstream.requests.slice(-4).map(({ body }) => body.model),
+    ["first", "first", "second", "second"],
+  );
+  const lengths = upstream.requests.slice(-4).map(({ body }) => body.messages.length);
+  assert.ok(lengths[3]! < lengths[1]!, lengths.join());
+});
+
+test("a correction of a structured answer that is too long for the model is shortened, and keeps the request and the correction", async (t) => {
+  const { service, upstream } = await serve(t, { memory: { contextLimit: 100 } });
+  for (const turn of [1, 2, 3, 4])
+    await dataOf(service.post(TEXT, { input: `${turn} ${"word ".repeat(200)}`, options }));
+  const schema = { type: "object", properties: { sum: { type: "number" } }, required: ["sum"] };
+  upstream.replies(says("no JSON"), REFUSALS.OpenAI, says('{"sum":3}'));
+  const input = "How much?";
+  const output = { type: "object", schema };
+  const data = await dataOf(service.post(TEXT, { input, options: { ...options, output } }));
+  assert.deepEqual(data.output, { sum: 3 });
+  const said = upstream.requests.at(-1)!.body.messages.map(({ content }: Loose) => content);
+  assert.ok(said.length < upstream.requests.at(-2)!.body.messages.length);
+  assert.ok(said.includes(input));
+  assert.match(said.at(-1), /That answer does not fit/);
+});

@@ -83,6 +83,35 @@ for (const name of STRICT_NAMES) {
       for (const request of upstream.requests.slice(1)) assert.match(sent(request), COMES_BACK[name]);
     });
 
+    test(`POST /agents/:id/text on ${name}: results of a client-side tool go back with what was thought before its call, alone and in later turns`, async (t) => {
+      const tools = { ...TOOLS, ask: { client: true, description: "Asks the user" } };
+      const { service, upstream } = await serveStrict(
+        t,
+        name,
+        { ...withMemory, tools: ["sum", "ask"] },
+        { ...rest, tools },
+      );
+      upstream.says(
+        { thought: "A sum.", hidden: true, calls: [SUM, { name: "ask" }] },
+        { thought: "Ask again.", calls: [{ name: "ask" }] },
+        { thought: "Now tell.", text: "Three." },
+        { text: "Welcome." },
+      );
+      const answer = ({ toolCalls }: Loose) => {
+        const { toolCallId, toolName } = toolCalls.at(-1);
+        return [{ role: "tool", content: [{ type: "tool-result", toolCallId, toolName, output: "yes" }] }];
+      };
+      const first = await dataOf(service.post(TEXT, inConversation("Add")));
+      const second = await dataOf(service.post(TEXT, inConversation(answer(first))));
+      const third = await dataOf(service.post(TEXT, inConversation(answer(second))));
+      assert.equal(third.text, "Three.");
+      await dataOf(service.post(TEXT, inConversation("Thanks")));
+      assert.deepEqual(upstream.refusals, []);
+      assert.equal(upstream.requests.length, 4);
+      assert.doesNotMatch(sent(upstream.requests), /skip_thought_signature_validator|not completed/);
+      assert.match(sent(upstream.requests[1]), COMES_BACK[name]);
+    });
+
     test(`POST /agents/:id/text on ${name}: system messages of the client are accepted wherever they stand, with a conversation before them`, async (t) => {
       const { service, upstream } = await serveStrict(t, name, withMemory, rest);
       upstream.says({ text: "One." }, { text: "Two." });

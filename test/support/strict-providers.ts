@@ -12,7 +12,7 @@ import { openAIResponses } from "./strict-responses.ts";
 import { type Dialect, type StrictUpstream, startStrictUpstream } from "./strict-upstream.ts";
 
 /** Where the packages are installed. */
-const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
+export const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
 
 interface StrictProvider {
   readonly dialect: () => Dialect;
@@ -24,7 +24,7 @@ interface StrictProvider {
 
 const CLAUDE = { anthropic: { thinking: { type: "enabled", budgetTokens: 1024 } } };
 
-const STRICT = {
+export const STRICT = {
   "OpenAI Responses": {
     dialect: openAIResponses,
     use: "@ai-sdk/openai",
@@ -64,7 +64,7 @@ const STRICT = {
   Gemini: { dialect: gemini, use: "@ai-sdk/google", model: "gemini-3-pro-preview", thinking: {} },
 } satisfies Record<string, StrictProvider>;
 
-type StrictName = keyof typeof STRICT;
+export type StrictName = keyof typeof STRICT;
 export const STRICT_NAMES = Object.keys(STRICT) as StrictName[];
 
 /** The provider is called `up`, the agent `assistant`. */

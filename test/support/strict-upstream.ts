@@ -19,6 +19,8 @@ export interface Answer {
   calls?: readonly { name: string; input?: unknown; id?: string }[];
   /** The connection breaks after so many events, if there are more. */
   breaksAfter?: number;
+  /** The provider is not available: a reply with the status 500. Nothing is checked and nothing is said. */
+  down?: true;
 }
 
 /** Thrown by the rules: the provider's own reply to a request that it does not accept. */
@@ -62,6 +64,11 @@ export async function startStrictUpstream(test: Pick<TestContext, "after">, dial
     void (async () => {
       const body = JSON.parse(await textOf(incoming));
       requests.push(body);
+      if (queue[0]?.down === true) {
+        queue.shift();
+        response.writeHead(500).end();
+        return;
+      }
       try {
         dialect.check(body, incoming.url ?? "");
         const answer = queue.shift() ?? { text: "There is nothing more to say." };

@@ -8,7 +8,6 @@ import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunPlan } from "../run/run.ts";
 import type { AgentTool, ToolSet } from "../run/tool-set.ts";
-import { dropResults } from "./open-calls.ts";
 import { createSummarizer, type Summarizer, summarySection } from "./summary.ts";
 import { Turn } from "./turn.ts";
 import { withWorkingMemory, workingMemorySection, workingMemoryTool } from "./working-memory.ts";
@@ -65,7 +64,6 @@ export function agentMemory(agentId: string, memory: Memory, models: Models): Ag
     async addToPrompt(plan, turn) {
       const { messages, workingMemory: content, summary } = await turn.recall();
       const { prompt } = plan;
-      dropResults(prompt, turn.results);
       let position = plan.hasInstructions ? 1 : 0;
       const sections: string[] = [];
       if (content !== undefined)

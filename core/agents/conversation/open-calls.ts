@@ -2,57 +2,82 @@
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
-import { isObject } from "../../lib/is-object.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
+import { beginOfResults, callsIn } from "../prompt/results.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-/** By the id of the call. */
-export type PostedResults = ReadonlyMap<string, LanguageModelV3ToolResultOutput>;
+/** How calls have ended, by their ids: what a part of a UI message says of it. */
+type Results = ReadonlyMap<string, Fields>;
+
+/** The results with which a request ends. */
+export interface PostedResults {
+  /** Those whose calls are stored alone. */
+  readonly alone: Results;
+  /** Those whose calls the request has too. */
+  readonly withCalls: Results;
+}
+
+/** An answer of the conversation as a client has it, with results of its own in it. */
+export interface ShownAnswer {
+  readonly id: string;
+  readonly results: Results;
+}
 
 export type CompletedMessage = Message & Required<Pick<Message, "parts">>;
 
-export const NO_RESULTS: PostedResults = new Map();
+export const NO_RESULTS: PostedResults = { alone: new Map(), withCalls: new Map() };
 
-/** The results at the end of a request, as model messages, whose calls are not in the request itself. */
+/** The results at the end of a request, as model messages. */
 export function postedResults(messages: readonly Fields[]): PostedResults {
-  let begin = messages.length;
-  while (begin > 0 && messages[begin - 1]!.role === "tool") begin--;
+  const begin = beginOfResults(messages);
   if (begin === messages.length) return NO_RESULTS;
-  const results = new Map<string, LanguageModelV3ToolResultOutput>();
+  const calls = new Set(messages.slice(0, begin).flatMap(callsIn));
+  const alone = new Map<string, Fields>();
+  const withCalls = new Map<string, Fields>();
   const prompt: LanguageModelV3Message[] = [];
   for (const message of messages.slice(begin)) pushModelMessage(prompt, message, "input");
-  for (const { content } of prompt)
-    for (const part of content as Exclude<LanguageModelV3Message["content"], string>)
-      if (part.type === "tool-result") results.set(part.toolCallId, part.output);
-  for (const { content } of messages.slice(0, begin))
-    for (const part of Array.isArray(content) ? content : [])
-      if (isObject(part) && part.type === "tool-call") results.delete(part.toolCallId as string);
-  return results;
+  for (const message of prompt) {
+    if (message.role !== "tool") continue;
+    for (const part of message.content)
+      if (part.type === "tool-result")
+        (calls.has(part.toolCallId) ? withCalls : alone).set(part.toolCallId, outcome(part.output));
+  }
+  return { alone, withCalls };
 }
 
-/**
- * Puts the results into the stored message that has the calls.
- *
- * @returns all messages, and the one that the run continues
- * @throws ServiceError `invalid_input` for a result whose call is not there, or has been answered
- */
-export function completeCalls(
-  messages: readonly Message[],
-  results: PostedResults,
-): { messages: readonly Message[]; continued: CompletedMessage | null } {
-  if (results.size === 0) return { messages, continued: null };
-  const index = messages.findLastIndex(({ role }) => role === "assistant");
-  const open = new Set(messages[index]?.parts?.map(openCall));
+/** Of a UI message that ends with calls: answers that go on after their calls are stored as they are. */
+export function shownAnswer({ id, role, parts }: Fields): ShownAnswer | null {
+  if (role !== "assistant" || typeof id !== "string" || !Array.isArray(parts)) return null;
+  if (typeof parts.at(-1)?.toolCallId !== "string") return null;
+  const results = new Map<string, Fields>();
+  for (const { toolCallId, state, output, errorText } of parts as Fields[]) {
+    if (state === "output-available") results.set(toolCallId as string, { state, output });
+    else if (state === "output-error") results.set(toolCallId as string, { state, errorText });
+  }
+  return results.size === 0 ? null : { id, results };
+}
+
+/** @throws ServiceError `invalid_input` for a result whose call is not open in the last answer, or has been answered */
+export function requireOpen(messages: readonly Message[], results: Results): void {
+  const open = new Set(lastAnswer(messages)?.parts?.map(openCall));
   for (const id of results.keys())
     if (!open.has(id)) throw invalid(`input: the call ${JSON.stringify(id)} is not open in the conversation`);
-  const { parts = [], ...message } = messages[index]!;
-  const completed = parts.map((part) => {
-    const result = results.get(openCall(part) ?? "");
-    return result === undefined ? part : { ...part, ...answer(result) };
-  });
-  const continued = { ...message, parts: completed };
-  return { messages: messages.with(index, continued), continued };
 }
+
+/** The last answer with the results put into its open calls; null when none of them is open there. */
+export function completed(messages: readonly Message[], results: Results): CompletedMessage | null {
+  const message = lastAnswer(messages);
+  let changed = false;
+  const parts = message?.parts?.map((part) => {
+    const result = results.get(openCall(part) ?? "");
+    if (result === undefined) return part;
+    changed = true;
+    return { ...part, ...result };
+  });
+  return changed ? ({ ...message, parts } as CompletedMessage) : null;
+}
+
+const lastAnswer = (messages: readonly Message[]) => messages.findLast(({ role }) => role === "assistant");
 
 /** The id of a call that has no result yet. */
 function openCall(part: object): string | null {
@@ -61,7 +86,7 @@ function openCall(part: object): string | null {
 }
 
 /** A result as a part of a UI message has it. */
-function answer(output: LanguageModelV3ToolResultOutput): Fields {
+function outcome(output: LanguageModelV3ToolResultOutput): Fields {
   switch (output.type) {
     case "error-text":
       return { state: "output-error", errorText: output.value };
@@ -71,17 +96,5 @@ function answer(output: LanguageModelV3ToolResultOutput): Fields {
       return { state: "output-error", errorText: output.reason ?? "The call was denied." };
     default:
       return { state: "output-available", output: output.value };
-  }
-}
-
-/** Removes results from the end of the prompt that have become a part of a stored message. */
-export function dropResults(prompt: LanguageModelV3Message[], results: PostedResults): void {
-  if (results.size === 0) return;
-  for (let index = prompt.length - 1; index >= 0; index--) {
-    const message = prompt[index]!;
-    if (message.role !== "tool") return;
-    const content = message.content.filter((part) => part.type !== "tool-result" || !results.has(part.toolCallId));
-    if (content.length === 0) prompt.splice(index, 1);
-    else prompt[index] = { ...message, content };
   }
 }

@@ -11,7 +11,7 @@ import type { RunCall } from "../agent.ts";
 import { pushMessage } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import type { MemorySettings } from "../run/options.ts";
-import { type CompletedMessage, completeCalls } from "./open-calls.ts";
+import { type CompletedMessage, completed, requireOpen } from "./open-calls.ts";
 import type { TurnInput } from "./turn-input.ts";
 
 export interface RecalledContext {
@@ -23,6 +23,8 @@ export interface RecalledContext {
   readonly discarded: Discarded | null;
   /** The stored answer that the run continues, since the request has results for its open calls. */
   readonly continued: CompletedMessage | null;
+  /** The last stored answer with results that the client has put into it before this turn. */
+  readonly answered: CompletedMessage | null;
   /** Id of the last stored message that the client posts again. */
   readonly last: string | undefined;
   /** Of what was said before these messages; undefined when there is none. */
@@ -36,38 +38,40 @@ export interface Conversation {
   readonly userId: string;
 }
 
+/** Of which turn. */
+export interface RecallRequest {
+  readonly memory: Memory;
+  readonly access: MemoryAccess;
+  readonly conversation: Conversation;
+  readonly settings: MemorySettings;
+  readonly input: TurnInput;
+  readonly call: RunCall;
+}
+
+/** The user's message, and the answer to it. */
+const MESSAGES_OF_TURN = 2;
+
 /**
  * @throws ServiceError `not_found` when the conversation belongs to another user, `unavailable` when the store fails
  */
-export async function recall(
-  memory: Memory,
-  access: MemoryAccess,
-  conversation: Conversation,
-  settings: MemorySettings,
-  input: TurnInput,
-  call: RunCall,
-  span: Span | null = null,
-): Promise<RecalledContext> {
+export async function recall(request: RecallRequest, span: Span | null = null): Promise<RecalledContext> {
+  const { access, conversation, settings, input, call } = request;
   const { id, userId } = conversation;
-  const { contextLimit } = settings;
-  const { messageIds: posted, complete } = input;
-  const [earlier, workingMemory] = await Promise.all([
-    access.earlier(id, { limit: contextLimit, posted, complete }, userId),
-    readWorkingMemory(memory, access, conversation),
+  const { messageIds: posted, complete, results, shown } = input;
+  // Results are nothing without their call and the question that led to it.
+  const limit = results.alone.size > 0 ? Math.max(settings.contextLimit, MESSAGES_OF_TURN) : settings.contextLimit;
+  const [earlier, newest, workingMemory] = await Promise.all([
+    access.earlier(id, { limit, posted, complete }, userId),
+    results.withCalls.size > 0 || shown !== null ? access.earlier(id, { limit: 1 }, userId) : undefined,
+    readWorkingMemory(request),
   ]);
   const { before, discarded, last, summary } = earlier;
-  const { messages: recent, continued } = completeCalls(earlier.messages, input.results);
+  const { continued, answered } = completedAnswers(input, earlier.messages, newest?.messages ?? []);
+  const recent = earlier.messages.map((message) => (message.id === continued?.id ? continued : message));
   const told = new Set([...recent.map((message) => message.id), ...posted]);
-  const whole = recent.length < contextLimit;
-  const similar = await similarMessages(
-    memory,
-    access,
-    conversation,
-    settings,
-    { text: input.text, knownMessageIds: told, knowsWholeConversation: whole, before },
-    call,
-    span,
-  );
+  const whole = recent.length < limit;
+  const query = { text: input.text, knownMessageIds: told, knowsWholeConversation: whole, before };
+  const similar = await similarMessages(request, query, span);
   const begun = whole ? recent : fromFirstQuestion(recent);
   const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](begun, similar);
   const ids = new Map<LanguageModelV3Message, string>();
@@ -75,7 +79,16 @@ export async function recall(
   const messages = toPrompt(merged, call, (message, first) => {
     if (own.has(message)) ids.set(first, message.id);
   });
-  return { messages, workingMemory, discarded, continued, last, summary, ids };
+  return { messages, workingMemory, discarded, continued, answered, last, summary, ids };
+}
+
+/** Stored answers with the results that the request has for their open calls. @param newest the last message, where it was read */
+function completedAnswers({ results, shown }: TurnInput, earlier: readonly Message[], newest: readonly Message[]) {
+  requireOpen(earlier, results.alone);
+  return {
+    continued: completed(earlier, results.alone) ?? completed(newest, results.withCalls),
+    answered: shown !== null && newest[0]?.id === shown.id ? completed(newest, shown.results) : null,
+  };
 }
 
 /** Without the end of the turn that the limit has cut in two: providers refuse an answer without its question. */
@@ -101,15 +114,11 @@ const MERGE_STRATEGIES: Readonly<Record<MemorySettings["semanticMemory"]["mergeS
 
 /** Finds messages of similar meaning, oldest first. */
 async function similarMessages(
-  memory: Memory,
-  access: MemoryAccess,
-  conversation: Conversation,
-  { semanticMemory }: MemorySettings,
+  { memory, access, conversation, settings, call }: RecallRequest,
   query: Pick<SimilarQuery, "text" | "knownMessageIds" | "knowsWholeConversation" | "before">,
-  call: RunCall,
   span: Span | null,
 ): Promise<Message[]> {
-  const { enabled, semanticLimit: limit, semanticThreshold: threshold } = semanticMemory;
+  const { enabled, semanticLimit: limit, semanticThreshold: threshold } = settings.semanticMemory;
   const { semantic } = memory.settings;
   if (enabled === false || semantic === undefined || limit === 0 || query.text.trim() === "") return [];
   const { scope } = semantic;
@@ -128,11 +137,7 @@ async function similarMessages(
   }
 }
 
-async function readWorkingMemory(
-  memory: Memory,
-  access: MemoryAccess,
-  conversation: Conversation,
-): Promise<string | null | undefined> {
+async function readWorkingMemory({ memory, access, conversation }: RecallRequest): Promise<string | null | undefined> {
   if (memory.settings.workingMemory === undefined) return undefined;
   return (await access.workingMemoryIfAny(conversation))?.content ?? null;
 }

@@ -4,7 +4,7 @@ import { isObject } from "../../lib/is-object.ts";
 import type { NewMessage } from "../../memory/memory.ts";
 import type { UserContent } from "../prompt/content.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
-import { NO_RESULTS, type PostedResults, postedResults } from "./open-calls.ts";
+import { NO_RESULTS, type PostedResults, postedResults, type ShownAnswer, shownAnswer } from "./open-calls.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -21,6 +21,8 @@ export interface TurnInput {
   readonly continued: { readonly id: string; readonly parts: readonly unknown[] } | null;
   /** Results of calls that an earlier answer has left to the client. */
   readonly results: PostedResults;
+  /** The answer before this turn, where the client has answered calls with which it ends. */
+  readonly shown: ShownAnswer | null;
   /** The text of the last user message. */
   readonly text: string;
   /** The title of a conversation that begins with this request; at most 80 characters. */
@@ -42,6 +44,7 @@ export function parseTurnInput(input: unknown): TurnInput {
       complete: false,
       continued: null,
       results: NO_RESULTS,
+      shown: null,
       text: input,
       title: makeTitle(input),
     };
@@ -55,9 +58,10 @@ export function parseTurnInput(input: unknown): TurnInput {
     messageIds: new Set(ids),
     since: (id) => messagesSince(messages, id),
     // Results alone belong to calls that are stored.
-    complete: results.size === 0 && hasHistory(messages),
+    complete: results.alone.size === 0 && hasHistory(messages),
     continued: continuedMessage(messages.at(-1)!),
     results,
+    shown: shownAnswer(messages[turnBounds(messages).begin - 1] ?? {}),
     text: userMessages.length === 0 ? "" : inputText(userMessages.at(-1)!),
     title: userMessages.length === 0 ? "" : makeTitle(inputText(userMessages[0]!)),
   };

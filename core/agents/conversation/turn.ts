@@ -12,7 +12,7 @@ import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
-import type { PostedResults } from "./open-calls.ts";
+import type { CompletedMessage } from "./open-calls.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
 import type { Summarizer } from "./summary.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
@@ -43,7 +43,9 @@ export class Turn {
   #discarded: Discarded | null = null;
   /** The assistant's message that the run continues. */
   #continued: TurnInput["continued"];
-  /** What the client has in the place of that, before this turn: answers that it keeps under ids of its own, or that failed. */
+  /** Whether that one is stored, with calls to which the request has the results. */
+  #completesCalls = false;
+  /** What the client has put into the last answer, or has in the place of what is discarded, before this turn: answers that it keeps under ids of its own, or that failed. */
   #branch: readonly NewMessage[] = [];
   #recalled: RecalledContext["ids"] = new Map();
   /** Id of the oldest message that the model was told of this conversation. */
@@ -70,11 +72,6 @@ export class Turn {
     this.#choosesIds = options.clientKnowsMessageId || this.#continued !== null || summary !== undefined;
   }
 
-  /** Results in the request that have become a part of the stored answer that the run continues. */
-  get results(): PostedResults {
-    return this.#input.results;
-  }
-
   /** Whether the run may write to the conversation. */
   get writable(): boolean {
     return !this.#options.settings.readOnly;
@@ -82,16 +79,16 @@ export class Turn {
 
   /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
   async recall(): Promise<RecalledContext> {
-    const { memory, access, conversation, settings, call } = this.#options;
     const span = this.#span(MEMORY_SPANS.recall);
-    const found = recall(memory, access, conversation, settings, this.#input, call, span);
-    const recalled = await spanned(span, found);
+    const recalled = await spanned(span, recall({ ...this.#options, input: this.#input }, span));
     this.#discarded = recalled.discarded;
     if (recalled.continued !== null) {
       this.#continued = recalled.continued;
       this.#choosesIds = true;
+      this.#completesCalls = true;
     }
     if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
+    else if (recalled.answered !== null) this.#branch = [newMessage(recalled.answered)];
     this.#recalled = recalled.ids;
     return recalled;
   }
@@ -107,7 +104,7 @@ export class Turn {
   /** After the turn is stored: sums up what the model was not told, if it is time. Never rejects. */
   async summarize(summarizer: Summarizer): Promise<void> {
     const { access, conversation, messageId, call } = this.#options;
-    const own = this.#input.user?.id ?? (this.#input.user === null ? this.#input.continued?.id : `${messageId}_user`);
+    const own = this.#input.user?.id ?? (this.#input.user === null ? this.#continued?.id : `${messageId}_user`);
     const before = this.#firstTold ?? own;
     if (this.writable && before !== undefined) await summarizer.catchUp(access, conversation, before, call);
   }
@@ -149,18 +146,24 @@ export class Turn {
 
   /**
    * Stores what was said before the run failed or was stopped, if anything was: a message without an answer is not kept, and an
-   * answer that fails does not take the place of another. Never rejects: the client is told of the failure of the run.
+   * answer that fails does not take the place of another. Results of calls can be posted again: the calls stay open. Never rejects: the
+   * client is told of the failure of the run.
    */
   async abandon(status: "error" | "cancelled"): Promise<void> {
     if (!this.writable || this.#ended) return;
     await this.#end();
-    if (status === "error" && this.#discarded !== null) return;
+    if (this.#completesCalls || (status === "error" && this.#discarded !== null)) return;
     if ((this.#message?.parts("failed") ?? null) === null) return;
     try {
       await this.#write("failed", { status });
     } catch (error) {
       this.#logFailure(error);
     }
+  }
+
+  /** A turn that takes the place of messages, or completes one, does so all at once, when it has an answer. */
+  get #isStoredAtOnce(): boolean {
+    return this.#discarded !== null || this.#completesCalls;
   }
 
   async #end(): Promise<void> {
@@ -180,8 +183,7 @@ export class Turn {
    */
   #checkpoint(): void {
     this.#stopTimer();
-    // A turn that takes the place of messages does so all at once, when it has an answer.
-    if (this.#ended || this.#discarded !== null) return;
+    if (this.#ended || this.#isStoredAtOnce) return;
     if (this.#writing !== null) {
       this.#writeAgain = true;
       return;
@@ -209,7 +211,7 @@ export class Turn {
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };
-    if (ended === null && this.#discarded !== null) return access.append(begun, []);
+    if (ended === null && this.#isStoredAtOnce) return access.append(begun, []);
     const messages: NewMessage[] = [...this.#branch];
     const user = this.#user;
     if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
@@ -258,3 +260,10 @@ export class Turn {
     );
   }
 }
+
+const newMessage = ({ id, role, parts, metadata }: CompletedMessage): NewMessage => ({
+  id,
+  role,
+  parts,
+  ...(metadata !== undefined && { metadata }),
+});

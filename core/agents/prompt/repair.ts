@@ -1,6 +1,7 @@
 /**
- * Repairs prompts that were cut out of a conversation. Models refuse a tool call without a result and a result without its
- * call, and the newest messages of a conversation may begin or end between the two.
+ * Repairs prompts that were cut out of a conversation, or that clients have put together. Models refuse a tool call without a result and
+ * a result without its call: the newest messages of a conversation may begin or end between the two, and a client may leave a call
+ * unanswered.
  */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { AssistantContent, ToolContent } from "./content.ts";
@@ -17,7 +18,7 @@ export function repairPrompt(messages: readonly LanguageModelV3Message[]): Langu
       const last = result.at(-1);
       if (content.length === 0) continue;
       if (last?.role === "tool") last.content.push(...content);
-      else result.push({ role: "tool", content });
+      else result.push({ ...message, content });
       continue;
     }
     answerOpenCalls(result, open);

@@ -8,6 +8,8 @@ import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { buildPrompt } from "../prompt/input.ts";
+import { repairPrompt } from "../prompt/repair.ts";
+import { beginOfResults, requireCalls } from "../prompt/results.ts";
 import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
@@ -61,12 +63,13 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const id = agent.newRunId();
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
-  const prompt = buildPrompt(instructions, request.input, request.field);
+  const prompt = repairPrompt(buildPrompt(instructions, request.input, request.field));
   checkInputBounds(agent.bounds, request.input, request.field);
   const turn =
     agent.memory === null
       ? null
       : startTurn(agent.memory, request, { runId: id, settings: turnSettings(settings, request), principal }, caller);
+  checkResults(request, turn !== null);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
   const plan: RunPlan = {
@@ -87,6 +90,12 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     span: null,
   };
   return { plan, input: request.input, parentSpan: request.parentSpan };
+}
+
+/** Results at the end of the input may belong to calls that the conversation has. */
+function checkResults({ input, field = "input" }: RunRequest, hasConversation: boolean): void {
+  if (!Array.isArray(input)) return;
+  requireCalls(input, field, hasConversation ? beginOfResults(input) : input.length);
 }
 
 type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal">;

@@ -15,6 +15,15 @@ import { runToolCalls } from "./tool-calls.ts";
 import type { PendingCall } from "./tool-input.ts";
 import { addUsage, costOf } from "./usage.ts";
 
+/** A run under way. */
+interface Run {
+  readonly plan: RunPlan;
+  readonly options: CallOptions;
+  readonly calls: RunCalls;
+  readonly sink: PartSink;
+  readonly outcome: RunResult;
+}
+
 /**
  * Runs the plan. `outcome` is filled on the way and complete when the promise resolves.
  *
@@ -24,15 +33,15 @@ import { addUsage, costOf } from "./usage.ts";
 export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const options = new CallOptions(plan);
   options.prompt = inAcceptedOrder(plan.prompt);
-  const calls = new RunCalls(plan.tools, plan.prompt);
+  const run: Run = { plan, options, calls: new RunCalls(plan.tools, plan.prompt), sink, outcome };
   for (let count = 1; ; count++) {
-    const { step, answers, open } = await runStep(plan, options, calls, sink, outcome, count);
+    const { step, answers, open } = await runStep(run, count);
     // The client posts the results of its calls: the answer goes on from them.
     if (open) break;
     if (step.calls.length === 0 || count >= plan.settings.maxSteps) {
       if (plan.output !== null) {
         extendPrompt(options, step, answers);
-        await resolveResult(plan, plan.output, options, calls, sink, outcome, count + 1);
+        await resolveResult(run, plan.output, count + 1);
       }
       break;
     }
@@ -47,14 +56,7 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
 }
 
 /** @param count its number, from 1 */
-async function runStep(
-  plan: RunPlan,
-  options: CallOptions,
-  calls: RunCalls,
-  sink: PartSink,
-  outcome: RunResult,
-  count: number,
-) {
+async function runStep({ plan, options, calls, sink, outcome }: Run, count: number) {
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
   const step = new ModelStep(sink, outcome, calls, span);
   let stream: ModelStream;
@@ -78,7 +80,7 @@ async function runStep(
     if (span !== null) endModelCallSpan(span, plan, options, step, error, answered || undefined);
     throw error;
   } finally {
-    options.learn(step.usage.promptTokens);
+    options.learn(stream.tokens, step.usage.promptTokens);
   }
   settle(outcome, step, stream, stream.id);
   if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
@@ -122,15 +124,8 @@ function extendPrompt(options: CallOptions, step: ModelStep, answers: ToolConten
 }
 
 /** Parses the result from the last answer. If that is not valid, the model is asked once more. */
-async function resolveResult(
-  plan: RunPlan,
-  output: OutputSpec,
-  options: CallOptions,
-  calls: RunCalls,
-  sink: PartSink,
-  outcome: RunResult,
-  count: number,
-): Promise<void> {
+async function resolveResult(run: Run, output: OutputSpec, count: number): Promise<void> {
+  const { options, outcome } = run;
   let parsed = output.read(outcome.text);
   if ("problem" in parsed) {
     options.prompt.push({
@@ -138,7 +133,7 @@ async function resolveResult(
       content: [{ type: "text", text: correctionRequest(parsed.problem, output.schemaText) }],
     });
     if (options.tools !== undefined) options.toolChoice = { type: "none" };
-    await runStep(plan, options, calls, sink, outcome, count);
+    await runStep(run, count);
     parsed = output.read(outcome.text);
   }
   if ("problem" in parsed) {

@@ -6,6 +6,7 @@ import { clipResults } from "../prompt/clip.ts";
 import { fitPrompt, lastUserIndex } from "../prompt/fit.ts";
 import { BYTES_PER_TOKEN, messageBytes, toolBytes } from "../prompt/size.ts";
 import type { RunPlan } from "./run.ts";
+import { ownToolName } from "./tool-set.ts";
 
 type Prompt = LanguageModelV3Message[];
 
@@ -26,7 +27,8 @@ export class PromptBounds {
   #clipped: WeakSet<LanguageModelV3Message> | null = null;
   /** Estimated tokens of the last prompt without correction; 0 when none was needed. */
   #estimated = 0;
-  #shortened: Prompt | null = null;
+  /** What was last shortened, and for which model. */
+  #shortened: { readonly prompt: Prompt; readonly tokens: TokenScale } | null = null;
 
   constructor(plan: RunPlan) {
     this.#plan = plan;
@@ -45,16 +47,17 @@ export class PromptBounds {
     return fitted;
   }
 
-  /** Takes in what the provider counted for the prompt that was fitted last. */
-  learn(promptTokens: number): void {
-    if (this.#estimated > 0) learnTokens(this.#plan.chain.tokens, this.#estimated, promptTokens);
+  /** Takes in what the provider of a model counted for the prompt that was fitted last. */
+  learn(tokens: TokenScale, counted: number): void {
+    if (this.#estimated > 0) learnTokens(tokens, this.#estimated, counted);
     this.#estimated = 0;
   }
 
   /** A shorter prompt in place of one that the provider refused for its length; null when it would refuse this one again. */
   shorten(prompt: Prompt, error: unknown, tokens: TokenScale): Prompt | null {
-    // Once for each prompt: what the first try could not do, another cannot either.
-    if (prompt === this.#shortened || !isContextLengthError(error)) return null;
+    // Once for each prompt and model: what the first try could not do, another cannot either.
+    const again = this.#shortened?.prompt === prompt && this.#shortened.tokens === tokens;
+    if (again || !isContextLengthError(error)) return null;
     const stated = statedLimit(error);
     const estimated = this.#estimate(prompt);
     if (stated !== null) {
@@ -65,7 +68,7 @@ export class PromptBounds {
     const shorter = this.#fit(prompt, estimated * part);
     if (shorter === prompt) return null;
     this.#estimated = this.#estimate(shorter);
-    this.#shortened = shorter;
+    this.#shortened = { prompt: shorter, tokens };
     this.#plan.call.logger.warn({ model: this.#plan.chain.id }, "the prompt is too long for the model: shortened");
     return shorter;
   }
@@ -103,7 +106,7 @@ export class PromptBounds {
     const { tools, toolOutput } = this.#plan;
     this.#clipped ??= new WeakSet();
     const clipped = this.#clipped;
-    const limitOf = (name: string) => tools.byName.get(name)?.outputLimit ?? toolOutput;
+    const limitOf = (name: string) => tools.byName.get(ownToolName(tools, name))?.outputLimit ?? toolOutput;
     return prompt.map((message) => {
       if (message.role !== "tool" || clipped.has(message)) return message;
       const shown = clipResults(message, limitOf);

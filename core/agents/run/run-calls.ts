@@ -1,6 +1,6 @@
 /** How the tool calls of one run are called: each by an id of its own, and its tool by the name that the manifest has. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import type { ToolSet } from "./tool-set.ts";
+import { ownToolName, type ToolSet } from "./tool-set.ts";
 
 /**
  * Some models count their calls anew in every step, or in every answer (`call_0`). Clients, stored messages and providers tell
@@ -41,7 +41,7 @@ export class RunCalls {
 
   /** The name of the tool that the model means. */
   toolName(name: string): string {
-    return this.#tools.namesForModels?.get(name) ?? name;
+    return ownToolName(this.#tools, name);
   }
 
   #add(id: string): string {

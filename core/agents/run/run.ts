@@ -3,10 +3,12 @@ import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
+import { isSignatureError } from "../../models/failure.ts";
 import type { TokenScale } from "../../models/token-scale.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
+import { plainPrompt } from "../prompt/plain.ts";
 import type { RunCaller } from "./caller.ts";
 import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
@@ -125,16 +127,24 @@ export class CallOptions implements ModelCallOptions {
     this.prompt = this.#bounds.fit(this.prompt);
   }
 
-  /** @param promptTokens as the provider counted them */
-  learn(promptTokens: number): void {
-    this.#bounds.learn(promptTokens);
+  /** @param tokens of the model that answered @param counted those of the prompt, as the provider counted them */
+  learn(tokens: TokenScale, counted: number): void {
+    this.#bounds.learn(tokens, counted);
   }
 
-  shorten(error: unknown, tokens: TokenScale): boolean {
-    const shorter = this.#bounds.shorten(this.prompt, error, tokens);
-    if (shorter === null) return false;
-    this.prompt = shorter;
+  adapt(error: unknown, tokens: TokenScale): boolean {
+    const adapted = this.#bounds.shorten(this.prompt, error, tokens) ?? this.#plain(error);
+    if (adapted === null) return false;
+    this.prompt = adapted;
     return true;
+  }
+
+  /** A prompt without what another provider's model has said for itself, after a model has refused that. */
+  #plain(error: unknown): LanguageModelV3Message[] | null {
+    const plain = isSignatureError(error) ? plainPrompt(this.prompt) : null;
+    if (plain !== null)
+      this.logger.warn({ err: error }, "the model refuses thoughts or calls that are not its own: told as text");
+    return plain;
   }
 
   get abortSignal(): AbortSignal {

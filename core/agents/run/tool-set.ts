@@ -68,6 +68,9 @@ function renamed(tools: readonly AgentTool[]): Map<string, string> | null {
   return others.length === 0 ? null : new Map(others.map(({ name }) => [modelToolName(name), name]));
 }
 
+/** What the manifest calls the tool that models are told under this name. */
+export const ownToolName = ({ namesForModels }: ToolSet, name: string): string => namesForModels?.get(name) ?? name;
+
 export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 
 /** Adapts a tool of the registry for agents. `executeTool` checks approval, input, time limit and signal. */
@@ -77,7 +80,7 @@ function agentTool(tool: Tool): AgentTool {
   if (!changes) {
     const definition = functionTool(name, tool.description, tool.parameters);
     if (!tool.client) return { name, outputLimit, run, definition };
-    return { name, run, definition, clientInput: (input) => tool.validate(input) };
+    return { name, outputLimit, run, definition, clientInput: (input) => tool.validate(input) };
   }
   return {
     name,

@@ -1,0 +1,64 @@
+/**
+ * Tells what was said by a model of another provider in a form that every model takes. Providers sign the thoughts and calls of their
+ * own models, and some refuse calls without a signature of theirs while the turn goes on to which the calls belong.
+ */
+import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
+import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
+import { lastUserIndex } from "./fit.ts";
+
+type Message = LanguageModelV3Message;
+type Call = Extract<AssistantContent[number], { type: "tool-call" }>;
+
+/**
+ * The prompt without thoughts, signatures and what providers have run themselves; calls of the turn that goes on are told in words.
+ * Null when there is nothing of that in it.
+ */
+export function plainPrompt(prompt: readonly Message[]): Message[] | null {
+  const spoken = lastUserIndex(prompt);
+  const calls = new Map<string, Call>();
+  let changed = false;
+  const plain = prompt.flatMap((message, index): Message[] => {
+    const current = index > spoken;
+    if (message.role === "tool" && current) {
+      changed = true;
+      return [{ role: "user", content: message.content.flatMap((part) => resultText(part, calls)) }];
+    }
+    if (message.role !== "assistant") return [message];
+    const content = message.content.flatMap((part): AssistantContent => {
+      if (part.type === "tool-call") calls.set(part.toolCallId, part);
+      if (isOfProvider(part) || (current && part.type === "tool-call")) return [];
+      const { providerOptions, ...rest } = part;
+      return [providerOptions === undefined ? part : (rest as typeof part)];
+    });
+    if (content.length === message.content.length && content.every((part, at) => part === message.content[at]))
+      return [message];
+    changed = true;
+    return content.length === 0 ? [] : [{ role: "assistant", content }];
+  });
+  return changed ? plain : null;
+}
+
+/** Thoughts, and calls that the provider has run: no other takes them. */
+const isOfProvider = (part: AssistantContent[number]): boolean =>
+  part.type === "reasoning" ||
+  part.type === "tool-result" ||
+  (part.type === "tool-call" && part.providerExecuted === true);
+
+/** Not as words of the assistant: models go on as they have begun, and would write results instead of calling tools. */
+function resultText(part: ToolContent[number], calls: ReadonlyMap<string, Call>): UserContent {
+  if (part.type !== "tool-result") return [];
+  const input = JSON.stringify(calls.get(part.toolCallId)?.input ?? {});
+  const text = `(The result of your call of the tool ${part.toolName} with ${input}. It is not said by the user.)\n${outputText(part.output)}`;
+  return [{ type: "text", text }];
+}
+
+function outputText(output: LanguageModelV3ToolResultOutput): string {
+  switch (output.type) {
+    case "execution-denied":
+      return output.reason ?? "The call was denied.";
+    case "content":
+      return output.value.map((item) => (item.type === "text" ? item.text : "(a file)")).join("\n");
+    default:
+      return typeof output.value === "string" ? output.value : JSON.stringify(output.value);
+  }
+}

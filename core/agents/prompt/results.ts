@@ -1,0 +1,44 @@
+/** Results of tools in the model messages of a request, and the calls that they belong to. */
+import { invalid } from "../../lib/errors.ts";
+import { isObject } from "../../lib/is-object.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Where the results begin with which a request ends; the length of the list when it ends in anything else. */
+export function beginOfResults(messages: readonly Fields[]): number {
+  let begin = messages.length;
+  for (let index = begin - 1; index >= 0; index--) {
+    const { role } = messages[index]!;
+    if (role === "tool") begin = index;
+    else if (role !== "system") break;
+  }
+  return begin;
+}
+
+/** Ids of the calls in a message. */
+export function callsIn({ parts, content }: Fields): string[] {
+  const list: unknown[] = Array.isArray(parts) ? parts : Array.isArray(content) ? content : [];
+  return list.flatMap((part) =>
+    isObject(part) && typeof part.toolCallId === "string" && part.type !== "tool-result" ? [part.toolCallId] : [],
+  );
+}
+
+/**
+ * Checks that every result comes after its call.
+ *
+ * @param messages as `buildPrompt` has checked them
+ * @param end where results begin whose calls may be stored
+ * @throws ServiceError `invalid_input` that names the field
+ */
+export function requireCalls(messages: readonly Fields[], field: string, end: number): void {
+  const calls = new Set<string>();
+  for (const [index, message] of messages.slice(0, end).entries()) {
+    for (const id of callsIn(message)) calls.add(id);
+    if (message.role !== "tool") continue;
+    for (const [position, { type, toolCallId }] of (message.content as readonly Fields[]).entries())
+      if (type === "tool-result" && !calls.has(toolCallId as string))
+        throw invalid(
+          `${field}[${index}].content[${position}].toolCallId: there is no call ${JSON.stringify(toolCallId)} before this result`,
+        );
+  }
+}

@@ -1,0 +1,12 @@
+/** What an error says, with all that it wraps. */
+
+const MAX_DEPTH = 8;
+
+/** The messages of an error, of what it wraps and of its causes, a line each. */
+export function causesText(error: unknown, depth = 0): string {
+  if (typeof error === "string") return error;
+  if (typeof error !== "object" || error === null || depth === MAX_DEPTH) return "";
+  const { message, error: inner, cause } = error as { message?: unknown; error?: unknown; cause?: unknown };
+  const own = typeof message === "string" ? message : "";
+  return [own, causesText(inner, depth + 1), causesText(cause, depth + 1)].filter(Boolean).join("\n");
+}
