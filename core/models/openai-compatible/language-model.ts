@@ -10,6 +10,7 @@ import type {
   ModelSettings,
   PartSource,
 } from "../../plugin/plugin.ts";
+import { refusesCallIds, shortenCallIds } from "./call-ids.ts";
 import { ChatAnswer } from "./chat-answer.ts";
 import { collectAnswer } from "./collect.ts";
 import {
@@ -21,13 +22,17 @@ import {
   rulesFor,
 } from "./parameters.ts";
 import { type Body, type ModelForm, metadataKeyOf, namedOptions, toBody, warningsOf } from "./request-body.ts";
-import { askForJson, chooseMode, isAboutSchema, type OutputMode, refusedMode } from "./structured-output.ts";
+import { askForJson, chooseMode, isAboutSchema, isAboutTools, type OutputMode, refusedMode } from "./structured-output.ts";
 import type { Endpoint } from "./upstream.ts";
 
 /** What a provider has refused for one model: shared by all who call it. */
 export class Learned {
   readonly parameters = new LearnedRules();
   readonly modes = new Set<OutputMode>();
+  /** Those that it takes only in a call without tools. */
+  readonly modesWithoutTools = new Set<OutputMode>();
+  /** Whether ids of calls are sent as Mistral takes them. */
+  shortCallIds = false;
 }
 
 interface ChatModelConfig extends ModelForm {
@@ -84,12 +89,14 @@ export class ChatModel implements LanguageModelV3 {
     const body = toBody(this.#config, options, named);
     const { responseFormat } = options;
     if (responseFormat?.type === "json") {
-      const refused = unfit.size === 0 ? learned.modes : new Set([...learned.modes, ...unfit]);
+      const besideTools = body.tools === undefined ? [] : learned.modesWithoutTools;
+      const refused = new Set([...learned.modes, ...besideTools, ...unfit]);
       const mode = chooseMode(settings.structuredOutput, responseFormat, refused);
       askForJson(body, responseFormat, mode, named.strictJsonSchema ?? true);
     }
     applyRules(body, this.#rules);
     applyRules(body, learned.parameters);
+    if (learned.shortCallIds) shortenCallIds(body);
     return body;
   }
 
@@ -112,14 +119,19 @@ export class ChatModel implements LanguageModelV3 {
     const complaint = readComplaint(error.data, error.responseBody ?? "");
     const mode = settings.structuredOutput === "auto" ? refusedMode(complaint, body) : null;
     if (mode !== null) {
+      const modes = isAboutTools(complaint, body) ? learned.modesWithoutTools : learned.modes;
       if (isAboutSchema(complaint)) unfit.add(mode);
-      else if (!learned.modes.has(mode)) {
-        learned.modes.add(mode);
+      else if (!modes.has(mode)) {
+        modes.add(mode);
         logger.warn(
           { model, response_format: mode, err: error },
           "the model does not take this response_format: no longer sent",
         );
       }
+      return true;
+    }
+    if (refusesCallIds(complaint, body)) {
+      learned.shortCallIds = true;
       return true;
     }
     const parameter = refusedParameter(complaint, body);
