@@ -1,5 +1,6 @@
 /** Classifies failures of model calls: what clients may know of them, and whether to try again. */
 import { type ErrorKind, ServiceError } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
 import { saysContextLength } from "./context-length.ts";
 
@@ -78,6 +79,7 @@ const EVENT_WORDS: readonly [RegExp, FailureReason][] = [
   [/invalid|not.?found|permission|authentication|content.?policy/i, "refused the request"],
 ];
 
+const NO_MONEY = "insufficient_quota";
 const MAX_CAUSE_DEPTH = 8;
 
 /** Classifies anything that a provider threw, or sent as an error in its stream. */
@@ -106,18 +108,39 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
 /** Whether a model call failed because its prompt is too long for the model. */
 export const isContextLengthError = (thrown: unknown): boolean => classifyFailure(thrown).reason === "context_length";
 
+/** The model whose failure it is, for the log. */
+interface FailedModel {
+  /** `provider/model` */
+  readonly id: string;
+  /** Where the key for its provider is set. */
+  readonly keyPlace?: string;
+}
+
 /** The error for clients. The provider's own error is its `cause`, which only the log shows; a refusal is the model's answer. */
 export function providerFailed(
   { reason, retryAfter }: Pick<ModelFailure, "reason" | "retryAfter">,
   cause: unknown,
+  model?: FailedModel,
 ): ServiceError {
   const said = cause instanceof ModelRefusal ? `: ${cause.refusal}` : "";
   const kind = KINDS[reason];
   return new ServiceError(kind ?? "provider_failed", `model provider failed: ${reason}${said}`, {
     cause,
     source: cause instanceof ProviderQueueFull ? "service" : "provider",
+    ...(model && { logged: { model: model.id, hint: keyHint(cause, model.keyPlace) } }),
     ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
   });
+}
+
+const KEY_STATUSES: ReadonlySet<unknown> = new Set([401, 403]);
+/** Gemini says it with a 400. */
+const KEY_WORDS = /\b(?:api|access)[ _-]?key\b.{0,40}\b(?:not valid|invalid|incorrect|expired)/i;
+
+/** What an operator can do about a key that the provider does not take; undefined for other failures. */
+function keyHint(cause: unknown, place = "its configuration"): string | undefined {
+  const { statusCode, message } = (cause ?? {}) as { statusCode?: unknown; message?: unknown };
+  const isKey = KEY_STATUSES.has(statusCode) || (typeof message === "string" && KEY_WORDS.test(message));
+  return isKey ? `the provider does not take its key: see ${place}` : undefined;
 }
 
 /** Every model of a chain has failed too often lately to be called. @param wait milliseconds until one of them is tried again */
@@ -130,6 +153,7 @@ export const modelsUnavailable = (wait: number): ServiceError =>
 const waitHeader = (milliseconds: number) => ({ "retry-after": String(Math.max(1, Math.ceil(milliseconds / 1000))) });
 
 function errorReason(error: Record<string, unknown>): FailureReason | null {
+  if (hasNoMoneyLeft(error)) return "refused the request";
   if (error instanceof ModelRefusal) return "refused to answer";
   if (error.name === "TimeoutError" || TIMEOUT_CODES.has(error.code)) return "timed out";
   if (REFUSALS.has(error.name)) return "refused the request";
@@ -137,6 +161,13 @@ function errorReason(error: Record<string, unknown>): FailureReason | null {
   // Providers say it with several statuses, none with that of a rate limit, which a long prompt may exceed too.
   const mayBeLength = reason === null || reason === "refused the request" || reason === "unavailable";
   return mayBeLength && saysContextLength(error) ? "context_length" : reason;
+}
+
+/** OpenAI says it with a 429, but waiting does not help. */
+function hasNoMoneyLeft({ code, type, data, error }: Record<string, unknown>): boolean {
+  if (code === NO_MONEY || type === NO_MONEY) return true;
+  const inner = isObject(data) ? data.error : error;
+  return isObject(inner) && (inner.code === NO_MONEY || inner.type === NO_MONEY);
 }
 
 function statedReason(error: Record<string, unknown>): FailureReason | null {

@@ -2,7 +2,7 @@
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Problem } from "../lib/problem.ts";
-import { hint } from "../manifest/issues.ts";
+import { formatPath, hint } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
 import type { Host, ModelProvider, ProviderPlugin } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
@@ -51,6 +51,14 @@ export function configurationProblems(key: string, entry: ProviderManifest, regi
     return isPackageName(use) ? packageKeyProblems(key, pluginConfig(entry)) : [unknownPlugin(key, use, registry)];
   const { problem } = configure(plugin, pluginConfig(entry, ownKeys(plugin)));
   return problem === null ? [] : configProblems(["providers", key], problem);
+}
+
+/** Where the key for the provider is set, in words: `providers.openai.apiKey, from the environment variable OPENAI_API_KEY`. */
+export function keyPlace(key: string, entry: ProviderManifest, variableOf: ProviderContext["variableOf"]): string {
+  const place = isPackageName(entry.use) && isObject(entry.options) ? ["options", "apiKey"] : ["apiKey"];
+  const path = ["providers", key, ...place];
+  const variable = variableOf?.(path);
+  return formatPath(path) + (variable === undefined ? "" : `, from the environment variable ${variable}`);
 }
 
 /** Whether a key is in the plugin's own schema. A plugin without one takes any. */

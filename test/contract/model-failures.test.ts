@@ -46,6 +46,60 @@ for (const [title, reply, expected] of CASES) {
   }
 }
 
+const WRONG_KEYS: [string, Reply][] = [
+  ["401", failure(401, { message: "Incorrect API key provided" })],
+  ["403", failure(403, { message: "Your key has no access to this project" })],
+  ["400 for a key", failure(400, { message: "API key not valid. Please pass a valid API key." })],
+];
+
+for (const [title, reply] of WRONG_KEYS)
+  test(`POST /agents/:id/text logs a provider's ${title} with the model, and where the key of it is set`, async (context) => {
+    const provider = { apiKey: "${UP_KEY}" };
+    const env = { ...process.env, UP_KEY: "sk-wrong-7531" };
+    const { service, upstream } = await serveUpstream(context, {}, { provider }, { env });
+    upstream.fallback(reply);
+    const answer = await service.post("/agents/assistant/text", { input: "hello" });
+    assert.equal(((await answer.json()) as { error: string }).error, "model provider failed: refused the request");
+    const line = service.log.find(({ level }) => level === "warn");
+    assert.equal(line?.model, "up/test-model");
+    assert.equal(
+      line?.hint,
+      "the provider does not take its key: see providers.up.apiKey, from the environment variable UP_KEY",
+    );
+    assert.doesNotMatch(JSON.stringify(service.log), /7531/);
+  });
+
+test("POST /agents/:id/text logs which model was not reached, and says nothing of keys then", async (context) => {
+  const { service, upstream } = await serveUpstream(context);
+  await upstream.close();
+  assert.equal((await service.post("/agents/assistant/text", { input: "hello" })).status, 500);
+  const line = service.log.find(({ level }) => level === "warn");
+  assert.equal(line?.model, "up/test-model");
+  assert.equal(line?.hint, undefined);
+});
+
+test("POST /agents/:id/text logs the URL and the words of a server that answers with a page, without its query", async (context) => {
+  const provider = { queryParams: { key: "sk-query-7531" } };
+  const { service, upstream } = await serveUpstream(context, {}, { provider });
+  upstream.fallback({ status: 502, page: "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>" });
+  await service.post("/agents/assistant/text", { input: "hello" });
+  const line = service.log.find(({ level }) => level === "warn");
+  assert.equal(
+    (line?.err as { message: string }).message,
+    `${upstream.baseURL}/chat/completions answered 502 and not with a completion: 502 Bad Gateway`,
+  );
+  assert.doesNotMatch(JSON.stringify(service.log), /7531/);
+});
+
+test("POST /agents/:id/text does not repeat a call for which the account has no money left, and does not ask clients to wait", async (context) => {
+  const { service, upstream } = await serveUpstream(context, {}, { provider: { retries: 2 } });
+  upstream.fallback(failure(429, { message: "You exceeded your current quota", code: "insufficient_quota" }));
+  const answer = await service.post("/agents/assistant/text", { input: "hello" });
+  assert.equal(answer.status, 500);
+  assert.equal(answer.headers.get("retry-after"), null);
+  assert.equal(upstream.requests.length, 1);
+});
+
 test("POST /agents/:id/text says of its own errors that they are the service's", async (context) => {
   const { service } = await serveUpstream(context);
   const answer = await service.post("/agents/assistant/text", { input: 7 });
