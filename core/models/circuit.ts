@@ -55,6 +55,11 @@ export class Circuit {
   }
 
   failed(reason: FailureReason): void {
+    if (reason === "queue full") {
+      // The model was not asked.
+      this.abandoned();
+      return;
+    }
     if (!OF_THE_MODEL.has(reason)) {
       this.succeeded();
       return;

@@ -7,6 +7,7 @@ import { saysContextLength } from "./context-length.ts";
 export type FailureReason =
   | "rate limited"
   | "overloaded"
+  | "queue full"
   | "timed out"
   | "unavailable"
   | "context_length"
@@ -33,9 +34,11 @@ const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
 /** Failures that clients see as what they are, since waiting helps, or a shorter conversation. All others are `provider_failed`. */
 const KINDS: Partial<Record<FailureReason, ErrorKind>> = {
   "rate limited": "rate_limited",
+  "queue full": "rate_limited",
   overloaded: "unavailable",
   context_length: "context_length",
 };
+const QUEUE_FULL = "too many requests wait for the model already: try again later";
 /** What clients are told to wait when the provider did not say. */
 const RETRY_AFTER_MS = 5_000;
 
@@ -99,7 +102,7 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
   return {
     reason,
     // Calls wait for a connection already: one more would wait as long.
-    retry: !OF_THE_REQUEST.has(reason) && !(thrown instanceof ProviderQueueFull),
+    retry: !OF_THE_REQUEST.has(reason) && reason !== "queue full",
     fallback: reason !== "refused to answer",
     retryAfter,
   };
@@ -124,9 +127,11 @@ export function providerFailed(
 ): ServiceError {
   const said = cause instanceof ModelRefusal ? `: ${cause.refusal}` : "";
   const kind = KINDS[reason];
-  return new ServiceError(kind ?? "provider_failed", `model provider failed: ${reason}${said}`, {
+  const isOwn = reason === "queue full";
+  const message = isOwn ? QUEUE_FULL : `model provider failed: ${reason}${said}`;
+  return new ServiceError(kind ?? "provider_failed", message, {
     cause,
-    source: cause instanceof ProviderQueueFull ? "service" : "provider",
+    source: isOwn ? "service" : "provider",
     ...(model && { logged: { model: model.id, hint: keyHint(cause, model.keyPlace) } }),
     ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
   });
@@ -155,6 +160,7 @@ const waitHeader = (milliseconds: number) => ({ "retry-after": String(Math.max(1
 function errorReason(error: Record<string, unknown>): FailureReason | null {
   if (hasNoMoneyLeft(error)) return "refused the request";
   if (error instanceof ModelRefusal) return "refused to answer";
+  if (error instanceof ProviderQueueFull) return "queue full";
   if (error.name === "TimeoutError" || TIMEOUT_CODES.has(error.code)) return "timed out";
   if (REFUSALS.has(error.name)) return "refused the request";
   const reason = statedReason(error);

@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: references to the environment, as manifests have them
 /** What clients are told when a provider fails, and whose failure it was. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -81,11 +82,14 @@ test("POST /agents/:id/text logs which model was not reached, and says nothing o
 test("POST /agents/:id/text logs the URL and the words of a server that answers with a page, without its query", async (context) => {
   const provider = { queryParams: { key: "sk-query-7531" } };
   const { service, upstream } = await serveUpstream(context, {}, { provider });
-  upstream.fallback({ status: 502, page: "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>" });
+  upstream.fallback({
+    status: 502,
+    page: "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>",
+  });
   await service.post("/agents/assistant/text", { input: "hello" });
   const line = service.log.find(({ level }) => level === "warn");
   assert.equal(
-    (line?.err as { message: string }).message,
+    (line?.err as { message: string } | undefined)?.message,
     `${upstream.baseURL}/chat/completions answered 502 and not with a completion: 502 Bad Gateway`,
   );
   assert.doesNotMatch(JSON.stringify(service.log), /7531/);
@@ -144,4 +148,30 @@ test("POST /agents/:id/text is answered by the next model when the first hangs, 
     upstream.requests.map(({ body }) => body.model),
     ["one", "test-model"],
   );
+});
+
+test("POST /agents/:id/text: calls that find the queue for a connection full say nothing of the model, whose circuit opens as it would without them", async (context) => {
+  const timeouts = { firstByte: "1s" };
+  const { service, upstream } = await serveUpstream(context, {}, { provider: { connections: 1, queue: 0, timeouts } });
+  upstream.fallback(stallsBeforeHead());
+  const ask = () => service.post("/agents/assistant/text", { input: "hello" });
+  const state = async () =>
+    /^penstock_model_circuit_state.* (\d)$/m.exec(await (await service.get("/metrics")).text())?.[1];
+  for (let round = 0; round < 5; round++) {
+    assert.equal(await state(), "0");
+    const first = ask();
+    await upstream.request(round);
+    const second = await ask();
+    assert.equal(second.status, 429);
+    assert.equal(second.headers.get("x-error-source"), "service");
+    assert.equal(
+      ((await second.json()) as { error: string }).error,
+      "too many requests wait for the model already: try again later",
+    );
+    assert.equal((await first).status, 500);
+  }
+  assert.equal(await state(), "2");
+  const metrics = await (await service.get("/metrics")).text();
+  assert.match(metrics, /^penstock_model_calls_total\{model="up\/test-model",outcome="queue_full"\} 5$/m);
+  assert.match(metrics, /^penstock_model_calls_total\{model="up\/test-model",outcome="timed_out"\} 5$/m);
 });

@@ -22,7 +22,14 @@ import {
   rulesFor,
 } from "./parameters.ts";
 import { type Body, type ModelForm, metadataKeyOf, namedOptions, toBody, warningsOf } from "./request-body.ts";
-import { askForJson, chooseMode, isAboutSchema, isAboutTools, type OutputMode, refusedMode } from "./structured-output.ts";
+import {
+  askForJson,
+  chooseMode,
+  isAboutSchema,
+  isAboutTools,
+  type OutputMode,
+  refusedMode,
+} from "./structured-output.ts";
 import type { Endpoint } from "./upstream.ts";
 
 /** What a provider has refused for one model: shared by all who call it. */

@@ -57,7 +57,9 @@ function addToSystemMessage(body: Body, text: string): void {
 export function refusedMode({ code, param, words }: Complaint, body: Body): OutputMode | null {
   const format = body.response_format as { type: OutputMode } | undefined;
   if (format === undefined) return null;
-  return /response.?format|json.?schema|json.?object|json.?mode|structured.?output|guided/i.test(`${code} ${param} ${words}`)
+  return /response.?format|json.?schema|json.?object|json.?mode|structured.?output|guided/i.test(
+    `${code} ${param} ${words}`,
+  )
     ? format.type
     : null;
 }
