@@ -1260,13 +1260,19 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "array",
         "items": {
           "type": "string",
-          "minLength": 1
+          "minLength": 1,
+          "pattern": "^(?!(?:model|messages|stream|tools|tool_choice|response_format)$)",
+          "patternErrorMessage": "is always sent: it makes the request"
         },
         "maxItems": 64
       },
       "rename": {
         "description": "Sent under another name: `{max_tokens: max_completion_tokens}`.",
         "type": "object",
+        "propertyNames": {
+          "pattern": "^(?!(?:model|messages|stream|tools|tool_choice|response_format)$)",
+          "patternErrorMessage": "is always sent under its own name: it makes the request"
+        },
         "additionalProperties": {
           "type": "string",
           "minLength": 1
@@ -1462,6 +1468,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       "models": {
         "description": "What is particular to some models, by their name. A name may end in `*`; the longest that fits takes precedence.",
         "type": "object",
+        "propertyNames": {
+          "pattern": "^[^*]*\\*?$",
+          "patternErrorMessage": "a * may stand only at the end"
+        },
         "additionalProperties": {
           "$ref": "#/$defs/ModelSettingsManifest"
         }

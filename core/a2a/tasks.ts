@@ -101,7 +101,7 @@ export class Tasks {
       // Whoever ended it has given the reason.
       if (run.ending !== null) return;
       if (!(error instanceof ServiceError)) logger.error({ err: error, task: run.record.task.id }, messageOf(error));
-      else if (error.cause !== undefined) logger.warn({ err: error.cause }, error.message);
+      else if (error.cause !== undefined) logger.warn({ ...error.logged, err: error.cause }, error.message);
       await this.#end(run, endingForError(error, requestId));
     }
   }

@@ -154,7 +154,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     if (!(error instanceof ServiceError))
       this.logger.error({ err: error, operation: this.operation }, messageOf(error));
     else if (error.cause !== undefined)
-      this.logger.warn({ err: error.cause, operation: this.operation }, error.message);
+      this.logger.warn({ ...error.logged, err: error.cause, operation: this.operation }, error.message);
     if (this.#writer?.opened === true) {
       this.#writer.fail(failureText(error, this.requestId));
       this.#finish(this.#status);

@@ -32,6 +32,8 @@ interface ServiceErrorOptions {
   /** Headers that the reply carries beside the standard ones, names in lower case. */
   headers?: Record<string, string>;
   cause?: unknown;
+  /** What its line in the log has beside the cause. */
+  logged?: object;
 }
 
 /** A failure whose message is safe to show to a client. */
@@ -40,12 +42,14 @@ export class ServiceError extends Error {
   readonly kind: ErrorKind;
   readonly source: ErrorSource;
   readonly headers: Record<string, string> | undefined;
+  readonly logged: object | undefined;
 
   constructor(kind: ErrorKind, message: string, options: ServiceErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
     this.source = options.source ?? (kind === "provider_failed" ? "provider" : "service");
     this.headers = options.headers;
+    this.logged = options.logged;
   }
 }
 

@@ -65,6 +65,8 @@ function describeProblem(error: ErrorObject, root: string): string | null {
     case "additionalProperties":
     case "unevaluatedProperties":
       return `${join(at, String(params.additionalProperty ?? params.unevaluatedProperty))} is not a known key`;
+    case "dependentRequired":
+      return `${join(at, String(params.missingProperty))} is required beside ${params.property}`;
     case "enum":
       return `${at || "body"} must be one of ${(params.allowedValues as unknown[]).map((value) => JSON.stringify(value)).join(", ")}`;
     case "const":

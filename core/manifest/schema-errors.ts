@@ -21,6 +21,8 @@ const NOUNS: Record<string, string> = {
   null: "null",
 };
 
+const FORMATS: Record<string, string> = { date: "must be a date such as 2026-11-22" };
+
 const limitMessage =
   (words: string): Explain =>
   ({ path, error }) => ({ path, message: `must ${words} ${error.params.limit}` });
@@ -47,6 +49,10 @@ const EXPLANATIONS: Record<string, Explain> = {
   pattern: ({ path, error, schema }) => ({
     path: error.propertyName === undefined ? path : [...path, error.propertyName],
     message: customMessage(schema.patternErrorMessage) ?? `must match ${error.params.pattern}`,
+  }),
+  format: ({ path, error }) => ({
+    path,
+    message: FORMATS[error.params.format as string] ?? `must match format "${error.params.format}"`,
   }),
   oneOf: ({ path, schema }) => ({
     path,

@@ -75,6 +75,8 @@ export interface ChainedModel {
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
   readonly prices?: ModelPrices | undefined;
+  /** Where the key of its provider is set, for the log. */
+  readonly keyPlace?: string;
   /** Set where text in `<think>` tags is reasoning. */
   readonly think?: ThinkHabit;
 }

@@ -3,7 +3,7 @@
  */
 import type { SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
-import { caught } from "../lib/errors.ts";
+import { caught, type ServiceError } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { fallbackAttributes, MODEL_EVENTS, retryAttributes, warningAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
@@ -55,8 +55,8 @@ export class ChainedAnswer implements ModelStream {
   #limits: CallLimits | null = null;
   /** Whether it is the trial of a model whose circuit is open. */
   #isTrial = false;
-  /** Of the last model that was called. */
-  #failure: { readonly failure: ModelFailure; readonly thrown: unknown } | null = null;
+  /** The last one, of the model that was called last. */
+  #failure: ServiceError | null = null;
 
   constructor(
     models: readonly ScaledModel[],
@@ -117,7 +117,7 @@ export class ChainedAnswer implements ModelStream {
       this.#position = position;
       return model;
     }
-    if (this.#failure !== null) throw providerFailed(this.#failure.failure, this.#failure.thrown);
+    if (this.#failure !== null) throw this.#failure;
     throw modelsUnavailable(Math.min(...this.#models.map(({ circuit }) => circuit?.waits() ?? 0)));
   }
 
@@ -251,7 +251,7 @@ export class ChainedAnswer implements ModelStream {
       const failure = classifyFailure(thrown);
       this.#count(abortSignal?.aborted ? "aborted" : failure.reason, failure);
       if (abortSignal?.aborted) throw abortSignal.reason;
-      throw providerFailed(failure, thrown);
+      throw providerFailed(failure, thrown, this.#models[this.#position]);
     }
     await this.#chooseNextTry(thrown);
     await this.open();
@@ -267,7 +267,7 @@ export class ChainedAnswer implements ModelStream {
     if (signal?.aborted) throw signal.reason;
     const { id, retries } = this.#models[this.#position]!;
     if (this.#options.adapt?.(thrown, this.tokens)) return;
-    this.#failure = { failure, thrown };
+    this.#failure = providerFailed(failure, thrown, this.#models[this.#position]);
     const { logger = this.#settings.logger } = this.#options;
     const wait = failure.retryAfter ?? backoff(this.#retries, this.#settings.backoff);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
@@ -277,7 +277,7 @@ export class ChainedAnswer implements ModelStream {
       return pause(wait, signal);
     }
     const next = this.#models[this.#position + 1];
-    if (next === undefined || !failure.fallback) throw providerFailed(failure, thrown);
+    if (next === undefined || !failure.fallback) throw this.#failure;
     this.#span?.event(MODEL_EVENTS.fallback, fallbackAttributes(id, failure.reason, next.id));
     logger.warn({ model: id, err: thrown, next: next.id }, `model ${failure.reason}, falling back`);
     this.#position++;

@@ -7,6 +7,11 @@ import type { ModelFailure } from "./failure.ts";
 
 /** Failures in a row that open it. */
 const THRESHOLD = 5;
+/**
+ * Not when more calls than these have succeeded at about the same time: of two thousand calls a second of which some fail by chance,
+ * five fail in a row every few minutes, and then ten seconds without the model would be the greater harm.
+ */
+const WINDOW_MS = 1_000;
 /** From then on until the trial call. */
 const OPEN_MS = 10_000;
 
@@ -15,6 +20,9 @@ export class Circuit {
   #state: CircuitState = "closed";
   /** In a row. */
   #failures = 0;
+  /** Since `#windowStart`, which is that of a failure: time is read at failures alone. */
+  #successes = 0;
+  #windowStart = Number.NEGATIVE_INFINITY;
   #openedAt = 0;
 
   /** @param changed is told every new state */
@@ -48,6 +56,7 @@ export class Circuit {
 
   succeeded(): void {
     this.#failures = 0;
+    this.#successes++;
     if (this.#state !== "closed") this.#change("closed");
   }
 
@@ -56,8 +65,14 @@ export class Circuit {
     if (shows === "nothing") this.abandoned();
     if (shows !== "absent") return;
     this.#failures++;
-    if (this.#state === "open" || this.#failures < THRESHOLD) return;
-    this.#openedAt = performance.now();
+    if (this.#state === "open") return;
+    const now = performance.now();
+    if (now - this.#windowStart > WINDOW_MS) {
+      this.#windowStart = now;
+      this.#successes = 0;
+    }
+    if (this.#failures < THRESHOLD || this.#successes > this.#failures) return;
+    this.#openedAt = now;
     this.#change("open");
   }
 

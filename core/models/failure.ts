@@ -1,12 +1,14 @@
 /** Classifies failures of model calls: what clients may know of them, and whether to try again. */
 import { type ErrorKind, ServiceError } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
 import { causesText } from "./causes-text.ts";
 import { saysContextLength } from "./context-length.ts";
 
-export type FailureReason =
+type FailureReason =
   | "rate limited"
   | "overloaded"
+  | "queue full"
   | "timed out"
   | "unavailable"
   | "context_length"
@@ -38,9 +40,11 @@ const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
 /** Failures that clients see as what they are, since waiting helps, or a shorter conversation. All others are `provider_failed`. */
 const KINDS: Partial<Record<FailureReason, ErrorKind>> = {
   "rate limited": "rate_limited",
+  "queue full": "rate_limited",
   overloaded: "unavailable",
   context_length: "context_length",
 };
+const QUEUE_FULL = "too many requests wait for the model already: try again later";
 /** What clients are told to wait when the provider did not say. */
 const RETRY_AFTER_MS = 5_000;
 
@@ -84,6 +88,7 @@ const EVENT_WORDS: readonly [RegExp, FailureReason][] = [
   [/invalid|not.?found|permission|authentication|content.?policy/i, "refused the request"],
 ];
 
+const NO_MONEY = "insufficient_quota";
 const MAX_CAUSE_DEPTH = 8;
 /** A provider may ask for any time, or for an endless one. */
 const MAX_RETRY_AFTER_MS = 24 * 60 * 60 * 1000;
@@ -108,11 +113,10 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
   return {
     reason,
     // Calls wait for a connection already: one more would wait as long.
-    retry: !OF_THE_REQUEST.has(reason) && !(thrown instanceof ProviderQueueFull),
+    retry: !OF_THE_REQUEST.has(reason) && reason !== "queue full",
     fallback: reason !== "refused to answer",
     retryAfter: retryAfter === null ? null : Math.min(retryAfter, MAX_RETRY_AFTER_MS),
-    shows:
-      thrown instanceof ProviderQueueFull ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
+    shows: reason === "queue full" ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
   };
 }
 
@@ -125,19 +129,41 @@ const OF_SIGNATURES = /thinking|thought|signature|reasoning|encrypted|item with 
 /** Whether a model call failed because of what another model, or the same one long ago, has said for itself. */
 export const isSignatureError = (thrown: unknown): boolean =>
   classifyFailure(thrown).reason === "refused the request" && OF_SIGNATURES.test(causesText(thrown));
+/** The model whose failure it is, for the log. */
+interface FailedModel {
+  /** `provider/model` */
+  readonly id: string;
+  /** Where the key for its provider is set. */
+  readonly keyPlace?: string;
+}
 
 /** The error for clients. The provider's own error is its `cause`, which only the log shows; a refusal is the model's answer. */
 export function providerFailed(
   { reason, retryAfter }: Pick<ModelFailure, "reason" | "retryAfter">,
   cause: unknown,
+  model?: FailedModel,
 ): ServiceError {
   const said = cause instanceof ModelRefusal ? `: ${cause.refusal}` : "";
   const kind = KINDS[reason];
-  return new ServiceError(kind ?? "provider_failed", `model provider failed: ${reason}${said}`, {
+  const isOwn = reason === "queue full";
+  const message = isOwn ? QUEUE_FULL : `model provider failed: ${reason}${said}`;
+  return new ServiceError(kind ?? "provider_failed", message, {
     cause,
-    source: cause instanceof ProviderQueueFull ? "service" : "provider",
+    source: isOwn ? "service" : "provider",
+    ...(model && { logged: { model: model.id, hint: keyHint(cause, model.keyPlace) } }),
     ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
   });
+}
+
+const KEY_STATUSES: ReadonlySet<unknown> = new Set([401, 403]);
+/** Gemini says it with a 400. */
+const KEY_WORDS = /\b(?:api|access)[ _-]?key\b.{0,40}\b(?:not valid|invalid|incorrect|expired)/i;
+
+/** What an operator can do about a key that the provider does not take; undefined for other failures. */
+function keyHint(cause: unknown, place = "its configuration"): string | undefined {
+  const { statusCode, message } = (cause ?? {}) as { statusCode?: unknown; message?: unknown };
+  const isKey = KEY_STATUSES.has(statusCode) || (typeof message === "string" && KEY_WORDS.test(message));
+  return isKey ? `the provider does not take its key: see ${place}` : undefined;
 }
 
 /** Every model of a chain has failed too often lately to be called. @param wait milliseconds until one of them is tried again */
@@ -150,13 +176,22 @@ export const modelsUnavailable = (wait: number): ServiceError =>
 const waitHeader = (milliseconds: number) => ({ "retry-after": String(Math.max(1, Math.ceil(milliseconds / 1000))) });
 
 function errorReason(error: Record<string, unknown>): FailureReason | null {
+  if (hasNoMoneyLeft(error)) return "refused the request";
   if (error instanceof ModelRefusal) return "refused to answer";
+  if (error instanceof ProviderQueueFull) return "queue full";
   if (error.name === "TimeoutError" || TIMEOUT_CODES.has(error.code)) return "timed out";
   if (REFUSALS.has(error.name)) return "refused the request";
   const reason = statedReason(error);
   // Providers say it with several statuses, none with that of a rate limit, which a long prompt may exceed too.
   const mayBeLength = reason === null || reason === "refused the request" || reason === "unavailable";
   return mayBeLength && saysContextLength(error) ? "context_length" : reason;
+}
+
+/** OpenAI says it with a 429, but waiting does not help. */
+function hasNoMoneyLeft({ code, type, data, error }: Record<string, unknown>): boolean {
+  if (code === NO_MONEY || type === NO_MONEY) return true;
+  const inner = isObject(data) ? data.error : error;
+  return isObject(inner) && (inner.code === NO_MONEY || inner.type === NO_MONEY);
 }
 
 function statedReason(error: Record<string, unknown>): FailureReason | null {

@@ -15,10 +15,11 @@ import { Circuits } from "./circuits.ts";
 import { knownContextWindow } from "./context-windows.ts";
 import type { Downloader } from "./files/download.ts";
 import { PromptFiles } from "./files/prompt-files.ts";
-import { namedModels, splitModelName } from "./names.ts";
+import { type NamedModel, namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
-import { configurationProblems, makeProvider } from "./providers.ts";
+import { configurationProblems, keyPlace, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
+import { unusedModels } from "./settings-problems.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
 import { ThinkHabit } from "./think-tags.ts";
 import { createTokenScale, type TokenScale } from "./token-scale.ts";
@@ -74,8 +75,15 @@ export async function createModels(
       problems.push(...configurationProblems(key, entry, registry));
       continue;
     }
-    const created = await makeProvider(key, entry, { registry, host, folders, variableOf: options.variableOf });
-    if (created.provider !== null) providers.set(key, { ...created, entry, modes: new LearnedModes() });
+    const { variableOf } = options;
+    const created = await makeProvider(key, entry, { registry, host, folders, variableOf });
+    if (created.provider !== null)
+      providers.set(key, {
+        ...created,
+        entry,
+        keyPlace: keyPlace(key, entry, variableOf),
+        modes: new LearnedModes(),
+      });
     else if (named.has(key)) problems.push(...created.problems);
     else {
       const problemsOfConfiguration = configurationProblems(key, entry, registry);
@@ -85,6 +93,9 @@ export async function createModels(
         host.logger.warn({ provider: key }, `provider not available: ${reasons.join("; ")}`);
     }
   }
+
+  if (!dynamic)
+    for (const [key, { entry }] of providers) problems.push(...unusedModels(key, entry, modelsOf(key, names)));
 
   const models = new ModelTable(
     providers,
@@ -105,9 +116,14 @@ export async function createModels(
   return { models, problems };
 }
 
+const modelsOf = (key: string, names: readonly NamedModel[]): string[] =>
+  names.flatMap(({ name }) => (splitModelName(name).provider === key ? [splitModelName(name).model] : []));
+
 interface ConfiguredProvider {
   readonly provider: ModelProvider;
   readonly entry: ProviderManifest;
+  /** Where its key is set, for the log. */
+  readonly keyPlace: string;
   /** How its models were found to take requests for JSON. */
   readonly modes: LearnedModes;
 }
@@ -155,7 +171,7 @@ class ModelTable implements Models {
   chain(names: readonly string[]): ModelChain {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
-      const { provider, entry } = this.#provider(name);
+      const { provider, entry, keyPlace } = this.#provider(name);
       const { model } = splitModelName(name);
       const { prices, contextWindow, extractReasoning } = modelSettings(entry, model);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
@@ -172,6 +188,7 @@ class ModelTable implements Models {
         circuit: this.#circuits.of(name),
         meter,
         prices,
+        keyPlace,
         ...(extractReasoning && { think: new ThinkHabit() }),
       };
     });

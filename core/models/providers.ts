@@ -2,13 +2,14 @@
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Problem } from "../lib/problem.ts";
-import { hint } from "../manifest/issues.ts";
+import { formatPath, hint } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
 import type { Host, ModelProvider, ProviderPlugin } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { createPackageProvider, isPackageName, PackageError } from "./npm-provider.ts";
 import { pluginConfig } from "./settings.ts";
+import { unknownModelKeys, unusedParameters } from "./settings-problems.ts";
 
 interface ProviderContext {
   registry: Registry;
@@ -30,6 +31,8 @@ export async function makeProvider(
   const plugin = tools.registry.get("provider", use);
   if (plugin === undefined) return makePackageProvider(key, entry, tools);
   const config = pluginConfig(entry, ownKeys(plugin));
+  const misplaced = ownKeys(plugin)("models") ? [] : unknownModelKeys(key, entry);
+  if (misplaced.length > 0) return { provider: null, problems: misplaced };
   const logger = tools.host.logger.child({ provider: key });
   const { env, signal, onClose, keyv } = tools.host;
   try {
@@ -37,7 +40,7 @@ export async function makeProvider(
   } catch (error) {
     const problems =
       error instanceof CreateError && error.phase === "config"
-        ? configProblems(["providers", key], error.message)
+        ? pluginProblems(key, error.message, plugin)
         : [{ path: ["providers", key], message: messageOf(error) }];
     return { provider: null, problems };
   }
@@ -48,9 +51,28 @@ export function configurationProblems(key: string, entry: ProviderManifest, regi
   const { use } = entry;
   const plugin = registry.get("provider", use);
   if (plugin === undefined)
-    return isPackageName(use) ? packageKeyProblems(key, pluginConfig(entry)) : [unknownPlugin(key, use, registry)];
+    return isPackageName(use) ? packageKeyProblems(key, entry) : [unknownPlugin(key, use, registry)];
   const { problem } = configure(plugin, pluginConfig(entry, ownKeys(plugin)));
-  return problem === null ? [] : configProblems(["providers", key], problem);
+  const misplaced = ownKeys(plugin)("models") ? [] : unknownModelKeys(key, entry);
+  return problem === null ? misplaced : [...misplaced, ...pluginProblems(key, problem, plugin)];
+}
+
+/** Where the key for the provider is set, in words: `providers.openai.apiKey, from the environment variable OPENAI_API_KEY`. */
+export function keyPlace(key: string, entry: ProviderManifest, variableOf: ProviderContext["variableOf"]): string {
+  const place = isPackageName(entry.use) && isObject(entry.options) ? ["options", "apiKey"] : ["apiKey"];
+  const path = ["providers", key, ...place];
+  const variable = variableOf?.(path);
+  return formatPath(path) + (variable === undefined ? "" : `, from the environment variable ${variable}`);
+}
+
+/** The problems of a plugin's configuration. A key that it does not know may be a misspelt one. */
+function pluginProblems(key: string, text: string, { config = {} }: ProviderPlugin): Problem[] {
+  const known = Object.keys((config.properties ?? {}) as object);
+  return configProblems(["providers", key], text).map(({ path, message }) => {
+    const name = path.at(-1);
+    const isUnknown = message === "is not a known key" && path.length === 3 && typeof name === "string";
+    return { path, message: isUnknown ? `unknown key${hint(name, known)}` : message };
+  });
 }
 
 /** Whether a key is in the plugin's own schema. A plugin without one takes any. */
@@ -68,7 +90,7 @@ async function makePackageProvider(
   const config = pluginConfig(entry);
   const failed = (...problems: Problem[]): ProviderResult => ({ provider: null, problems });
   if (!isPackageName(use)) return failed(unknownPlugin(key, use, registry));
-  const misplaced = packageKeyProblems(key, config);
+  const misplaced = packageKeyProblems(key, entry);
   if (misplaced.length > 0) return failed(...misplaced);
   // Undici is a hundred files, which only a manifest with a package has to load.
   const { createFetch } = await import("./fetch/fetch.ts");
@@ -92,9 +114,9 @@ async function makePackageProvider(
 }
 
 /** Beside the keys that every provider may have, an entry for a package has `options` for its factory. */
-function packageKeyProblems(key: string, config: Record<string, unknown>): Problem[] {
-  const problems: Problem[] = [];
-  for (const [name, value] of Object.entries(config)) {
+function packageKeyProblems(key: string, entry: ProviderManifest): Problem[] {
+  const problems = [...unknownModelKeys(key, entry), ...unusedParameters(key, entry)];
+  for (const [name, value] of Object.entries(pluginConfig(entry))) {
     const path = ["providers", key, name];
     if (name === "options") {
       const fits = isObject(value);

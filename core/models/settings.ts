@@ -15,7 +15,7 @@ const PROVIDER_KEYS: ReadonlySet<string> = new Set([
 ]);
 
 /** Likewise of `providers.KEY.models.PATTERN`. */
-const MODEL_KEYS: ReadonlySet<string> = new Set(["contextWindow", "parameters", "structuredOutput", "prices"]);
+export const MODEL_KEYS: ReadonlySet<string> = new Set(["contextWindow", "parameters", "structuredOutput", "prices"]);
 
 /** @param model what the provider calls it */
 export function modelSettings(provider: ProviderManifest, model: string): ModelSettings {
@@ -36,12 +36,13 @@ export function modelSettings(provider: ProviderManifest, model: string): ModelS
 
 /** The rows whose pattern fits the name: the exact name last, before it the longer patterns after the shorter ones. */
 function matchingRows(models: Record<string, ModelSettingsManifest>, model: string): ModelSettingsManifest[] {
-  const fitting = Object.keys(models).filter((pattern) =>
-    pattern.endsWith("*") ? model.startsWith(pattern.slice(0, -1)) : model === pattern,
-  );
+  const fitting = Object.keys(models).filter((pattern) => fits(pattern, model));
   const weight = (pattern: string) => (pattern === model ? Number.POSITIVE_INFINITY : pattern.length);
   return fitting.sort((left, right) => weight(left) - weight(right)).map((pattern) => models[pattern]!);
 }
+
+export const fits = (pattern: string, model: string): boolean =>
+  pattern.endsWith("*") ? model.startsWith(pattern.slice(0, -1)) : model === pattern;
 
 const last = <T>(values: readonly (T | undefined)[]): T | undefined => values.findLast((value) => value !== undefined);
 

@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: references to the environment, as manifests have them
 /** What clients are told when a provider fails, and whose failure it was. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -46,6 +47,63 @@ for (const [title, reply, expected] of CASES) {
   }
 }
 
+const WRONG_KEYS: [string, Reply][] = [
+  ["401", failure(401, { message: "Incorrect API key provided" })],
+  ["403", failure(403, { message: "Your key has no access to this project" })],
+  ["400 for a key", failure(400, { message: "API key not valid. Please pass a valid API key." })],
+];
+
+for (const [title, reply] of WRONG_KEYS)
+  test(`POST /agents/:id/text logs a provider's ${title} with the model, and where the key of it is set`, async (context) => {
+    const provider = { apiKey: "${UP_KEY}" };
+    const env = { ...process.env, UP_KEY: "sk-wrong-7531" };
+    const { service, upstream } = await serveUpstream(context, {}, { provider }, { env });
+    upstream.fallback(reply);
+    const answer = await service.post("/agents/assistant/text", { input: "hello" });
+    assert.equal(((await answer.json()) as { error: string }).error, "model provider failed: refused the request");
+    const line = service.log.find(({ level }) => level === "warn");
+    assert.equal(line?.model, "up/test-model");
+    assert.equal(
+      line?.hint,
+      "the provider does not take its key: see providers.up.apiKey, from the environment variable UP_KEY",
+    );
+    assert.doesNotMatch(JSON.stringify(service.log), /7531/);
+  });
+
+test("POST /agents/:id/text logs which model was not reached, and says nothing of keys then", async (context) => {
+  const { service, upstream } = await serveUpstream(context);
+  await upstream.close();
+  assert.equal((await service.post("/agents/assistant/text", { input: "hello" })).status, 500);
+  const line = service.log.find(({ level }) => level === "warn");
+  assert.equal(line?.model, "up/test-model");
+  assert.equal(line?.hint, undefined);
+});
+
+test("POST /agents/:id/text logs the URL and the words of a server that answers with a page, without its query", async (context) => {
+  const provider = { queryParams: { key: "sk-query-7531" } };
+  const { service, upstream } = await serveUpstream(context, {}, { provider });
+  upstream.fallback({
+    status: 502,
+    page: "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>",
+  });
+  await service.post("/agents/assistant/text", { input: "hello" });
+  const line = service.log.find(({ level }) => level === "warn");
+  assert.equal(
+    (line?.err as { message: string } | undefined)?.message,
+    `${upstream.baseURL}/chat/completions answered 502 and not with a completion: 502 Bad Gateway`,
+  );
+  assert.doesNotMatch(JSON.stringify(service.log), /7531/);
+});
+
+test("POST /agents/:id/text does not repeat a call for which the account has no money left, and does not ask clients to wait", async (context) => {
+  const { service, upstream } = await serveUpstream(context, {}, { provider: { retries: 2 } });
+  upstream.fallback(failure(429, { message: "You exceeded your current quota", code: "insufficient_quota" }));
+  const answer = await service.post("/agents/assistant/text", { input: "hello" });
+  assert.equal(answer.status, 500);
+  assert.equal(answer.headers.get("retry-after"), null);
+  assert.equal(upstream.requests.length, 1);
+});
+
 test("POST /agents/:id/text says of its own errors that they are the service's", async (context) => {
   const { service } = await serveUpstream(context);
   const answer = await service.post("/agents/assistant/text", { input: 7 });
@@ -90,4 +148,30 @@ test("POST /agents/:id/text is answered by the next model when the first hangs, 
     upstream.requests.map(({ body }) => body.model),
     ["one", "test-model"],
   );
+});
+
+test("POST /agents/:id/text: calls that find the queue for a connection full say nothing of the model, whose circuit opens as it would without them", async (context) => {
+  const timeouts = { firstByte: "1s" };
+  const { service, upstream } = await serveUpstream(context, {}, { provider: { connections: 1, queue: 0, timeouts } });
+  upstream.fallback(stallsBeforeHead());
+  const ask = () => service.post("/agents/assistant/text", { input: "hello" });
+  const state = async () =>
+    /^penstock_model_circuit_state.* (\d)$/m.exec(await (await service.get("/metrics")).text())?.[1];
+  for (let round = 0; round < 5; round++) {
+    assert.equal(await state(), "0");
+    const first = ask();
+    await upstream.request(round);
+    const second = await ask();
+    assert.equal(second.status, 429);
+    assert.equal(second.headers.get("x-error-source"), "service");
+    assert.equal(
+      ((await second.json()) as { error: string }).error,
+      "too many requests wait for the model already: try again later",
+    );
+    assert.equal((await first).status, 500);
+  }
+  assert.equal(await state(), "2");
+  const metrics = await (await service.get("/metrics")).text();
+  assert.match(metrics, /^penstock_model_calls_total\{model="up\/test-model",outcome="queue_full"\} 5$/m);
+  assert.match(metrics, /^penstock_model_calls_total\{model="up\/test-model",outcome="timed_out"\} 5$/m);
 });

@@ -23,6 +23,11 @@ const COMES_BACK: Record<(typeof STRICT_NAMES)[number], RegExp> = {
   "OpenAI chat completions of a reasoning model": /"tool_calls":/,
   Anthropic:
     /"thinking":"A sum.","signature":"sig\d+"},{"type":"redacted_thinking","data":"redacted\d+"},{"type":"tool_use"/,
+  Azure: /"tool_calls":/,
+  OpenRouter: /"reasoning_content":"A sum."/,
+  DeepSeek: /"reasoning_content":"A sum."/,
+  Groq: /"tool_calls":/,
+  Mistral: /"tool_calls":/,
   "Gemini's chat completions": /"extra_content":{"google":{"thought_signature":"sig\d+"}}/,
   Gemini: /"functionCall":{[^}]*"name":"sum","args":{[^}]*}},"thoughtSignature":"sig\d+"/,
 };

@@ -35,6 +35,8 @@ export interface Reply {
   headers?: Record<string, string>;
   /** A plain JSON body instead of a completion. */
   json?: unknown;
+  /** A page of HTML, as a proxy sends it. */
+  page?: string;
   /** Milliseconds before the head is sent; `Infinity` never sends it. */
   headDelay?: number;
   steps?: readonly Step[];
@@ -225,6 +227,11 @@ async function play(reply: Reply, request: UpstreamRequest, response: ServerResp
   if (reply.headDelay) await sleep(reply.headDelay);
   if (response.destroyed) return;
   const { status = 200, headers = {}, steps = [] } = reply;
+  if (reply.page !== undefined) {
+    response.writeHead(status, { "content-type": "text/html" });
+    response.end(reply.page);
+    return;
+  }
   if (reply.json !== undefined) return sendJson(response, status, reply.json, headers);
   if (request.body?.stream !== true) return sendJson(response, status, completionOf(steps, request.body), headers);
   response.writeHead(status, { "content-type": "text/event-stream", ...headers });

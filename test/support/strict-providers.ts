@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { FIXTURES } from "./fixtures.ts";
 import { manifestWith, startService, type TestService } from "./service.ts";
 import { anthropic } from "./strict-anthropic.ts";
+import { azure, deepSeek, groq, mistral, openRouter } from "./strict-compatible.ts";
 import { gemini } from "./strict-gemini.ts";
 import { geminiChat } from "./strict-gemini-chat.ts";
 import { openAIChat } from "./strict-openai-chat.ts";
@@ -20,6 +21,8 @@ interface StrictProvider {
   readonly model: string;
   /** `options` of the agent with which the model thinks. */
   readonly thinking: object;
+  /** What the manifest has to say of the provider. */
+  readonly provider?: object;
 }
 
 const CLAUDE = { anthropic: { thinking: { type: "enabled", budgetTokens: 1024 } } };
@@ -61,20 +64,51 @@ export const STRICT = {
     model: "gemini-3-pro-preview",
     thinking: {},
   },
+  Azure: {
+    dialect: azure,
+    use: "openai-compatible",
+    model: "gpt-4.1",
+    thinking: {},
+    provider: { apiKey: "", headers: { "api-key": "test" }, queryParams: { "api-version": "2024-10-21" } },
+  },
+  OpenRouter: { dialect: openRouter, use: "openai-compatible", model: "qwen/qwen3-max", thinking: {} },
+  DeepSeek: {
+    dialect: deepSeek,
+    use: "openai-compatible",
+    model: "deepseek-chat",
+    thinking: {},
+    provider: { structuredOutput: "json_object" },
+  },
+  Groq: {
+    dialect: groq,
+    use: "openai-compatible",
+    model: "openai/gpt-oss-120b",
+    thinking: {},
+    provider: { structuredOutput: "json_object", parameters: { omit: ["reasoning_content"] } },
+  },
+  Mistral: {
+    dialect: mistral,
+    use: "openai-compatible",
+    model: "magistral-medium",
+    thinking: {},
+    provider: {
+      parameters: { omit: ["stream_options", "reasoning_content"], rename: { seed: "random_seed" } },
+    },
+  },
   Gemini: { dialect: gemini, use: "@ai-sdk/google", model: "gemini-3-pro-preview", thinking: {} },
 } satisfies Record<string, StrictProvider>;
 
 export type StrictName = keyof typeof STRICT;
 export const STRICT_NAMES = Object.keys(STRICT) as StrictName[];
 
-/** The provider is called `up`, the agent `assistant`. */
+/** The provider is called `up`, the agent `assistant`. @param rest of the manifest; `provider` replaces what it says of the provider */
 export async function serveStrict(
   test: Pick<TestContext, "after">,
   name: StrictName,
   agent: object = {},
-  rest: object = {},
+  { provider: own, ...rest }: { provider?: object; [key: string]: unknown } = {},
 ): Promise<{ service: TestService; upstream: StrictUpstream }> {
-  const { dialect, use, model, thinking }: StrictProvider = STRICT[name];
+  const { dialect, use, model, thinking, provider }: StrictProvider = STRICT[name];
   const upstream = await startStrictUpstream(test, dialect());
   const { baseURL } = upstream;
   const connection =
@@ -82,7 +116,7 @@ export async function serveStrict(
   const { options = {}, ...more } = agent as { options?: object };
   const manifest = manifestWith(
     { model: `up/${model}`, options: { ...thinking, ...options }, ...more },
-    { providers: { up: { use, retries: 0, ...connection } }, ...rest },
+    { providers: { up: { use, retries: 0, ...connection, ...(own ?? provider) } }, ...rest },
   );
   return { upstream, service: await startService(test, manifest, { plugins: [FIXTURES], project: PROJECT }) };
 }

@@ -78,7 +78,8 @@ export class ChatParts {
     if (this.#form.raw) this.#parts.push({ type: "raw", rawValue: chunk });
     if (chunk.error !== undefined && chunk.error !== null) throw new ProviderError(chunk.error);
     if (!this.#begun) this.#begin(chunk);
-    if (isObject(chunk.usage)) this.#usage = chunk.usage;
+    const usage = chunk.usage ?? chunk.x_groq?.usage;
+    if (isObject(usage)) this.#usage = usage;
     const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
     if (!isObject(choice)) return;
     // Some servers send an empty one with each delta.
@@ -164,8 +165,8 @@ export class ChatParts {
 }
 
 /** The text of a chunk that has nothing else which counts, or null. */
-function plainDelta({ choices, usage, error }: WireChunk): string | null {
-  if (usage || error || !Array.isArray(choices)) return null;
+function plainDelta({ choices, usage, error, x_groq }: WireChunk): string | null {
+  if (usage || error || x_groq || !Array.isArray(choices)) return null;
   const [choice] = choices;
   if (!isObject(choice) || choice.finish_reason || choice.message || !isObject(choice.delta)) return null;
   const { content, reasoning_content, reasoning, refusal, tool_calls } = choice.delta as WireDelta;

@@ -10,6 +10,7 @@ import type {
   ModelSettings,
   PartSource,
 } from "../../plugin/plugin.ts";
+import { refusesCallIds, shortenCallIds } from "./call-ids.ts";
 import { ChatAnswer } from "./chat-answer.ts";
 import { collectAnswer } from "./collect.ts";
 import {
@@ -21,13 +22,24 @@ import {
   rulesFor,
 } from "./parameters.ts";
 import { type Body, type ModelForm, metadataKeyOf, namedOptions, toBody, warningsOf } from "./request-body.ts";
-import { askForJson, chooseMode, isAboutSchema, type OutputMode, refusedMode } from "./structured-output.ts";
+import {
+  askForJson,
+  chooseMode,
+  isAboutSchema,
+  isAboutTools,
+  type OutputMode,
+  refusedMode,
+} from "./structured-output.ts";
 import type { Endpoint } from "./upstream.ts";
 
 /** What a provider has refused for one model: shared by all who call it. */
 export class Learned {
   readonly parameters = new LearnedRules();
   readonly modes = new Set<OutputMode>();
+  /** Those that it takes only in a call without tools. */
+  readonly modesWithoutTools = new Set<OutputMode>();
+  /** Whether ids of calls are sent as Mistral takes them. */
+  shortCallIds = false;
 }
 
 /**
@@ -96,13 +108,16 @@ export class ChatModel implements LanguageModelV3 {
     const body = toBody(this.#config, options, named);
     const { responseFormat } = options;
     if (responseFormat?.type === "json") {
-      const modes = refused === null ? learned.modes : new Set([...learned.modes, ...refused.modes, ...refused.unfit]);
+      const besideTools =
+        body.tools === undefined ? [] : [...learned.modesWithoutTools, ...(refused?.modesWithoutTools ?? [])];
+      const modes = new Set([...learned.modes, ...besideTools, ...(refused?.modes ?? []), ...(refused?.unfit ?? [])]);
       const mode = chooseMode(settings.structuredOutput, responseFormat, modes);
       askForJson(body, responseFormat, mode, named.strictJsonSchema ?? true);
     }
     applyRules(body, this.#rules);
     applyRules(body, learned.parameters);
     if (refused !== null) applyRules(body, refused.parameters);
+    if (learned.shortCallIds || refused?.shortCallIds) shortenCallIds(body);
     return body;
   }
 
@@ -125,12 +140,17 @@ export class ChatModel implements LanguageModelV3 {
     const complaint = readComplaint(error.data, error.responseBody ?? "");
     const mode = settings.structuredOutput === "auto" ? refusedMode(complaint, body) : null;
     if (mode !== null) {
+      const modes = isAboutTools(complaint, body) ? refused.modesWithoutTools : refused.modes;
       if (isAboutSchema(complaint)) refused.unfit.add(mode);
       else {
-        refused.modes.add(mode);
+        modes.add(mode);
         const message = "the model does not take this response_format: no longer sent";
         refused.notes.push({ fields: { model, response_format: mode, err: error }, message });
       }
+      return true;
+    }
+    if (refusesCallIds(complaint, body)) {
+      refused.shortCallIds = true;
       return true;
     }
     const parameter = refusedParameter(complaint, body);
@@ -142,11 +162,14 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   /** The provider has accepted the call without what it had refused. */
-  #learn({ parameters, modes, notes }: Refused): void {
+  #learn({ parameters, modes, modesWithoutTools, shortCallIds, notes }: Refused): void {
     const { learned, logger } = this.#config;
-    const size = () => learned.modes.size + learned.parameters.omit.size + learned.parameters.rename.size;
+    const { omit, rename } = learned.parameters;
+    const size = () => learned.modes.size + learned.modesWithoutTools.size + omit.size + rename.size;
     const before = size();
     for (const mode of modes) learned.modes.add(mode);
+    for (const mode of modesWithoutTools) learned.modesWithoutTools.add(mode);
+    learned.shortCallIds ||= shortCallIds;
     learned.parameters.add(parameters);
     // Calls at the same time learn the same.
     if (size() > before) for (const { fields, message } of notes) logger.warn(fields, message);

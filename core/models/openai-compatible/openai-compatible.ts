@@ -3,6 +3,7 @@
  *
  * `providerOptions` of a request are read under the provider's key in the manifest (or `name`) and `openaiCompatible`.
  */
+import { validateHeaderName, validateHeaderValue } from "node:http";
 import { RecentMap } from "../../lib/recent-map.ts";
 import { defineProvider } from "../../plugin/plugin.ts";
 import type { Learned } from "./language-model.ts";
@@ -13,7 +14,7 @@ interface Config {
   headers: Record<string, string>;
   queryParams: Record<string, string>;
   connections?: number;
-  queue: number;
+  queue?: number;
   includeUsage: boolean;
   structuredOutputs: boolean;
   name?: string;
@@ -21,13 +22,39 @@ interface Config {
 
 const strings = { type: "object", additionalProperties: { type: "string" }, default: {} };
 
+const DEFAULT_QUEUE = 1000;
+
 /** What is learned is kept for so many models: names that are computed for a request may be any. */
 const MAX_LEARNED = 1000;
 
 function parseBaseURL(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url?.protocol === "http:" || url?.protocol === "https:") return url;
-  throw new Error(`baseURL must begin with http:// or https://, like "https://api.openai.com/v1"`);
+  if (url?.protocol !== "http:" && url?.protocol !== "https:")
+    throw new Error(`baseURL must begin with http:// or https://, like "https://api.openai.com/v1"`);
+  const [endpoint] = /\/(?:chat\/completions|embeddings)(?=\/?$)/.exec(url.pathname) ?? [];
+  if (endpoint !== undefined) throw new Error(`baseURL must end before ${endpoint}, which is added to it`);
+  return url;
+}
+
+/** Else every call would fail. The values may be secrets, and are not shown. */
+function checkHeaders(headers: Record<string, string>, apiKey: string): void {
+  for (const [name, value] of Object.entries(headers)) {
+    if (!isTaken(() => validateHeaderName(name)))
+      throw new Error(`headers: HTTP does not allow the name ${JSON.stringify(name)}`);
+    if (!isTaken(() => validateHeaderValue(name, value)))
+      throw new Error(`headers: HTTP does not allow the value of ${JSON.stringify(name)}`);
+  }
+  if (!isTaken(() => validateHeaderValue("authorization", apiKey)))
+    throw new Error("apiKey has a character that HTTP does not allow in a header");
+}
+
+function isTaken(validate: () => void): boolean {
+  try {
+    validate();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Where `providerOptions` of a request may stand: under the provider's name, and under that in camel case. */
@@ -43,6 +70,7 @@ export default defineProvider({
     type: "object",
     additionalProperties: false,
     required: ["baseURL"],
+    dependentRequired: { queue: ["connections"] },
     properties: {
       baseURL: { type: "string", description: "Where `/chat/completions` is below: https://api.openai.com/v1" },
       apiKey: { type: "string", default: "", description: "Without one no Authorization is sent." },
@@ -58,8 +86,7 @@ export default defineProvider({
         type: "integer",
         minimum: 0,
         maximum: 100_000,
-        default: 1000,
-        description: "How many calls may wait for one of `connections`. One more is 429.",
+        description: "How many calls may wait for one of `connections`; default: 1000. One more is 429.",
       },
       includeUsage: { type: "boolean", default: true, description: "Ask for the usage of streams." },
       structuredOutputs: {
@@ -82,8 +109,9 @@ export default defineProvider({
       import("./embedding-model.ts"),
       import("./upstream.ts"),
     ]);
-    const { headers, queryParams, connections, queue, includeUsage } = config;
+    const { headers, queryParams, connections, queue = DEFAULT_QUEUE, includeUsage } = config;
     const apiKey = config.apiKey.trim();
+    checkHeaders(headers, apiKey);
     const upstream = createUpstream({ baseURL, apiKey, headers, queryParams, connections, queue });
     host.onClose(() => upstream.close());
     const name = config.name ?? host.name ?? "openai-compatible";

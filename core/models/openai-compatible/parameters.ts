@@ -4,7 +4,10 @@
  */
 import { isObject } from "../../lib/is-object.ts";
 import type { ModelSettings } from "../../plugin/plugin.ts";
+import { validationDetails } from "./refused-call.ts";
 import type { Body } from "./request-body.ts";
+
+type Message = Body["messages"][number];
 
 export interface ParameterRules {
   readonly omit: ReadonlySet<string>;
@@ -31,6 +34,9 @@ const ESSENTIAL: ReadonlySet<string> = new Set([
   "response_format",
 ]);
 
+/** A key of messages, to which rules apply as well: not every provider takes the thoughts of its model back. */
+const REASONING = "reasoning_content";
+
 /** @param given of the manifest; a parameter that it renames, even to itself, is sent */
 export function rulesFor(modelId: string, given: ModelSettings["parameters"]): ParameterRules {
   const rename = new Map(Object.entries(given.rename));
@@ -51,6 +57,16 @@ export function applyRules(body: Body, { omit, rename }: ParameterRules): void {
     body[name] = undefined;
     body[other] ??= value;
   }
+  if (omit.has(REASONING)) body.messages = body.messages.map((message) => withReasoningAs(null, message));
+  const spelling = rename.get(REASONING);
+  if (spelling !== undefined) body.messages = body.messages.map((message) => withReasoningAs(spelling, message));
+}
+
+/** @param key null: without it */
+function withReasoningAs(key: string | null, message: Message): Message {
+  if (message[REASONING] === undefined) return message;
+  const { [REASONING]: thought, ...rest } = message;
+  return key === null ? rest : { ...rest, [key]: thought };
 }
 
 /** What a model refused; it grows. */
@@ -90,12 +106,9 @@ const MAX_WORDS = 4000;
 export function readComplaint(data: unknown, text: string): Complaint {
   const root = isObject(data) ? data : {};
   const error = isObject(root.error) ? root.error : root;
-  const { detail: details } = isObject(error.message) ? error.message : error;
-  const [detail] = Array.isArray(details) ? details : [];
-  if (isObject(detail)) {
-    const loc = Array.isArray(detail.loc) ? detail.loc : [];
-    return { code: asText(detail.type), param: asText(loc.at(-1)), words: asText(detail.msg).slice(0, MAX_WORDS) };
-  }
+  const [detail] = validationDetails(data);
+  if (detail !== undefined)
+    return { code: detail.type, param: detail.place.at(-1) ?? "", words: detail.message.slice(0, MAX_WORDS) };
   const words = [error.message, root.error, error.detail].find((each) => typeof each === "string") ?? text;
   return { code: asText(error.code), param: asText(error.param), words: asText(words).slice(0, MAX_WORDS) };
 }
@@ -109,6 +122,7 @@ const NOT_TAKEN =
 /** The parameter of the body that the provider does not take, or null. */
 export function refusedParameter(complaint: Complaint, body: Body): string | null {
   const sent = Object.keys(body).filter((name) => body[name] !== undefined && !ESSENTIAL.has(name));
+  if (body.messages.some((message) => message[REASONING] !== undefined)) sent.push(REASONING);
   const { code, param, words } = complaint;
   // Another value might be taken, except of those that are sent without having been asked for.
   if (code === "unsupported_value" && !SAMPLING.includes(param)) return null;

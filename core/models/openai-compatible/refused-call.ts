@@ -17,7 +17,8 @@ interface Response {
 export function refusedCall({ url, status, headers, body }: Response): APICallError {
   const data = parse(body);
   return new APICallError({
-    message: errorMessage(data) ?? `the provider answered ${status} and not with a completion`,
+    message:
+      errorMessage(data) ?? `${withoutQuery(url)} answered ${status} and not with a completion${excerpt(data, body)}`,
     url,
     requestBodyValues: undefined,
     statusCode: status,
@@ -41,8 +42,47 @@ function parse(body: string): unknown {
 function errorMessage(data: unknown): string | null {
   if (!isObject(data)) return null;
   const { error, message, detail } = data;
-  const candidates = [isObject(error) ? error.message : error, message, detail];
+  const candidates = [isObject(error) ? error.message : error, message, detail, detailText(data)];
   return candidates.find((each): each is string => typeof each === "string" && each !== "") ?? null;
+}
+
+/** One field of the request that the server's validation minds. */
+interface ValidationDetail {
+  readonly type: string;
+  /** Keys from the root of the request. */
+  readonly place: readonly string[];
+  readonly message: string;
+}
+
+/** FastAPI's `{detail: [{type, loc, msg}]}`: vLLM, and as `message` of the error Mistral. */
+export function validationDetails(data: unknown): ValidationDetail[] {
+  if (!isObject(data)) return [];
+  const error = isObject(data.error) ? data.error : data;
+  const { detail } = isObject(error.message) ? error.message : error;
+  if (!Array.isArray(detail)) return [];
+  return detail.filter(isObject).map(({ type, loc, msg }) => ({
+    type: typeof type === "string" ? type : "",
+    place: Array.isArray(loc) ? loc.map(String) : [],
+    message: typeof msg === "string" ? msg : "",
+  }));
+}
+
+const detailText = (data: unknown): string =>
+  validationDetails(data)
+    .map(({ place, message }) => `${place.join(".")}: ${message}`)
+    .join("; ");
+
+/** It may hold a key. */
+const withoutQuery = (url: string): string => url.split("?", 1)[0]!;
+
+const MAX_EXCERPT = 200;
+
+/** What a page or a plain text says; JSON might be an answer, which is not for the log. */
+function excerpt(data: unknown, body: string): string {
+  if (data !== undefined) return "";
+  const [, title] = /<title>([^<]*)/i.exec(body) ?? [];
+  const text = (title ?? body).replace(/\s+/g, " ").trim().slice(0, MAX_EXCERPT);
+  return text === "" ? "" : `: ${text}`;
 }
 
 function plainHeaders(headers: ResponseHeaders): Record<string, string> {

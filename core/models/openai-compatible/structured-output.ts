@@ -57,10 +57,16 @@ function addToSystemMessage(body: Body, text: string): void {
 export function refusedMode({ code, param, words }: Complaint, body: Body): OutputMode | null {
   const format = body.response_format as { type: OutputMode } | undefined;
   if (format === undefined) return null;
-  return /response.?format|json.?schema|json.?object|structured.?output|guided/i.test(`${code} ${param} ${words}`)
+  return /response.?format|json.?schema|json.?object|json.?mode|structured.?output|guided/i.test(
+    `${code} ${param} ${words}`,
+  )
     ? format.type
     : null;
 }
+
+/** Whether the provider minds only that there are tools as well. */
+export const isAboutTools = ({ words }: Complaint, { tools }: Body): boolean =>
+  tools !== undefined && /\b(?:tools?|functions?)\b/i.test(words);
 
 /** Whether the provider minds only this one schema. */
 export const isAboutSchema = ({ code, words }: Complaint): boolean => /invalid.{0,20}schema/i.test(`${code} ${words}`);

@@ -6,6 +6,8 @@ export interface WireChunk {
   readonly created?: number | null;
   readonly choices?: readonly (WireChoice | null)[] | null;
   readonly usage?: WireUsage | null;
+  /** Groq, when it was not asked for `usage`. */
+  readonly x_groq?: { readonly usage?: WireUsage | null } | null;
   readonly error?: unknown;
 }
 

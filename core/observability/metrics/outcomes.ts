@@ -5,6 +5,7 @@ export const MODEL_OUTCOMES = [
   "ok",
   "rate limited",
   "overloaded",
+  "queue full",
   "timed out",
   "unavailable",
   "context_length",

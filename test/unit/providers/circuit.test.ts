@@ -162,6 +162,22 @@ test("a success between failures begins the count anew", async () => {
   assert.deepEqual(log, []);
 });
 
+test("five failures in a row among many answers of the same second are chance, and do not open the circuit; in the next second they do", async (context) => {
+  const clock = jumpingClock(context);
+  let failing = true;
+  const model = acting(() => (failing ? status(500) : undefined));
+  const { chain, meters } = setUp({ "p/m": model });
+  await fails(chain("p/m"));
+  failing = false;
+  await times(20, () => answers(chain("p/m")));
+  failing = true;
+  await times(6, () => fails(chain("p/m")));
+  assert.equal(meters.of("p/m").circuit, "closed");
+  clock.advance(1_100);
+  await fails(chain("p/m"));
+  assert.equal(meters.of("p/m").circuit, "open");
+});
+
 test("answers that break off in the middle open the circuit too", async () => {
   const model = acting(() => streamOf([DELTA, { type: "error", error: status(500) }]));
   const { chain, log } = setUp({ "p/m": model });

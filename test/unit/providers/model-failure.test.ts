@@ -159,7 +159,7 @@ test("the text of a refusal is in the error that clients see", () => {
 test("a full queue of the service's own is a 429 of the service: the model is not called again, another one may be", () => {
   const full = new ProviderQueueFull(4, 1000);
   const failure = classifyFailure(full);
-  assert.deepEqual([failure.reason, failure.retry, failure.fallback], ["rate limited", false, true]);
+  assert.deepEqual([failure.reason, failure.retry, failure.fallback], ["queue full", false, true]);
   const { kind, source, headers } = providerFailed(failure, full);
   assert.deepEqual([kind, source, headers], ["rate_limited", "service", { "retry-after": "1" }]);
 });

@@ -220,7 +220,7 @@ test("a provider that nobody names is still checked for its shape", async (conte
   assert.deepEqual(problems, [
     "providers.demo.chunks: must be integer",
     "providers.openai.baseURL: is required",
-    "providers.openai.conections: is not a known key",
+    'providers.openai.conections: unknown key, did you mean "connections"?',
     "providers.claude.apiKey: unknown key: the options of a package go in options",
   ]);
 });
