@@ -11,6 +11,9 @@ export type PostedResults = ReadonlyMap<string, LanguageModelV3ToolResultOutput>
 
 export type CompletedMessage = Message & Required<Pick<Message, "parts">>;
 
+/** Of an id in an error: clients choose how long they are. */
+const MAX_NAMED_ID = 128;
+
 export const NO_RESULTS: PostedResults = new Map();
 
 /** The results at the end of a request, as model messages, whose calls are not in the request itself. */
@@ -44,7 +47,8 @@ export function completeCalls(
   const index = messages.findLastIndex(({ role }) => role === "assistant");
   const open = new Set(messages[index]?.parts?.map(openCall));
   for (const id of results.keys())
-    if (!open.has(id)) throw invalid(`input: the call ${JSON.stringify(id)} is not open in the conversation`);
+    if (!open.has(id))
+      throw invalid(`input: the call ${JSON.stringify(id.slice(0, MAX_NAMED_ID))} is not open in the conversation`);
   const { parts = [], ...message } = messages[index]!;
   const completed = parts.map((part) => {
     const result = results.get(openCall(part) ?? "");
