@@ -3,7 +3,7 @@ import { type ErrorKind, ServiceError } from "../lib/errors.ts";
 import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
 import { saysContextLength } from "./context-length.ts";
 
-export type FailureReason =
+type FailureReason =
   | "rate limited"
   | "overloaded"
   | "timed out"

@@ -91,5 +91,8 @@ test("the arguments of a tool call that come with its name in very many deltas t
     add('{"a":"');
     for (let index = 0; index < text.length; index++) add("{}");
   };
-  assert.equal(superlinear((length) => "x".repeat(length), work), null);
+  assert.equal(
+    superlinear((length) => "x".repeat(length), work),
+    null,
+  );
 });
