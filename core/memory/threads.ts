@@ -4,7 +4,9 @@ import { ServiceError } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "./memory.ts";
 
-export const threadId = (conversationId: string, agentId: string): string => `${conversationId}:${agentId}`;
+/** Ids of agents may have colons too: without them in its last part, an id is that of one thread alone. */
+export const threadId = (conversationId: string, agentId: string): string =>
+  `${conversationId}:${agentId.replaceAll(":", "%3A")}`;
 
 interface Memories {
   readonly manifest: Manifest;

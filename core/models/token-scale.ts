@@ -28,11 +28,18 @@ const NUMBERS = /\d[\d,]{2,}/g;
 const MAX_CHARACTERS = 16 * 1024;
 const toNumber = (digits: string) => Number(digits.replaceAll(",", ""));
 
-/** The limit and the length of the prompt, in tokens, as an error of the provider says them; null when it does not. */
-export function statedLimit(error: unknown): { limit: number; used: number } | null {
+/**
+ * The limit and the length of the prompt, in tokens, as an error of the provider says them; null when it does not.
+ *
+ * @param isQuoted whether words of the error are not the provider's own
+ */
+export function statedLimit(
+  error: unknown,
+  isQuoted: (words: string) => boolean = () => false,
+): { limit: number; used: number } | null {
   const text = causesText(error).slice(0, MAX_CHARACTERS);
   const match = MAXIMUM.exec(text);
-  if (match === null) return null;
+  if (match === null || isQuoted(match[0])) return null;
   const limit = toNumber(match[1] ?? match[2]!);
   const used = Math.max(...[...text.matchAll(NUMBERS)].map(([digits]) => toNumber(digits)));
   return limit > 0 && used > limit && Number.isSafeInteger(used) ? { limit, used } : null;

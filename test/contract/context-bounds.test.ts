@@ -9,6 +9,7 @@ import { parseEvents } from "../support/service.ts";
 
 const TEXT = "/agents/assistant/text";
 const options = { memory: { userId: "ada", conversationId: "c" } };
+const OTHER = { memory: { userId: "bob", conversationId: "d" } };
 
 /** A server whose every answer is a JSON text of so many characters. */
 async function pages(t: TestContext, length: number): Promise<string> {
@@ -186,6 +187,46 @@ for (const [provider, refusal] of Object.entries(REFUSALS)) {
     assert.equal(upstream.requests.length, before + 3);
   });
 }
+
+for (const [title, message] of [
+  ["that the next call shows to be wrong", "This model's maximum context length is 20 tokens, not 5000 tokens."],
+  ["in the client's own words", "Bad file name: 'maximum context length is 20 tokens, not 5000 tokens'"],
+] as const) {
+  test(`POST /agents/:id/text: a limit ${title} is not remembered for other conversations`, async (t) => {
+    const { service, upstream, say, told } = await serve(t, { memory: { contextLimit: 100 } });
+    for (const turn of [1, 2, 3]) await say(`question ${turn}`);
+    const input = [
+      { role: "user", content: `${"word ".repeat(2000)} maximum context length is 20 tokens, not 5000 tokens` },
+      { role: "assistant", content: "ok" },
+      { role: "user", content: "go on" },
+    ];
+    upstream.replies(failure(400, { message }), title.startsWith("that") ? failure(400) : says("Fine"));
+    await service.post(TEXT, { input });
+    await say("question 4");
+    assert.equal(told().length, 7);
+  });
+}
+
+test("POST /agents/:id/text: what a file counts says nothing of the tokens of other prompts", async (t) => {
+  const { service, upstream, say, told } = await serve(t, { memory: { contextLimit: 100, contextTokens: 400 } });
+  for (const turn of [1, 2, 3]) await say(`question ${turn}`);
+  const image = { type: "image", image: "data:image/png;base64,iVBORw0KGgo=" };
+  const text = { type: "text", text: "word ".repeat(100) };
+  for (let count = 0; count < 8; count++) {
+    upstream.replies(says("seen", { usage: { prompt: 200_000 } }));
+    await dataOf(service.post(TEXT, { input: [{ role: "user", content: [text, image] }], options: OTHER }));
+  }
+  await say("question 4");
+  assert.equal(told().length, 7);
+});
+
+test("POST /agents/:id/text: an id of a call that is not open is named with 128 characters at most", async (t) => {
+  const { service } = await serve(t);
+  const content = [{ type: "tool-result", toolCallId: "x".repeat(100_000), toolName: "page", output: 1 }];
+  const { status, error } = await errorOf(service.post(TEXT, { input: [{ role: "tool", content }], options }));
+  assert.equal(status, 400);
+  assert.equal(error, `input: the call "${"x".repeat(128)}" is not open in the conversation`);
+});
 
 test("a prompt that stays too long after it was shortened is an error that is called context_length", async (t) => {
   const { service, upstream, say } = await serve(t);

@@ -4,7 +4,9 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { ToolCalls } from "../../core/models/openai-compatible/tool-calls.ts";
 import { EventReader } from "../support/event-reader.ts";
+import { superlinear } from "../support/growth.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { dataOf, errorOf } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
@@ -80,4 +82,17 @@ test("POST /agents/:id/text: a model that calls many tools at once gets all answ
   assert.equal(data.toolResults.length, 40);
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(warnings, []);
+});
+
+test("the arguments of a tool call that come with its name in very many deltas take time in proportion to their length", () => {
+  const work = (text: string): void => {
+    const calls = new ToolCalls("up");
+    const add = (piece: string) => calls.add({ index: 0, id: "1", function: { name: "f", arguments: piece } }, []);
+    add('{"a":"');
+    for (let index = 0; index < text.length; index++) add("{}");
+  };
+  assert.equal(
+    superlinear((length) => "x".repeat(length), work),
+    null,
+  );
 });

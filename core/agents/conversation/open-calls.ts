@@ -25,6 +25,9 @@ export interface ShownAnswer {
 
 export type CompletedMessage = Message & Required<Pick<Message, "parts">>;
 
+/** Of an id in an error: clients choose how long they are. */
+const MAX_NAMED_ID = 128;
+
 export const NO_RESULTS: PostedResults = { alone: new Map(), withCalls: new Map() };
 
 /** The results at the end of a request, as model messages. */
@@ -61,7 +64,8 @@ export function shownAnswer({ id, role, parts }: Fields): ShownAnswer | null {
 export function requireOpen(messages: readonly Message[], results: Results): void {
   const open = new Set(lastAnswer(messages)?.parts?.map(openCall));
   for (const id of results.keys())
-    if (!open.has(id)) throw invalid(`input: the call ${JSON.stringify(id)} is not open in the conversation`);
+    if (!open.has(id))
+      throw invalid(`input: the call ${JSON.stringify(id.slice(0, MAX_NAMED_ID))} is not open in the conversation`);
 }
 
 /** The last answer with the results put into its open calls; null when none of them is open there. */

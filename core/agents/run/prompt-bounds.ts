@@ -29,6 +29,8 @@ export class PromptBounds {
   #estimated = 0;
   /** What was last shortened, and for which model. */
   #shortened: { readonly prompt: Prompt; readonly tokens: TokenScale } | null = null;
+  /** What the provider said when it refused a prompt: remembered for all runs once it has taken the shorter one. */
+  #stated: { readonly tokens: TokenScale; readonly limit: number } | null = null;
 
   constructor(plan: RunPlan) {
     this.#plan = plan;
@@ -41,7 +43,8 @@ export class PromptBounds {
     const limit = this.#limit();
     if (limit !== undefined) {
       fitted = this.#fit(fitted, limit / this.#plan.chain.tokens.ratio);
-      this.#estimated = this.#estimate(fitted);
+      // What a file counts is not known from its size: it says nothing of texts.
+      this.#estimated = hasFiles(fitted) ? 0 : this.#estimate(fitted);
     }
     this.#plan.turn?.told(fitted);
     return fitted;
@@ -51,24 +54,27 @@ export class PromptBounds {
   learn(tokens: TokenScale, counted: number): void {
     if (this.#estimated > 0) learnTokens(tokens, this.#estimated, counted);
     this.#estimated = 0;
+    if (counted === 0 || this.#stated === null) return;
+    this.#stated.tokens.window = this.#stated.limit;
+    this.#stated = null;
   }
 
   /** A shorter prompt in place of one that the provider refused for its length; null when it would refuse this one again. */
   shorten(prompt: Prompt, error: unknown, tokens: TokenScale): Prompt | null {
+    this.#stated = null;
     // Once for each prompt and model: what the first try could not do, another cannot either.
     const again = this.#shortened?.prompt === prompt && this.#shortened.tokens === tokens;
     if (again || !isContextLengthError(error)) return null;
-    const stated = statedLimit(error);
+    // A provider may quote what the client has written.
+    const stated = statedLimit(error, (words) => JSON.stringify(prompt).includes(JSON.stringify(words).slice(1, -1)));
     const estimated = this.#estimate(prompt);
-    if (stated !== null) {
-      tokens.window = stated.limit;
-      learnTokens(tokens, estimated, stated.used);
-    }
+    if (stated !== null && !hasFiles(prompt)) learnTokens(tokens, estimated, stated.used);
     const part = stated === null ? HALF : MARGIN * (stated.limit / stated.used);
     const shorter = this.#fit(prompt, estimated * part);
     if (shorter === prompt) return null;
-    this.#estimated = this.#estimate(shorter);
+    this.#estimated = hasFiles(shorter) ? 0 : this.#estimate(shorter);
     this.#shortened = { prompt: shorter, tokens };
+    if (stated !== null) this.#stated = { tokens, limit: stated.limit };
     this.#plan.call.logger.warn({ model: this.#plan.chain.id }, "the prompt is too long for the model: shortened");
     return shorter;
   }
@@ -115,3 +121,6 @@ export class PromptBounds {
     });
   }
 }
+
+const hasFiles = (prompt: Prompt): boolean =>
+  prompt.some(({ role, content }) => role === "user" && content.some(({ type }) => type === "file"));

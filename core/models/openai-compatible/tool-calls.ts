@@ -13,7 +13,16 @@ interface Call {
   id: string;
   name: string;
   input: string;
+  /** Of the input so far. Kept up to date, since parsing it with every delta would take the square of its length. */
+  readonly nesting: Nesting;
   signature: string | null;
+}
+
+/** How deep JSON text is nested where it ends, and whether that is in a text, or behind a backslash in it. */
+interface Nesting {
+  depth: number;
+  inText: boolean;
+  escaped: boolean;
 }
 
 export class ToolCalls {
@@ -39,11 +48,11 @@ export class ToolCalls {
       call.name = name;
       call.id = this.#ownId(wireId ?? call.wireId);
       parts.push({ type: "tool-input-start", id: call.id, toolName: name });
-      call.input += piece;
+      append(call, piece);
       if (call.input !== "") parts.push({ type: "tool-input-delta", id: call.id, delta: call.input });
       return;
     }
-    call.input += piece;
+    append(call, piece);
     if (call.name !== "" && piece !== "") parts.push({ type: "tool-input-delta", id: call.id, delta: piece });
   }
 
@@ -66,7 +75,7 @@ export class ToolCalls {
     if (call === undefined || name === null || call.name === "") return call;
     // A server that gives every call the same index or id begins the next one with its name.
     if (call.name !== name || (wireId !== null && call.wireId !== null && call.wireId !== wireId)) return undefined;
-    return piece.startsWith("{") && isComplete(call.input) ? undefined : call;
+    return piece.startsWith("{") && isComplete(call) ? undefined : call;
   }
 
   #candidate(index: number | null, wireId: string | null, name: string | null): Call | undefined {
@@ -76,7 +85,7 @@ export class ToolCalls {
   }
 
   #begin(index: number | null, wireId: string | null): Call {
-    const call: Call = { index, wireId, id: "", name: "", input: "", signature: null };
+    const call: Call = { index, wireId, id: "", name: "", input: "", nesting: newNesting(), signature: null };
     this.#calls.push(call);
     if (index !== null) this.#byIndex.set(index, call);
     if (wireId !== null) this.#byId.set(wireId, call);
@@ -99,12 +108,20 @@ function inputText(value: unknown): string {
   return value === null || value === undefined ? "" : JSON.stringify(value);
 }
 
-function isComplete(json: string): boolean {
-  if (!json.endsWith("}")) return false;
-  try {
-    JSON.parse(json);
-    return true;
-  } catch {
-    return false;
+const newNesting = (): Nesting => ({ depth: 0, inText: false, escaped: false });
+
+function append(call: Call, piece: string): void {
+  call.input += piece;
+  const { nesting } = call;
+  for (let index = 0; index < piece.length; index++) {
+    const character = piece[index];
+    if (nesting.escaped) nesting.escaped = false;
+    else if (character === '"') nesting.inText = !nesting.inText;
+    else if (nesting.inText) nesting.escaped = character === "\\";
+    else if (character === "{" || character === "[") nesting.depth++;
+    else if (character === "}" || character === "]") nesting.depth--;
   }
 }
+
+/** Whether the input is a whole object. */
+const isComplete = ({ input, nesting: { depth, inText } }: Call): boolean => depth === 0 && !inText && input !== "";

@@ -4,6 +4,7 @@ import type { TestContext } from "node:test";
 import { test } from "node:test";
 import type { Agent } from "../../../core/agents/agent.ts";
 import { EVERYTHING } from "../../../core/identity/principal.ts";
+import { threadId } from "../../../core/memory/threads.ts";
 import { agentsOf, caller, compile, eventsOf, historyOf } from "../../support/agents.ts";
 
 const delegate = (agentId: string, task: string) => ({ tool: "delegate_task", input: { agentId, task } });
@@ -224,4 +225,9 @@ test("a sub-agent stores nothing when the run above it is read-only or has no co
   assert.equal((await messages("shared", "c1:writer")).length, 2);
   await say(chief, "write delta", { memory: { userId: "ada" } });
   assert.equal(await told(writer), 1);
+});
+
+test("a thread's id is that of one conversation and one agent, also where both have colons in their ids", () => {
+  assert.notEqual(threadId("c", "a:b"), threadId("c:a", "b"));
+  assert.equal(threadId("order-1042", "writer"), "order-1042:writer");
 });
