@@ -9,6 +9,7 @@ export function a2aError(error: unknown, { logger, requestId }: Pick<RunCall, "l
     logger.error({ err: error, operation: "a2a.call" }, messageOf(error));
     return new A2AError(`internal error (request id ${requestId})`);
   }
-  if (error.cause !== undefined) logger.warn({ ...error.logged, err: error.cause, operation: "a2a.call" }, error.message);
+  if (error.cause !== undefined)
+    logger.warn({ ...error.logged, err: error.cause, operation: "a2a.call" }, error.message);
   return error.kind === "invalid_input" ? new RequestMalformedError(error.message) : new A2AError(error.message);
 }

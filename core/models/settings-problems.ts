@@ -56,10 +56,13 @@ function unusedModels(manifest: Manifest): Problem[] {
   });
 }
 
+/** Whoever leaves `firstByte` out has not asked for a wait that long. */
+const DEFAULT_FIRST_BYTE = 90_000;
+
 function lateFirstBytes({ providers, server }: Manifest): Problem[] {
   const { request } = server.limits;
   return Object.entries(providers).flatMap(([key, { timeouts }]) => {
-    if (timeouts.firstByte <= request) return [];
+    if (timeouts.firstByte <= Math.max(request, DEFAULT_FIRST_BYTE)) return [];
     const message = `is longer than server.limits.request (${request / 1000} s), which ends requests that do not stream`;
     return [{ path: ["providers", key, "timeouts", "firstByte"], message }];
   });

@@ -103,6 +103,7 @@ test("providers at boot: a first byte that may come later than a reply may begin
   ]);
   assert.deepEqual(await problemsOf(up, {}, { server: { limits: { request: "4m" } } }), []);
   assert.deepEqual(await problemsOf(compatible({ timeouts: { firstByte: "100s" } })), []);
+  assert.deepEqual(await problemsOf(compatible({}), {}, { server: { limits: { request: "30s" } } }), []);
 });
 
 test("providers at boot: an answer that may be as long as the context window of its model is a warning", async () => {
