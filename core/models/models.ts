@@ -15,11 +15,11 @@ import { Circuits } from "./circuits.ts";
 import { knownContextWindow } from "./context-windows.ts";
 import type { Downloader } from "./files/download.ts";
 import { PromptFiles } from "./files/prompt-files.ts";
-import { type NamedModel, namedModels, splitModelName } from "./names.ts";
+import { namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
 import { configurationProblems, keyPlace, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
-import { unusedModels } from "./settings-problems.ts";
+import { modelWarnings } from "./settings-problems.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
 import { ThinkHabit } from "./think-tags.ts";
 import { createTokenScale, type TokenScale } from "./token-scale.ts";
@@ -94,8 +94,7 @@ export async function createModels(
     }
   }
 
-  if (!dynamic)
-    for (const [key, { entry }] of providers) problems.push(...unusedModels(key, entry, modelsOf(key, names)));
+  problems.push(...modelWarnings(manifest));
 
   const models = new ModelTable(
     providers,
@@ -115,9 +114,6 @@ export async function createModels(
   }
   return { models, problems };
 }
-
-const modelsOf = (key: string, names: readonly NamedModel[]): string[] =>
-  names.flatMap(({ name }) => (splitModelName(name).provider === key ? [splitModelName(name).model] : []));
 
 interface ConfiguredProvider {
   readonly provider: ModelProvider;

@@ -1,7 +1,7 @@
 /** Finds the models that a manifest names, and where it names them. */
 import type { Manifest } from "../manifest/manifest.ts";
 
-export interface NamedModel {
+interface NamedModel {
   /** `provider/model` */
   name: string;
   kind: "language" | "embedding";

@@ -2,8 +2,10 @@
 import { isObject } from "../lib/is-object.ts";
 import type { Problem } from "../lib/problem.ts";
 import { hint } from "../manifest/issues.ts";
-import type { ProviderManifest } from "../manifest/manifest.ts";
-import { fits, MODEL_KEYS } from "./settings.ts";
+import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
+import { knownContextWindow } from "./context-windows.ts";
+import { namedModels, splitModelName } from "./names.ts";
+import { fits, MODEL_KEYS, modelSettings } from "./settings.ts";
 
 /** Keys that nobody reads: the provider has no settings for its models beside those of the core. */
 export function unknownModelKeys(key: string, { models = {} }: ProviderManifest): Problem[] {
@@ -28,13 +30,61 @@ export function unusedParameters(key: string, entry: ProviderManifest): Problem[
     .map((place) => ({ path: [...place, "parameters"], message }));
 }
 
-/** Settings of models that are not used, which may be misspelt. @param used names of all models of the provider */
-export function unusedModels(key: string, { models = {} }: ProviderManifest, used: readonly string[]): Problem[] {
-  return Object.keys(models)
-    .filter((pattern) => !used.some((model) => fits(pattern, model)))
-    .map((pattern) => ({
+/** What a manifest says of the models that it names, and what has no effect or ends badly. Nothing of it is an error. */
+export function modelWarnings(manifest: Manifest): Problem[] {
+  return [...unusedModels(manifest), ...lateFirstBytes(manifest), ...longAnswers(manifest)].map((problem) => ({
+    ...problem,
+    severity: "warning",
+  }));
+}
+
+/** Settings for models that are not used: their name may be misspelt. */
+function unusedModels(manifest: Manifest): Problem[] {
+  const { names, dynamic } = namedModels(manifest);
+  if (dynamic) return [];
+  const parts = names.map(({ name }) => splitModelName(name));
+  return Object.entries(manifest.providers).flatMap(([key, { models = {} }]) => {
+    const used = parts.flatMap(({ provider, model }) => (provider === key ? [model] : []));
+    // A provider that is not used at all is one that is kept for later.
+    const unused = Object.keys(models).filter(
+      (pattern) => used.length > 0 && !used.some((model) => fits(pattern, model)),
+    );
+    return unused.map((pattern) => ({
       path: ["providers", key, "models", pattern],
       message: `fits none of the models that are used: ${used.join(", ")}`,
-      severity: "warning",
     }));
+  });
+}
+
+/** Whoever leaves `firstByte` out has not asked for a wait that long. */
+const DEFAULT_FIRST_BYTE = 90_000;
+
+function lateFirstBytes({ providers, server }: Manifest): Problem[] {
+  const { request } = server.limits;
+  return Object.entries(providers).flatMap(([key, { timeouts }]) => {
+    if (timeouts.firstByte <= Math.max(request, DEFAULT_FIRST_BYTE)) return [];
+    const message = `is longer than server.limits.request (${request / 1000} s), which ends requests that do not stream`;
+    return [{ path: ["providers", key, "timeouts", "firstByte"], message }];
+  });
+}
+
+/** Some servers refuse a call that leaves no room for its prompt. */
+function longAnswers({ agents, providers }: Manifest): Problem[] {
+  return Object.entries(agents).flatMap(([id, { model, options }]) => {
+    const given = options?.maxOutputTokens ?? null;
+    const tokens = typeof given === "object" ? given?.default : given;
+    if (typeof tokens !== "number") return [];
+    const tight = [model].flat().find((name) => tokens >= contextWindowOf(name, providers));
+    if (tight === undefined) return [];
+    const window = contextWindowOf(tight, providers);
+    const message = `leaves no room for a prompt: ${tight} takes ${window} tokens of prompt and answer together`;
+    return [{ path: ["agents", id, "options", "maxOutputTokens"], message }];
+  });
+}
+
+function contextWindowOf(name: string, providers: Manifest["providers"]): number {
+  const { provider, model } = splitModelName(name);
+  const entry = Object.hasOwn(providers, provider) ? providers[provider] : undefined;
+  const window = entry && modelSettings(entry, model).contextWindow;
+  return window ?? knownContextWindow(model) ?? Number.POSITIVE_INFINITY;
 }

@@ -18,24 +18,31 @@ export function createModelEmbedding(name: string, model: EmbeddingModelV3): Nam
       const limit = Math.max(1, Math.min((await model.maxEmbeddingsPerCall) ?? MAX_TEXTS_PER_CALL, MAX_TEXTS_PER_CALL));
       const vectors: Float32Array[] = [];
       for (let start = 0; start < texts.length; start += limit) {
-        vectors.push(...(await call(model, texts.slice(start, start + limit), signal)));
+        vectors.push(...(await call(name, model, texts.slice(start, start + limit), signal)));
       }
       return vectors;
     },
   };
 }
 
-async function call(model: EmbeddingModelV3, values: string[], abortSignal?: AbortSignal): Promise<Float32Array[]> {
+async function call(
+  name: string,
+  model: EmbeddingModelV3,
+  values: string[],
+  abortSignal?: AbortSignal,
+): Promise<Float32Array[]> {
   let embeddings: number[][];
   try {
     ({ embeddings } = await model.doEmbed({ values, abortSignal }));
   } catch (thrown) {
     const error = caught(thrown);
+    if (abortSignal?.aborted) throw error;
+    const message = `${name}: ${messageOf(error)}`;
     const { statusCode } = (error ?? {}) as { statusCode?: unknown };
     if (typeof statusCode === "number" && REFUSAL_STATUSES.has(statusCode)) {
-      throw new EmbeddingRefused(messageOf(error), { cause: error });
+      throw new EmbeddingRefused(message, { cause: error });
     }
-    throw error;
+    throw new Error(message, { cause: error });
   }
   if (embeddings.length !== values.length) {
     throw new Error(`${embeddings.length} vectors came back for ${values.length} texts`);

@@ -10,9 +10,9 @@ import { loadPlugins } from "../../../core/registry/load.ts";
 import { silent } from "../../support/providers.ts";
 
 /** The problems of a provider `up` whose model `up/gpt-x` an agent names; warnings are marked. */
-async function problemsOf(up: object, model = "up/gpt-x"): Promise<string[]> {
-  const agents = { a: { name: "A", description: "An agent", instructions: "Help.", model, memory: false } };
-  const text = JSON.stringify({ name: "Test", version: "1.0.0", providers: { up }, agents });
+async function problemsOf(up: object, agent: object = {}, rest: object = {}): Promise<string[]> {
+  const a = { name: "A", description: "An agent", instructions: "Help.", model: "up/gpt-x", memory: false, ...agent };
+  const text = JSON.stringify({ name: "Test", version: "1.0.0", providers: { up }, agents: { a }, ...rest });
   const loaded = parseManifest(text, { file: "service.yaml", env: {} });
   assert.deepEqual(loaded.issues, []);
   const { registry } = await loadPlugins([], BUILT_IN_PLUGINS);
@@ -93,5 +93,24 @@ for (const [title, up, expected] of CASES)
 
 test("providers at boot: settings of models that nobody uses are fine where a request computes the model", async () => {
   const up = compatible({ models: { "gtp-*": { contextWindow: 4000 } } });
-  assert.deepEqual(await problemsOf(up, "up/{{ input.model }}"), []);
+  assert.deepEqual(await problemsOf(up, { model: "{{ context.model }}" }), []);
+});
+
+test("providers at boot: a first byte that may come later than a reply may begin is a warning", async () => {
+  const up = compatible({ timeouts: { firstByte: "3m" } });
+  assert.deepEqual(await problemsOf(up), [
+    "warning: providers.up.timeouts.firstByte: is longer than server.limits.request (120 s), which ends requests that do not stream",
+  ]);
+  assert.deepEqual(await problemsOf(up, {}, { server: { limits: { request: "4m" } } }), []);
+  assert.deepEqual(await problemsOf(compatible({ timeouts: { firstByte: "100s" } })), []);
+  assert.deepEqual(await problemsOf(compatible({}), {}, { server: { limits: { request: "30s" } } }), []);
+});
+
+test("providers at boot: an answer that may be as long as the context window of its model is a warning", async () => {
+  const up = compatible({ models: { "gpt-*": { contextWindow: 4096 } } });
+  const warning =
+    "warning: agents.a.options.maxOutputTokens: leaves no room for a prompt: up/gpt-x takes 4096 tokens of prompt and answer together";
+  assert.deepEqual(await problemsOf(up, { options: { maxOutputTokens: 5000 } }), [warning]);
+  assert.deepEqual(await problemsOf(up, { options: { maxOutputTokens: { default: 4096, max: 8000 } } }), [warning]);
+  assert.deepEqual(await problemsOf(up, { options: { maxOutputTokens: 4000 } }), []);
 });

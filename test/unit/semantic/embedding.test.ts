@@ -162,3 +162,10 @@ function letters(maxEmbeddingsPerCall?: number) {
   };
   return { model, calls };
 }
+
+test("a failure of a provider's embedding model names the model", async () => {
+  const { model } = letters();
+  const doEmbed = () => Promise.reject(Object.assign(new Error("Incorrect API key"), { statusCode: 401 }));
+  const embedding = createModelEmbedding("up/letters", { ...model, doEmbed });
+  await assert.rejects(async () => embedding.embed(["a"]), { message: "up/letters: Incorrect API key" });
+});
