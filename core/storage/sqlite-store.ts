@@ -9,7 +9,7 @@ import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
 import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
-import { lockFile } from "./sqlite-lock.ts";
+import { lockFile, realFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
 import { createRevisions, prepareSqliteSchema } from "./sqlite-schema.ts";
@@ -49,10 +49,11 @@ const CACHE_KIB = 32 * 1024;
 
 /** @throws Error with a message for the user when the file cannot be used: locked by another process, of a newer version, not writable */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
-  const { file, where = `sqlite:${file}`, synchronous = "full", logger } = options;
-  await mkdir(dirname(file), { recursive: true }).catch((error) => {
+  const { where = `sqlite:${options.file}`, synchronous = "full", logger } = options;
+  await mkdir(dirname(options.file), { recursive: true }).catch((error) => {
     throw new Error(`${where} cannot be opened: its folder cannot be created (${messageOf(error)})`, { cause: error });
   });
+  const file = await realFile(options.file, where);
   const unlock = await lockFile(file, where);
   const { busyTimeout = BUSY_TIMEOUT_MS } = options;
   // The journal with which a statement can be rolled back is kept in memory, not in a file.
