@@ -4,6 +4,7 @@ import { dirname } from "node:path";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
+import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
@@ -88,7 +89,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     present: Awaited<ReturnType<typeof createPresence>>,
   ): Store {
     const writer = createSqliteWriter(writing, createRevisions(writing));
-    const reader = createSqliteReader(reading);
+    const reader = createBoundedReader(createSqliteReader(reading));
     const health = createHealth(logger, where, explainSqlite);
     let closed = false;
 
@@ -109,14 +110,10 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
         weigh: commitWeight,
       },
     );
-    const gets = createBatch<readonly string[], (Row | undefined)[]>(
-      (lists) =>
-        tracked("read", async () => {
-          const rows = await reader.rows(lists.flat());
-          return lists.map((keys) => keys.map((key) => rows.get(key)));
-        }),
-      { limit: MAX_ROWS_PER_QUERY, weigh: (keys) => keys.length },
-    );
+    const gets = createBatch<WantedRows, (Row | undefined)[]>((lists) => tracked("read", () => reader.lists(lists)), {
+      limit: MAX_ROWS_PER_QUERY,
+      weigh: ({ keys }) => keys.length,
+    });
     const scans = createBatch<Range, Row[]>((ranges) => tracked("read", () => reader.ranges(ranges)), {
       limit: MAX_ROWS_PER_QUERY,
       weigh: ({ limit, skip = 0 }) => 4 + limit + skip,
@@ -141,12 +138,12 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async get(key) {
         checkOpen();
         checkKey(key);
-        return (await gets([key]))[0];
+        return (await gets({ keys: [key], longest: undefined }))[0];
       },
-      async getMany(keys) {
+      async getMany(keys, longest) {
         checkOpen();
         keys.forEach(checkKey);
-        return keys.length === 0 ? [] : gets(keys);
+        return keys.length === 0 ? [] : gets({ keys, longest });
       },
       async scan(range) {
         checkOpen();
