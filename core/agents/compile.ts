@@ -136,9 +136,8 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
 
 /** A volatile store loses the history with the process anyway, so that a ring buffer in memory does. */
 function createHistories(manifest: Manifest, { store, logger }: AgentParts, isolated: boolean): AgentHistories {
-  const agents = Object.keys(manifest.agents);
-  if (isVolatile(store)) return ringHistories(agents.length);
-  return new StoredHistories(store, { agents, retention: manifest.history.retention, logger, isolated });
+  if (isVolatile(store)) return ringHistories(Object.keys(manifest.agents).length);
+  return new StoredHistories(store, { retention: manifest.history.retention, logger, isolated });
 }
 
 /** An agent with a working memory has the tool that updates it, so that its name is taken. */

@@ -102,6 +102,11 @@ export function countedIndex(resourceTotal: string): string {
   return `r/${memory}/${resource}/`;
 }
 
+/** Prefix of the histories of all agents, and the agent of one of their rows. Ids of agents need no decoding. */
+export const HISTORIES = "h/";
+export const agentOfHistory = (key: string): string => key.split("/")[1]!;
+/** Sorts after every run of an agent, and before the next agent. */
+export const historyEnd = (agent: string) => `${historyRows(agent)}~`;
 /** Prefix of an agent's history. */
 export const historyRows = (agent: string) => `h/${encodeText(agent)}/`;
 /** Runs older than `time` (milliseconds since 1970) sort before this. */

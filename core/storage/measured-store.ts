@@ -31,8 +31,8 @@ export class MeasuredStore implements Store {
     return this.#store.get(key);
   }
 
-  getMany(keys: readonly string[]): Promise<(Row | undefined)[]> {
-    return this.#store.getMany(keys);
+  getMany(keys: readonly string[], longest?: number): Promise<(Row | undefined)[]> {
+    return this.#store.getMany(keys, longest);
   }
 
   scan(range: Range): Promise<Row[]> {

@@ -2,7 +2,7 @@
 import { CommitConflict } from "../lib/errors.ts";
 import { addToCounter, checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
-import { joinRows } from "./packed.ts";
+import { excerpt, joinRows } from "./packed.ts";
 import { SortedRows } from "./sorted-rows.ts";
 import type { Commit, Store } from "./store.ts";
 
@@ -33,18 +33,23 @@ export function createMemoryStore(): Store {
       checkKey(key);
       return rows.get(key);
     },
-    getMany: async (keys) => {
+    getMany: async (keys, longest = Number.POSITIVE_INFINITY) => {
       keys.forEach(checkKey);
-      return keys.map((key) => rows.get(key));
+      return keys.map((key) => {
+        const row = rows.get(key);
+        return row && excerpt(row, longest);
+      });
     },
     scan: async (range) => {
       checkRange(range);
-      return rows.scan(range);
+      const { longest } = range;
+      const found = rows.scan(range);
+      return longest === undefined ? found : found.map((row) => excerpt(row, longest));
     },
     tail: async (tail) => {
       checkTail(tail);
       const found = rows.scan({ ...tail, reverse: true });
-      return joinRows(found.reverse(), tail.limit, rows.get(tail.otherKey));
+      return joinRows(found.reverse(), tail, rows.get(tail.otherKey));
     },
     commit: async (commit) => apply(commit),
     problem: async () => null,

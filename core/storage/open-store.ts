@@ -65,7 +65,8 @@ async function openPlugin(url: string, { registry, host }: OpenOptions): Promise
   return { ...store, tail: store.tail ?? ((tail) => tailByScan(store, tail)) };
 }
 
-async function tailByScan(store: PluginStore, { otherKey, ...range }: Tail): Promise<Joined> {
+async function tailByScan(store: PluginStore, tail: Tail): Promise<Joined | null> {
+  const { otherKey, most: _, ...range } = tail;
   const [rows, other] = await Promise.all([store.scan({ ...range, reverse: true }), store.get(otherKey)]);
-  return joinRows(rows.reverse(), range.limit, other);
+  return joinRows(rows.reverse(), tail, other);
 }

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
+import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
@@ -32,19 +33,17 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     limit: REVISIONS_PER_GROUP,
     weigh: commitWeight,
   });
-  const reader = createPostgresReader(database);
-  const gets = createBatch<readonly string[], (Row | undefined)[]>(
-    async (lists) => {
-      const rows = await reader.rows([...new Set(lists.flat())]);
-      return lists.map((keys) => keys.map((key) => rows.get(key)));
-    },
-    { limit: MAX_KEYS_PER_QUERY, weigh: (keys) => keys.length },
-  );
+  const queries = createPostgresReader(database);
+  const reader = createBoundedReader(queries);
+  const gets = createBatch<WantedRows, (Row | undefined)[]>((lists) => reader.lists(lists), {
+    limit: MAX_KEYS_PER_QUERY,
+    weigh: ({ keys }) => keys.length,
+  });
   const scans = createBatch<Range, Row[]>((ranges) => reader.ranges(ranges), {
     limit: MAX_ROWS_PER_QUERY,
     weigh: (range) => range.limit,
   });
-  const tails = createBatch<Tail, Joined | null>((asked) => reader.tails(asked), {
+  const tails = createBatch<Tail, Joined | null>((asked) => queries.tails(asked), {
     limit: MAX_ROWS_PER_QUERY,
     weigh: ({ limit }) => 4 + limit,
   });
@@ -52,11 +51,11 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     kind: "postgres",
     get: async (key) => {
       checkKey(key);
-      return (await gets([key]))[0];
+      return (await gets({ keys: [key], longest: undefined }))[0];
     },
-    getMany: async (keys) => {
+    getMany: async (keys, longest) => {
       for (const key of keys) checkKey(key);
-      return keys.length === 0 ? [] : gets(keys);
+      return keys.length === 0 ? [] : gets({ keys, longest });
     },
     scan: async (range) => {
       checkRange(range);

@@ -1,7 +1,12 @@
 /**
  * Lets only one process use a SQLite file, since revisions and caches know only the writes of their own process. The lock is an open
  * exclusive transaction on a second file, so that the operating system releases it however the process ends.
+ *
+ * SQLite keeps its log beside the name by which a file was opened. Two names of one file would have two logs, and two locks: the lock is
+ * taken for the file itself, and all connections use that name.
  */
+import { readlink, realpath, stat } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import KeyvSqlite from "@keyv/sqlite";
 import { sqliteErrorCode } from "./sqlite-connection.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
@@ -9,8 +14,38 @@ import { explainSqlite } from "./sqlite-failure.ts";
 /** A process that is just ending may still hold the lock. */
 const LOCK_TIMEOUT_MS = 1_000;
 
+/** As many as Linux follows. */
+const MAX_LINKS = 40;
+
 /**
- * @param file absolute path of the database
+ * The one name of a file that all its spellings and symbolic links lead to, whether it exists or not.
+ *
+ * @param file absolute path; its folder exists
+ * @throws Error with a message for the user when the file has further names, which cannot be found from here: hard links
+ */
+export async function realFile(file: string, where: string): Promise<string> {
+  let path = file;
+  for (let links = 0; ; links++) {
+    path = join(await realpath(dirname(path)), basename(path));
+    const target = await readlink(path).catch(() => undefined);
+    if (target === undefined) break;
+    if (links === MAX_LINKS) throw new Error(`${where} cannot be opened: its symbolic links lead in a circle`);
+    path = resolve(dirname(path), target);
+  }
+  // The system's own spelling, where it does not tell upper from lower case.
+  const real = await realpath(path).catch(() => path);
+  const found = await stat(real).catch(() => undefined);
+  if (found?.isFile() && found.nlink > 1) {
+    throw new Error(
+      `${where} cannot be opened: ${real} has ${found.nlink} names (hard links), and another process may use it by one of the others: ` +
+        "keep one name, or make a copy",
+    );
+  }
+  return real;
+}
+
+/**
+ * @param file path of the database, as `realFile` gives it
  * @returns releases the lock
  * @throws Error with a message for the user when another process holds it
  */

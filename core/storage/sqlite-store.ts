@@ -4,12 +4,13 @@ import { dirname } from "node:path";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
+import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
 import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
-import { lockFile } from "./sqlite-lock.ts";
+import { lockFile, realFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
 import { createRevisions, prepareSqliteSchema } from "./sqlite-schema.ts";
@@ -49,10 +50,11 @@ const CACHE_KIB = 32 * 1024;
 
 /** @throws Error with a message for the user when the file cannot be used: locked by another process, of a newer version, not writable */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
-  const { file, where = `sqlite:${file}`, synchronous = "full", logger } = options;
-  await mkdir(dirname(file), { recursive: true }).catch((error) => {
+  const { where = `sqlite:${options.file}`, synchronous = "full", logger } = options;
+  await mkdir(dirname(options.file), { recursive: true }).catch((error) => {
     throw new Error(`${where} cannot be opened: its folder cannot be created (${messageOf(error)})`, { cause: error });
   });
+  const file = await realFile(options.file, where);
   const unlock = await lockFile(file, where);
   const { busyTimeout = BUSY_TIMEOUT_MS } = options;
   // The journal with which a statement can be rolled back is kept in memory, not in a file.
@@ -87,7 +89,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     present: Awaited<ReturnType<typeof createPresence>>,
   ): Store {
     const writer = createSqliteWriter(writing, createRevisions(writing));
-    const reader = createSqliteReader(reading);
+    const reader = createBoundedReader(createSqliteReader(reading));
     const health = createHealth(logger, where, explainSqlite);
     let closed = false;
 
@@ -108,14 +110,10 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
         weigh: commitWeight,
       },
     );
-    const gets = createBatch<readonly string[], (Row | undefined)[]>(
-      (lists) =>
-        tracked("read", async () => {
-          const rows = await reader.rows(lists.flat());
-          return lists.map((keys) => keys.map((key) => rows.get(key)));
-        }),
-      { limit: MAX_ROWS_PER_QUERY, weigh: (keys) => keys.length },
-    );
+    const gets = createBatch<WantedRows, (Row | undefined)[]>((lists) => tracked("read", () => reader.lists(lists)), {
+      limit: MAX_ROWS_PER_QUERY,
+      weigh: ({ keys }) => keys.length,
+    });
     const scans = createBatch<Range, Row[]>((ranges) => tracked("read", () => reader.ranges(ranges)), {
       limit: MAX_ROWS_PER_QUERY,
       weigh: ({ limit, skip = 0 }) => 4 + limit + skip,
@@ -140,12 +138,12 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async get(key) {
         checkOpen();
         checkKey(key);
-        return (await gets([key]))[0];
+        return (await gets({ keys: [key], longest: undefined }))[0];
       },
-      async getMany(keys) {
+      async getMany(keys, longest) {
         checkOpen();
         keys.forEach(checkKey);
-        return keys.length === 0 ? [] : gets(keys);
+        return keys.length === 0 ? [] : gets({ keys, longest });
       },
       async scan(range) {
         checkOpen();

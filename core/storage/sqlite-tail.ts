@@ -1,6 +1,8 @@
 /** Reads tails from SQLite: the last values of a range, joined into one text. */
+import { fairShare } from "./bounded-reader.ts";
 import { keyBounds } from "./encoding.ts";
-import { type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
+import { textLimit } from "./packed.ts";
+import type { SqliteConnection } from "./sqlite-connection.ts";
 import type { Joined, Tail } from "./store.ts";
 
 /** From this many values on the text comes as bytes, which garbage collection does not copy. For few values a string is cheaper. */
@@ -11,65 +13,62 @@ interface Found {
   first: string | null;
   value: string | number | null;
   revision: number;
-  text: string | Uint8Array | null;
+  /** 0: a value is too long. */
+  text: string | Uint8Array | 0 | null;
 }
 
-/** The results in the order of `tails`; null for one that is larger than a value of SQLite can be. */
+/** The results in the order of `tails`; null for one with a value that is too long. Together they are at most 32 MiB. */
 export async function readTails(connection: SqliteConnection, tails: readonly Tail[]): Promise<(Joined | null)[]> {
-  const limits = new Map<number, number[]>();
-  tails.forEach(({ limit }, index) => {
-    const known = limits.get(limit);
-    if (known === undefined) limits.set(limit, [index]);
+  const kinds = new Map<string, number[]>();
+  tails.forEach(({ limit, most }, index) => {
+    const kind = `${limit} ${textLimit(most)}`;
+    const known = kinds.get(kind);
+    if (known === undefined) kinds.set(kind, [index]);
     else known.push(index);
   });
+  const rows = tails.reduce((sum, { limit }) => sum + limit, 0);
   const results: (Joined | null)[] = [];
-  for (const [limit, indexes] of limits) {
-    const found = await readTogether(
-      connection,
-      limit,
-      indexes.map((index) => tails[index] as Tail),
-    );
-    indexes.forEach((index, at) => {
-      results[index] = found[at] ?? null;
-    });
+  for (const indexes of kinds.values()) {
+    const group = indexes.map((index) => tails[index] as Tail);
+    const found = await readTogether(connection, group, rows);
+    for (const [at, index] of indexes.entries()) {
+      const tail = tails[index] as Tail;
+      // Alone it may have longer values.
+      const alone = found[at] === null && rows > tail.limit;
+      results[index] = (alone ? (await readTogether(connection, [tail], tail.limit))[0] : found[at]) ?? null;
+    }
   }
   return results;
 }
 
+/** @param rows of all tails that are read at the moment, which share what a query may give */
 async function readTogether(
   connection: SqliteConnection,
-  limit: number,
   tails: readonly Tail[],
+  rows: number,
 ): Promise<(Joined | null)[]> {
+  const { limit, most } = tails[0] as Tail;
+  const longest = Math.min(fairShare(rows), Math.floor(textLimit(most) / limit));
   const asked = tails.map((tail) => {
     const { low, high } = keyBounds(tail);
     return [low, high, tail.otherKey];
   });
-  try {
-    const results: Joined[] = [];
-    for (const { n, first, text, value, revision } of await connection.query<Found>(
-      tailSql(limit),
-      JSON.stringify(asked),
-    )) {
-      const other = value === null ? undefined : { key: tails[n]!.otherKey, value: String(value), revision };
-      results[n] = { text: text ?? "", first, other };
-    }
-    return results;
-  } catch (error) {
-    if (sqliteErrorCode(error) !== "SQLITE_TOOBIG") throw error;
-    if (tails.length === 1) return [null];
-    const results: (Joined | null)[] = [];
-    for (const tail of tails) results.push(...(await readTogether(connection, limit, [tail])));
-    return results;
+  const results: (Joined | null)[] = [];
+  const found = await connection.query<Found>(tailSql(limit, longest), JSON.stringify(asked));
+  for (const { n, first, text, value, revision } of found) {
+    const other = value === null ? undefined : { key: tails[n]!.otherKey, value: String(value), revision };
+    results[n] = text === 0 ? null : { text: text ?? "", first, other };
   }
+  return results;
 }
 
 /**
  * Finds the first key of the tail, then reads upwards: going over the keys twice is cheaper than reversing the text.
- * `MATERIALIZED` makes SQLite look for the first key only once.
+ * `MATERIALIZED` makes SQLite look for the first key only once. Values that are too long are left out of the text, which then is not used.
  */
-function tailSql(limit: number): string {
-  const text = "group_concat(value, ',')";
+function tailSql(limit: number, longest: number): string {
+  const joined = `group_concat(CASE WHEN octet_length(value) <= ${longest} THEN value END, ',')`;
+  const text = limit < MIN_VALUES_AS_BYTES ? joined : `CAST(${joined} AS BLOB)`;
   return `WITH asked AS MATERIALIZED (
       SELECT key AS n, value ->> 0 AS low, value ->> 1 AS high, value ->> 2 AS beside FROM json_each(?1)
     ), begun AS MATERIALIZED (
@@ -78,6 +77,6 @@ function tailSql(limit: number): string {
       FROM asked
     )
     SELECT n, first, rows.value, rows.revision,
-      (SELECT ${limit < MIN_VALUES_AS_BYTES ? text : `CAST(${text} AS BLOB)`} FROM rows WHERE key >= ifnull(first, low) AND key < high) AS text
+      (SELECT CASE WHEN max(octet_length(value)) > ${longest} THEN 0 ELSE ${text} END FROM rows WHERE key >= ifnull(first, low) AND key < high) AS text
     FROM begun LEFT JOIN rows ON rows.key = beside`;
 }

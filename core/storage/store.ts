@@ -8,7 +8,14 @@ export interface Row {
   readonly key: string;
   readonly value: string;
   readonly revision: number;
+  /**
+   * Only of a value that is longer than the read asked for: its bytes. `value` then is an excerpt, its first and last characters
+   * (`EXCERPT_CHARACTERS` of each).
+   */
+  readonly size?: number;
 }
+
+export const EXCERPT_CHARACTERS = 64;
 
 /** Rows of one prefix in the order of their keys (by code point; keys are visible ASCII), at most `limit`. */
 export interface Range {
@@ -20,10 +27,14 @@ export interface Range {
   readonly limit: number;
   /** Rows to skip first. Bounded by the engine, and meant only for pages by number. */
   readonly skip?: number;
+  /** Bytes of the longest value that is wanted whole; default: all are. It bounds what a read of many large rows takes. */
+  readonly longest?: number;
 }
 
 /** The last values of a prefix, at most `limit`, and one other row. */
-export interface Tail extends Omit<Range, "reverse" | "skip"> {
+export interface Tail extends Omit<Range, "reverse" | "skip" | "longest"> {
+  /** Bytes of the longest text that is wanted; default and maximum: 32 MiB. */
+  readonly most?: number;
   /** The key of the other row. */
   readonly otherKey: string;
 }
@@ -57,10 +68,14 @@ export interface Store {
   /** `memory`, `sqlite`, `postgres`, or the name of a plugin. */
   readonly kind: string;
   get(key: string): Promise<Row | undefined>;
-  /** In the order of `keys`. Calls of one tick are one query. */
-  getMany(keys: readonly string[]): Promise<(Row | undefined)[]>;
+  /**
+   * In the order of `keys`. Calls of one tick are one query.
+   *
+   * @param longest bytes of the longest value that is wanted whole; default: all are
+   */
+  getMany(keys: readonly string[], longest?: number): Promise<(Row | undefined)[]>;
   scan(range: Range): Promise<Row[]>;
-  /** The values of a reverse `scan`, joined into one text in the order of their keys. Null: too large for one text. */
+  /** The values of a reverse `scan`, joined into one text in the order of their keys. Null: some value, or all together, are too large for that. */
   tail(tail: Tail): Promise<Joined | null>;
   /**
    * Resolves once the changes are on disk, with the revision that the rows it put have now. No other commit to one of these rows has the

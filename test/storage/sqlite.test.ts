@@ -1,6 +1,6 @@
 /** The SQLite engine: what every store does, and what a file, a disk and other processes can do to us. */
 import assert from "node:assert/strict";
-import { chmod, mkdir, readdir, rename, writeFile } from "node:fs/promises";
+import { chmod, link, mkdir, readdir, rename, symlink, unlink, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -174,6 +174,35 @@ test("store sqlite: a second store on the same file in one process is refused to
   await assert.rejects(open(t, { file: store.file }), inUse);
   await assert.rejects(open(t, { file: join(store.file, "..", "..", "data", "test.db") }), inUse);
   await store.commit({ put: [["a", "1"]] });
+});
+
+test("store sqlite: symbolic links to the file and to its folder lead to the same lock, before the file exists and after", async (t) => {
+  const folder = await temporaryFolder(t);
+  await mkdir(join(folder, "data"));
+  await symlink("data", join(folder, "linked"));
+  await symlink(join("linked", "real.db"), join(folder, "test.db"));
+  const names = ["data/real.db", "linked/real.db", "test.db"].map((name) => join(folder, name));
+  const refused = /sqlite:test.db is in use by another process, which holds .*data.real\.db\.lock: stop that one/;
+  for (const first of [names[2]!, ...names]) {
+    const store = await open(t, { file: first });
+    for (const file of names) await assert.rejects(open(t, { file }), refused, `${first}, then ${file}`);
+    await store.close();
+  }
+  await symlink("circle.db", join(folder, "circle.db"));
+  await assert.rejects(open(t, { file: join(folder, "circle.db") }), /its symbolic links lead in a circle/);
+});
+
+test("store sqlite: a file with a hard link is refused with its number of names, and accepted when one is left", async (t) => {
+  const store = await open(t);
+  const other = join(store.file, "..", "other.db");
+  await link(store.file, other);
+  const refused =
+    /sqlite:test.db cannot be opened: .*other\.db has 2 names \(hard links\).*: keep one name, or make a copy/;
+  await assert.rejects(open(t, { file: other }), refused);
+  await store.close();
+  await assert.rejects(open(t, { file: other }), refused);
+  await unlink(other);
+  await open(t, { file: store.file });
 });
 
 test("store sqlite: a file that is not a database, a folder, and a path through a file are refused by name", async (t) => {

@@ -4,9 +4,19 @@ import { systemTime } from "../../lib/clock.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
 import { unlessConflict } from "../../storage/conflict.ts";
-import { historyBefore, historyRows, historyTotal, OPEN_RUNS, ownHistoryTotal, ownKeyOf } from "../../storage/keys.ts";
+import {
+  agentOfHistory,
+  HISTORIES,
+  historyBefore,
+  historyEnd,
+  historyRows,
+  historyTotal,
+  OPEN_RUNS,
+  ownHistoryTotal,
+  ownKeyOf,
+} from "../../storage/keys.ts";
 import { Leases, type LeaseTimeout, NO_TIMEOUT } from "../../storage/leases.ts";
-import { pagesInBackground } from "../../storage/ranges.ts";
+import { firstRows, pagesInBackground } from "../../storage/ranges.ts";
 import { isShared } from "../../storage/sharing.ts";
 import type { Row, Store } from "../../storage/store.ts";
 
@@ -16,7 +26,6 @@ const ROWS_PER_COMMIT = 100;
 const LEASE_TIMEOUT: LeaseTimeout = { sinceHeartbeat: 60_000, unchanged: 0 };
 
 interface HistoryMaintenanceOptions {
-  agents: readonly string[];
   /** Milliseconds. */
   retention: number;
   logger: Logger;
@@ -76,9 +85,12 @@ export class HistoryMaintenance {
     await unlessConflict(this.#store.commit({ put, delete: [lease.key], expect: [[lease.key, lease.revision]] }));
   }
 
-  /** Deletes runs that began before `time` (milliseconds since 1970), a page at a time. */
+  /** Deletes runs that began before `time` (milliseconds since 1970), a page at a time: also those of agents that are no longer declared. */
   async deleteRunsBefore(time: number): Promise<void> {
-    for (const agent of this.#options.agents) {
+    const firstOfAgents = firstRows(this.#store, HISTORIES, ({ key }) => historyEnd(agentOfHistory(key)));
+    for await (const { key } of firstOfAgents) {
+      if (this.#rounds.signal.aborted) return;
+      const agent = agentOfHistory(key);
       const range = { prefix: historyRows(agent), before: historyBefore(agent, time) };
       for await (const rows of pagesInBackground(this.#store, range, ROWS_PER_COMMIT, this.#rounds.signal)) {
         const own = await this.#ownerRows(agent, rows);

@@ -55,7 +55,6 @@ interface Recorded {
 }
 
 interface StoredHistoriesOptions {
-  agents: readonly string[];
   /** Milliseconds. */
   retention: number;
   logger: Logger;

@@ -17,8 +17,8 @@ const { memory } = DEFAULT_SETTINGS;
 const DAY = 86_400_000;
 const outcome = (text: string) => ({ ...emptyRunResult(), text });
 
-function historiesOver(store: Store, agents = ["a", "b"], isolated = false) {
-  const histories = new StoredHistories(store, { agents, retention: 30 * DAY, logger: silent, isolated });
+function historiesOver(store: Store, isolated = false) {
+  const histories = new StoredHistories(store, { retention: 30 * DAY, logger: silent, isolated });
   const page = async (agent: string, number = 0, limit = 10, owner?: string) => {
     const answer = await histories.forAgent(agent).page(number, limit, owner);
     assert.ok(answer instanceof Serialized);
@@ -100,7 +100,7 @@ test("GET /agents/:id/history leaves the runs of another living process alone", 
   const next = historiesOver(store);
   await next.histories.start();
   assert.equal((await next.page("a")).entries[0].status, "running");
-  const keeper = new HistoryMaintenance(store, { agents: ["a"], retention: DAY, logger: silent });
+  const keeper = new HistoryMaintenance(store, { retention: DAY, logger: silent });
   await keeper.closeOrphanedRuns(NO_TIMEOUT);
   assert.equal((await next.page("a")).entries[0].error, "interrupted");
   // The other one was slow, not dead: what it says at the end counts.
@@ -111,7 +111,7 @@ test("GET /agents/:id/history leaves the runs of another living process alone", 
   await next.histories.close();
 });
 
-test("history.retention forgets what is older, of every agent, and counts what is left", async () => {
+test("history.retention forgets what is older, of every agent that has runs in the store, and counts what is left", async () => {
   const store = createMemoryStore();
   const { histories, page } = historiesOver(store);
   const begin = (agent: string, id: string, daysAgo: number) => {
@@ -124,7 +124,7 @@ test("history.retention forgets what is older, of every agent, and counts what i
   begin("b", "old", 40);
   assert.equal((await page("a")).total, 253);
   await page("b");
-  const keeper = new HistoryMaintenance(store, { agents: ["a", "b"], retention: 30 * DAY, logger: silent });
+  const keeper = new HistoryMaintenance(store, { retention: 30 * DAY, logger: silent });
   await Promise.all([keeper.deleteRunsBefore(Date.now() - 30 * DAY), keeper.deleteRunsBefore(Date.now() - 30 * DAY)]);
   const left = await page("a");
   assert.equal(left.total, 3);
@@ -138,7 +138,7 @@ test("history.retention forgets what is older, of every agent, and counts what i
 
 test("GET /agents/:id/history of one user has its runs alone, in pages, and forgets them with the others", async () => {
   const store = createMemoryStore();
-  const { histories, page } = historiesOver(store, ["a", "b"], true);
+  const { histories, page } = historiesOver(store, true);
   const idsOf = ({ entries }: { entries: { id: string }[] }) => entries.map(({ id }) => id);
   for (let index = 0; index < 30; index++) {
     const userId = ["ada", "bob", undefined][index % 3];
@@ -154,7 +154,7 @@ test("GET /agents/:id/history of one user has its runs alone, in pages, and forg
   assert.deepEqual([(await page("a", 0, 10, "bob")).total, (await page("a", 0, 10, "")).total], [10, 10]);
   assert.deepEqual(await page("b", 0, 10, "ada"), { entries: [], total: 0, page: 0, limit: 10 });
   assert.equal((await page("a", 0, 10, "ad")).total, 0);
-  const keeper = new HistoryMaintenance(store, { agents: ["a", "b"], retention: 30 * DAY, logger: silent });
+  const keeper = new HistoryMaintenance(store, { retention: 30 * DAY, logger: silent });
   await Promise.all([keeper.deleteRunsBefore(Date.now() - 30 * DAY), keeper.deleteRunsBefore(Date.now() - 30 * DAY)]);
   const left = await page("a", 0, 10, "ada");
   assert.deepEqual([left.total, idsOf(left)], [5, ["run-27", "run-24", "run-21", "run-18", "run-15"]]);
@@ -183,5 +183,26 @@ test("GET /agents/:id/history loses nothing while the store fails for a while", 
   const all = await page("a", 0, 100);
   assert.equal(all.total, 20);
   assert.equal(all.entries.filter((entry: { status: string }) => entry.status === "error").length, 10);
+  await histories.close();
+});
+
+test("history.retention forgets the runs of agents that the manifest no longer names, and their users' totals", async () => {
+  const store = createMemoryStore();
+  const { histories, page } = historiesOver(store, true);
+  for (const agent of ["gone", "kept", "zoo"])
+    for (const [id, daysAgo] of [
+      ["old", 31],
+      ["new", 1],
+    ] as const) {
+      const run = histories.forAgent(agent).begin(`${agent}-${id}`, "x", { ...memory, userId: "ada" });
+      Object.assign(run, { startTime: Date.now() - daysAgo * DAY });
+      histories.forAgent(agent).end(run, "completed", emptyRunResult());
+    }
+  await page("kept");
+  const keeper = new HistoryMaintenance(store, { retention: 30 * DAY, logger: silent });
+  await keeper.deleteRunsBefore(Date.now() - 30 * DAY);
+  const keys = (await store.scan({ prefix: "h", limit: 100 })).map(({ key }) => key.split("/").at(-1));
+  assert.deepEqual(keys.sort(), ["gone-new", "gone-new", "kept-new", "kept-new", "zoo-new", "zoo-new"]);
+  for (const agent of ["gone", "kept", "zoo"]) assert.equal((await page(agent, 0, 10, "ada")).total, 1);
   await histories.close();
 });

@@ -1,0 +1,129 @@
+/**
+ * Reads of any size through queries of a bounded one. A query gives values whole up to a length that the number of its rows decides,
+ * and excerpts of the others. Those that are wanted whole are read afterwards, a few at a time: their sizes are known by then.
+ */
+import { unavailable } from "../lib/errors.ts";
+import { excerpt, MAX_RESULT_BYTES } from "./packed.ts";
+import type { Range, Row } from "./store.ts";
+
+/** Queries of an engine. Values of more than `longest` bytes come as excerpts. */
+export interface RowQueries {
+  /** The rows that exist, by key. */
+  rows(keys: readonly string[], longest: number): Promise<ReadonlyMap<string, Row>>;
+  /** The rows of each range, in its order. */
+  ranges(ranges: readonly Range[], longest: number): Promise<Row[][]>;
+}
+
+export interface WantedRows {
+  readonly keys: readonly string[];
+  readonly longest: number | undefined;
+}
+
+type MaybeRows = (Row | undefined)[];
+
+interface BoundedReader {
+  /** The rows of each list, in the order of its keys. */
+  lists(lists: readonly WantedRows[]): Promise<MaybeRows[]>;
+  ranges(ranges: readonly Range[]): Promise<Row[][]>;
+}
+
+/** A longer range is read in pieces. */
+const MAX_RANGE_ROWS = 16_000;
+/** How often rows are read again because a large one was written meanwhile. That takes no longer than the read, so that it is rare. */
+const MAX_TRIES = 20;
+
+export function createBoundedReader(queries: RowQueries): BoundedReader {
+  /** Null: a row has changed since the others were read. */
+  async function complete(found: MaybeRows, longest = Number.POSITIVE_INFINITY): Promise<MaybeRows | null> {
+    const large = new Map<string, Row>();
+    for (const row of found) if (row?.size !== undefined && row.size <= longest) large.set(row.key, row);
+    for (const group of groupsOf([...large.values()], ({ size = 0 }) => size, MAX_RESULT_BYTES)) {
+      const greatest = Math.max(...group.map(({ size = 0 }) => size));
+      const rows = await queries.rows(
+        group.map(({ key }) => key),
+        greatest,
+      );
+      for (const { key, revision } of group) {
+        const row = rows.get(key);
+        if (row?.revision !== revision) return null;
+        large.set(key, row);
+      }
+    }
+    return found.map((row) => row && excerpt(large.get(row.key) ?? row, longest));
+  }
+
+  /** All rows are as they were at one moment: that of the last first read. */
+  async function whole(first: MaybeRows | undefined, read: () => Promise<MaybeRows>, longest: number | undefined) {
+    let found = first ?? (await read());
+    for (let tries = 1; tries <= MAX_TRIES; tries++) {
+      const completed = await complete(found, longest);
+      if (completed !== null) return completed;
+      found = await read();
+    }
+    throw unavailable("storage is unavailable: what is read changes all the time");
+  }
+
+  async function list({ keys, longest }: WantedRows, first?: MaybeRows): Promise<MaybeRows> {
+    const read = async () => pick(await queries.rows([...new Set(keys)], fairShare(keys.length)), keys);
+    return whole(first, read, longest);
+  }
+
+  async function range(wanted: Range, first?: Row[]): Promise<Row[]> {
+    const read = async () => (await queries.ranges([wanted], fairShare(wanted.limit)))[0] ?? [];
+    return (await whole(first, read, wanted.longest)) as Row[];
+  }
+
+  async function longRange(wanted: Range): Promise<Row[]> {
+    const all: Row[] = [];
+    for (let rest = wanted; ; ) {
+      const limit = Math.min(MAX_RANGE_ROWS, wanted.limit - all.length);
+      const rows = await range({ ...rest, limit });
+      for (const row of rows) all.push(row);
+      if (rows.length < limit || all.length === wanted.limit) return all;
+      rest = { ...wanted, skip: 0, [wanted.reverse ? "before" : "after"]: rows.at(-1)!.key };
+    }
+  }
+
+  return {
+    async lists(lists) {
+      const keys = [...new Set(lists.flatMap((each) => each.keys))];
+      const rows = await queries.rows(keys, fairShare(keys.length));
+      const results: MaybeRows[] = [];
+      for (const each of lists) results.push(await list(each, pick(rows, each.keys)));
+      return results;
+    },
+    async ranges(ranges) {
+      const usual = ranges.filter(({ limit }) => limit <= MAX_RANGE_ROWS);
+      const share = fairShare(usual.reduce((sum, { limit }) => sum + limit, 0));
+      const found = usual.length === 0 ? [] : await queries.ranges(usual, share);
+      const results: Row[][] = [];
+      for (const each of ranges) {
+        const at = usual.indexOf(each);
+        results.push(at < 0 ? await longRange(each) : await range(each, found[at]));
+      }
+      return results;
+    },
+  };
+}
+
+const pick = (rows: ReadonlyMap<string, Row>, keys: readonly string[]): MaybeRows => keys.map((key) => rows.get(key));
+
+/** Bytes of the longest value that comes with a query of this many rows. */
+export const fairShare = (rows: number): number => Math.floor(MAX_RESULT_BYTES / Math.max(1, rows));
+
+/** Groups of items in their order, each of at most that size together, or of one item. */
+export function* groupsOf<T>(items: readonly T[], sizeOf: (item: T) => number, most: number): Generator<T[]> {
+  let group: T[] = [];
+  let size = 0;
+  for (const item of items) {
+    const next = sizeOf(item);
+    if (group.length > 0 && size + next > most) {
+      yield group;
+      group = [];
+      size = 0;
+    }
+    group.push(item);
+    size += next;
+  }
+  if (group.length > 0) yield group;
+}
