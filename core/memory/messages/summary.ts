@@ -10,7 +10,7 @@ import {
 import type { Store } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import type { Unsummarized } from "../memory.ts";
-import type { Snapshot } from "../records/conversation.ts";
+import { isRowOf, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
 import { parseMessage } from "../records/message.ts";
 import type { Draft } from "../semantic/semantic.ts";
@@ -36,14 +36,19 @@ export async function summaryBefore(store: Store, number: number, before: string
 /** The oldest messages that are not summed up, at most `limit`, of those before the message `before`. Null when that is gone. */
 export async function unsummarized(
   domain: Domain,
-  number: number,
+  conversation: Snapshot,
   before: string,
   limit: number,
 ): Promise<Unsummarized | null> {
   const { store } = domain;
-  const [summary, positions] = await Promise.all([readSummary(store, number), findMessages(domain, number, [before])]);
+  const { number } = conversation;
+  const [summary, positions, row] = await Promise.all([
+    readSummary(store, number),
+    findMessages(domain, number, [before]),
+    store.get(conversationKey(number)),
+  ]);
   const end = positions.get(before);
-  if (end === undefined) return null;
+  if (end === undefined || row === undefined || !isRowOf(conversation, row)) return null;
   const rows = await store.scan({
     prefix: messageRows(number),
     ...(summary !== undefined && { after: messageKey(number, summary.through) }),
