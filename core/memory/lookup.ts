@@ -7,7 +7,7 @@ import type { Text } from "../lib/serialized.ts";
 import type { Domain } from "./domain.ts";
 import type { MessagePage } from "./messages/pages.ts";
 import { conversationJson, type Snapshot } from "./records/conversation.ts";
-import type { Conversations } from "./records/directory.ts";
+import { type Conversations, isRowAt } from "./records/directory.ts";
 
 /** How often a conversation may be deleted and created again while one call works on it. */
 export const MAX_LOOKUPS = 5;
@@ -98,7 +98,7 @@ export class ConversationLookup {
       const { number, ownId } = place;
       const page = await pageOf(number);
       const { conversation, messages } = page;
-      if (conversation !== undefined) {
+      if (conversation !== undefined && isRowAt(id, owner, place, conversation)) {
         const found = conversations.fromRow(memory, id, owner, place, conversation);
         if (found === undefined) return undefined;
         this.checked(id, found, userId);

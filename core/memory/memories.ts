@@ -5,7 +5,7 @@ import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts
 import { createKeyedMutex } from "../lib/keyed-mutex.ts";
 import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
-import { CONVERSATION_SEQUENCE, OWN_CONVERSATION_IDS } from "../storage/keys.ts";
+import { CONVERSATION_SEQUENCE, CONVERSATIONS, OWN_CONVERSATION_IDS } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
 import { discardUnfinishedCopies } from "./conversations/unfinished-copies.ts";
@@ -63,7 +63,7 @@ async function createDomain(
     spaces,
     conversations: new Conversations(store, spaces),
     mutex: createKeyedMutex(),
-    numbers: await createSequence(store, CONVERSATION_SEQUENCE),
+    numbers: await createSequence(store, CONVERSATION_SEQUENCE, [CONVERSATIONS]),
     semantic,
     now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };

@@ -190,7 +190,7 @@ class ScopedMemory implements MemoryAccess {
   async unsummarized({ id, userId }: { id: string; userId: string }, before: string, limit: number) {
     const owner = permittedUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
-    return conversation === undefined ? null : unsummarized(this.#memory.domain, conversation.number, before, limit);
+    return conversation === undefined ? null : unsummarized(this.#memory.domain, conversation, before, limit);
   }
 
   summarize({ id, userId }: { id: string; userId: string }, text: string, through: string): Promise<void> {
@@ -204,7 +204,7 @@ class ScopedMemory implements MemoryAccess {
     const conversation = await this.#lookup.ownedIfAny(id, owner);
     if (conversation !== undefined) return readWorkingMemory(domain, workingMemoryRules, conversation);
     if (workingMemoryRules.settings.scope === "conversation") return formatWorkingMemory(workingMemoryRules, undefined);
-    return readWorkingMemory(domain, workingMemoryRules, { memory: name, number: 0, userId: owner });
+    return readWorkingMemory(domain, workingMemoryRules, { memory: name, number: 0, id, userId: owner });
   }
 
   async append(

@@ -55,6 +55,9 @@ import type { IdKeys } from "./id-spaces.ts";
 
 export const CONVERSATION_SEQUENCE = "s/conversation";
 
+/** Prefix of the rows of all conversations. */
+export const CONVERSATIONS = "c/";
+
 export const OWN_CONVERSATION_IDS = "iu/";
 /** The key of a conversation's id, in the shared space or in that of a user. */
 export const conversationIdKey = (memory: string, id: string, owner?: string): string =>
@@ -158,6 +161,8 @@ export const openTaskKey = (task: string) => `a2o/${encodeText(task)}`;
 export const openTask = (key: string) => key.slice(OPEN_TASKS.length);
 
 export const EXECUTION_SEQUENCE = "s/execution";
+/** Prefix of the rows of all executions but those of running ones. */
+export const EXECUTIONS = "x/";
 /** Prefix of all rows of one execution. */
 export const executionRows = (execution: number) => `x/${encodeNumber(execution)}/`;
 export const executionKey = (execution: number) => `x/${encodeNumber(execution)}/r`;

@@ -26,6 +26,10 @@ declare module "pg" {
     connectionTimeoutMillis?: number;
     idleTimeoutMillis?: number;
     query_timeout?: number;
+    /** These three in milliseconds, kept by the server for each session. */
+    statement_timeout?: number;
+    lock_timeout?: number;
+    idle_in_transaction_session_timeout?: number;
     keepAlive?: boolean;
   }
 

@@ -19,6 +19,9 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [/^(?:ECONNREFUSED|ENOENT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/, "there is no connection to the database"],
   [/^(?:57P03|57P01|57P02)$/, "the database is starting or stopping"],
   [/^53100$/, "the disk of the database is full"],
+  [/^55P03$/, "another session keeps rows locked"],
+  [/^57014$/, "a statement took too long"],
+  [/^08P01$/, "the database, or a proxy before it, refuses the settings of the session"],
   [/^53300$/, "the database has too many connections"],
   [/^25006$/, "the database is read-only"],
   [/^(?:28...|42501)$/, "the database refuses the user"],
@@ -38,8 +41,11 @@ export const isConflict = (error: unknown): boolean => CONFLICT.test(postgresErr
 export const isPostgresConnectionLost = (error: unknown): boolean =>
   LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));
 
-/** After a timeout the caller has waited long enough: there is no second try. */
-const isTimeout = (error: unknown): boolean => /timeout/.test(messageOf(error));
+/**
+ * A timeout of the driver, after which the caller has waited long enough: there is no second try. What the server ends for taking too
+ * long has a code, and an open transaction that it ended was undone: that one may be tried again.
+ */
+const isTimeout = (error: unknown): boolean => postgresErrorCode(error) === "" && /timeout/.test(messageOf(error));
 
 /** Whether another connection may succeed where this one failed. */
 export const mayWorkOnAnotherConnection = (error: unknown): boolean =>

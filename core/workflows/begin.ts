@@ -5,19 +5,24 @@ import { actingUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
 import { seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { invalid } from "../lib/errors.ts";
+import { type CommitConflict, invalid } from "../lib/errors.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { executionIdTaken } from "./journal/errors.ts";
 import { executionOwner } from "./journal/ids.ts";
 import { findExecution, startsWithId } from "./journal/load.ts";
 import type { Execution } from "./run/execution.ts";
+import { unlessNumberTaken } from "./run/execution-commits.ts";
 import type { WorkflowCall } from "./workflows.ts";
 
-/** @throws ServiceError as documented at `WorkflowAccess` */
+/**
+ * @param number of the new execution
+ * @throws ServiceError as documented at `WorkflowAccess`
+ */
 export async function beginExecution(
   engine: Engine,
   principal: Principal,
+  number: number,
   workflowId: string,
   body: ExecuteWorkflowRequest,
   call: WorkflowCall,
@@ -29,8 +34,6 @@ export async function beginExecution(
   if (problem !== null) throw invalid(problem);
   const userId = actingUser(principal, options.userId) || undefined;
   const { executionId, conversationId, context, workflowState, metadata } = options;
-  const next = engine.sequence.next();
-  const number = typeof next === "number" ? next : await next;
   if (executionId !== undefined) {
     // The first commit makes sure that the id is free. This check spares an execution with a taken id from running its first steps.
     // Nothing may be awaited between the last check and the begin.
@@ -56,6 +59,14 @@ export async function beginExecution(
   };
   return engine.begin(start, definition, call);
 }
+
+/** Makes the error for when the first commit of a run lost to another process. */
+export type Lost = (conflict: CommitConflict) => Error;
+
+export const lostBegin =
+  ({ state: { start } }: Execution): Lost =>
+  (conflict) =>
+    unlessNumberTaken(conflict, start.number, executionIdTaken(start.id));
 
 /** Whether an execution with this id runs here: with isolation one of the user, without it one of anybody. */
 function isLive(engine: Engine, id: string, userId = ""): boolean {

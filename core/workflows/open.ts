@@ -9,7 +9,7 @@ import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
-import { EXECUTION_SEQUENCE, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
+import { EXECUTION_SEQUENCE, EXECUTIONS, OPEN_EXECUTIONS, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
@@ -62,7 +62,7 @@ export async function openWorkflows(
   const described = new Map(
     Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
   );
-  const sequence = await createSequence(store, EXECUTION_SEQUENCE);
+  const sequence = await createSequence(store, EXECUTION_SEQUENCE, [EXECUTIONS, OPEN_EXECUTIONS]);
   const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
   const maxExecutions = manifest.server.limits.executions;
   const kept = { store, sequence, spaces, definitions, described };

@@ -15,13 +15,14 @@ import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { Serialized } from "../lib/serialized.ts";
 import { unlessConflict } from "../storage/conflict.ts";
-import { beginExecution } from "./begin.ts";
+import { withFreeNumber } from "../storage/sequence.ts";
+import { beginExecution, type Lost, lostBegin } from "./begin.ts";
 import { followRemoteExecution } from "./cluster/follow-remote.ts";
 import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
-import { alreadyEnded, executionIdTaken, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
+import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
 import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
 import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
@@ -30,6 +31,7 @@ import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import type { Execution } from "./run/execution.ts";
+import { takenRows, unlessNumberTaken } from "./run/execution-commits.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
 import { checkReplay, planResume } from "./run/resume.ts";
@@ -47,17 +49,21 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
-    const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
-    return this.#result(execution, call, () => executionIdTaken(execution.state.start.id));
+    return this.#withFreeNumber(async (number) => {
+      const execution = await beginExecution(this.#engine, this.#principal, number, workflowId, body, call);
+      return this.#result(execution, call, lostBegin(execution));
+    });
   }
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
-    const execution = await beginExecution(this.#engine, this.#principal, workflowId, body, call);
-    while (!execution.isRecorded) {
-      const moved = Promise.race([execution.progress(), execution.settled]);
-      await this.#unlessLost(execution, moved, () => executionIdTaken(execution.state.start.id));
-    }
-    return this.#follow(execution, 0);
+    return this.#withFreeNumber(async (number) => {
+      const execution = await beginExecution(this.#engine, this.#principal, number, workflowId, body, call);
+      while (!execution.isRecorded) {
+        const moved = Promise.race([execution.progress(), execution.settled]);
+        await this.#unlessLost(execution, moved, lostBegin(execution));
+      }
+      return this.#follow(execution, 0);
+    });
   }
 
   async suspend(
@@ -136,18 +142,20 @@ export class ScopedWorkflows implements WorkflowAccess {
     const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
     const definition = await this.#engine.definitions.pinned(start.definition);
     checkReplay(definition, replay.stepId, body);
-    const number = await this.#engine.sequence.next();
-    const again: ExecutionStart = {
-      ...start,
-      trace: undefined,
-      id: this.#engine.newId(number),
-      ownId: undefined,
-      number,
-      at: storedTime(),
-      state,
-      replay,
-    };
-    return this.#result(this.#engine.begin(again, definition, call, start.trace), call, () => stillRunning(again.id));
+    return this.#withFreeNumber((number) => {
+      const again: ExecutionStart = {
+        ...start,
+        trace: undefined,
+        id: this.#engine.newId(number),
+        ownId: undefined,
+        number,
+        at: storedTime(),
+        state,
+        replay,
+      };
+      const execution = this.#engine.begin(again, definition, call, start.trace);
+      return this.#result(execution, call, (conflict) => unlessNumberTaken(conflict, number, stillRunning(again.id)));
+    });
   }
 
   async state(workflowId: string, id: string, userId?: string): Promise<ExecutionState> {
@@ -191,15 +199,20 @@ export class ScopedWorkflows implements WorkflowAccess {
     const { start } = execution.state;
     return followLive(execution, after, store, async (last) => {
       const isInterrupted = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
-      const found = environment.shared && !isInterrupted ? await readExecution(store, start.number) : null;
+      const found = environment.shared && !isInterrupted ? await readExecution(store, start.number, start.id) : null;
       const ours = found?.openRow != null && parseOpenRow(found.openRow.value).process === environment.process;
       if (found === null || ours) throw stillRunning(start.id);
       return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
     });
   }
 
+  /** Nothing of an execution has had an effect before its first commit, so that it may begin again with another number. */
+  #withFreeNumber<T>(begin: (number: number) => Promise<T>): Promise<T> {
+    return withFreeNumber(this.#engine.sequence, takenRows, begin);
+  }
+
   /** `data` of the reply once the execution has come to rest. `lost` is the error when the first commit lost to another process. */
-  async #result(execution: Execution, call: WorkflowCall, lost: () => ServiceError): Promise<Serialized> {
+  async #result(execution: Execution, call: WorkflowCall, lost: Lost): Promise<Serialized> {
     // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
     call.unavailableHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
@@ -214,17 +227,17 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */
-  #settled(execution: Execution, lost: () => ServiceError): Promise<void> {
+  #settled(execution: Execution, lost: Lost): Promise<void> {
     return this.#unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
   }
 
   /** `lost` is the error for an execution that did not begin here; one that another process has recovered is still running. */
-  async #unlessLost(execution: Execution, waiting: Promise<void>, lost: () => ServiceError): Promise<void> {
+  async #unlessLost(execution: Execution, waiting: Promise<void>, lost: Lost): Promise<void> {
     try {
       await waiting;
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
-      throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost();
+      throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost(error);
     }
   }
 

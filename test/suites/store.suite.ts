@@ -486,7 +486,7 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
 
     test("a sequence gives rising numbers, each once, also to several that share a store", async (t) => {
       const store = await open(t);
-      const sequences = await Promise.all([1, 2, 3].map(() => createSequence(store, "s/test", 16)));
+      const sequences = await Promise.all([1, 2, 3].map(() => createSequence(store, "s/test", [], 16)));
       const given = await Promise.all(
         sequences.map(async (sequence) => {
           const numbers: number[] = [];
@@ -500,7 +500,7 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
           [...numbers].sort((a, b) => a - b),
         );
       assert.equal(new Set(given.flat()).size, 300);
-      const later = await createSequence(store, "s/test", 16);
+      const later = await createSequence(store, "s/test", [], 16);
       assert.ok((await later.next()) > Math.max(...given.flat()));
     });
 

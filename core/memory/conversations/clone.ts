@@ -1,6 +1,5 @@
 /** Copying a conversation. The copy becomes visible with its last commit. */
 import type { Conversation } from "../../../generated/types.ts";
-import { CommitConflict } from "../../lib/errors.ts";
 import { decodeNumber } from "../../storage/encoding.ts";
 import {
   conversationKey,
@@ -12,16 +11,26 @@ import {
   unfinishedCopyKey,
 } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
+import { withFreeNumber } from "../../storage/sequence.ts";
 import type { Domain } from "../domain.ts";
 import type { MemoryAccess } from "../memory.ts";
-import { conversationFromSnapshot, idRowKey, type Snapshot } from "../records/conversation.ts";
+import { conversationFromSnapshot, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
 import { createMessageId } from "../records/ids.ts";
 import { parseMessage } from "../records/message.ts";
 import { searchableText } from "../records/searchable-text.ts";
 import { messagePlace } from "../records/target.ts";
 import { createDraft, type Draft } from "../semantic/semantic.ts";
-import { conversationIdTaken, insertPending, isTaken, type PendingConversation, preparePending } from "./create.ts";
+import {
+  conversationIdTaken,
+  expectFree,
+  insertPending,
+  isIdConflict,
+  isTaken,
+  type PendingConversation,
+  preparePending,
+  takenRows,
+} from "./create.ts";
 import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
 type CloneOptions = Parameters<MemoryAccess["clone"]>[1];
@@ -41,21 +50,17 @@ export function cloneConversation(
   return domain.mutex.run([found.number], () =>
     retryOnConflict(async (reload) => {
       const source = await domain.conversations.current(found, reload);
-      const pending = await preparePending(domain, source.memory, copyOptions(source, options), domain.now());
-      if (await isTaken(domain, pending.memory, pending.id, pending.userId)) {
-        // Nothing is committed here that would show whether the source still exists.
-        await domain.conversations.current(found, true);
-        throw conversationIdTaken(pending.id);
-      }
-      try {
-        return await copy(domain, source, pending, options.includeMessages);
-      } catch (error) {
-        await discardCopy(domain, pending);
-        if (error instanceof CommitConflict && error.keys.includes(idRowKey(pending))) {
+      return withFreeNumber(domain.numbers, takenRows, async (number) => {
+        const pending = preparePending(domain, source.memory, number, copyOptions(source, options), domain.now());
+        if (await isTaken(domain, pending.memory, pending.id, pending.userId)) {
+          // Nothing is committed here that would show whether the source still exists.
+          await domain.conversations.current(found, true);
           throw conversationIdTaken(pending.id);
         }
-        throw error;
-      }
+        return copy(domain, source, pending, options.includeMessages).catch((error: unknown) => {
+          throw isIdConflict(error, pending) ? conversationIdTaken(pending.id) : error;
+        });
+      });
     }),
   );
 }
@@ -72,31 +77,57 @@ function copyOptions(source: Snapshot, { newConversationId, title, metadata, res
 }
 
 async function copy(domain: Domain, source: Snapshot, pending: PendingConversation, includeMessages: boolean) {
+  const mark: CopyMark = { revision: null };
+  try {
+    return await copyRows(domain, source, pending, includeMessages, mark);
+  } catch (error) {
+    // Without the mark nothing was written, and rows with this number are another conversation's.
+    if (mark.revision !== null) await discardCopy(domain, pending, mark.revision);
+    throw error;
+  }
+}
+
+/** Revision of the row that marks the copy as unfinished; null while there is none. */
+interface CopyMark {
+  revision: number | null;
+}
+
+async function copyRows(
+  domain: Domain,
+  source: Snapshot,
+  pending: PendingConversation,
+  includeMessages: boolean,
+  mark: CopyMark,
+) {
   const { store } = domain;
+  const { number } = pending;
   let draft = createDraft();
   let messageCount = 0;
+  expectFree(draft, number);
   if (includeMessages) {
     for await (const rows of allRows(store, { prefix: messageRows(source.number) }, MESSAGES_PER_COMMIT)) {
       // The rows gathered so far are not the last ones: they go into a commit of their own.
       if (messageCount > 0) {
-        if (messageCount === MESSAGES_PER_COMMIT) draft.put.push(unfinishedCopy(pending, domain.now()));
-        await store.commit(draft);
+        if (mark.revision === null) draft.put.push(unfinishedCopy(pending, domain.now()));
+        const revision = await store.commit(draft);
+        mark.revision ??= revision;
         draft = createDraft();
+        draft.expect.push([unfinishedCopyKey(number), mark.revision]);
       }
       for (const { key, value } of rows) copyMessage(domain, draft, pending, positionFromKey(key), value);
       messageCount += rows.length;
     }
   }
   const workingMemory = await store.get(conversationWorkingMemoryKey(source.number));
-  if (workingMemory !== undefined) draft.put.push([conversationWorkingMemoryKey(pending.number), workingMemory.value]);
+  if (workingMemory !== undefined) draft.put.push([conversationWorkingMemoryKey(number), workingMemory.value]);
   const summary = includeMessages ? await store.get(conversationSummaryKey(source.number)) : undefined;
-  if (summary !== undefined) draft.put.push([conversationSummaryKey(pending.number), summary.value]);
+  if (summary !== undefined) draft.put.push([conversationSummaryKey(number), summary.value]);
   // Fails when something was saved to the source meanwhile, so that the copy shows one state of it.
   draft.expect.push([conversationKey(source.number), source.revision]);
   // The copied messages keep their numbers, so that messages saved later come after them.
   const whole = { ...pending, messages: source.messages, latest: source.latest };
   insertPending(draft, whole);
-  if (messageCount > MESSAGES_PER_COMMIT) draft.delete.push(unfinishedCopyKey(pending.number));
+  if (mark.revision !== null) draft.delete.push(unfinishedCopyKey(number));
   const revision = await store.commit(draft);
   const { conversation, ...snapshot } = whole;
   domain.conversations.remember({ ...snapshot, revision });

@@ -2,7 +2,8 @@
 import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict, ServiceError } from "../../lib/errors.ts";
 import { findIdPlaces } from "../../storage/id-spaces.ts";
-import { conversationIdKeys } from "../../storage/keys.ts";
+import { conversationIdKeys, conversationKey, unfinishedCopyKey } from "../../storage/keys.ts";
+import { withFreeNumber } from "../../storage/sequence.ts";
 import type { Domain } from "../domain.ts";
 import type { NewConversation } from "../memory.ts";
 import { writeMessages } from "../messages/write.ts";
@@ -15,17 +16,25 @@ import { createDraft, type Draft } from "../semantic/semantic.ts";
 /** A conversation that is not stored yet. */
 export type PendingConversation = Omit<Snapshot, "revision"> & { readonly conversation: Conversation };
 
+/** What exists when a number is taken: a conversation, or the begin of a copy. */
+export const takenRows = (number: number) => [conversationKey(number), unfinishedCopyKey(number)] as const;
+
+/** Adds to a commit that nothing has the number. */
+export function expectFree(draft: Draft, number: number): void {
+  for (const key of takenRows(number)) draft.expect.push([key, null]);
+}
+
 /** @param now milliseconds since 1970 */
-export async function preparePending(
+export function preparePending(
   domain: Domain,
   memory: string,
+  number: number,
   wanted: NewConversation,
   now: number,
-): Promise<PendingConversation> {
+): PendingConversation {
   const { id = createId(now), userId, resourceId, title = "", metadata = {} } = wanted;
   const createdAt = new Date(now).toISOString();
   const conversation = { id, resourceId, userId, title, metadata, createdAt, updatedAt: createdAt };
-  const number = await domain.numbers.next();
   const head = conversationHead(conversation);
   const ownId = domain.spaces.isolated;
   return { memory, number, id, ownId, userId, resourceId, updatedAt: now, messages: 0, latest: 0, head, conversation };
@@ -51,25 +60,40 @@ export async function isTaken(domain: Domain, memory: string, id: string, owner:
 }
 
 /** @throws ServiceError `conflict` when the id is taken in its space of ids */
-export async function createConversation(
+export function createConversation(
   domain: Domain,
   memory: string,
   wanted: NewConversation,
   messages: readonly PreparedMessage[] = [],
 ): Promise<Conversation> {
+  return withFreeNumber(domain.numbers, takenRows, (number) => insert(domain, memory, number, wanted, messages));
+}
+
+async function insert(
+  domain: Domain,
+  memory: string,
+  number: number,
+  wanted: NewConversation,
+  messages: readonly PreparedMessage[],
+): Promise<Conversation> {
   const now = domain.now();
-  const pending = await preparePending(domain, memory, wanted, now);
+  const pending = preparePending(domain, memory, number, wanted, now);
   const draft = createDraft();
   const written = { ...pending, ...writeMessages(domain, draft, pending, messages, now, new Map()) };
+  expectFree(draft, number);
   insertPending(draft, written);
   const revision = await domain.store.commit(draft).catch((error: unknown) => {
-    throw error instanceof CommitConflict ? conversationIdTaken(pending.id) : error;
+    throw isIdConflict(error, pending) ? conversationIdTaken(pending.id) : error;
   });
   const { conversation, ...snapshot } = written;
   domain.conversations.remember({ ...snapshot, revision });
   if (messages.length > 0) domain.semantic.get(memory)?.committed();
   return conversation;
 }
+
+/** Whether a commit failed because the id of the conversation that it inserts is taken. */
+export const isIdConflict = (error: unknown, pending: PendingConversation): boolean =>
+  error instanceof CommitConflict && error.keys.includes(idRowKey(pending));
 
 export const conversationIdTaken = (id: string): ServiceError =>
   new ServiceError("conflict", `conversation ${JSON.stringify(id.slice(0, 128))} exists already`);

@@ -14,7 +14,7 @@ import { mergedPage } from "../../storage/merged-page.ts";
 import { allRows, rowsAt } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
 import type { ConversationListQuery } from "../memory.ts";
-import { conversationJson, parseConversation } from "../records/conversation.ts";
+import { conversationIdentity, conversationJson, parseConversation } from "../records/conversation.ts";
 
 /** The internal numbers of the conversations of a page, and how many conversations match in all. */
 interface Page {
@@ -29,7 +29,8 @@ export async function listConversations(
 ): Promise<Serialized> {
   const { limit, offset } = query;
   const { numbers, total } = await findPage(store, memory, query);
-  const texts = (await load(store, numbers)).map((one) => conversationJson(one.row)).join(",");
+  const found = (await load(store, numbers)).filter(({ row }) => belongs(row, query));
+  const texts = found.map(({ row }) => conversationJson(row)).join(",");
   return new Serialized(`{"conversations":[${texts}],"total":${total},"limit":${limit},"offset":${offset}}`);
 }
 
@@ -123,6 +124,13 @@ async function resources(store: Store, memory: string): Promise<{ indexes: strin
     }
   }
   return { indexes, total };
+}
+
+/** An index row leads to a number, and that may have become another's. */
+function belongs(row: string, { userId, resourceId }: ConversationListQuery): boolean {
+  if (userId === undefined && resourceId === undefined) return true;
+  const found = conversationIdentity(row);
+  return (userId ?? found.userId) === found.userId && (resourceId ?? found.resourceId) === found.resourceId;
 }
 
 /** The rows that exist: a conversation may be deleted between two reads. */

@@ -24,10 +24,18 @@ export const unfinishedCopy = ({ memory, number, userId }: Copy, began: number):
   JSON.stringify([began, memory, userId]),
 ];
 
-/** Deletes what was written of an unfinished copy; does nothing if the copy was finished after all. */
-export async function discardCopy({ store, semantic }: Domain, { memory, number, userId }: Copy): Promise<void> {
+/**
+ * Deletes what was written of an unfinished copy; does nothing if the copy was finished after all.
+ *
+ * @param revision of the row that marks it
+ */
+export async function discardCopy(
+  { store, semantic }: Domain,
+  { memory, number, userId }: Copy,
+  revision: number,
+): Promise<void> {
   const draft = createDraft();
-  draft.expect.push([conversationKey(number), null]);
+  draft.expect.push([conversationKey(number), null], [unfinishedCopyKey(number), revision]);
   draft.clear.push(conversationRows(number));
   draft.delete.push(unfinishedCopyKey(number));
   semantic.get(memory)?.conversationDeleted(draft, userId, indexName(number));
@@ -38,9 +46,9 @@ export async function discardCopy({ store, semantic }: Domain, { memory, number,
 export async function discardUnfinishedCopies(domain: Domain): Promise<void> {
   const before = isShared(domain.store) ? Date.now() - ABANDONED_AFTER_MS : Number.POSITIVE_INFINITY;
   for await (const rows of allRows(domain.store, { prefix: UNFINISHED_COPIES })) {
-    for (const { key, value } of rows) {
+    for (const { key, value, revision } of rows) {
       const [began, memory, userId] = JSON.parse(value) as [number, string, string];
-      if (began < before) await discardCopy(domain, { number: indexedConversation(key), memory, userId });
+      if (began < before) await discardCopy(domain, { number: indexedConversation(key), memory, userId }, revision);
     }
   }
 }

@@ -11,7 +11,7 @@ import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import type { Unsummarized } from "../memory.ts";
-import type { Snapshot } from "../records/conversation.ts";
+import { isRowOf, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
 import { parseMessage } from "../records/message.ts";
 import type { Draft } from "../semantic/semantic.ts";
@@ -41,14 +41,19 @@ export async function summaryBefore(store: Store, number: number, before: string
 /** The oldest messages that are not summed up, at most `limit`, of those before the message `before`. Null when that is gone. */
 export async function unsummarized(
   domain: Domain,
-  number: number,
+  conversation: Snapshot,
   before: string,
   limit: number,
 ): Promise<Unsummarized | null> {
   const { store } = domain;
-  const [summary, known] = await Promise.all([readSummary(store, number), findMessages(domain, number, [before])]);
+  const { number } = conversation;
+  const [summary, known, row] = await Promise.all([
+    readSummary(store, number),
+    findMessages(domain, number, [before]),
+    store.get(conversationKey(number)),
+  ]);
   const end = known.get(before);
-  if (end === undefined) return null;
+  if (end === undefined || row === undefined || !isRowOf(conversation, row)) return null;
   const messages: Message[] = [];
   const positions: string[] = [];
   const range = {

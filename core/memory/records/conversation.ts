@@ -41,6 +41,15 @@ const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): str
 export const conversationRow = (conversation: Changing): string =>
   `[${apiText(conversation)},${conversation.messages},${conversation.latest}]`;
 
+/** What never changes of a conversation, and stands first in its row. */
+type Identity = Pick<Conversation, "id" | "resourceId" | "userId">;
+
+const AFTER_IDENTITY = ',"title":';
+
+/** Parses only the begin of a row: in JSON no text can contain the quotes that end it. */
+export const conversationIdentity = (row: string): Identity =>
+  JSON.parse(`${row.slice(1, row.indexOf(AFTER_IDENTITY))}}`) as Identity;
+
 /** The conversation of a row as JSON text for the API. */
 export const conversationJson = (row: string): string => row.slice(1, row.lastIndexOf("}") + 1);
 export const parseConversation = (row: string): Conversation => (JSON.parse(row) as [Conversation])[0];
@@ -69,6 +78,12 @@ export const changedSnapshot = (
   { updatedAt, messages, latest, head }: Changing,
   revision: number,
 ): Snapshot => ({ memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision });
+
+/** Whether the row with the number of a conversation is its own: a number alone proves nothing. Undefined: of any owner. */
+export function isRowOf({ id, userId }: { id: string; userId: string | undefined }, { value }: Row): boolean {
+  const found = conversationIdentity(value);
+  return found.id === id && (userId === undefined || found.userId === userId);
+}
 
 export function parseSnapshot(memory: string, { number, ownId }: IdPlace, { value, revision }: Row): Snapshot {
   const [conversation, messages, dated] = JSON.parse(value) as [Conversation, number, number?];

@@ -4,7 +4,7 @@ import { RecentMap } from "../../lib/recent-map.ts";
 import { findIdPlace, findIdPlaces, type IdPlace, type IdSpaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
-import { type ConversationRef, parseConversation, parseSnapshot, type Snapshot } from "./conversation.ts";
+import { type ConversationRef, conversationIdentity, isRowOf, parseSnapshot, type Snapshot } from "./conversation.ts";
 
 /** Snapshots in each of the two generations of the cache. */
 const MAX_CACHED_SNAPSHOTS = 10_000;
@@ -29,7 +29,7 @@ export class Conversations {
   readonly #store: Store;
   readonly #spaces: IdSpaces;
   readonly #cache = new RecentMap<Snapshot>(MAX_CACHED_SNAPSHOTS);
-  /** Numbers are never used twice, so that the number of a deleted conversation finds nothing. */
+  /** Of a deleted conversation the number finds nothing, or the row of another one, which says so. */
   readonly #numbers = new RecentMap<number>(MAX_CACHED_NUMBERS);
 
   constructor(store: Store, spaces: IdSpaces) {
@@ -52,12 +52,13 @@ export class Conversations {
   }
 
   /**
-   * The conversation whose row was just read; a newer snapshot from the cache if there is one. Undefined when it is not the one that is
-   * meant.
+   * The conversation whose own row was just read (`isRowAt`); a newer snapshot from the cache if there is one. Undefined when it is not
+   * the one that is meant.
    */
   fromRow(memory: string, id: string, owner: string | undefined, place: IdPlace, row: Row): Snapshot | undefined {
     const known = this.#cache.get(cacheKey(memory, id, place.ownId ? owner : undefined));
-    return this.#unlessAnothers(known?.number === place.number ? known : this.#rowSnapshot(memory, place, row), owner);
+    const found = known?.number === place.number && isRowOf(known, row) ? known : this.#rowSnapshot(memory, place, row);
+    return this.#unlessAnothers(found, owner);
   }
 
   /** Like `find`, but read from the store now. */
@@ -65,7 +66,7 @@ export class Conversations {
     const known = this.#cached(memory, id, owner);
     if (known !== undefined) {
       const row = await this.#store.get(conversationKey(known.number));
-      if (row !== undefined) return parseSnapshot(memory, known, row);
+      if (row !== undefined && isRowOf(known, row)) return parseSnapshot(memory, known, row);
       this.forget(known);
     }
     return this.#read(memory, id, owner);
@@ -80,13 +81,13 @@ export class Conversations {
     const [place, ...others] = await findIdPlaces(this.#store, this.#spaces, conversationIdKeys(memory, id));
     if (others.length > 0) throw ambiguousId(id);
     const row = place && (await this.#store.get(conversationKey(place.number)));
-    return row && parseConversation(row.value).userId;
+    return row && isRowOf({ id, userId: undefined }, row) ? conversationIdentity(row.value).userId : undefined;
   }
 
   /** The last snapshot of it that this process knows, without a read. */
   known(snapshot: Snapshot): Snapshot | undefined {
     const known = this.#cache.get(cacheKeyFor(snapshot));
-    return known?.number === snapshot.number ? known : undefined;
+    return known?.number === snapshot.number && known.userId === snapshot.userId ? known : undefined;
   }
 
   /**
@@ -98,8 +99,8 @@ export class Conversations {
     const known = this.known(before);
     if (!reload && known !== undefined) return known;
     const row = await this.#store.get(conversationKey(before.number));
-    if (row === undefined) {
-      if (known !== undefined) this.forget(known);
+    if (row === undefined || !isRowOf(before, row)) {
+      this.forget(before);
       throw new ConversationGone();
     }
     const snapshot = parseSnapshot(before.memory, before, row);
@@ -140,13 +141,14 @@ export class Conversations {
     const known = this.#knownPlace(memory, id, owner);
     if (known !== undefined) {
       const row = await this.#store.get(conversationKey(known.number));
-      if (row !== undefined) return this.#rowSnapshot(memory, known, row);
+      if (row !== undefined && isRowAt(id, owner, known, row)) return this.#rowSnapshot(memory, known, row);
     }
     const place = await findIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
     if (place === undefined) return undefined;
     const row = await this.#store.get(conversationKey(place.number));
-    // Deleted between the two reads.
-    return row === undefined ? undefined : this.#unlessAnothers(this.#rowSnapshot(memory, place, row), owner);
+    // Deleted between the two reads, or the number of another conversation.
+    if (row === undefined || !isRowAt(id, owner, place, row)) return undefined;
+    return this.#unlessAnothers(this.#rowSnapshot(memory, place, row), owner);
   }
 
   /** With isolation a conversation that was found by a shared id may be another user's: then it is not the one that is meant. */
@@ -161,6 +163,10 @@ export class Conversations {
     return snapshot;
   }
 }
+
+/** Whether a row belongs to the conversation that an id of this owner has led to. */
+export const isRowAt = (id: string, owner: string | undefined, { ownId }: IdPlace, row: Row): boolean =>
+  isRowOf({ id, userId: ownId ? owner : undefined }, row);
 
 /** Names of memories have no control characters, so that no id and no user can make two keys alike. */
 const cacheKey = (memory: string, id: string, owner: string | undefined): string =>

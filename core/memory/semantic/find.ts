@@ -117,6 +117,7 @@ async function find(domain: Domain, semantic: Semantic, query: FindQuery): Promi
     if (row === undefined || parent === undefined) return [];
     const { id: conversationId, userId } = parseConversation(parent.value);
     if (owner !== undefined && userId !== owner) return [];
+    if (conversation !== undefined && conversationId !== conversation.id) return [];
     return [{ message: parseMessage(row.value), number, conversationId, score, position }];
   });
 }

@@ -1,5 +1,11 @@
 /** All messages of a memory, to rebuild its index. */
-import { conversationIds, conversationKey, messageRows, positionFromKey } from "../../storage/keys.ts";
+import {
+  conversationIdKey,
+  conversationIds,
+  conversationKey,
+  messageRows,
+  positionFromKey,
+} from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
 import { parseConversation } from "../records/conversation.ts";
@@ -22,7 +28,8 @@ async function* messagesBelow(store: Store, memory: string, prefix: string): Asy
       const number = JSON.parse(row.value) as number;
       const conversation = await store.get(conversationKey(number));
       if (conversation === undefined) continue;
-      const { userId } = parseConversation(conversation.value);
+      const { id, userId } = parseConversation(conversation.value);
+      if (![undefined, userId].some((owner) => conversationIdKey(memory, id, owner) === row.key)) continue;
       for await (const messages of allRows(store, { prefix: messageRows(number) }, MESSAGES_PER_READ)) {
         for (const { key, value } of messages) {
           const place = messagePlace({ memory, number, userId }, positionFromKey(key));

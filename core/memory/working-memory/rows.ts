@@ -5,7 +5,7 @@ import { invalid } from "../../lib/errors.ts";
 import { conversationKey, conversationWorkingMemoryKey, userWorkingMemoryKey } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { WorkingMemoryScope } from "../memory.ts";
-import type { Snapshot } from "../records/conversation.ts";
+import { isRowOf, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
 import type { Target } from "../records/target.ts";
 import type { WorkingMemoryRules } from "./content.ts";
@@ -36,14 +36,17 @@ export function checkWorkingMemoryOwner(
   }
 }
 
-/** With scope `user` the conversation of the target need not exist. */
+/** With scope `user` the conversation of the target need not exist. With the other it may be out of date: then nothing is found. */
 export async function readWorkingMemory(
-  domain: Domain,
+  { store }: Domain,
   rules: WorkingMemoryRules,
-  target: Target,
+  target: Target & Pick<Snapshot, "id">,
 ): Promise<WorkingMemory> {
-  const row = await domain.store.get(workingMemoryKey(rules, target));
-  return formatWorkingMemory(rules, row?.value);
+  const key = workingMemoryKey(rules, target);
+  if (rules.settings.scope === "user") return formatWorkingMemory(rules, (await store.get(key))?.value);
+  const [row, conversation] = await store.getMany([key, conversationKey(target.number)]);
+  const isOwn = conversation !== undefined && isRowOf(target, conversation);
+  return formatWorkingMemory(rules, isOwn ? row?.value : undefined);
 }
 
 export function formatWorkingMemory(rules: WorkingMemoryRules, stored: string | undefined): WorkingMemory {

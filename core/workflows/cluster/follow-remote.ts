@@ -36,7 +36,7 @@ export function followRemoteExecution(
     let outdated: number | undefined;
     await send(firstEntries(found));
     while (!sink.closed) {
-      const now = await readExecution(store, start.number);
+      const now = await readExecution(store, start.number, start.id);
       // Retention has removed it.
       if (now === null) return;
       const rows = await readJournal(store, start.number, last);

@@ -49,7 +49,7 @@ export async function stopRemoteExecution(
   const end = performance.now() + GIVE_UP_AFTER_MS;
   let asked: number | null = null;
   for (let delay = FIRST_PAUSE_MS; performance.now() < end; delay = Math.min(delay * 2, LONGEST_PAUSE_MS)) {
-    const found = await readExecution(store, start.number);
+    const found = await readExecution(store, start.number, start.id);
     if (found === null) throw noExecution(start.id);
     const { openRow } = found;
     if (openRow === null || found.recordRow?.revision !== recordRow?.revision) {

@@ -61,12 +61,14 @@ export async function startsWithId(store: Store, spaces: IdSpaces, id: string): 
   return found.flatMap((each) => (each?.start.id === id ? [each.start] : []));
 }
 
-export async function readExecution(store: Store, number: number): Promise<FoundExecution | null> {
+/** @param id when given, another execution of that number does not count */
+export async function readExecution(store: Store, number: number, id?: string): Promise<FoundExecution | null> {
   const [open, rest] = await store.getMany([openExecutionKey(number), executionKey(number)]);
   const start =
     (open === undefined ? null : parseOpenRow(open.value).start) ??
     (rest === undefined ? null : parseRecordRow(rest.value).start);
-  return start === null ? null : { start, openRow: open ?? null, recordRow: rest ?? null };
+  if (start === null || (id !== undefined && start.id !== id)) return null;
+  return { start, openRow: open ?? null, recordRow: rest ?? null };
 }
 
 /** Everything the store has of an execution. */
@@ -124,12 +126,12 @@ export async function loadWhole(
 /** The first entries of an execution, as many as are known to be on disk. */
 export async function readEntries(
   store: Store,
-  { number }: ExecutionStart,
+  { number, id }: ExecutionStart,
   count: number,
 ): Promise<readonly JournalEntry[]> {
   const record = await loadWhole(
     store,
-    () => readExecution(store, number),
+    () => readExecution(store, number, id),
     ({ entries }) => entries.length >= count,
   );
   if (record === null) throw unavailable("the journal of the execution is gone");

@@ -159,6 +159,9 @@ async function readRows(
   return rows;
 }
 
+const LISTED_FIELDS = ["status", "workflowId", "userId"] as const;
+type ListedFields = Record<(typeof LISTED_FIELDS)[number], string | undefined>;
+
 /** Index row and record row are written together: when their revisions differ, the execution was resumed between the two reads. */
 function recordAtRest(
   row: Row | undefined,
@@ -168,8 +171,11 @@ function recordAtRest(
 ): string | null {
   if (row === undefined) return null;
   const text = recordOfRow(row.value);
-  if (row.revision !== revision && status !== undefined) {
-    if ((JSON.parse(text) as { status: ExecutionStatus }).status !== status) return null;
+  if (row.revision !== revision) {
+    const record = JSON.parse(text) as ListedFields;
+    // Whose it is as well: the number may have become another execution's.
+    const wanted: Partial<ListedFields> = { status, workflowId: filter.workflowId, userId: filter.userId };
+    for (const name of LISTED_FIELDS) if ((wanted[name] ?? record[name]) !== record[name]) return null;
   }
   return matchesRecord(filter, text) ? text : null;
 }

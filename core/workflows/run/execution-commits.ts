@@ -1,10 +1,12 @@
 /** Parts of the commits of an execution: what they write, remove, and expect of the rows that are there. */
+import type { CommitConflict, ServiceError } from "../../lib/errors.ts";
 import { executionKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
 import { chosenIdKey, parseOwnId } from "../journal/ids.ts";
 import { indexKeys } from "../journal/index-rows.ts";
 import type { JournalState } from "../journal/state.ts";
+import type { ExecutionEnvironment } from "./environment.ts";
 
 /** The first commit after a resume removes the index rows, and fails when somebody else has resumed the execution. */
 export type Reopening = Pick<Commit, "delete" | "expect">;
@@ -18,11 +20,24 @@ export const reopeningCommit = ({ start, status }: JournalState, recordRow: Row)
   ],
 });
 
-/** The first commit of an execution with an id that a client chose fails when the id is taken. */
-export function withChosenId(commit: Commit, start: ExecutionStart): Commit {
-  if (parseOwnId(start.id) === start.number) return commit;
+/** What exists when a number is taken: an execution that runs, or one at rest. */
+export const takenRows = (number: number): readonly string[] => [openExecutionKey(number), executionKey(number)];
+
+/** The error of an execution that could not begin: the conflict itself when its number is taken, so that it gets another one. */
+export const unlessNumberTaken = (conflict: CommitConflict, number: number, error: ServiceError): Error =>
+  conflict.keys.every((key) => takenRows(number).includes(key)) ? conflict : error;
+
+/** The first commit of an execution fails when its number is taken, or the id that a client chose. */
+export function asFirst(
+  commit: Commit,
+  start: ExecutionStart,
+  { shared }: Pick<ExecutionEnvironment, "shared">,
+): Commit {
+  // The only process on a store has numbers of its own, and is spared a read.
+  const expect = shared ? takenRows(start.number).map((key) => [key, null] as const) : [];
+  if (parseOwnId(start.id) === start.number) return { ...commit, expect };
   const key = chosenIdKey(start);
-  return { ...commit, put: [...(commit.put ?? []), [key, String(start.number)]], expect: [[key, null]] };
+  return { ...commit, put: [...(commit.put ?? []), [key, String(start.number)]], expect: [...expect, [key, null]] };
 }
 
 /** The rows of an execution that comes to rest: its record row with this value, and its index rows. */

@@ -16,7 +16,7 @@ import { entriesText, openRowText, recordRowText, reopenedRowText } from "../jou
 import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
 import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./environment.ts";
-import { type Reopening, reopeningCommit, restRows, restWithoutReopening, withChosenId } from "./execution-commits.ts";
+import { asFirst, type Reopening, reopeningCommit, restRows, restWithoutReopening } from "./execution-commits.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
@@ -175,8 +175,10 @@ export class Execution {
     const open = openExecutionKey(number);
     const first = this.#isNew;
     let commit: Commit;
-    if (first) commit = withChosenId({ put: [[open, openRowText(process, this.#startText, texts)]] }, this.state.start);
-    else {
+    if (first) {
+      const put: [string, string][] = [[open, openRowText(process, this.#startText, texts)]];
+      commit = asFirst({ put }, this.state.start, this.#environment);
+    } else {
       const row: [string, string] = [journalKey(number, this.#journalRows), text];
       const reopening = this.#reopening;
       commit =
@@ -226,7 +228,7 @@ export class Execution {
 
   #restCommit(put: readonly [string, string][]): Commit {
     const { start } = this.state;
-    if (this.#isNew) return withChosenId({ put }, start);
+    if (this.#isNew) return asFirst({ put }, start, this.#environment);
     if (this.#reopening !== null) return restWithoutReopening(put, this.#reopening);
     return this.#ifStillOwned({ put, delete: [openExecutionKey(start.number)] });
   }

@@ -11,7 +11,7 @@ test("a store that cannot reserve rejects who needs a number, and numbers go on 
     if (broken) throw unavailable("storage is unavailable");
     return memory.commit(change);
   };
-  const sequence = await createSequence({ ...memory, commit }, "s/x", 8);
+  const sequence = await createSequence({ ...memory, commit }, "s/x", [], 8);
   const given: number[] = [];
   broken = true;
   for (let count = 0; count < 8; count++) given.push(await sequence.next());
@@ -28,8 +28,8 @@ test("a store that cannot reserve rejects who needs a number, and numbers go on 
 
 test("numbers come without a promise while the reserved block lasts, and a restart leaves a gap but repeats none", async () => {
   const store = createMemoryStore();
-  const first = await createSequence(store, "s/x", 8);
+  const first = await createSequence(store, "s/x", [], 8);
   assert.deepEqual([first.next(), first.next()], [1, 2]);
-  const second = await createSequence(store, "s/x", 8);
+  const second = await createSequence(store, "s/x", [], 8);
   assert.equal(second.next(), 9);
 });

@@ -38,7 +38,7 @@ async function twice(t: TestContext, kind: "memory" | "sqlite", block: number, r
   const start = await processesOf(t, MANIFEST, { plugins: PLUGINS });
   const { opened, access } = await start(store);
   const engine = opened.engine as { -readonly [K in keyof Engine]: Engine[K] };
-  engine.sequence = await createSequence(store, EXECUTION_SEQUENCE, block);
+  engine.sequence = await createSequence(store, EXECUTION_SEQUENCE, [], block);
   const replies = Array.from({ length: requests }, () =>
     access.execute("w", { input: {}, options: { executionId: "mine" } }, CALL).then(
       ({ json }) => JSON.parse(json) as { status: string },
