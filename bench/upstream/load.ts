@@ -19,11 +19,11 @@ export interface LoadJob {
 }
 
 export interface LoadCounts {
-  /** Whole replies. */
+  /** Whole replies in the time of the load. */
   replies: number;
   /** Of them a second. */
   rate: number;
-  /** Milliseconds. */
+  /** Milliseconds, of the replies that came later too. */
   p50: number;
   p99: number;
   failures: number;
@@ -39,6 +39,7 @@ const OK = Buffer.from("HTTP/1.1 200");
 const job = JSON.parse(process.argv[2]!) as LoadJob;
 const check = checkOf(job.asked);
 const latencies: number[] = [];
+let replies = 0;
 let failures = 0;
 let problem: string | undefined;
 let sent = 0;
@@ -157,7 +158,8 @@ class Client {
   #done(text: Buffer): void {
     const now = performance.now();
     this.busy = false;
-    if (going) latencies.push(now - this.#from);
+    latencies.push(now - this.#from);
+    if (going) replies += 1;
     if (this.#sampled) {
       const body = text.subarray(this.#head);
       const wrong = check((this.#whole === 0 ? unchunked(body) : body).toString());
@@ -208,16 +210,19 @@ for (const until = Date.now() + PATIENCE; clients.some(({ busy }) => busy) && Da
 }
 const silent = clients.filter(({ busy }) => busy).length;
 if (silent > 0) problem ??= `${silent} requests without a reply`;
+// All replies came late: a rate of nothing must not pass for a result.
+const stalled = replies === 0 && silent === 0;
+if (stalled) problem ??= `no reply within ${job.seconds} s, the first after ${Math.min(...latencies).toFixed(0)} ms`;
 for (const client of clients) client.close();
 latencies.sort((left, right) => left - right);
 const at = (share: number) =>
   latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))] ?? Number.NaN;
 const counts: LoadCounts = {
-  replies: latencies.length,
-  rate: latencies.length / seconds,
+  replies,
+  rate: replies / seconds,
   p50: at(0.5),
   p99: at(0.99),
-  failures: failures + silent,
+  failures: failures + silent + (stalled ? 1 : 0),
   ...(problem !== undefined && { problem }),
 };
 process.stdout.write(JSON.stringify(counts));

@@ -3,6 +3,7 @@ import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import { type Caller, NOBODY } from "../identity/caller.ts";
 import { type User, userIdOf } from "../identity/user.ts";
+import { AbortSource, type Aborts } from "../lib/aborts.ts";
 import { caught, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
@@ -60,7 +61,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   traceparent = "";
   previous: InFlightRequest | null = null;
   next: InFlightRequest | null = null;
-  #controller: AbortController | null = null;
+  readonly #source = new AbortSource();
   #logger: Logger | null = null;
   #client: Client | null = null;
   #writer: StreamWriter | null = null;
@@ -85,13 +86,17 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   get signal(): AbortSignal {
-    if (this.#controller === null) {
-      this.#controller = new AbortController();
-      // Every tool that runs adds a listener; without this Node would warn of a leak.
-      setMaxListeners(0, this.#controller.signal);
-      if (this.exchange.closed) this.#controller.abort(new Error("the client has left"));
-    }
-    return this.#controller.signal;
+    const made = this.#source.hasSignal;
+    if (!made && this.exchange.closed) this.#source.abort(new Error("the client has left"));
+    const { signal } = this.#source;
+    // Every tool that runs adds a listener; without this Node would warn of a leak.
+    if (!made) setMaxListeners(0, signal);
+    return signal;
+  }
+
+  get aborts(): Aborts {
+    if (this.exchange.closed) this.#source.abort(new Error("the client has left"));
+    return this.#source;
   }
 
   get client(): Client {
@@ -217,7 +222,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     if (this.#writer === null || !this.#writer.opened) {
       if (waited >= this.#settings.limits.request) {
         this.fail(this.#unavailable(`the request took longer than ${this.#settings.limits.request / 1000} s`));
-        this.#controller?.abort(new Error("the request took too long"));
+        this.#source.abort(new Error("the request took too long"));
       } else if (this.#writer !== null && waited >= STREAM_OPEN_TIMEOUT_MS) {
         this.#writer.open();
         this.#idleSince = now;
@@ -239,7 +244,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #end(error: ServiceError): void {
     this.fail(error);
-    this.#controller?.abort(error);
+    this.#source.abort(error);
     this.#writer?.leave();
   }
 
@@ -250,7 +255,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #onClientLeft(): void {
     this.#finish(499);
-    this.#controller?.abort(new Error("the client has left"));
+    this.#source.abort(new Error("the client has left"));
     this.#writer?.leave();
   }
 

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
+import type { Aborts } from "../lib/aborts.ts";
 import type { TextSink } from "../lib/event-sink.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
@@ -33,6 +34,8 @@ export interface Context<S> {
   readonly caller: Caller;
   readonly requestId: string;
   readonly signal: AbortSignal;
+  /** What `signal` says, for what need not make one. Absent where the call has a signal anyway. */
+  readonly aborts?: Aborts | undefined;
   readonly logger: Logger;
   /** Where the request comes from. Complete if the route has `readsClient` or `readsHeaders`. */
   readonly client: Client;

@@ -1,6 +1,7 @@
 /** A chain of models: each is called again when it fails, then the next one. Once a part is visible, a failure is final. */
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import type { Aborts } from "../lib/aborts.ts";
 import { modelSpan } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { Span } from "../observability/span.ts";
@@ -32,6 +33,8 @@ export interface ModelStream extends PartSource {
 
 /** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
 export interface ModelCallOptions extends LanguageModelV3CallOptions {
+  /** What `abortSignal` says, for models that need no signal. A copy of the options may leave it out. */
+  readonly aborts?: Aborts | undefined;
   readonly logger?: ChainSettings["logger"];
   /** Changes the prompt after a failure that lies in it; the same model, whose tokens these are, is called again when it says true. */
   adapt?(error: unknown, tokens: TokenScale): boolean;

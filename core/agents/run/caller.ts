@@ -41,6 +41,10 @@ export class RunCaller implements RunCall {
     return this.#call.signal;
   }
 
+  get aborts(): RunCall["aborts"] {
+    return this.#call.aborts;
+  }
+
   get logger(): Logger {
     if (this.#logger === null) {
       const { conversationId, userId } = this.#fields;

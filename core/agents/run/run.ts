@@ -151,6 +151,10 @@ export class CallOptions implements ModelCallOptions {
     return this.#call.signal;
   }
 
+  get aborts(): RunCall["aborts"] {
+    return this.#call.aborts;
+  }
+
   get logger(): Logger {
     return this.#call.logger;
   }

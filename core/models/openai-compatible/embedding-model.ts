@@ -6,6 +6,7 @@ import {
   InvalidResponseDataError,
   TooManyEmbeddingValuesForCallError,
 } from "@ai-sdk/provider";
+import { abortsOf } from "../../lib/aborts.ts";
 import { isObject } from "../../lib/is-object.ts";
 import type { EmbeddingModelV3, ModelTimeouts } from "../../plugin/plugin.ts";
 import { refusedCall } from "./refused-call.ts";
@@ -46,7 +47,7 @@ export class EmbeddingModel implements EmbeddingModelV3 {
     const body = { ...this.#ownOptions(options), model: modelId, input: values, encoding_format: "float" };
     const data = await new Promise<unknown>((resolve, reject) => {
       const receiver = new JsonReceiver(endpoint.url, resolve, reject);
-      endpoint.post(JSON.stringify(body), receiver, timeouts, abortSignal, headers).start();
+      endpoint.post(JSON.stringify(body), receiver, timeouts, abortsOf(abortSignal), headers).start();
     });
     return { ...readEmbeddings(data, values.length), warnings: [] };
   }

@@ -1,5 +1,6 @@
 /** A language model behind OpenAI's chat completions. */
 import { APICallError } from "@ai-sdk/provider";
+import { type Aborts, abortsOf } from "../../lib/aborts.ts";
 import type {
   BatchedStreamResult,
   LanguageModelV3,
@@ -127,8 +128,10 @@ export class ChatModel implements LanguageModelV3 {
     const metadataKey = metadataKeyOf(this.#config, options);
     const form = { url: endpoint.url, metadataKey, raw: options.includeRawChunks === true };
     const answer = new ChatAnswer(form, warnings.length === 0 ? START : { type: "stream-start", warnings });
-    const { abortSignal, headers } = options;
-    answer.follow(endpoint.post(JSON.stringify(body), answer, settings.timeouts, abortSignal, headers));
+    const { headers } = options;
+    // Reading the signal would make one.
+    const aborts = (options as { aborts?: Aborts }).aborts ?? abortsOf(options.abortSignal);
+    answer.follow(endpoint.post(JSON.stringify(body), answer, settings.timeouts, aborts, headers));
     return answer;
   }
 

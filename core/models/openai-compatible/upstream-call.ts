@@ -1,5 +1,6 @@
 /** One POST to the provider: its time limits, its abort, its size, and the back-pressure of its reader. */
 import type { Dispatcher } from "undici";
+import type { AbortListener, Aborts } from "../../lib/aborts.ts";
 import type { ModelTimeouts } from "../../plugin/plugin.ts";
 import type { Connection, Connections, PooledCall } from "./connections.ts";
 
@@ -35,12 +36,12 @@ class UpstreamTimeout extends Error {
 /** Of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
 const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 
-export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall {
+export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, AbortListener {
   readonly #connections: Connections;
   readonly #timeouts: ModelTimeouts;
   readonly #request: UpstreamRequest;
   readonly #receiver: Receiver;
-  readonly #signal: AbortSignal | undefined;
+  readonly #aborts: Aborts | undefined;
   #connection: Connection | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   /** The limit that applies beside the total one, and since when. */
@@ -57,22 +58,18 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall {
     timeouts: ModelTimeouts,
     request: UpstreamRequest,
     receiver: Receiver,
-    signal: AbortSignal | undefined,
+    aborts: Aborts | undefined,
   ) {
     this.#connections = connections;
     this.#timeouts = timeouts;
     this.#request = request;
     this.#receiver = receiver;
-    this.#signal = signal;
+    this.#aborts = aborts;
   }
 
   start(): void {
-    const signal = this.#signal;
-    if (signal?.aborted) {
-      this.fail(signal.reason);
-      return;
-    }
-    signal?.addEventListener("abort", this, { once: true });
+    this.#aborts?.add(this);
+    if (this.ended) return;
     try {
       this.#connections.take(this);
     } catch (error) {
@@ -106,9 +103,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall {
     this.#receiver.failed(thrown);
   }
 
-  /** The signal has aborted. */
-  handleEvent(): void {
-    this.fail(this.#signal?.reason);
+  aborted(reason: unknown): void {
+    this.fail(reason);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -184,7 +180,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall {
   #end(): void {
     this.ended = true;
     clearTimeout(this.#timer);
-    this.#signal?.removeEventListener("abort", this);
+    this.#aborts?.remove(this);
   }
 }
 

@@ -1,4 +1,5 @@
 /** The provider's server: its connections, and what every call to it has in common. */
+import type { Aborts } from "../../lib/aborts.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { ModelTimeouts } from "../../plugin/plugin.ts";
 import { Connections } from "./connections.ts";
@@ -21,7 +22,7 @@ export interface Endpoint {
     body: string,
     receiver: Receiver,
     timeouts: ModelTimeouts,
-    signal: AbortSignal | undefined,
+    aborts: Aborts | undefined,
     headers?: Readonly<Record<string, string | undefined>>,
   ): UpstreamCall;
 }
@@ -48,9 +49,9 @@ export function createUpstream(config: UpstreamConfig): Upstream {
       const path = baseURL.pathname.replace(/\/$/, "") + name + (search === "" ? "" : `?${search}`);
       return {
         url: baseURL.origin + path,
-        post(body, receiver, timeouts, signal, extra) {
+        post(body, receiver, timeouts, aborts, extra) {
           const headers = extra === undefined ? commonList : toList({ ...common, ...lowerCase(extra) });
-          return new UpstreamCall(connections, timeouts, { path, headers, body }, receiver, signal);
+          return new UpstreamCall(connections, timeouts, { path, headers, body }, receiver, aborts);
         },
       };
     },

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { test } from "node:test";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
+import { AbortSource } from "../../../core/lib/aborts.ts";
 import { nextTurn } from "../../../core/lib/event-loop-turns.ts";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
 import { ProviderQueueFull } from "../../../core/plugin/plugin.ts";
@@ -157,6 +158,48 @@ for (const [title, reply, accepted] of ABORTS) {
     await soon(request.aborted, "the close of the upstream socket");
   });
 }
+
+for (const [title, reply, accepted] of ABORTS) {
+  test(`an abort ${title} closes the upstream socket although no signal is ever made`, async (context) => {
+    const { upstream, chain } = await openaiOver(context);
+    // The chain hands its options on as they are once it knows that the model answers in batches.
+    await partsOf(chain, ask("first"));
+    upstream.replies(reply());
+    const source = new AbortSource();
+    const reason = new Error("client left");
+    const options = Object.create(null, {
+      aborts: { value: source },
+      abortSignal: { get: () => source.signal },
+      prompt: { value: ask("hi").prompt },
+    }) as Parameters<typeof chain.stream>[0];
+    const opening = chain.stream(options);
+    const request = await upstream.request(1);
+    const ended: Promise<unknown> = accepted ? opening.then(batchesOf) : opening;
+    if (accepted) await opening;
+    assert.equal(source.hasSignal, false);
+    source.abort(reason);
+    await assert.rejects(soon(ended, "the end"), (thrown) => thrown === reason);
+    await soon(request.aborted, "the close of the upstream socket");
+  });
+}
+
+test("what is given up already is told to a new listener at once, and to no listener twice", () => {
+  const source = new AbortSource();
+  const heard: unknown[] = [];
+  const listen = (name: string) => ({ aborted: (reason: unknown) => void heard.push([name, reason]) });
+  const [first, left, last] = [listen("first"), listen("left"), listen("last")];
+  source.add(first);
+  source.add(left);
+  source.remove(left);
+  source.abort("gone");
+  source.abort("again");
+  source.add(last);
+  assert.deepEqual(heard, [
+    ["first", "gone"],
+    ["last", "gone"],
+  ]);
+  assert.equal(source.signal.reason, "gone");
+});
 
 test("cancel in the middle of the stream closes the upstream socket within a second, without a signal", async (context) => {
   const { upstream, chain } = await openaiOver(context);

@@ -1,0 +1,87 @@
+/**
+ * What can be given up, such as a request whose client leaves. Making an AbortSignal and listening to it is a large part of what a model
+ * call costs, and it outlives the call in V8's heap, so that what is on the hot path listens here and no signal is made.
+ */
+
+export interface AbortListener {
+  aborted(reason: unknown): void;
+}
+
+export interface Aborts {
+  /** The listener is called once; at once when it has been given up already. */
+  add(listener: AbortListener): void;
+  remove(listener: AbortListener): void;
+}
+
+/** Can be given up, and makes a signal only for those who ask for one. */
+export class AbortSource implements Aborts {
+  #listeners: AbortListener[] = NONE;
+  #controller: AbortController | null = null;
+  #aborted: { readonly reason: unknown } | null = null;
+
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      this.#controller = new AbortController();
+      if (this.#aborted !== null) this.#controller.abort(this.#aborted.reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /** Whether a signal has been made. */
+  get hasSignal(): boolean {
+    return this.#controller !== null;
+  }
+
+  abort(reason: unknown): void {
+    if (this.#aborted !== null) return;
+    this.#aborted = { reason };
+    const listeners = this.#listeners;
+    this.#listeners = NONE;
+    for (const listener of listeners) listener.aborted(reason);
+    this.#controller?.abort(reason);
+  }
+
+  add(listener: AbortListener): void {
+    if (this.#aborted !== null) listener.aborted(this.#aborted.reason);
+    else if (this.#listeners.length === 0) this.#listeners = [listener];
+    else this.#listeners.push(listener);
+  }
+
+  remove(listener: AbortListener): void {
+    const index = this.#listeners.indexOf(listener);
+    if (index !== -1) this.#listeners.splice(index, 1);
+  }
+}
+
+/** Shared by all that nobody listens to; never changed. */
+const NONE: AbortListener[] = [];
+
+/** For one listener. */
+class SignalAborts implements Aborts {
+  readonly #signal: AbortSignal;
+  #listener: AbortListener | null = null;
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal;
+  }
+
+  add(listener: AbortListener): void {
+    if (this.#signal.aborted) {
+      listener.aborted(this.#signal.reason);
+      return;
+    }
+    this.#listener = listener;
+    this.#signal.addEventListener("abort", this, { once: true });
+  }
+
+  remove(): void {
+    this.#listener = null;
+    this.#signal.removeEventListener("abort", this);
+  }
+
+  handleEvent(): void {
+    this.#listener?.aborted(this.#signal.reason);
+  }
+}
+
+export const abortsOf = (signal: AbortSignal | undefined): Aborts | undefined => signal && new SignalAborts(signal);
