@@ -39,7 +39,7 @@ export interface Conversation {
 }
 
 /** Of which turn. */
-export interface RecallRequest {
+interface RecallRequest {
   readonly memory: Memory;
   readonly access: MemoryAccess;
   readonly conversation: Conversation;

@@ -14,28 +14,24 @@ import { ChatAnswer } from "./chat-answer.ts";
 import { collectAnswer } from "./collect.ts";
 import {
   applyRules,
-  LearnedRules,
+  type LearnedRules,
   type ParameterRules,
   readComplaint,
   refusedParameter,
   rulesFor,
 } from "./parameters.ts";
-import { type Body, type ModelForm, metadataKeyOf, namedOptions, toBody, warningsOf } from "./request-body.ts";
-import { askForJson, chooseMode, isAboutSchema, type OutputMode, refusedMode } from "./structured-output.ts";
+import { type Body, type ModelForm, metadataKeyOf, toBody, warningsOf } from "./request-body.ts";
 import type { Endpoint } from "./upstream.ts";
-
-/** What a provider has refused for one model: shared by all who call it. */
-export class Learned {
-  readonly parameters = new LearnedRules();
-  readonly modes = new Set<OutputMode>();
-}
 
 interface ChatModelConfig extends ModelForm {
   /** Name of the provider. */
   readonly name: string;
   readonly endpoint: Endpoint;
   readonly settings: ModelSettings;
-  readonly learned: Learned;
+  /** What the provider has refused for the model: shared by all who call it. */
+  readonly learned: LearnedRules;
+  /** Whether the provider may be sent JSON Schemas. */
+  readonly takesSchemas: boolean;
   readonly logger: Pick<Logger, "warn">;
 }
 
@@ -60,16 +56,15 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   async doStream(options: LanguageModelV3CallOptions): Promise<BatchedStreamResult> {
-    /** Modes that the provider takes, but not with this schema. */
-    const unfit = new Set<OutputMode>();
+    this.#requireSchemas(options);
     for (let repeats = 0; ; repeats++) {
-      const body = this.#body(options, unfit);
+      const body = this.#body(options);
       const answer = this.#call(options, body);
       try {
         await answer.opened;
         return new Answer(answer);
       } catch (error) {
-        if (repeats === MAX_REPEATS || !this.#adapt(error, body, unfit)) throw error;
+        if (repeats === MAX_REPEATS || !this.#adapt(error, body)) throw error;
       }
     }
   }
@@ -78,18 +73,19 @@ export class ChatModel implements LanguageModelV3 {
     return collectAnswer((await this.doStream(options)).batches);
   }
 
-  #body(options: LanguageModelV3CallOptions, unfit: ReadonlySet<OutputMode>): Body {
-    const { settings, learned } = this.#config;
-    const named = namedOptions(this.#config, options);
-    const body = toBody(this.#config, options, named);
-    const { responseFormat } = options;
-    if (responseFormat?.type === "json") {
-      const refused = unfit.size === 0 ? learned.modes : new Set([...learned.modes, ...unfit]);
-      const mode = chooseMode(settings.structuredOutput, responseFormat, refused);
-      askForJson(body, responseFormat, mode, named.strictJsonSchema ?? true);
-    }
+  /** Refuses what the configuration says that the provider would refuse, in the same way. */
+  #requireSchemas({ responseFormat }: LanguageModelV3CallOptions): void {
+    const { takesSchemas, settings, endpoint } = this.#config;
+    if (takesSchemas || settings.structuredOutput !== "auto") return;
+    if (responseFormat?.type !== "json" || responseFormat.schema === undefined) return;
+    const message = "response_format json_schema is not supported: structuredOutputs is false";
+    throw new APICallError({ message, url: endpoint.url, requestBodyValues: {}, statusCode: 400, isRetryable: false });
+  }
+
+  #body(options: LanguageModelV3CallOptions): Body {
+    const body = toBody(this.#config, options);
     applyRules(body, this.#rules);
-    applyRules(body, learned.parameters);
+    applyRules(body, this.#config.learned);
     return body;
   }
 
@@ -105,27 +101,15 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   /** Learns from a refusal. Returns whether the call is to be repeated. */
-  #adapt(error: unknown, body: Body, unfit: Set<OutputMode>): boolean {
+  #adapt(error: unknown, body: Body): boolean {
     if (!APICallError.isInstance(error) || !BAD_REQUEST.has(error.statusCode)) return false;
-    const { settings, learned, logger } = this.#config;
+    const { learned, logger } = this.#config;
     const model = `${this.#config.name}/${this.modelId}`;
     const complaint = readComplaint(error.data, error.responseBody ?? "");
-    const mode = settings.structuredOutput === "auto" ? refusedMode(complaint, body) : null;
-    if (mode !== null) {
-      if (isAboutSchema(complaint)) unfit.add(mode);
-      else if (!learned.modes.has(mode)) {
-        learned.modes.add(mode);
-        logger.warn(
-          { model, response_format: mode, err: error },
-          "the model does not take this response_format: no longer sent",
-        );
-      }
-      return true;
-    }
     const parameter = refusedParameter(complaint, body);
     if (parameter === null) return false;
-    const known = learned.parameters.omit.has(parameter) || learned.parameters.rename.has(parameter);
-    const as = learned.parameters.refuse(parameter, complaint.words);
+    const known = learned.omit.has(parameter) || learned.rename.has(parameter);
+    const as = learned.refuse(parameter, complaint.words);
     if (!known)
       logger.warn({ model, parameter, as, err: error }, "the model does not take this parameter: no longer sent");
     return true;

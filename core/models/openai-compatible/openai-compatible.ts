@@ -5,7 +5,7 @@
  */
 import { RecentMap } from "../../lib/recent-map.ts";
 import { defineProvider } from "../../plugin/plugin.ts";
-import type { Learned } from "./language-model.ts";
+import type { LearnedRules } from "./parameters.ts";
 
 interface Config {
   baseURL: string;
@@ -77,12 +77,13 @@ export default defineProvider({
   async create(config: Config, host) {
     const baseURL = parseBaseURL(config.baseURL);
     // undici is a hundred files, which only a manifest that uses this provider has to load.
-    const [{ ChatModel, Learned }, { EmbeddingModel }, { createUpstream }] = await Promise.all([
+    const [{ ChatModel }, { LearnedRules }, { EmbeddingModel }, { createUpstream }] = await Promise.all([
       import("./language-model.ts"),
+      import("./parameters.ts"),
       import("./embedding-model.ts"),
       import("./upstream.ts"),
     ]);
-    const { headers, queryParams, connections, queue, includeUsage } = config;
+    const { headers, queryParams, connections, queue, includeUsage, structuredOutputs: takesSchemas } = config;
     const apiKey = config.apiKey.trim();
     const upstream = createUpstream({ baseURL, apiKey, headers, queryParams, connections, queue });
     host.onClose(() => upstream.close());
@@ -90,14 +91,13 @@ export default defineProvider({
     const optionKeys = optionKeysOf(name);
     const chat = upstream.endpoint("/chat/completions");
     const embeddings = upstream.endpoint("/embeddings");
-    const learnedOf = new RecentMap<Learned>(MAX_LEARNED);
+    const learnedOf = new RecentMap<LearnedRules>(MAX_LEARNED);
     return {
       languageModel(modelId, settings) {
-        const learned = learnedOf.get(modelId) ?? new Learned();
+        const learned = learnedOf.get(modelId) ?? new LearnedRules();
         learnedOf.set(modelId, learned);
-        if (!config.structuredOutputs) learned.modes.add("json_schema");
-        const { logger } = host;
-        return new ChatModel({ name, modelId, optionKeys, includeUsage, endpoint: chat, settings, learned, logger });
+        const shared = { name, optionKeys, includeUsage, endpoint: chat, takesSchemas, logger: host.logger };
+        return new ChatModel({ ...shared, modelId, settings, learned });
       },
       embeddingModel: (modelId, { timeouts }) =>
         new EmbeddingModel({ name, modelId, optionKeys, endpoint: embeddings, timeouts }),

@@ -67,7 +67,7 @@ export class LearnedRules implements ParameterRules {
 }
 
 /** What the provider says of a request that it does not take, in a form that can be searched. */
-export interface Complaint {
+interface Complaint {
   readonly code: string;
   /** The parameter at fault, where the provider names it in a field of its own. */
   readonly param: string;
