@@ -124,8 +124,6 @@ interface ConfiguredProvider {
   readonly modes: LearnedModes;
 }
 
-/** These see to `structuredOutput` themselves. */
-const OWN_STRUCTURED_OUTPUT: ReadonlySet<string> = new Set(["openai-compatible"]);
 /** Nothing is opened before the first file. */
 function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"], host: Host): PromptFiles {
   let downloader: Promise<Downloader> | undefined;
@@ -227,9 +225,8 @@ class ModelTable implements Models {
   #askedForJson(name: string): StreamingModel {
     const { entry, modes } = this.#provider(name);
     const model = toStreamingModel(this.#model(name));
-    if (OWN_STRUCTURED_OUTPUT.has(entry.use)) return model;
-    const { structuredOutput } = modelSettings(entry, splitModelName(name).model);
-    return withStructuredOutput(model, name, structuredOutput, modes);
+    const { structuredOutput: setting } = modelSettings(entry, splitModelName(name).model);
+    return withStructuredOutput(model, { name, setting, learned: modes, logger: this.#host.logger });
   }
 
   #create<T>(name: string, create: () => T): T {

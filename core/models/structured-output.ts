@@ -3,7 +3,7 @@
  * Whenever the provider is not given the schema, the prompt has it.
  */
 import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
-import type { ModelSettings } from "../plugin/plugin.ts";
+import type { Logger, ModelSettings } from "../plugin/plugin.ts";
 import { isBatched, type StreamingModel, type StreamingResult } from "./part-source.ts";
 
 type Mode = Exclude<ModelSettings["structuredOutput"], "auto">;
@@ -17,7 +17,7 @@ const STEP_DOWN: Readonly<Record<Mode, Mode | null>> = {
 
 /** What providers call it in the errors that refuse it. */
 const ABOUT_FORMAT =
-  /response.?(format|schema|mime.?type)|json.?(schema|mode|object)|structured.?output|output.?(format|config)/i;
+  /response.?(format|schema|mime.?type)|json.?(schema|mode|object)|structured.?output|output.?(format|config)|guided/i;
 /** Then it is refused whatever the schema is, unless the error is about the schema itself. */
 const ABOUT_SUPPORT = /n[o']t (be )?(support|available)|unsupported|unavailable|unknown|unrecognized/i;
 const ABOUT_SCHEMA = /invalid.{0,12}schema/i;
@@ -47,26 +47,24 @@ interface Learned {
 const UNKNOWN: Learned = { mode: "json_schema", certain: false };
 const MAX_LEARNED = 1000;
 
-/**
- * @param name of the model, for what is learned of it
- * @param learned lasts longer than the model
- */
-export function withStructuredOutput(
-  model: StreamingModel,
-  name: string,
-  setting: ModelSettings["structuredOutput"],
-  learned: LearnedModes,
-): StreamingModel {
-  if (setting === "json_schema") return model;
-  const fixed = setting === "auto" ? null : setting;
+interface JsonSettings {
+  /** `provider/model`, for what is learned of it. */
+  readonly name: string;
+  readonly setting: ModelSettings["structuredOutput"];
+  /** It lasts longer than the model. */
+  readonly learned: LearnedModes;
+  readonly logger: Pick<Logger, "warn">;
+}
+
+export function withStructuredOutput(model: StreamingModel, settings: JsonSettings): StreamingModel {
+  const { setting } = settings;
   return {
     get supportedUrls() {
       return model.supportedUrls;
     },
     doStream(options) {
       if (options.responseFormat?.type !== "json") return model.doStream(options);
-      if (fixed !== null) return model.doStream(asked(options, fixed));
-      return learn(model, name, options, learned);
+      return setting === "auto" ? learn(model, options, settings) : model.doStream(asked(options, setting));
     },
   };
 }
@@ -74,39 +72,45 @@ export function withStructuredOutput(
 /** Calls the model in the best way that is not known to be refused, and remembers what the provider says of it. */
 async function learn(
   model: StreamingModel,
-  name: string,
   options: LanguageModelV3CallOptions,
-  learned: LearnedModes,
+  { name, learned, logger }: JsonSettings,
 ): Promise<StreamingResult> {
-  const key = `${name}${options.tools === undefined ? "" : " with tools"}`;
+  const hasSchema = options.responseFormat?.type === "json" && options.responseFormat.schema !== undefined;
+  const key = `${name}${options.tools === undefined ? "" : " with tools"}${hasSchema ? "" : " without schema"}`;
   let { mode, certain } = learned.of(key);
+  if (!hasSchema && mode === "json_schema") mode = "json_object";
+  /** What the provider says that it does not take at all, whatever the schema is. */
+  const refused: { readonly mode: Mode; readonly err: unknown }[] = [];
   for (;;) {
     try {
       const result = await model.doStream(asked(options, mode));
+      // Only a call that is accepted proves it: the words of an error may be those of a client.
+      if (refused.length > 0) learned.set(key, { mode, certain: false });
+      for (const each of refused)
+        logger.warn({ model: name, ...each }, "the model does not take requests for JSON in this way: no longer sent");
       return certain || mode === "prompt" ? result : watched(result, mode, key, learned);
-    } catch (error) {
+    } catch (err) {
       const next = STEP_DOWN[mode];
-      const said = refusalOf(error);
-      if (next === null || said === null) throw error;
-      mode = next;
-      if (ABOUT_SUPPORT.test(said) && !ABOUT_SCHEMA.test(said)) learned.set(key, { mode, certain: false });
+      const said = refusalOf(err);
+      if (next === null || said === null) throw err;
+      if (ABOUT_SUPPORT.test(said) && !ABOUT_SCHEMA.test(said)) refused.push({ mode, err });
       else certain = true;
+      mode = next;
     }
   }
 }
 
-/** The options with the result asked for in this way. */
+/** The options with the result asked for in this way. Providers want the word JSON in the prompt where they get no schema. */
 function asked(options: LanguageModelV3CallOptions, mode: Mode): LanguageModelV3CallOptions {
-  const { responseFormat } = options;
-  if (responseFormat?.type !== "json" || mode === "json_schema") return options;
+  const { responseFormat, abortSignal } = options;
+  if (responseFormat?.type !== "json") return options;
   const { schema } = responseFormat;
-  if (mode === "json_object" && schema === undefined) return options;
+  if (mode === "json_schema" && schema !== undefined) return options;
   return {
     ...options,
-    // It may be a getter of the class of the options, which a copy leaves out.
-    abortSignal: options.abortSignal,
+    abortSignal,
     prompt: withInstruction(options.prompt, instruction(schema)),
-    responseFormat: mode === "json_object" ? { type: "json" } : undefined,
+    responseFormat: mode === "prompt" ? undefined : { type: "json" },
   };
 }
 

@@ -276,3 +276,40 @@ test("POST /agents/:id/text with a client's own history and the result of a call
   await dataOf(service.post(TEXT, { input: "Thanks", options }));
   assert.deepEqual(said(2), [...turn, ["assistant", "Done."], ["user", "Thanks"]]);
 });
+
+test("POST /agents/:id/text with one result twice at once stores one answer with the call completed", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS]), says("Done.", { delay: 30 }), says("Done.", { delay: 30 }));
+  await dataOf(service.post(TEXT, { input: "Delete it", options }));
+  const result = { input: [answer("c1", "yes")], options };
+  await Promise.all([1, 2].map(() => dataOf(service.post(TEXT, result))));
+  const { messages } = await dataOf(service.get("/api/memory/conversations/one/messages"));
+  assert.deepEqual(
+    messages.map(({ role, parts }: Loose) => [role, parts.at(-1).text]),
+    [
+      ["user", "Delete it"],
+      ["assistant", "Done."],
+    ],
+  );
+});
+
+test("POST /agents/:id/text with a client-side tool and options.output ends with the call, and has the output once the result is posted", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS]), says('{"ok":true}'));
+  const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
+  const asked = { ...options, output: { type: "object", schema } };
+  const first = await dataOf(service.post(TEXT, { input: "Delete it", options: asked }));
+  assert.deepEqual([first.finishReason, first.output, upstream.requests.length], ["tool-calls", undefined, 1]);
+  const second = await dataOf(service.post(TEXT, { input: [answer("c1", "yes")], options: asked }));
+  assert.deepEqual(second.output, { ok: true });
+});
+
+test("POST /agents/:id/text: a run at its maxSteps leaves the calls of its last step to the client", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([SUMS]), calls([ASKS]), says("Done."));
+  const limited = { ...options, maxSteps: 2 };
+  const first = await dataOf(service.post(TEXT, { input: "Add, then ask", options: limited }));
+  assert.equal(first.finishReason, "tool-calls");
+  const { text } = await dataOf(service.post(TEXT, { input: [answer("c1", "yes")], options: limited }));
+  assert.equal(text, "Done.");
+});

@@ -176,6 +176,15 @@ for (const name of STRICT_NAMES) {
       assert.deepEqual(await dataOf(service.post("/agents/assistant/object", { input: "Add", schema })), { sum: 3 });
     });
 
+    test(`POST /agents/:id/text on ${name}: options.output without a schema gives an object with one call`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name);
+      upstream.says({ text: '{"sum":3}' });
+      const { output } = await dataOf(service.post(TEXT, { input: "Add", options: { output: { type: "object" } } }));
+      assert.deepEqual(output, { sum: 3 });
+      assert.equal(upstream.requests.length, 1);
+      assert.deepEqual(upstream.refusals, []);
+    });
+
     test(`POST /agents/:id/text on ${name}: a conversation in which the assistant speaks first is accepted`, async (t) => {
       const { service, upstream } = await serveStrict(t, name);
       upstream.says({ text: "One." });

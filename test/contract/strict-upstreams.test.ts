@@ -82,6 +82,7 @@ const APIS: Record<string, Api> = {
     path: "/responses",
     good: { model: "gpt-5", input: [user("Hi"), functionCall, functionOutput], max_output_tokens: 10 },
     bad: [
+      [{ text: { format: { type: "json_object" } } }, /must contain the word 'json'/],
       [{ temperature: 0.5 }, /'temperature' does not support 0.5/],
       [{ top_p: 0.5 }, /Unsupported parameter: 'top_p'/],
       [{ max_tokens: 5 }, /Unknown parameter: 'max_tokens'/],

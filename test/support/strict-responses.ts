@@ -33,6 +33,11 @@ export function openAIResponses(): Dialect {
       const format = body.text?.format;
       if (format?.type === "json_schema" && format.strict === true)
         checkStrictSchema(format.schema, `response_format '${format.name}'`, "text.format.schema");
+      if (format?.type === "json_object" && !/json/i.test(JSON.stringify(body.input)))
+        refuse(
+          "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.",
+          "input",
+        );
       checkInput(body.input, known);
     },
     events: (answer, body) => answerEvents(answer, body, newId, known),

@@ -12,6 +12,7 @@ import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
+import { Checkpoints } from "./checkpoints.ts";
 import type { CompletedMessage } from "./open-calls.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
 import type { Summarizer } from "./summary.ts";
@@ -57,10 +58,10 @@ export class Turn {
   #answeredAt: number | undefined;
   /** Whether this turn chooses the ids of its messages, so that it can store them again. */
   #choosesIds: boolean;
-  #timer: NodeJS.Timeout | null = null;
-  #writing: Promise<void> | null = null;
-  #writeAgain = false;
-  #ended = false;
+  readonly #checkpoints = new Checkpoints(
+    () => this.#write(null),
+    (error) => this.#logFailure(error),
+  );
 
   constructor(options: TurnOptions) {
     this.#options = options;
@@ -114,11 +115,9 @@ export class Turn {
     if (!this.writable) return sink;
     const { mode, debounceMs, flushOnToolResult } = this.#options.settings.conversationPersistence;
     this.#message = new TurnMessage(sink, this.#continued?.parts ?? [], (reason) => {
-      if (mode !== "step") return;
-      if (reason === "tool-result") {
-        if (flushOnToolResult) this.#checkpoint();
-      } else if (debounceMs === 0) this.#checkpoint();
-      else this.#timer ??= setTimeout(() => this.#checkpoint(), debounceMs);
+      if (mode !== "step" || this.#isStoredAtOnce) return;
+      if (reason === "step") this.#checkpoints.within(debounceMs);
+      else if (flushOnToolResult) this.#checkpoints.now();
     });
     return this.#message;
   }
@@ -130,7 +129,7 @@ export class Turn {
     parent: Span | null = null,
   ): Promise<void> {
     const { memory, access, conversation } = this.#options;
-    await this.#writing;
+    await this.#checkpoints.writing;
     await this.#write(null);
     const { scope } = memory.settings.workingMemory!;
     const update = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
@@ -139,8 +138,8 @@ export class Turn {
 
   /** Stores the whole turn. @throws ServiceError `unavailable` when that fails: the run must not report success then */
   async finish(): Promise<void> {
-    if (!this.writable || this.#ended) return;
-    await this.#end();
+    if (!this.writable || this.#checkpoints.ended) return;
+    await this.#checkpoints.end();
     await this.#write("completed");
   }
 
@@ -150,8 +149,8 @@ export class Turn {
    * client is told of the failure of the run.
    */
   async abandon(status: "error" | "cancelled"): Promise<void> {
-    if (!this.writable || this.#ended) return;
-    await this.#end();
+    if (!this.writable || this.#checkpoints.ended) return;
+    await this.#checkpoints.end();
     if (this.#completesCalls || (status === "error" && this.#discarded !== null)) return;
     if ((this.#message?.parts("failed") ?? null) === null) return;
     try {
@@ -164,44 +163,6 @@ export class Turn {
   /** A turn that takes the place of messages, or completes one, does so all at once, when it has an answer. */
   get #isStoredAtOnce(): boolean {
     return this.#discarded !== null || this.#completesCalls;
-  }
-
-  async #end(): Promise<void> {
-    this.#ended = true;
-    this.#stopTimer();
-    await this.#writing;
-  }
-
-  #stopTimer(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
-  }
-
-  /**
-   * Stores what has been said so far. One write at a time; a checkpoint during a write is made up for after it. A failure is
-   * only logged: `finish` writes again.
-   */
-  #checkpoint(): void {
-    this.#stopTimer();
-    if (this.#ended || this.#isStoredAtOnce) return;
-    if (this.#writing !== null) {
-      this.#writeAgain = true;
-      return;
-    }
-    this.#writing = this.#write(null).then(
-      () => this.#afterWrite(),
-      (error) => {
-        this.#logFailure(error);
-        this.#afterWrite();
-      },
-    );
-  }
-
-  #afterWrite(): void {
-    this.#writing = null;
-    if (!this.#writeAgain) return;
-    this.#writeAgain = false;
-    this.#checkpoint();
   }
 
   /** @param ended whether the run is over, and how */

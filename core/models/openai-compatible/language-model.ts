@@ -22,23 +22,12 @@ import {
   refusedParameter,
   rulesFor,
 } from "./parameters.ts";
-import { type Body, type ModelForm, metadataKeyOf, namedOptions, toBody, warningsOf } from "./request-body.ts";
-import {
-  askForJson,
-  chooseMode,
-  isAboutSchema,
-  isAboutTools,
-  type OutputMode,
-  refusedMode,
-} from "./structured-output.ts";
+import { type Body, type ModelForm, metadataKeyOf, toBody, warningsOf } from "./request-body.ts";
 import type { Endpoint } from "./upstream.ts";
 
 /** What a provider has refused for one model: shared by all who call it. */
 export class Learned {
   readonly parameters = new LearnedRules();
-  readonly modes = new Set<OutputMode>();
-  /** Those that it takes only in a call without tools. */
-  readonly modesWithoutTools = new Set<OutputMode>();
   /** Whether ids of calls are sent as Mistral takes them. */
   shortCallIds = false;
 }
@@ -48,8 +37,6 @@ export class Learned {
  * such as the name of a file in its prompt.
  */
 class Refused extends Learned {
-  /** Modes that the provider takes, but not with this schema. */
-  readonly unfit = new Set<OutputMode>();
   /** What the log is told once it is proved. */
   readonly notes: { readonly fields: object; readonly message: string }[] = [];
 }
@@ -59,7 +46,10 @@ interface ChatModelConfig extends ModelForm {
   readonly name: string;
   readonly endpoint: Endpoint;
   readonly settings: ModelSettings;
+  /** What the provider has refused for the model: shared by all who call it. */
   readonly learned: Learned;
+  /** Whether the provider may be sent JSON Schemas. */
+  readonly takesSchemas: boolean;
   readonly logger: Pick<Logger, "warn">;
 }
 
@@ -84,6 +74,7 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   async doStream(options: LanguageModelV3CallOptions): Promise<BatchedStreamResult> {
+    this.#requireSchemas(options);
     let refused: Refused | null = null;
     for (let repeats = 0; ; repeats++) {
       const body = this.#body(options, refused);
@@ -103,18 +94,18 @@ export class ChatModel implements LanguageModelV3 {
     return collectAnswer((await this.doStream(options)).batches);
   }
 
+  /** Refuses what the configuration says that the provider would refuse, in the same way. */
+  #requireSchemas({ responseFormat }: LanguageModelV3CallOptions): void {
+    const { takesSchemas, settings, endpoint } = this.#config;
+    if (takesSchemas || settings.structuredOutput !== "auto") return;
+    if (responseFormat?.type !== "json" || responseFormat.schema === undefined) return;
+    const message = "response_format json_schema is not supported: structuredOutputs is false";
+    throw new APICallError({ message, url: endpoint.url, requestBodyValues: {}, statusCode: 400, isRetryable: false });
+  }
+
   #body(options: LanguageModelV3CallOptions, refused: Refused | null): Body {
-    const { settings, learned } = this.#config;
-    const named = namedOptions(this.#config, options);
-    const body = toBody(this.#config, options, named);
-    const { responseFormat } = options;
-    if (responseFormat?.type === "json") {
-      const besideTools =
-        body.tools === undefined ? [] : [...learned.modesWithoutTools, ...(refused?.modesWithoutTools ?? [])];
-      const modes = new Set([...learned.modes, ...besideTools, ...(refused?.modes ?? []), ...(refused?.unfit ?? [])]);
-      const mode = chooseMode(settings.structuredOutput, responseFormat, modes);
-      askForJson(body, responseFormat, mode, named.strictJsonSchema ?? true);
-    }
+    const { learned } = this.#config;
+    const body = toBody(this.#config, options);
     applyRules(body, this.#rules);
     applyRules(body, learned.parameters);
     if (refused !== null) applyRules(body, refused.parameters);
@@ -138,21 +129,10 @@ export class ChatModel implements LanguageModelV3 {
   /** Reads a refusal. Returns whether the call is to be repeated. */
   #adapt(error: unknown, body: Body, refused: Refused): boolean {
     if (!APICallError.isInstance(error) || !BAD_REQUEST.has(error.statusCode)) return false;
-    const { settings } = this.#config;
     const model = `${this.#config.name}/${this.modelId}`;
     const complaint = readComplaint(error.data, error.responseBody ?? "");
-    const mode = settings.structuredOutput === "auto" ? refusedMode(complaint, body) : null;
-    if (mode !== null) {
-      const modes = isAboutTools(complaint, body) ? refused.modesWithoutTools : refused.modes;
-      if (isAboutSchema(complaint)) refused.unfit.add(mode);
-      else {
-        modes.add(mode);
-        const message = "the model does not take this response_format: no longer sent";
-        refused.notes.push({ fields: { model, response_format: mode, err: error }, message });
-      }
-      return true;
-    }
     if (refusesCallIds(complaint, body)) {
+      if (refused.shortCallIds) return false;
       refused.shortCallIds = true;
       return true;
     }
@@ -165,17 +145,14 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   /** The provider has accepted the call without what it had refused. */
-  #learn({ parameters, modes, modesWithoutTools, shortCallIds, notes }: Refused): void {
+  #learn({ parameters, shortCallIds, notes }: Refused): void {
     const { learned, logger } = this.#config;
     const { omit, rename } = learned.parameters;
-    const size = () => learned.modes.size + learned.modesWithoutTools.size + omit.size + rename.size;
-    const before = size();
-    for (const mode of modes) learned.modes.add(mode);
-    for (const mode of modesWithoutTools) learned.modesWithoutTools.add(mode);
+    const before = omit.size + rename.size;
     learned.shortCallIds ||= shortCallIds;
     learned.parameters.add(parameters);
     // Calls at the same time learn the same.
-    if (size() > before) for (const { fields, message } of notes) logger.warn(fields, message);
+    if (omit.size + rename.size > before) for (const { fields, message } of notes) logger.warn(fields, message);
   }
 }
 

@@ -109,7 +109,14 @@ export default defineProvider({
       import("./embedding-model.ts"),
       import("./upstream.ts"),
     ]);
-    const { headers, queryParams, connections, queue = DEFAULT_QUEUE, includeUsage } = config;
+    const {
+      headers,
+      queryParams,
+      connections,
+      queue = DEFAULT_QUEUE,
+      includeUsage,
+      structuredOutputs: takesSchemas,
+    } = config;
     const apiKey = config.apiKey.trim();
     checkHeaders(headers, apiKey);
     const upstream = createUpstream({ baseURL, apiKey, headers, queryParams, connections, queue });
@@ -123,9 +130,8 @@ export default defineProvider({
       languageModel(modelId, settings) {
         const learned = learnedOf.get(modelId) ?? new Learned();
         learnedOf.set(modelId, learned);
-        if (!config.structuredOutputs) learned.modes.add("json_schema");
-        const { logger } = host;
-        return new ChatModel({ name, modelId, optionKeys, includeUsage, endpoint: chat, settings, learned, logger });
+        const shared = { name, optionKeys, includeUsage, endpoint: chat, takesSchemas, logger: host.logger };
+        return new ChatModel({ ...shared, modelId, settings, learned });
       },
       embeddingModel: (modelId, { timeouts }) =>
         new EmbeddingModel({ name, modelId, optionKeys, endpoint: embeddings, timeouts }),

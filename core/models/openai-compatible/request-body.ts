@@ -2,6 +2,7 @@
 import { InvalidArgumentError } from "@ai-sdk/provider";
 import type { LanguageModelV3CallOptions } from "../../plugin/plugin.ts";
 import { toMessages } from "./messages.ts";
+import { canBeStrict } from "./strict.ts";
 
 export type Body = Record<string, unknown> & { messages: Record<string, unknown>[] };
 
@@ -37,7 +38,7 @@ export function metadataKeyOf({ optionKeys }: ModelForm, { providerOptions }: La
   return optionKeys.findLast((key) => providerOptions?.[key] !== undefined) ?? optionKeys[0]!;
 }
 
-export function namedOptions({ optionKeys }: ModelForm, { providerOptions }: LanguageModelV3CallOptions): NamedOptions {
+function namedOptions({ optionKeys }: ModelForm, { providerOptions }: LanguageModelV3CallOptions): NamedOptions {
   const named: Record<string, unknown> = {};
   if (providerOptions === undefined) return named;
   for (const key of [...SHARED_KEYS, ...optionKeys]) {
@@ -54,8 +55,8 @@ export function namedOptions({ optionKeys }: ModelForm, { providerOptions }: Lan
   return named;
 }
 
-/** Everything but `response_format`. */
-export function toBody(form: ModelForm, options: LanguageModelV3CallOptions, named: NamedOptions): Body {
+export function toBody(form: ModelForm, options: LanguageModelV3CallOptions): Body {
+  const named = namedOptions(form, options);
   const metadataKey = metadataKeyOf(form, options);
   const tools = options.tools === undefined || options.tools.length === 0 ? undefined : options.tools;
   return {
@@ -73,6 +74,7 @@ export function toBody(form: ModelForm, options: LanguageModelV3CallOptions, nam
     // Options of a request must not change what follows.
     model: form.modelId,
     messages: toMessages(options.prompt, metadataKey),
+    ...toResponseFormat(options.responseFormat, named.strictJsonSchema ?? true),
     tools: tools && toTools(tools),
     tool_choice: tools && toToolChoice(options.toolChoice),
     stream: true,
@@ -100,6 +102,14 @@ function toTools(tools: NonNullable<LanguageModelV3CallOptions["tools"]>): objec
     const { name, description, inputSchema: parameters, strict } = tool;
     return [{ type: "function", function: { name, description, parameters, strict } }];
   });
+}
+
+function toResponseFormat(format: LanguageModelV3CallOptions["responseFormat"], strict: boolean): object | undefined {
+  if (format?.type !== "json") return undefined;
+  const { schema, name = "response", description } = format;
+  if (schema === undefined) return { response_format: { type: "json_object" } };
+  const json_schema = { schema, strict: strict && canBeStrict(schema), name, description };
+  return { response_format: { type: "json_schema", json_schema } };
 }
 
 function toToolChoice(choice: LanguageModelV3CallOptions["toolChoice"]): unknown {

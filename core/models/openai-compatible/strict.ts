@@ -24,7 +24,7 @@ const SCHEMA_MAPS = ["properties", "$defs", "definitions"];
 const isNode = (value: unknown): value is Node => isObject(value);
 
 /** Whether every object of the schema lists all its properties as required and allows no others. */
-function canBeStrict(schema: unknown): boolean {
+export function canBeStrict(schema: unknown): boolean {
   if (!isNode(schema)) return false;
   if (UNSUPPORTED_KEYWORDS.some((keyword) => keyword in schema)) return false;
   if (isObjectSchema(schema) && !isClosed(schema)) return false;
@@ -42,12 +42,4 @@ function isClosed(schema: Node): boolean {
   const keys = isNode(schema.properties) ? Object.keys(schema.properties) : [];
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
   return schema.additionalProperties === false && keys.every((key) => required.has(key));
-}
-
-/** The request body, with `strict: false` when the schema does not allow strict mode. */
-export function relaxSchema(body: Record<string, unknown>): Record<string, unknown> {
-  const format = body.response_format;
-  if (!isNode(format) || !isNode(format.json_schema) || format.json_schema.strict !== true) return body;
-  if (canBeStrict(format.json_schema.schema)) return body;
-  return { ...body, response_format: { ...format, json_schema: { ...format.json_schema, strict: false } } };
 }

@@ -4,6 +4,9 @@ import { type TestContext, test } from "node:test";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import { pino } from "pino";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
+import { isBatched } from "../../../core/models/part-source.ts";
+import { LearnedModes, withStructuredOutput } from "../../../core/models/structured-output.ts";
+import { toStreamingModel } from "../../../core/models/versions/versions.ts";
 import { ModelRefusal, type ModelSettings } from "../../../core/plugin/plugin.ts";
 import { createInstance } from "../../../core/registry/create.ts";
 import { createHost } from "../../../core/registry/host.ts";
@@ -14,20 +17,39 @@ import { ask, settingsOf } from "../../support/providers.ts";
 const SAMPLING = { maxOutputTokens: 50, temperature: 0.7, topP: 1, frequencyPenalty: 0, presencePenalty: 0 };
 const SENT = ["max_tokens", "temperature", "top_p", "frequency_penalty", "presence_penalty"];
 
-async function setUp(context: TestContext, judge: (request: UpstreamRequest) => Reply | null = () => null) {
+async function setUp(
+  context: TestContext,
+  judge: (request: UpstreamRequest) => Reply | null = () => null,
+  config: object = {},
+) {
   const upstream = await upstreamFor(context);
   upstream.fallback((request) => judge(request) ?? says('{"a":1}'));
   const lines: Record<string, unknown>[] = [];
   const logger = pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) });
   const host = createHost({ logger, env: {} });
   context.after(() => host.close());
-  const provider = await createInstance(openaiCompatible, { baseURL: upstream.baseURL }, { ...host, name: "demo" });
+  const provider = await createInstance(
+    openaiCompatible,
+    { baseURL: upstream.baseURL, ...config },
+    { ...host, name: "demo" },
+  );
+  const learned = new LearnedModes();
   const call = async (
     model: string,
     options: Partial<LanguageModelV3CallOptions>,
     settings?: Partial<ModelSettings>,
   ) => {
-    await provider.languageModel(model, settingsOf(settings)).doGenerate(ask("hi", options));
+    const given = settingsOf(settings);
+    const name = `demo/${model}`;
+    const asked = withStructuredOutput(toStreamingModel(provider.languageModel(model, given)), {
+      name,
+      setting: given.structuredOutput,
+      learned,
+      logger,
+    });
+    const result = await asked.doStream(ask("hi", options));
+    assert.ok(isBatched(result));
+    while ((await result.batches.next()) !== null);
     return upstream.requests.at(-1)!.body;
   };
   return { upstream, lines, call };
@@ -333,6 +355,26 @@ test("a server that refuses this one schema gets the next ones as json_schema ag
   );
   assert.equal((await call("m", JSON_OUTPUT)).response_format.type, "json_schema");
   assert.equal(upstream.requests.length, 3);
+});
+
+test("structuredOutputs: false sends no JSON Schema, but asks for JSON with the schema in the prompt", async (context) => {
+  const { upstream, call } = await setUp(context, () => null, { structuredOutputs: false });
+  for (let count = 0; count < 2; count++) {
+    const body = await call("m", JSON_OUTPUT);
+    assert.equal(body.response_format.type, "json_object");
+    assert.ok(promptOf(body).includes(JSON.stringify(SCHEMA)));
+  }
+  assert.equal(upstream.requests.length, 2);
+});
+
+test("JSON without a schema is asked for in the prompt too, in one call, whatever structuredOutput says", async (context) => {
+  for (const structuredOutput of ["auto", "json_schema", "json_object", "prompt"] as const) {
+    const { upstream, call } = await setUp(context);
+    const body = await call("m", { responseFormat: { type: "json" } }, { structuredOutput });
+    assert.equal(body.response_format?.type, structuredOutput === "prompt" ? undefined : "json_object");
+    assert.match(promptOf(body), /JSON object/);
+    assert.equal(upstream.requests.length, 1);
+  }
 });
 
 test("a structuredOutput that is set is not given up: the refusal is an error", async (context) => {
