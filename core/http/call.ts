@@ -61,7 +61,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   traceparent = "";
   previous: InFlightRequest | null = null;
   next: InFlightRequest | null = null;
-  readonly #source = new AbortSource();
+  /** Made for the first who asks: most calls end before anybody does. */
+  #source: AbortSource | null = null;
   #logger: Logger | null = null;
   #client: Client | null = null;
   #writer: StreamWriter | null = null;
@@ -86,16 +87,21 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   get signal(): AbortSignal {
-    const made = this.#source.hasSignal;
-    if (!made && this.exchange.closed) this.#source.abort(new Error("the client has left"));
-    const { signal } = this.#source;
-    // Every tool that runs adds a listener; without this Node would warn of a leak.
-    if (!made) setMaxListeners(0, signal);
-    return signal;
+    const source = this.#abortSource();
+    if (!source.hasSignal) {
+      // Every tool that runs adds a listener; without this Node would warn of a leak.
+      setMaxListeners(0, source.signal);
+    }
+    return source.signal;
   }
 
   get aborts(): Aborts {
-    if (this.exchange.closed) this.#source.abort(new Error("the client has left"));
+    return this.#abortSource();
+  }
+
+  #abortSource(): AbortSource {
+    this.#source ??= new AbortSource();
+    if (this.exchange.closed && !this.#source.hasSignal) this.#source.abort(new Error("the client has left"));
     return this.#source;
   }
 
@@ -222,7 +228,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     if (this.#writer === null || !this.#writer.opened) {
       if (waited >= this.#settings.limits.request) {
         this.fail(this.#unavailable(`the request took longer than ${this.#settings.limits.request / 1000} s`));
-        this.#source.abort(new Error("the request took too long"));
+        this.#source?.abort(new Error("the request took too long"));
       } else if (this.#writer !== null && waited >= STREAM_OPEN_TIMEOUT_MS) {
         this.#writer.open();
         this.#idleSince = now;
@@ -244,7 +250,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #end(error: ServiceError): void {
     this.fail(error);
-    this.#source.abort(error);
+    this.#source?.abort(error);
     this.#writer?.leave();
   }
 
@@ -255,7 +261,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #onClientLeft(): void {
     this.#finish(499);
-    this.#source.abort(new Error("the client has left"));
+    this.#source?.abort(new Error("the client has left"));
     this.#writer?.leave();
   }
 
