@@ -13,6 +13,8 @@ const OPEN = "<think>";
 const CLOSE = "</think>";
 /** A text that may turn out to be reasoning is not held back any longer than this. */
 const MAX_HELD_CHARACTERS = 256 * 1024;
+/** Nor is white space before a tag longer than this: some models write nothing else. */
+const MAX_LEAD_CHARACTERS = 1024;
 
 /** What is known of a model from its answers so far: only one that has not shown its opening tag has its text held back. */
 export class ThinkHabit {
@@ -120,7 +122,7 @@ export class ThinkTags implements PartSource {
       this.#addThought(begun.slice(OPEN.length));
       return;
     }
-    if (OPEN.startsWith(begun)) {
+    if (OPEN.startsWith(begun) && text.length <= MAX_LEAD_CHARACTERS) {
       this.#hold(text);
       return;
     }

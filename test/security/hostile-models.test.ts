@@ -4,7 +4,11 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { decodeBody } from "../../core/models/fetch/decode-body.ts";
 import { ToolCalls } from "../../core/models/openai-compatible/tool-calls.ts";
+import type { PartBatch } from "../../core/models/part-source.ts";
+import { ThinkHabit, ThinkTags } from "../../core/models/think-tags.ts";
 import { EventReader } from "../support/event-reader.ts";
 import { superlinear } from "../support/growth.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
@@ -93,6 +97,29 @@ test("the arguments of a tool call that come with its name in very many deltas t
   };
   assert.equal(
     superlinear((length) => "x".repeat(length), work),
+    null,
+  );
+});
+
+test("an answer that is short only while it is compressed is cut off at 128 MiB", async () => {
+  const bytes = gzipSync(Buffer.alloc(129 * 1024 * 1024));
+  const response = new Response(bytes, { headers: { "content-encoding": "gzip" } });
+  await assert.rejects(decodeBody(response).arrayBuffer(), /larger than 128 MiB/);
+  const small = new Response(gzipSync("hello"), { headers: { "content-encoding": "gzip" } });
+  assert.equal(await decodeBody(small).text(), "hello");
+});
+
+test("an answer of very many pieces of white space takes time in proportion to its length where <think> is looked for", () => {
+  const work = (text: string): void => {
+    const batches: (PartBatch | null)[] = [[{ type: "text-start", id: "1" }]];
+    for (const delta of text) batches.push([{ type: "text-delta", id: "1", delta }]);
+    batches.push([{ type: "text-end", id: "1" }], null);
+    let at = 0;
+    const tags = new ThinkTags({ next: () => batches[at++]!, cancel: () => undefined }, new ThinkHabit());
+    while (tags.next() !== null);
+  };
+  assert.equal(
+    superlinear((length) => "\n".repeat(length), work),
     null,
   );
 });

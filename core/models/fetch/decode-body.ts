@@ -1,26 +1,40 @@
 /** Bodies that a provider has compressed although nobody asked for it. */
-import { type Duplex, Readable } from "node:stream";
+import { type Duplex, pipeline, Readable, Transform } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import { MAX_ANSWER_BYTES } from "./fetch-call.ts";
 
-const DECODERS: Record<string, () => Duplex> = {
-  gzip: createGunzip,
-  "x-gzip": createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-};
+const DECODERS: ReadonlyMap<string, () => Duplex> = new Map<string, () => Duplex>([
+  ["gzip", createGunzip],
+  ["x-gzip", createGunzip],
+  ["deflate", createInflate],
+  ["br", createBrotliDecompress],
+]);
 
 /** The response itself when its body is plain. */
 export function decodeBody(response: Response): Response {
   const encoding = response.headers.get("content-encoding");
   if (encoding === null || response.body === null) return response;
-  const decoder = DECODERS[encoding.trim().toLowerCase()]?.();
+  const decoder = DECODERS.get(encoding.trim().toLowerCase())?.();
   if (decoder === undefined) return response;
   const encoded = Readable.fromWeb(response.body as NodeStream);
-  encoded.on("error", (error) => decoder.destroy(error));
-  const body = Readable.toWeb(encoded.pipe(decoder)) as ReadableStream<Uint8Array>;
+  // The reader of the last one is told of failures.
+  const decoded = pipeline(encoded, decoder, bounded(), () => undefined);
+  const body = Readable.toWeb(decoded) as ReadableStream<Uint8Array>;
   const headers = new Headers(response.headers);
   headers.delete("content-encoding");
   headers.delete("content-length");
   return new Response(body, { status: response.status, statusText: response.statusText, headers });
+}
+
+/** A few bytes may stand for very many. */
+function bounded(): Transform {
+  let bytes = 0;
+  return new Transform({
+    transform(chunk: Buffer, _, done) {
+      bytes += chunk.length;
+      if (bytes <= MAX_ANSWER_BYTES) done(null, chunk);
+      else done(new Error(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`));
+    },
+  });
 }

@@ -4,7 +4,7 @@ import type { Dispatcher } from "undici";
 /** How far to read ahead of a slow reader before the connection is paused (back-pressure). */
 const MAX_BUFFERED_BYTES = 64 * 1024;
 /** Of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
-const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+export const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 const STATUSES_WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 export class FetchCall implements Dispatcher.DispatchHandler {
