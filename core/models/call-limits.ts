@@ -1,16 +1,5 @@
 /** The time limits of one call of a model, and the signal that ends it: when one has passed, or when the run is aborted. */
-import type { ModelTimeouts } from "../plugin/plugin.ts";
-
-/** Has the name of the errors of `AbortSignal.timeout`, by which timeouts are recognised. */
-class ModelTimeout extends Error {
-  override readonly name = "TimeoutError";
-  readonly limit: keyof ModelTimeouts;
-
-  constructor(limit: keyof ModelTimeouts, milliseconds: number) {
-    super(`the model took longer than timeouts.${limit} (${milliseconds} ms)`);
-    this.limit = limit;
-  }
-}
+import { ModelTimeout, type ModelTimeouts } from "../plugin/plugin.ts";
 
 /**
  * Parts that do not begin the answer: providers send them at once, and then think. Until another part comes, `firstByte` applies

@@ -1,4 +1,5 @@
 /** Errors of model providers that the core tells apart from all others. */
+import type { ModelTimeouts } from "./instances.ts";
 
 /** Clients are told the model's words. */
 const MAX_REFUSAL_CHARACTERS = 4_000;
@@ -26,5 +27,28 @@ export class ProviderQueueFull extends Error {
 
   constructor(connections: number, queue: number) {
     super(`all ${connections} connections to the provider are busy, and ${queue} calls wait for one already`);
+  }
+}
+
+/** One of the provider's `timeouts` has passed. Providers that answer in batches throw it themselves. */
+export class ModelTimeout extends Error {
+  /** As the errors of `AbortSignal.timeout` are called. */
+  override readonly name = "TimeoutError";
+  readonly limit: keyof ModelTimeouts;
+
+  constructor(limit: keyof ModelTimeouts, milliseconds: number) {
+    super(`the model took longer than timeouts.${limit} (${milliseconds} ms)`);
+    this.limit = limit;
+  }
+}
+
+/** Most bytes of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
+export const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+
+export class AnswerTooLarge extends Error {
+  override readonly name = "AnswerTooLarge";
+
+  constructor() {
+    super(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`);
   }
 }

@@ -52,7 +52,7 @@ export type {
   VectorQuery,
   Vectors,
 } from "./instances.ts";
-export { ModelRefusal, ProviderQueueFull } from "./model-errors.ts";
+export { ModelRefusal, ModelTimeout, ProviderQueueFull } from "./model-errors.ts";
 export { compilePluginTemplate, type Template } from "./template.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: a plugin author writes the type of its own input

@@ -2,7 +2,7 @@
 import { type Duplex, pipeline, Readable, Transform } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
-import { MAX_ANSWER_BYTES } from "./fetch-call.ts";
+import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
 
 const DECODERS: ReadonlyMap<string, () => Duplex> = new Map<string, () => Duplex>([
   ["gzip", createGunzip],
@@ -34,7 +34,7 @@ function bounded(): Transform {
     transform(chunk: Buffer, _, done) {
       bytes += chunk.length;
       if (bytes <= MAX_ANSWER_BYTES) done(null, chunk);
-      else done(new Error(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`));
+      else done(new AnswerTooLarge());
     },
   });
 }

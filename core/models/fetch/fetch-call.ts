@@ -1,10 +1,9 @@
 /** One HTTP request of undici, as a `Response`. */
 import type { Dispatcher } from "undici";
+import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
 
 /** How far to read ahead of a slow reader before the connection is paused (back-pressure). */
 const MAX_BUFFERED_BYTES = 64 * 1024;
-/** Of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
-export const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 const STATUSES_WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 export class FetchCall implements Dispatcher.DispatchHandler {
@@ -54,7 +53,7 @@ export class FetchCall implements Dispatcher.DispatchHandler {
     if (this.ended) return;
     this.#received += chunk.length;
     if (this.#received > MAX_ANSWER_BYTES) {
-      this.#fail(new Error(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`));
+      this.#fail(new AnswerTooLarge());
       return;
     }
     this.#body?.enqueue(chunk);

@@ -1,7 +1,8 @@
 /** One POST to the provider: its time limits, its abort, its size, and the back-pressure of its reader. */
 import type { Dispatcher } from "undici";
 import type { AbortListener, Aborts } from "../../lib/aborts.ts";
-import type { ModelTimeouts } from "../../plugin/plugin.ts";
+import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
+import { ModelTimeout, type ModelTimeouts } from "../../plugin/plugin.ts";
 import type { Connection, Connections, PooledCall } from "./connections.ts";
 
 interface UpstreamRequest {
@@ -21,20 +22,6 @@ export interface Receiver {
   completed(): void;
   failed(thrown: unknown): void;
 }
-
-/** Has the name of the errors of `AbortSignal.timeout`, by which timeouts are recognised. */
-class UpstreamTimeout extends Error {
-  override readonly name = "TimeoutError";
-  readonly limit: keyof ModelTimeouts;
-
-  constructor(limit: keyof ModelTimeouts, milliseconds: number) {
-    super(`the provider took longer than timeouts.${limit} (${milliseconds} ms)`);
-    this.limit = limit;
-  }
-}
-
-/** Of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
-const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 
 export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, AbortListener {
   readonly #connections: Connections;
@@ -130,7 +117,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
     }
     this.#bytes += chunk.length;
     if (this.#bytes > MAX_ANSWER_BYTES) {
-      this.fail(new Error(`the provider's answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`));
+      this.fail(new AnswerTooLarge());
       return;
     }
     try {
@@ -165,7 +152,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
     const left = Math.min(phaseLeft, totalLeft);
     if (left <= 0) {
       const limit = totalLeft <= phaseLeft ? "total" : this.#limit;
-      this.fail(new UpstreamTimeout(limit, limits[limit] ?? 0));
+      this.fail(new ModelTimeout(limit, limits[limit] ?? 0));
       return;
     }
     const later = this.#limit === "connect" ? Math.min(limits.firstByte, limits.idle) : limits.idle;
