@@ -31,7 +31,7 @@ import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import type { Execution } from "./run/execution.ts";
-import { takenRows, unlessNumberTaken } from "./run/execution-commits.ts";
+import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
 import { checkReplay, planResume } from "./run/resume.ts";
@@ -208,7 +208,7 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   /** Nothing of an execution has had an effect before its first commit, so that it may begin again with another number. */
   #withFreeNumber<T>(begin: (number: number) => Promise<T>): Promise<T> {
-    return withFreeNumber(this.#engine.sequence, takenRows, begin);
+    return withFreeNumber(this.#engine.sequence, executionNumberRows, begin);
   }
 
   /** `data` of the reply once the execution has come to rest. `lost` is the error when the first commit lost to another process. */

@@ -23,13 +23,13 @@ import { messagePlace } from "../records/target.ts";
 import { createDraft, type Draft } from "../semantic/semantic.ts";
 import {
   conversationIdTaken,
+  conversationNumberRows,
   expectFree,
   insertPending,
   isIdConflict,
   isTaken,
   type PendingConversation,
   preparePending,
-  takenRows,
 } from "./create.ts";
 import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
@@ -50,7 +50,7 @@ export function cloneConversation(
   return domain.mutex.run([found.number], () =>
     retryOnConflict(async (reload) => {
       const source = await domain.conversations.current(found, reload);
-      return withFreeNumber(domain.numbers, takenRows, async (number) => {
+      return withFreeNumber(domain.numbers, conversationNumberRows, async (number) => {
         const pending = preparePending(domain, source.memory, number, copyOptions(source, options), domain.now());
         if (await isTaken(domain, pending.memory, pending.id, pending.userId)) {
           // Nothing is committed here that would show whether the source still exists.

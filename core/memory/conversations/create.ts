@@ -17,11 +17,11 @@ import { createDraft, type Draft } from "../semantic/semantic.ts";
 export type PendingConversation = Omit<Snapshot, "revision"> & { readonly conversation: Conversation };
 
 /** What exists when a number is taken: a conversation, or the begin of a copy. */
-export const takenRows = (number: number) => [conversationKey(number), unfinishedCopyKey(number)] as const;
+export const conversationNumberRows = (number: number) => [conversationKey(number), unfinishedCopyKey(number)] as const;
 
 /** Adds to a commit that nothing has the number. */
 export function expectFree(draft: Draft, number: number): void {
-  for (const key of takenRows(number)) draft.expect.push([key, null]);
+  for (const key of conversationNumberRows(number)) draft.expect.push([key, null]);
 }
 
 /** @param now milliseconds since 1970 */
@@ -66,7 +66,9 @@ export function createConversation(
   wanted: NewConversation,
   messages: readonly PreparedMessage[] = [],
 ): Promise<Conversation> {
-  return withFreeNumber(domain.numbers, takenRows, (number) => insert(domain, memory, number, wanted, messages));
+  return withFreeNumber(domain.numbers, conversationNumberRows, (number) =>
+    insert(domain, memory, number, wanted, messages),
+  );
 }
 
 async function insert(

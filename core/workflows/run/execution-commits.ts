@@ -21,11 +21,14 @@ export const reopeningCommit = ({ start, status }: JournalState, recordRow: Row)
 });
 
 /** What exists when a number is taken: an execution that runs, or one at rest. */
-export const takenRows = (number: number): readonly string[] => [openExecutionKey(number), executionKey(number)];
+export const executionNumberRows = (number: number): readonly string[] => [
+  openExecutionKey(number),
+  executionKey(number),
+];
 
 /** The error of an execution that could not begin: the conflict itself when its number is taken, so that it gets another one. */
 export const unlessNumberTaken = (conflict: CommitConflict, number: number, error: ServiceError): Error =>
-  conflict.keys.every((key) => takenRows(number).includes(key)) ? conflict : error;
+  conflict.keys.every((key) => executionNumberRows(number).includes(key)) ? conflict : error;
 
 /** The first commit of an execution fails when its number is taken, or the id that a client chose. */
 export function asFirst(
@@ -34,7 +37,7 @@ export function asFirst(
   { shared }: Pick<ExecutionEnvironment, "shared">,
 ): Commit {
   // The only process on a store has numbers of its own, and is spared a read.
-  const expect = shared ? takenRows(start.number).map((key) => [key, null] as const) : [];
+  const expect = shared ? executionNumberRows(start.number).map((key) => [key, null] as const) : [];
   if (parseOwnId(start.id) === start.number) return { ...commit, expect };
   const key = chosenIdKey(start);
   return { ...commit, put: [...(commit.put ?? []), [key, String(start.number)]], expect: [...expect, [key, null]] };
