@@ -5,7 +5,8 @@ import { packRowSql, SQLITE, unpack } from "./packed.ts";
 import type { SqliteConnection } from "./sqlite-connection.ts";
 import type { Range, Row } from "./store.ts";
 
-const packedSql = (longest: number): string => `group_concat(${packRowSql(SQLITE, String(longest))}, char(30)) AS packed`;
+const packedSql = (longest: number): string =>
+  `group_concat(${packRowSql(SQLITE, String(longest))}, char(30)) AS packed`;
 /** A join, since `IN` would first sort the keys into a temporary table. */
 const FROM_KEYS = "FROM (SELECT rows.* FROM json_each(?) AS asked CROSS JOIN rows ON rows.key = asked.value)";
 
