@@ -122,7 +122,8 @@ async function measured(
       filter,
       sources,
     );
-    group.forEach(({ item, bytes }, index) => found.set(item, listedText(item, texts[index] ?? null, bytes)));
+    for (const [index, { item, bytes }] of group.entries())
+      found.set(item, listedText(item, texts[index] ?? null, bytes));
   }
   return items.map((item) => found.get(item) ?? null);
 }
