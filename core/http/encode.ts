@@ -1,6 +1,6 @@
 /** Turns a value or an error into the body and headers of a reply: the JSON envelope. */
 import { type ErrorKind, ServiceError, STATUS } from "../lib/errors.ts";
-import { Serialized, type Text } from "../lib/serialized.ts";
+import { between, Serialized, type SerializedStream, type Text } from "../lib/serialized.ts";
 import type { HeaderList } from "./exchange.ts";
 
 export const JSON_TYPE = "application/json; charset=utf-8";
@@ -16,6 +16,9 @@ export function envelope(value: unknown): Text {
     [ENVELOPE_START, ...pieces, "}"].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece)),
   );
 }
+
+export const envelopePieces = ({ stream }: SerializedStream): AsyncIterable<string> =>
+  between(ENVELOPE_START, stream, "}");
 
 const ENVELOPE_START = '{"success":true,"data":';
 

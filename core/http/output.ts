@@ -1,7 +1,8 @@
 /** Compiles per route, at boot, how the result of its handler becomes a reply. */
-import type { EventProducer } from "../lib/event-sink.ts";
+import type { EventProducer, TextSink } from "../lib/event-sink.ts";
+import { SerializedStream } from "../lib/serialized.ts";
 import type { Call } from "./call.ts";
-import { envelope, JSON_TYPE } from "./encode.ts";
+import { envelope, envelopePieces, JSON_TYPE } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { PageReply, RawReply, RouteOutput } from "./route.ts";
@@ -13,7 +14,16 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
   if ("json" in output) {
     const status = output.status ?? 200;
     const headers = combine(["content-type", JSON_TYPE], constant);
-    return (call, value, cors) => call.reply(status, headers(cors), envelope(value));
+    return (call, value, cors) => {
+      if (!(value instanceof SerializedStream)) return call.reply(status, headers(cors), envelope(value));
+      call.track();
+      // It has no text for a failure: the connection is closed, so that what was sent does not look complete.
+      call.streamText(headers(cors), {
+        status,
+        headers: [],
+        stream: (sink) => sendPieces(sink, envelopePieces(value)),
+      });
+    };
   }
   if ("envelope" in output) {
     const headers = combine(["content-type", JSON_TYPE], constant);
@@ -47,6 +57,13 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     const type = page.type ?? output.page;
     call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
   };
+}
+
+async function sendPieces(sink: TextSink, pieces: AsyncIterable<string>): Promise<void> {
+  for await (const piece of pieces) {
+    if (sink.closed) return;
+    await sink.send(piece);
+  }
 }
 
 function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {

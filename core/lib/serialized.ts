@@ -20,3 +20,31 @@ export class Serialized {
     return joinTexts(this.pieces);
   }
 }
+
+/** JSON text that is too large to be held at once: each piece is made when the one before has been sent. */
+export class SerializedStream extends Serialized {
+  readonly stream: AsyncIterable<string>;
+  constructor(stream: AsyncIterable<string>) {
+    super();
+    this.stream = stream;
+  }
+  override get json(): string {
+    throw new Error("this text comes in pieces: read its stream");
+  }
+  /** The whole text, for a caller in the same process. */
+  async whole(): Promise<string> {
+    let text = "";
+    for await (const piece of this.stream) text += piece;
+    return text;
+  }
+}
+
+export async function* between(
+  begin: string,
+  stream: AsyncIterable<string>,
+  end: string,
+): AsyncGenerator<string, void> {
+  yield begin;
+  yield* stream;
+  yield end;
+}

@@ -3,7 +3,6 @@
 import { conversationNotFound, mayAccess, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
-import type { Text } from "../lib/serialized.ts";
 import type { Domain } from "./domain.ts";
 import type { MessagePage } from "./messages/pages.ts";
 import { conversationJson, type Snapshot } from "./records/conversation.ts";
@@ -86,7 +85,9 @@ export class ConversationLookup {
     id: string,
     wantedUser: string | undefined,
     pageOf: (number: number) => Promise<P>,
-  ): Promise<(Omit<P, keyof MessagePage> & { conversation: string; messages: readonly Text[] }) | undefined> {
+  ): Promise<
+    (Omit<P, keyof MessagePage> & { conversation: string; messages: NonNullable<P["messages"]> }) | undefined
+  > {
     const memory = this.#memory;
     const conversations = this.#conversations;
     const userId = wantedUser === undefined ? undefined : permittedUser(this.#principal, wantedUser);

@@ -3,7 +3,7 @@ import type { Conversation, Message, SearchResults, WorkingMemory } from "../../
 import { conversationNotFound, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
-import { Serialized } from "../lib/serialized.ts";
+import { between, Serialized, SerializedStream } from "../lib/serialized.ts";
 import { cloneConversation } from "./conversations/clone.ts";
 import { conversationIdTaken, createConversation, isTaken } from "./conversations/create.ts";
 import { listConversations } from "./conversations/list.ts";
@@ -112,7 +112,10 @@ class ScopedMemory implements MemoryAccess {
       messagePage(this.#memory.domain.store, number, query),
     );
     if (page === undefined) throw conversationNotFound(id);
-    return new Serialized(`{"conversation":${page.conversation},"messages":[`, ...page.messages, "]}");
+    const { messages } = page;
+    const begin = `{"conversation":${page.conversation},"messages":[`;
+    if (Symbol.asyncIterator in messages) return new SerializedStream(between(begin, messages, "]}"));
+    return new Serialized(begin, ...messages, "]}");
   }
 
   async save(entries: SaveEntries): Promise<number> {

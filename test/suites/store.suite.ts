@@ -4,7 +4,7 @@ import { describe, type TestContext, test } from "node:test";
 import fc from "fast-check";
 import { CommitConflict } from "../../core/lib/errors.ts";
 import { createSequence } from "../../core/storage/sequence.ts";
-import type { Range, Store, Tail } from "../../core/storage/store.ts";
+import { EXCERPT_CHARACTERS, type Range, type Store, type Tail } from "../../core/storage/store.ts";
 import { ModelStore } from "./store-model.ts";
 
 interface StoreUnderTest {
@@ -71,6 +71,63 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
         await valuesOf(store, keys),
         keys.map((key) => JSON.stringify(key)),
       );
+    });
+
+    test("values that are larger together than one result may be come whole, or as excerpts with their sizes", async (t) => {
+      const store = await open(t);
+      const textOf = (index: number) => JSON.stringify(`${index} ${"ü".repeat(500_000)} ${index}`);
+      const keys = Array.from({ length: 40 }, (_, index) => `big/${String(index).padStart(2, "0")}`);
+      for (const [index, key] of keys.entries()) await store.commit({ put: [[key, textOf(index)]] });
+      await store.commit({ put: [["big/small", "1"]], add: [["big/count", 2]] });
+      const size = Buffer.byteLength(textOf(7));
+      const range = { prefix: "big/", limit: 100 };
+      const [whole, ...some] = await Promise.all([
+        store.scan(range),
+        ...[1, 2, 3].map(() => store.scan({ ...range, limit: 3, reverse: true, longest: size + 2 })),
+      ]);
+      assert.deepEqual(
+        whole.map(({ key, size }) => [key, size]),
+        [...keys, "big/count", "big/small"].map((key) => [key, undefined]),
+      );
+      assert.ok(keys.every((_, index) => whole[index]!.value === textOf(index)));
+      for (const rows of some)
+        assert.deepEqual(
+          rows.map(({ value }) => value),
+          ["1", "2", textOf(39)],
+        );
+      const [cut, small, none, again] = await store.getMany([keys[7]!, "big/small", "big/none", keys[7]!], size - 1);
+      const { revision } = whole[7]!;
+      const value = textOf(7).slice(0, EXCERPT_CHARACTERS) + textOf(7).slice(-EXCERPT_CHARACTERS);
+      assert.deepEqual([cut, small?.value, none], [{ key: keys[7], value, revision, size }, "1", undefined]);
+      assert.deepEqual(again, cut);
+      assert.deepEqual((await store.scan({ prefix: keys[7]!, limit: 1, longest: 100 }))[0], cut);
+      const tail = { prefix: "big/", before: "big/count", otherKey: "big/small" };
+      const [all, two, less] = await Promise.all([
+        store.tail({ ...tail, limit: 40 }),
+        store.tail({ ...tail, limit: 2 }),
+        store.tail({ ...tail, limit: 2, most: size }),
+      ]);
+      // An engine that copies nothing may give more.
+      assert.ok(all === null || Buffer.from(all.text as string).length > 40 * size - 100);
+      assert.equal(less, null);
+      assert.equal(String(Buffer.from(two!.text as string)), `${textOf(38)},${textOf(39)}`);
+    });
+
+    test("large rows that are written while they are read come as they were at one moment", async (t) => {
+      const store = await open(t);
+      const text = "x".repeat(400_000);
+      const keys = Array.from({ length: 90 }, (_, index) => `w/${String(index).padStart(2, "0")}`);
+      const write = (n: number) => store.commit({ put: keys.map((key) => [key, JSON.stringify(`${n} ${text}`)]) });
+      await write(0);
+      const writing = (async () => {
+        for (let n = 1; n < 4; n++) await write(n);
+      })();
+      for (let count = 0; count < 3; count++) {
+        const rows = await store.scan({ prefix: "w/", limit: 100 });
+        assert.equal(rows.length, keys.length);
+        assert.equal(new Set(rows.map(({ value }) => value)).size, 1);
+      }
+      await writing;
     });
 
     test("reads that are asked for together are answered each with its own", async (t) => {

@@ -2,11 +2,11 @@
 import { conversationKey, messageKey, messageRows, positionFromKey } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { Discarded, EarlierQuery } from "../memory.ts";
-import { type MessagePage, unfilteredPage } from "./pages.ts";
+import { unfilteredPage, type WholePage } from "./pages.ts";
 import { summaryBefore } from "./summary.ts";
 import { findMessages } from "./write.ts";
 
-interface EarlierPage extends MessagePage {
+interface EarlierPage extends WholePage {
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
   readonly last: string | undefined;

@@ -1,20 +1,38 @@
 /** Pages of the messages of a conversation, as JSON text that is not parsed on the way to the client. */
 import type { Text } from "../../lib/serialized.ts";
+import { groupsOf } from "../../storage/bounded-reader.ts";
 import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import { conversationKey, messageRows } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { MessageQuery } from "../memory.ts";
 import { roleHead } from "../records/message.ts";
 
-/** A page of large messages must not become one text that is too long for a string. */
 const ROWS_PER_READ = 200;
+/** Longer messages are only measured at first, and read when it is their turn. */
+const LARGE_MESSAGE_BYTES = 16 * 1024;
+/** Bytes of long messages that are read at once. */
+const BYTES_PER_READ = 2 * 1024 * 1024;
+/** Bytes of the largest page that is read at once. */
+const MAX_WHOLE_BYTES = 8 * 1024 * 1024;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
 export interface MessagePage {
   /** The row of the conversation; undefined when it is gone. */
   readonly conversation: Row | undefined;
-  /** JSON texts with commas between them, in consecutive pieces. Null: together they are too large. */
+  /** JSON texts with commas between them, in consecutive pieces: of a large page as they are asked for. Null: together they are too large. */
+  readonly messages: readonly Text[] | AsyncIterable<string> | null;
+}
+
+/** A page that is held at once. */
+export interface WholePage extends MessagePage {
   readonly messages: readonly Text[] | null;
+}
+
+/** A message of a page: its key, its size in bytes, and its text, or null for a long one. */
+interface Measured {
+  readonly key: string;
+  readonly size: number;
+  readonly text: string | null;
 }
 
 type Bounds = { before?: string; after?: string };
@@ -23,62 +41,109 @@ type Bounds = { before?: string; after?: string };
 export async function messagePage(store: Store, conversation: number, query: MessageQuery): Promise<MessagePage> {
   const bounds = keyBoundsFor(conversation, query);
   if (bounds !== null && query.roles === undefined && query.limit > 0) {
-    return unfilteredPage(store, conversation, bounds, query.limit);
+    const page = await joinedPage(store, conversation, bounds, query.limit);
+    if (page !== null) return page;
   }
-  const [conversationRow, messages] = await Promise.all([
+  const [conversationRow, found] = await Promise.all([
     store.get(conversationKey(conversation)),
-    bounds === null ? [] : filteredPage(store, conversation, bounds, query),
+    bounds === null ? [] : measuredPage(store, conversation, bounds, query),
   ]);
-  return { conversation: conversationRow, messages: messages && (messages.length === 0 ? [] : [messages.join(",")]) };
+  return { conversation: conversationRow, messages: found && (allTexts(found) ?? pieces(store, found)) };
 }
 
-/** The texts come from the store already joined, and stay so. */
+/** The same as a page that is held at once: for the prompt of a run. */
 export async function unfilteredPage(
   store: Store,
   conversation: number,
   bounds: Bounds,
   limit: number,
-): Promise<MessagePage> {
+): Promise<WholePage> {
+  const page = await joinedPage(store, conversation, bounds, limit);
+  if (page !== null) return page;
+  const [row, found] = await Promise.all([
+    store.get(conversationKey(conversation)),
+    measuredPage(store, conversation, bounds, { limit }),
+  ]);
+  if (found === null) return { conversation: row, messages: null };
+  const messages: string[] = [];
+  for await (const piece of pieces(store, found)) messages.push(piece);
+  return { conversation: row, messages };
+}
+
+/** The texts come from the store already joined, and stay so. Null: some messages are long, or the page is large. */
+async function joinedPage(
+  store: Store,
+  conversation: number,
+  bounds: Bounds,
+  limit: number,
+): Promise<WholePage | null> {
   const range = { ...bounds, prefix: messageRows(conversation), otherKey: conversationKey(conversation) };
   const messages: Text[] = [];
   let row: Row | undefined;
-  let size = 0;
+  let most = MAX_WHOLE_BYTES;
   for (let left = limit; left > 0; left -= ROWS_PER_READ) {
-    const found = await store.tail({ ...range, limit: Math.min(ROWS_PER_READ, left) });
-    row = found === null ? await store.get(range.otherKey) : found.other;
-    if (found !== null) size += found.text.length;
-    if (found === null || size > MAX_PAGE_CHARACTERS) return { conversation: row, messages: null };
+    const found = await store.tail({ ...range, limit: Math.min(ROWS_PER_READ, left), most });
+    if (found === null) return null;
+    row = found.other;
+    most -= found.text.length;
     if (found.text.length > 0) messages.unshift(...(messages.length > 0 ? [found.text, ","] : [found.text]));
     if (row === undefined || found.first === null) break;
+    if (most < ROWS_PER_READ) return null;
     range.before = found.first;
   }
   return { conversation: row, messages };
 }
 
-async function filteredPage(
+/** The messages that match, in order. Null: together they are too large. */
+async function measuredPage(
   store: Store,
   conversation: number,
   bounds: Bounds,
-  query: MessageQuery,
-): Promise<string[] | null> {
-  const texts: string[] = [];
-  const heads = query.roles?.map(roleHead) ?? [];
-  const range = { ...bounds, prefix: messageRows(conversation), reverse: true, limit: ROWS_PER_READ };
-  let size = 0;
-  while (texts.length < query.limit) {
-    // Reads a full piece even for a small limit: many rows may not match.
-    const rows: Row[] = await store.scan(range);
-    for (const { value } of rows) {
-      if (texts.length === query.limit) break;
-      if (!heads.some((head) => value.startsWith(head))) continue;
-      texts.push(value);
-      size += value.length;
+  { limit, roles }: Pick<MessageQuery, "limit" | "roles">,
+): Promise<Measured[] | null> {
+  const page: Measured[] = [];
+  const heads = roles?.map(roleHead);
+  const range = { ...bounds, prefix: messageRows(conversation), reverse: true, longest: LARGE_MESSAGE_BYTES };
+  let total = 0;
+  while (page.length < limit) {
+    // Where roles decide, a full piece even for a small limit: many rows may not match.
+    const wanted = heads === undefined ? Math.min(ROWS_PER_READ, limit - page.length) : ROWS_PER_READ;
+    const rows: Row[] = await store.scan({ ...range, limit: wanted });
+    for (const { key, value, size } of rows) {
+      if (page.length === limit) break;
+      // An excerpt begins like the message.
+      if (heads !== undefined && !heads.some((head) => value.startsWith(head))) continue;
+      page.push({ key, size: size ?? value.length, text: size === undefined ? value : null });
+      total += size ?? value.length;
     }
-    if (size > MAX_PAGE_CHARACTERS) return null;
-    if (rows.length < ROWS_PER_READ) break;
+    if (total > MAX_PAGE_CHARACTERS) return null;
+    if (rows.length < wanted) break;
     range.before = rows.at(-1)!.key;
   }
-  return texts.reverse();
+  return page.reverse();
+}
+
+/** A page without long messages. */
+function allTexts(page: readonly Measured[]): readonly Text[] | null {
+  const texts: string[] = [];
+  for (const { text } of page) {
+    if (text === null) return null;
+    texts.push(text);
+  }
+  return texts.length === 0 ? [] : [texts.join(",")];
+}
+
+/** The texts of a page. A message that has been deleted since is left out. */
+async function* pieces(store: Store, page: readonly Measured[]): AsyncGenerator<string, void> {
+  let separator = "";
+  for (const group of groupsOf(page, ({ size }) => size, BYTES_PER_READ)) {
+    const long = group.flatMap(({ key, text }) => (text === null ? [key] : []));
+    const rows = (await store.getMany(long)).values();
+    const texts = group.map(({ text }) => text ?? rows.next().value?.value).filter((text) => text !== undefined);
+    if (texts.length === 0) continue;
+    yield separator + texts.join(",");
+    separator = ",";
+  }
 }
 
 /** The keys between which the page lies; both ends are exclusive. Null: nothing can lie between them. */

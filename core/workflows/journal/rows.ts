@@ -48,7 +48,10 @@ export function recordRowText(record: string, start: string, first: string, rows
   return `[${record},{"start":${start},"first":${first},"rows":${rows},"tail":${tail}},${String(record.length).padStart(LENGTH_DIGITS)}]`;
 }
 
-export const recordOfRow = (value: string): string => value.slice(1, 1 + Number(value.slice(-1 - LENGTH_DIGITS, -1)));
+/** Also of an excerpt, which has the end of the row. */
+export const recordLength = (value: string): number => Number(value.slice(-1 - LENGTH_DIGITS, -1));
+
+export const recordOfRow = (value: string): string => value.slice(1, 1 + recordLength(value));
 
 export function parseRecordRow(value: string): RecordRow {
   const [, rest] = JSON.parse(value) as [unknown, RecordRow, number];
@@ -66,7 +69,7 @@ const HEAD_LENGTH = 1000;
 
 /** Reads only the begin of the second part when the row has no `userId`, which comes later; otherwise parses the row. */
 export function recordHead(value: string): RecordHead {
-  const at = 2 + Number(value.slice(-1 - LENGTH_DIGITS, -1));
+  const at = 2 + recordLength(value);
   const match = value.includes('"userId":', at) ? null : HEAD.exec(value.slice(at, at + HEAD_LENGTH));
   if (match === null) return parseRecordRow(value).start;
   const head: RecordHead = { id: match[1]!, number: Number(match[2]), workflowId: match[3]!, at: Number(match[4]) };

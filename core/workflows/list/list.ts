@@ -1,17 +1,18 @@
 /**
  * Pages of executions, newest first. Executions at rest are found by index rows (by workflow, status, user and time), and their records
  * are cut out of their rows without parsing: a page costs the same however many executions there are. Metadata is in no index: it is
- * compared record by record, from the newest on, until the page is full.
+ * compared record by record, from the newest on, until the page is full. Large records are only measured at first, and read while the reply is sent.
  */
 import { invalid } from "../../lib/errors.ts";
-import { Serialized } from "../../lib/serialized.ts";
+import { Serialized, SerializedStream } from "../../lib/serialized.ts";
+import { groupsOf } from "../../storage/bounded-reader.ts";
 import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import { executionEntry, executionIndex, executionKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import { recordOfRow } from "../journal/rows.ts";
+import { recordLength, recordOfRow } from "../journal/rows.ts";
 import {
   type ExecutionListQuery,
   executionFilter,
@@ -23,8 +24,13 @@ import {
 import { type ListedStart, type RemoteExecutions, remoteRecordText } from "./running.ts";
 import { IndexWalk, type Item } from "./walk.ts";
 
-/** Records read at once, so that large ones do not fill the memory before their size is known. */
 const RECORDS_PER_READ = 100;
+/** Larger records are read when it is their turn to be sent. */
+const LARGE_RECORD_BYTES = 32 * 1024;
+/** Bytes of rows that are read at once. */
+const BYTES_PER_READ = 2 * 1024 * 1024;
+/** What a running execution is taken for until its record is made. */
+const ASSUMED_BYTES = 128 * 1024;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
 /** An execution that runs in this process. */
@@ -43,6 +49,16 @@ interface ListSources {
   outlineOf(hash: string): Promise<Outline>;
 }
 
+/** A record of the page. `text` is null for a large one. */
+interface Listed {
+  readonly item: Item;
+  readonly text: string | null;
+  /** Characters of the record. */
+  readonly length: number;
+  /** Bytes of its row. */
+  readonly bytes: number;
+}
+
 /**
  * @returns `data` of the reply: an array of execution records
  * @throws ServiceError `invalid_input` for an offset that is too large, and for a page that is
@@ -56,24 +72,86 @@ export async function listExecutions(query: ExecutionListQuery, sources: ListSou
   // When records decide, only matching ones count for the offset.
   let toSkip = filter.record === null ? 0 : offset;
   if (filter.record === null) await walk.skip(offset);
-  const texts: string[] = [];
-  let size = 0;
+  const page: Listed[] = [];
+  let length = 0;
   let count = limit;
-  while (texts.length < limit) {
+  while (page.length < limit) {
     const items = await walk.next(Math.min(RECORDS_PER_READ, count));
     if (items.length === 0) break;
-    for (const text of await loadRecords(items, status, filter, sources)) {
-      if (text === null || toSkip-- > 0) continue;
-      if (texts.length === limit) break;
-      texts.push(text);
-      size += text.length;
+    for (const listed of await measured(items, status, filter, sources)) {
+      if (listed === null) continue;
+      if (toSkip-- > 0) continue;
+      if (page.length === limit) break;
+      page.push(listed);
+      length += listed.length;
     }
     // As many as are missing; when records decide, more each time, because few may match.
-    count = filter.record === null ? limit - texts.length : count * 2;
-    if (size > MAX_PAGE_CHARACTERS)
+    count = filter.record === null ? limit - page.length : count * 2;
+    if (length > MAX_PAGE_CHARACTERS)
       throw invalid("these executions are larger than 64 MiB together: ask for fewer with limit");
   }
-  return new Serialized(`[${texts.join()}]`);
+  if (page.some(({ text }) => text === null)) return new SerializedStream(pieces(page, status, filter, sources));
+  return new Serialized(`[${page.map(({ text }) => text).join()}]`);
+}
+
+/** The records of items, of large ones only the length; null for those that do not belong to the list any more. */
+async function measured(
+  items: readonly Item[],
+  status: ExecutionStatus | undefined,
+  filter: Filter,
+  sources: ListSources,
+): Promise<(Listed | null)[]> {
+  const resting = items.filter(({ revision }) => revision !== null);
+  const rows = await readRows(sources.store, resting, LARGE_RECORD_BYTES);
+  const found = new Map<Item, Listed | null>();
+  const toLoad: { item: Item; bytes: number }[] = [];
+  for (const item of items) {
+    const row = rows.get(executionKey(item.number));
+    const bytes = row?.size ?? row?.value.length ?? ASSUMED_BYTES;
+    if (item.revision === null) toLoad.push({ item, bytes });
+    else if (row?.size === undefined)
+      found.set(item, listedText(item, recordAtRest(row, item.revision, status, filter), bytes));
+    else if (filter.record === null && (status === undefined || row.revision === item.revision))
+      found.set(item, { item, text: null, length: recordLength(row.value), bytes });
+    else toLoad.push({ item, bytes });
+  }
+  for (const group of groupsOf(toLoad, ({ bytes }) => bytes, BYTES_PER_READ)) {
+    const texts = await loadRecords(
+      group.map(({ item }) => item),
+      status,
+      filter,
+      sources,
+    );
+    for (const [index, { item, bytes }] of group.entries())
+      found.set(item, listedText(item, texts[index] ?? null, bytes));
+  }
+  return items.map((item) => found.get(item) ?? null);
+}
+
+function listedText(item: Item, text: string | null, bytes: number): Listed | null {
+  if (text === null) return null;
+  const { length } = text;
+  return { item, text: length > LARGE_RECORD_BYTES ? null : text, length, bytes: Math.max(bytes, length) };
+}
+
+/** The page as JSON text. An execution that has been removed since is left out. */
+async function* pieces(
+  page: readonly Listed[],
+  status: ExecutionStatus | undefined,
+  filter: Filter,
+  sources: ListSources,
+): AsyncGenerator<string, void> {
+  let separator = "[";
+  for (const group of groupsOf(page, ({ bytes }) => bytes, BYTES_PER_READ)) {
+    const large = group.filter(({ text }) => text === null);
+    const items = large.map(({ item }) => item);
+    const loaded = (await loadRecords(items, status, filter, sources)).values();
+    const texts = group.map(({ text }) => text ?? loaded.next().value).filter((text) => typeof text === "string");
+    if (texts.length === 0) continue;
+    yield separator + texts.join();
+    separator = ",";
+  }
+  yield separator === "[" ? "[]" : "]";
 }
 
 async function openWalk(
@@ -116,7 +194,10 @@ async function loadRecords(
 ): Promise<(string | null)[]> {
   const { store } = sources;
   const here = recordsHere(items, sources);
-  const rows = await readRows(store, items, here);
+  const rows = await readRows(
+    store,
+    items.filter(({ number, revision }) => revision !== null || !here.has(number)),
+  );
   const one = async ({ number, revision }: Item): Promise<string | null> => {
     const record = rows.get(executionKey(number));
     if (revision !== null) return recordAtRest(record, revision, status, filter);
@@ -143,19 +224,15 @@ function recordsHere(items: readonly Item[], { running }: ListSources): Map<numb
   return texts;
 }
 
-async function readRows(
-  store: Store,
-  items: readonly Item[],
-  here: ReadonlyMap<number, string>,
-): Promise<Map<string, Row>> {
+/** The rows of items, by their keys: those that are at rest by their index, or may be. */
+async function readRows(store: Store, items: readonly Item[], longest?: number): Promise<Map<string, Row>> {
   const keys: string[] = [];
   for (const { number, revision } of items) {
-    if (revision === null && here.has(number)) continue;
     keys.push(executionKey(number));
     if (revision === null) keys.push(openExecutionKey(number));
   }
   const rows = new Map<string, Row>();
-  for (const row of await store.getMany(keys)) if (row !== undefined) rows.set(row.key, row);
+  for (const row of await store.getMany(keys, longest)) if (row !== undefined) rows.set(row.key, row);
   return rows;
 }
 

@@ -1,0 +1,104 @@
+/** Reads of far more than a process should hold: many clients ask at once for pages of large records. */
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { after, before, describe, test } from "node:test";
+import { type Measured, serveMeasured } from "../support/measured.ts";
+import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+
+const manifest = (store: string) => `
+name: Large reads
+version: 1.0.0
+server: { port: 0, limits: { body: 8MiB } }
+store: "${store}"
+logs: { level: warn }
+memory: { default: {} }
+workflows:
+  keep:
+    steps: [{ id: one, andThen: { set: { n: "{{ input.n }}" } } }]
+`;
+
+const MIB = 1024 * 1024;
+const READERS = 8;
+const MOST = 300 * MIB;
+
+async function post(service: Measured, path: string, body: unknown): Promise<void> {
+  const headers = { "content-type": "application/json" };
+  const response = await fetch(service.url + path, { method: "POST", headers, body: JSON.stringify(body) });
+  assert.ok(response.ok, await response.text());
+}
+
+const statusOf = (service: Measured): string => readFileSync(`/proc/${service.child.pid}/status`, "utf8");
+const kib = (text: string, name: string): number => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(text)?.[1]) * 1024;
+
+/** How far the memory of the process rises above what it was before, at most, while eight clients read. */
+async function growth<T>(service: Measured, path: string, check: (data: T, bytes: number) => void): Promise<number> {
+  await service.measure();
+  writeFileSync(`/proc/${service.child.pid}/clear_refs`, "5");
+  const before = kib(statusOf(service), "VmRSS");
+  await Promise.all(
+    Array.from({ length: READERS }, async () => {
+      const response = await fetch(service.url + path);
+      const text = await response.text();
+      assert.equal(response.status, 200, text.slice(0, 200));
+      check((JSON.parse(text) as { data: T }).data, text.length);
+    }),
+  );
+  return kib(statusOf(service), "VmHWM") - before;
+}
+
+const canMeasure = process.platform === "linux" && process.getuid?.() === 0;
+
+describe("eight large reads at once", {
+  skip: canMeasure ? false : "the peak can only be measured by root on Linux",
+}, () => {
+  let postgres: PostgresServer | null = null;
+  before(async () => {
+    postgres = await startPostgres();
+  });
+  after(() => postgres?.close());
+
+  for (const store of ["memory:", "sqlite:data/large.db", "postgres"])
+    test(`GET /workflows/executions and GET .../messages?roles=tool on ${store}: pages of up to 64 MiB are complete, and take less than 300 MiB together`, async (t) => {
+      if (store === "postgres" && postgres === null) return t.skip(NO_POSTGRES);
+      const url = store === "postgres" ? await postgres!.createDatabase() : store;
+      const service = await serveMeasured(t, manifest(url));
+      const text = "x".repeat(200_000);
+      for (let n = 0; n < 100; n++) await post(service, "/workflows/keep/execute", { input: { n, text } });
+      const executions = await growth<{ input: { n: number; text: string } }[]>(
+        service,
+        "/workflows/executions?limit=60",
+        (page) => {
+          assert.deepEqual(
+            page.map(({ input }) => input.n),
+            Array.from({ length: 60 }, (_, index) => 99 - index),
+          );
+          assert.ok(page.every(({ input }) => input.text === text));
+        },
+      );
+      assert.ok(executions < MOST, `executions: ${Math.round(executions / MIB)} MiB`);
+
+      await post(service, "/api/memory/conversations", { conversationId: "c", userId: "ada", resourceId: "r" });
+      const long = "ü".repeat(1_500_000);
+      for (let n = 0; n < 60; n++) {
+        const role = n % 4 === 0 ? "tool" : "user";
+        const message = { id: `${n}`, role, content: `${n} ${long}` };
+        await post(service, "/api/memory/save-messages", {
+          messages: [{ conversationId: "c", userId: "ada", message }],
+        });
+      }
+      const messages = await growth<{ messages: { id: string; content: string }[] }>(
+        service,
+        "/api/memory/conversations/c/messages?roles=tool",
+        (page) => {
+          assert.deepEqual(
+            page.messages.map(({ id }) => Number(id)),
+            Array.from({ length: 15 }, (_, index) => index * 4),
+          );
+          assert.ok(page.messages.every(({ id, content }) => content === `${id} ${long}`));
+        },
+      );
+      t.diagnostic(`MiB: executions ${Math.round(executions / MIB)}, messages ${Math.round(messages / MIB)}`);
+      assert.ok(messages < MOST, `messages: ${Math.round(messages / MIB)} MiB`);
+      assert.equal((await fetch(`${service.url}/readyz`)).status, 200);
+    });
+});
