@@ -79,7 +79,10 @@ const dependent: Assertion = (interpreter, argument, value) => {
     for (const name of needed) {
       interpreter.work.spend(1);
       if (Object.hasOwn(value, name)) continue;
-      holds = interpreter.fail("dependentRequired", `must have property ${name} when property ${property} is present`);
+      holds = interpreter.fail("dependentRequired", `must have property ${name} when property ${property} is present`, {
+        missingProperty: name,
+        property,
+      });
       if (interpreter.canStop) return false;
     }
   }

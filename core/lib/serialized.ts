@@ -19,6 +19,10 @@ export class Serialized {
   get json(): string {
     return joinTexts(this.pieces);
   }
+  /** The whole text, for a caller in the same process. */
+  async whole(): Promise<string> {
+    return this.json;
+  }
 }
 
 /** JSON text that is too large to be held at once: each piece is made when the one before has been sent. */
@@ -31,8 +35,7 @@ export class SerializedStream extends Serialized {
   override get json(): string {
     throw new Error("this text comes in pieces: read its stream");
   }
-  /** The whole text, for a caller in the same process. */
-  async whole(): Promise<string> {
+  override async whole(): Promise<string> {
     let text = "";
     for await (const piece of this.stream) text += piece;
     return text;

@@ -89,7 +89,7 @@ for (const [workflow, runs] of [
       runs.map((id) => `e:${id}`),
     );
     assert.deepEqual(await base.scan({ prefix: OPEN_EXECUTIONS, limit: 1 }), []);
-    const [record] = JSON.parse((await access.executions({ limit: 1, offset: 0 })).json);
+    const [record] = JSON.parse(await (await access.executions({ limit: 1, offset: 0 })).whole());
     assert.equal(record.status, "error");
     assert.ok(
       record.events.some(({ id, status }: { id: string; status: string }) => id === "step:one" && status === "success"),

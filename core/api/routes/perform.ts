@@ -5,7 +5,7 @@ import type { Service } from "../../app/service.ts";
 import { parseBody, requireValid, type Validator } from "../../http/decode.ts";
 import type { Context, InputSchemaId, Route } from "../../http/route.ts";
 import { invalid } from "../../lib/errors.ts";
-import { Serialized, SerializedStream } from "../../lib/serialized.ts";
+import { Serialized } from "../../lib/serialized.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { memoryNamed, memoryRoutes } from "./memory.ts";
 import { TOOL_ROUTES } from "./tools.ts";
@@ -40,8 +40,7 @@ export async function perform<K extends keyof Schemas>(
   for (const [name, value] of Object.entries(params)) requireText(name, value);
   const input = { params, query: checked(row.query, query), body: checked(row.body, body) };
   const result = await row.handle(input as never, call);
-  if (result instanceof SerializedStream) return JSON.parse(await result.whole());
-  return JSON.parse(result instanceof Serialized ? result.json : JSON.stringify(result ?? null));
+  return JSON.parse(result instanceof Serialized ? await result.whole() : JSON.stringify(result ?? null));
 }
 
 /** A path has every parameter, as text. */
