@@ -19,7 +19,8 @@ workflows:
 
 const MIB = 1024 * 1024;
 const READERS = 8;
-const MOST = 300 * MIB;
+/** What the pages take is below 220 MiB. A busy machine collects garbage late; without bounds it was 749 MiB and more. */
+const MOST = 450 * MIB;
 
 async function post(service: Measured, path: string, body: unknown): Promise<void> {
   const headers = { "content-type": "application/json" };
@@ -58,7 +59,7 @@ describe("eight large reads at once", {
   after(() => postgres?.close());
 
   for (const store of ["memory:", "sqlite:data/large.db", "postgres"])
-    test(`GET /workflows/executions and GET .../messages?roles=tool on ${store}: pages of up to 64 MiB are complete, and take less than 300 MiB together`, async (t) => {
+    test(`GET /workflows/executions and GET .../messages?roles=tool on ${store}: pages of up to 64 MiB are complete, and take less than 450 MiB together`, async (t) => {
       if (store === "postgres" && postgres === null) return t.skip(NO_POSTGRES);
       const url = store === "postgres" ? await postgres!.createDatabase() : store;
       const service = await serveMeasured(t, manifest(url));
