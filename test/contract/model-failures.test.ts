@@ -61,7 +61,7 @@ for (const [title, reply] of WRONG_KEYS)
     upstream.fallback(reply);
     const answer = await service.post("/agents/assistant/text", { input: "hello" });
     assert.equal(((await answer.json()) as { error: string }).error, "model provider failed: refused the request");
-    const line = service.log.find(({ level }) => level === "warn");
+    const line = service.log.find(({ level, err }) => level === "warn" && err !== undefined);
     assert.equal(line?.model, "up/test-model");
     assert.equal(
       line?.hint,
@@ -74,7 +74,7 @@ test("POST /agents/:id/text logs which model was not reached, and says nothing o
   const { service, upstream } = await serveUpstream(context);
   await upstream.close();
   assert.equal((await service.post("/agents/assistant/text", { input: "hello" })).status, 500);
-  const line = service.log.find(({ level }) => level === "warn");
+  const line = service.log.find(({ level, err }) => level === "warn" && err !== undefined);
   assert.equal(line?.model, "up/test-model");
   assert.equal(line?.hint, undefined);
 });
@@ -87,7 +87,7 @@ test("POST /agents/:id/text logs the URL and the words of a server that answers 
     page: "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>",
   });
   await service.post("/agents/assistant/text", { input: "hello" });
-  const line = service.log.find(({ level }) => level === "warn");
+  const line = service.log.find(({ level, err }) => level === "warn" && err !== undefined);
   assert.equal(
     (line?.err as { message: string } | undefined)?.message,
     `${upstream.baseURL}/chat/completions answered 502 and not with a completion: 502 Bad Gateway`,
